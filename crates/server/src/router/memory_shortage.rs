@@ -11,25 +11,62 @@ pub(super) const READ_INTERVAL: Duration = Duration::from_secs(2);
 /// Part of the memory that is available if memory is not short, as a divisor of all of it.
 const AVAILABLE_DIVISOR: u64 = 8;
 
+/// The same where the kernel does not report whether processes wait for memory: control groups of
+/// version 1, and kernels without PSI.
+const AVAILABLE_DIVISOR_WITHOUT_PSI: u64 = 16;
+
+/// Time for which memory counts as contended. Applications that lack workers are measured, and the
+/// memory is divided again, every second.
+const CONTENTION_TIME: Duration = Duration::from_secs(2);
+
+/// Maximum idle time of workers while memory is contended. Not zero: most are needed again soon.
+const CONTENDED_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The last reading.
 #[derive(Debug, Default)]
 pub(super) struct MemoryShortage {
     read_at: Option<Instant>,
     is_short: bool,
+    contended_until: Option<Instant>,
 }
 
 impl MemoryShortage {
     /// Returns true if processes wait for memory and less than an eighth of it is available. The wait
-    /// alone is no proof: a script can cause it within the limit of its own control group. `read` is
-    /// called at most once in [`READ_INTERVAL`].
+    /// alone is no proof: a script can cause it within the limit of its own control group. Where the
+    /// wait is not known, less than a sixteenth must be available. `read` is called at most once in
+    /// [`READ_INTERVAL`].
     pub(super) fn is_short(&mut self, now: Instant, read: impl FnOnce() -> MachineState) -> bool {
         if self.read_at.is_none_or(|at| now - at >= READ_INTERVAL) {
             let MachineState { pressure, available, total, .. } = read();
-            let has_pressure = pressure.is_some_and(|percent| percent >= GROWTH_PRESSURE_PERCENT);
-            self.is_short = has_pressure && available < total / AVAILABLE_DIVISOR;
+            let divisor = match pressure {
+                Some(percent) if percent >= GROWTH_PRESSURE_PERCENT => Some(AVAILABLE_DIVISOR),
+                Some(_) => None,
+                None => Some(AVAILABLE_DIVISOR_WITHOUT_PSI),
+            };
+            self.is_short = divisor.is_some_and(|divisor| available < total / divisor);
             self.read_at = Some(now);
         }
         self.is_short
+    }
+
+    /// Takes whether idle workers must make room
+    /// ([`is_contended`](howdah_php_pool::sizing::shares::Division::is_contended)).
+    pub(super) fn set_contended(&mut self, is_contended: bool, now: Instant) {
+        self.contended_until = is_contended.then(|| now + CONTENTION_TIME);
+    }
+
+    /// Returns the maximum idle time of workers that are not spare ones; `None` if their memory is not
+    /// needed. `read` is called as by [`MemoryShortage::is_short`].
+    pub(super) fn release_timeout(
+        &mut self,
+        now: Instant,
+        read: impl FnOnce() -> MachineState,
+    ) -> Option<Duration> {
+        if self.is_short(now, read) {
+            return Some(Duration::ZERO);
+        }
+        let is_contended = self.contended_until.is_some_and(|until| now < until);
+        is_contended.then_some(CONTENDED_IDLE_TIMEOUT)
     }
 }
 
@@ -58,9 +95,26 @@ mod tests {
             MemoryShortage::default().is_short(now, || machine(pressure, available))
         };
         assert!(is_short(Some(10.0), 99));
-        for (pressure, available) in [(Some(9.9), 99), (None, 99), (Some(90.0), 100)] {
+        assert!(is_short(None, 49), "the kernel does not say whether processes wait");
+        for (pressure, available) in [(Some(9.9), 0), (None, 50), (Some(90.0), 100)] {
             assert!(!is_short(pressure, available), "{pressure:?} {available}");
         }
+    }
+
+    #[test]
+    fn idle_workers_make_room_at_once_if_memory_is_short_and_soon_if_it_is_contended() {
+        let (mut shortage, now) = (MemoryShortage::default(), Instant::now());
+        let ample = || machine(Some(0.0), 800);
+        assert_eq!(shortage.release_timeout(now, ample), None);
+        shortage.set_contended(true, now);
+        assert_eq!(shortage.release_timeout(now, ample), Some(CONTENDED_IDLE_TIMEOUT));
+        let later = now + CONTENTION_TIME;
+        assert_eq!(
+            shortage.release_timeout(later, || machine(Some(50.0), 0)),
+            Some(Duration::ZERO)
+        );
+        let end = later + READ_INTERVAL;
+        assert_eq!(shortage.release_timeout(end, ample), None);
     }
 
     #[test]

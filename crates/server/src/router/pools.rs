@@ -6,12 +6,12 @@
 
 mod adopt;
 mod application;
+mod memory;
 mod prepare;
 mod readiness;
 mod reports;
 mod restarts;
 mod retired;
-
 mod tick;
 mod unload;
 
@@ -54,6 +54,8 @@ pub(super) struct Pools {
     last_instance: u32,
     machine: Machine,
     memory_shortage: MemoryShortage,
+    /// Time of the last division of the memory.
+    divided_at: Option<Instant>,
     /// The first configuration is in use: from now on the log names each start of a worker.
     is_started: bool,
     /// Number of the current configuration, or of the one that is being applied.
@@ -78,6 +80,7 @@ impl Pools {
             last_instance: 0,
             machine: Machine::default(),
             memory_shortage: MemoryShortage::default(),
+            divided_at: None,
             is_started: false,
         }
     }

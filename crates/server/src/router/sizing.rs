@@ -11,6 +11,7 @@ use howdah_config::Processes;
 use howdah_php_pool::pool::{PoolLimits, PoolState};
 use howdah_php_pool::queue::Load;
 use howdah_php_pool::sizing::meter::{Activity, MachineState, Meter};
+use howdah_php_pool::sizing::shares::{MemoryClaim, RecentDemand};
 use howdah_php_pool::sizing::{self, Decision, LimitingFactor};
 use howdah_wire::messages::Usage;
 
@@ -37,6 +38,8 @@ pub(super) struct Sizing {
     processes: Processes,
     meter: Meter,
     decision: Decision,
+    /// Number of workers that its requests needed lately.
+    demand: RecentDemand,
     /// Time of the request for a measurement that has not come yet.
     requested_at: Option<Instant>,
     /// Number of finished requests at the last measurement.
@@ -56,7 +59,14 @@ impl Sizing {
 
     fn with(processes: Processes, meter: Meter) -> Self {
         let decision = sizing::size(&meter.measured());
-        Sizing { processes, meter, decision, requested_at: None, served: 0 }
+        Sizing {
+            processes,
+            meter,
+            decision,
+            demand: RecentDemand::default(),
+            requested_at: None,
+            served: 0,
+        }
     }
 
     /// Returns the numbers of workers that the pool aims at.
@@ -81,6 +91,23 @@ impl Sizing {
     /// Returns the memory in bytes that its workers may still take.
     pub(super) fn promised(&self, workers: u32) -> u64 {
         self.meter.reserved_bytes(workers)
+    }
+
+    /// Takes the current load.
+    pub(super) fn on_load(&mut self, running: &PoolState, now: Instant) {
+        self.demand.add(running.busy.saturating_add(running.waiting), now);
+    }
+
+    /// Returns the claim of its workers, and of those that its requests need, to memory.
+    pub(super) fn claim(&self, workers: u32, now: Instant) -> MemoryClaim {
+        let useful = PoolLimits::of(self.processes, self.decision.by_processors).max;
+        self.meter.claim(self.is_automatic(), workers, self.demand.max(now).min(useful))
+    }
+
+    /// Sets its share of the memory.
+    pub(super) fn set_share(&mut self, share_bytes: Option<u64>) {
+        self.meter.set_share(share_bytes);
+        self.decision = sizing::size(&self.meter.measured());
     }
 
     /// Returns the time of the next measurement; `None` as long as nothing happens.

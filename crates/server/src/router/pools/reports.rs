@@ -237,6 +237,8 @@ impl Pools {
             served: load.served,
         };
         app.sizing.on_measured(measurement, machine_state, activity, Instant::now());
+        self.divide_memory(Instant::now());
+        let Some(app) = self.by_number(number) else { return };
         if let Some(instance) = &app.instance {
             instance.shed(app.sizing.excess(running.workers));
         }

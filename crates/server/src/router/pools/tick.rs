@@ -1,10 +1,8 @@
 //! Keeps each application at the number of workers that it needs.
 
 use std::io;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use howdah_php_pool::sizing::meter::MachineState;
 use howdah_php_pool::status::manager;
 use howdah_sys::log::Level;
 use howdah_wire::messages::ToSupervisor;
@@ -19,15 +17,6 @@ const LEAVING_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Pools {
-    /// Returns the processors and the memory for instance `number`, in its control group if it has
-    /// one. Memory that other applications may still take is promised.
-    pub(super) fn machine_state(&mut self, number: u32, group: Option<&Path>) -> MachineState {
-        let others = self.all().filter(|app| app.number() != Some(number));
-        let promised = others.map(|app| app.sizing.promised(app.workers()));
-        let promised = promised.fold(0u64, u64::saturating_add);
-        MachineState { reserved_bytes: promised, ..self.machine.state(group) }
-    }
-
     /// Starts and retires workers. Returns the time of the next call if nothing happens before;
     /// `None` if none is needed.
     pub(in crate::router) fn tick(&mut self) -> io::Result<Option<Instant>> {
@@ -117,6 +106,7 @@ impl Pools {
     ) -> io::Result<Option<Instant>> {
         let Some(instance) = &app.instance else { return Ok(None) };
         let (load, running) = app.load(app.queue.take_load());
+        app.sizing.on_load(&running, now);
         let mut measure = app.sizing.due(&load, &running, now);
         if measure.take_if(|due| *due <= now).is_some() {
             app.sizing.requested(now);
@@ -126,7 +116,14 @@ impl Pools {
             let group = app.config.isolation.cgroup.as_deref();
             app.sizing.refresh(self.machine_state(instance.number, group));
         }
-        let wanted = app.sizing.wanted();
+        let mut wanted = app.sizing.wanted();
+        let has_surplus = running.workers > wanted.spare;
+        let Pools { memory_shortage, machine, .. } = self;
+        if has_surplus
+            && let Some(timeout) = memory_shortage.release_timeout(now, || machine.state(None))
+        {
+            wanted = wanted.released_after(timeout);
+        }
         app.queue.set_max_workers(wanted.max, manager(&app.config.processes));
         let decision = app.pool.decide(wanted, running, now);
         if decision.spawn > 0 {
@@ -141,7 +138,7 @@ impl Pools {
         }
         // Threads report when more workers are wanted. Superfluous workers, and requests that are
         // lost in a damaged queue, are found by a check.
-        let needs_check = running.workers > wanted.spare || load.in_slots > 0;
+        let needs_check = has_surplus || load.in_slots > 0;
         let check = needs_check.then(|| now + CHECK_INTERVAL);
         let unload = self.unload_if_unused(app, running, now)?;
         Ok([decision.next_check, measure, check, unload].into_iter().flatten().min())

@@ -1,0 +1,47 @@
+//! Divides the memory among the applications.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use howdah_php_pool::sizing::meter::MachineState;
+use howdah_php_pool::sizing::shares::divide;
+
+use super::Pools;
+
+/// Minimum interval between two divisions.
+const DIVISION_INTERVAL: Duration = Duration::from_millis(100);
+
+impl Pools {
+    /// Returns the processors and the memory for instance `number`, in its control group if it has
+    /// one. Memory that other applications may still take is reserved.
+    pub(super) fn machine_state(&mut self, number: u32, group: Option<&Path>) -> MachineState {
+        let reserved = |is_in_group: &dyn Fn(Option<&Path>) -> bool| {
+            let others = self.all().filter(|app| app.number() != Some(number));
+            let others = others.filter(|app| is_in_group(app.config.isolation.cgroup.as_deref()));
+            let reserved = others.map(|app| app.sizing.promised(app.workers()));
+            reserved.fold(0u64, u64::saturating_add)
+        };
+        let (by_all, in_group) = (reserved(&|_| true), reserved(&|other| other == group));
+        let whole = MachineState { reserved_bytes: by_all, ..self.machine.state(None) };
+        let Some(group) = group else { return whole };
+        let group = self.machine.state(Some(group));
+        whole.tighter(MachineState { reserved_bytes: in_group, ..group })
+    }
+
+    /// Divides the memory, unless that was done a moment ago.
+    pub(super) fn divide_memory(&mut self, now: Instant) {
+        if self.divided_at.is_some_and(|at| now - at < DIVISION_INTERVAL) {
+            return;
+        }
+        self.divided_at = Some(now);
+        let MachineState { total, available, .. } = self.machine.state(None);
+        let claims: Vec<_> =
+            { self.all() }.map(|app| app.sizing.claim(app.workers() + app.starting, now)).collect();
+        let division = divide(&claims, total, available);
+        self.memory_shortage.set_contended(division.is_contended, now);
+        let all = self.applications.iter_mut().chain(&mut self.preparing).chain(&mut self.leaving);
+        for (app, share) in all.zip(division.shares) {
+            app.sizing.set_share(share);
+        }
+    }
+}
