@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::compression::Compression;
 use crate::defaults::Defaults;
 use crate::error::Error;
+use crate::memory_budget::MemoryBudget;
 use crate::node::Node;
 
 /// Settings of the whole server.
@@ -14,6 +15,8 @@ use crate::node::Node;
 pub struct Settings {
     /// Number of threads that serve connections; one for each processor if `None`.
     pub listen_threads: Option<u32>,
+    /// Maximum memory of all PHP processes together; what the machine has if `None`.
+    pub memory: Option<MemoryBudget>,
     /// DNS servers; the system's if empty.
     pub resolver: Vec<SocketAddr>,
     /// Settings of HTTP.
@@ -97,7 +100,7 @@ impl Settings {
     /// Returns the settings of a document without `settings`.
     pub(crate) fn new(defaults: &Defaults) -> Settings {
         let http = HttpSettings::new(defaults);
-        Settings { listen_threads: None, resolver: Vec::new(), http }
+        Settings { listen_threads: None, memory: None, resolver: Vec::new(), http }
     }
 
     pub(crate) fn read(node: &Node<'_>) -> Result<Settings, Error> {
@@ -106,6 +109,7 @@ impl Settings {
         object.unavailable("telemetry")?;
         let settings = Settings {
             listen_threads: object.read("listen_threads", |threads| threads.count(1))?,
+            memory: object.read("memory", MemoryBudget::read)?,
             resolver: object.read("resolver", read_resolver)?.unwrap_or_default(),
             http: match object.read("http", HttpSettings::read)? {
                 Some(http) => http,

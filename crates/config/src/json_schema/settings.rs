@@ -1,7 +1,8 @@
 //! Objects of `settings` and `access_log`.
 
-use super::shape::Kind::{Array, Either, Integer, Named, Switch, Text, Texts, Word};
+use super::shape::Kind::{Array, Either, Integer, Matching, Named, Switch, Text, Texts, Word};
 use super::shape::{COUNT, Key, Kind, SECONDS, SIZE, Shape};
+use crate::memory_budget;
 
 pub(super) const TABLE: &[Shape] = &[
     Shape {
@@ -9,6 +10,15 @@ pub(super) const TABLE: &[Shape] = &[
         required: &[],
         keys: &[
             Key("listen_threads", Integer(1, COUNT), "Threads that serve connections"),
+            Key(
+                "memory",
+                Either(&[
+                    Integer(memory_budget::MIN_BYTES, i64::MAX),
+                    Matching(memory_budget::PATTERN),
+                ]),
+                "Maximum memory of all PHP processes together: bytes, \"512M\" or \"60%\" of the \
+                 machine's",
+            ),
             Key("resolver", Texts, "DNS servers"),
             Key("http", Kind::Shape("http"), "Settings of HTTP"),
         ],

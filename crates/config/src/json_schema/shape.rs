@@ -24,6 +24,8 @@ pub(super) enum Kind {
     Number,
     /// A string, or an array of strings.
     Texts,
+    /// A string that matches this pattern.
+    Matching(&'static str),
     /// One of these strings.
     Word(&'static [&'static str]),
     /// An object of the table.
@@ -38,7 +40,7 @@ pub(super) enum Kind {
     Null,
 }
 
-use Kind::{Array, Either, Integer, Named, Null, Number, Switch, Text, Texts, Word};
+use Kind::{Array, Either, Integer, Matching, Named, Null, Number, Switch, Text, Texts, Word};
 
 pub(super) const COUNT: i64 = i32::MAX as i64;
 pub(super) const SECONDS: Kind = Integer(0, COUNT / 1000);
@@ -54,6 +56,7 @@ impl Kind {
             Integer(low, high) => json!({ "type": "integer", "minimum": low, "maximum": high }),
             Number => json!({ "type": "number" }),
             Texts => json!({ "type": ["string", "array"], "items": { "type": "string" } }),
+            Matching(pattern) => json!({ "type": "string", "pattern": pattern }),
             Word(words) => json!({ "enum": words }),
             // Beside a reference, draft 7 ignores all other keywords, including a description.
             Kind::Shape(name) => {

@@ -90,6 +90,7 @@ impl ControlThread {
         let current = self.shared.snapshot.load_full();
         let running = self.pools.generation;
         self.pools.generation = generation.unwrap_or(running);
+        let budget = self.pools.set_budget(config.settings.memory);
         let result = self.prepare(&current, &config, &mut prepared, trigger).await;
         let mut result = result.map_err(ApplyError::NotApplied);
         if let (Ok(()), Some(generation)) = (&result, generation) {
@@ -99,6 +100,7 @@ impl ControlThread {
             Ok(()) => self.commit(current, config, prepared).await.map_err(ApplyError::NotApplied),
             Err(problem) => {
                 self.pools.generation = running;
+                self.pools.set_budget(budget);
                 let _ = self.pools.discard();
                 let is_new = |address: &String| !current.listeners.contains_key(address);
                 for address in prepared.sockets.into_keys().filter(is_new) {

@@ -7,11 +7,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use howdah_config::MemoryBudget;
 use howdah_php_pool::sizing::meter::MachineState;
 
 /// Reads the state of the machine.
 #[derive(Debug)]
 pub(super) struct Machine {
+    /// Configured maximum memory of all PHP processes.
+    pub(super) budget: Option<MemoryBudget>,
     /// Root directory of the files that are read: `/` except in tests.
     root: PathBuf,
     /// Idle and total processor time in ticks at the last reading that counted.
@@ -42,7 +45,7 @@ const MAX_DEPTH: usize = 64;
 
 impl Default for Machine {
     fn default() -> Self {
-        Machine { root: "/".into(), last_ticks: None, idle: None }
+        Machine { budget: None, root: "/".into(), last_ticks: None, idle: None }
     }
 }
 
@@ -53,8 +56,9 @@ impl Machine {
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let groups = self.groups(group);
         let limited = groups.iter().filter_map(|group| Some((of_group(group)?, Some(group))));
-        let all = limited.chain(self.whole().map(|memory| (memory, None)));
-        let binding = all.min_by_key(|(memory, _)| memory.available);
+        let all: Vec<_> = limited.chain(self.whole().map(|memory| (memory, None))).collect();
+        let size = all.iter().map(|(memory, _)| memory.total).min().unwrap_or(UNKNOWN_MEMORY.total);
+        let binding = all.into_iter().min_by_key(|(memory, _)| memory.available);
         let (memory, group) = binding.unwrap_or((UNKNOWN_MEMORY, None));
         // Pressure outside of the group does not matter here.
         let pressure = match group {
@@ -68,7 +72,7 @@ impl Machine {
             reserved_bytes: 0,
             pressure: pressure.and_then(|text| pressure_of(&text)),
             idle: self.idle(),
-            budget: None,
+            budget: self.budget.map(|budget| budget.bytes(size)),
             own_group: None,
         }
     }
@@ -214,7 +218,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let machine = Machine { root: directory.path().to_owned(), last_ticks: None, idle: None };
+        let machine = Machine { root: directory.path().to_owned(), ..Machine::default() };
         (directory, machine)
     }
 
@@ -255,6 +259,8 @@ mod tests {
         let found = machine.state(None);
         assert_eq!((found.total, found.available), (512 * MIB, (512 - 400 + 50 + 20) * MIB));
         assert_eq!(found.pressure, Some(12.5));
+        machine.budget = Some(MemoryBudget::Percent(50));
+        assert_eq!(machine.state(None).budget, Some(256 * MIB), "of the group");
     }
 
     #[test]

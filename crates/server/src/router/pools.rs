@@ -85,6 +85,14 @@ impl Pools {
         }
     }
 
+    /// Sets the maximum memory of all PHP processes. Returns the former one.
+    pub(super) fn set_budget(
+        &mut self,
+        budget: Option<config::MemoryBudget>,
+    ) -> Option<config::MemoryBudget> {
+        std::mem::replace(&mut self.machine.budget, budget)
+    }
+
     /// Returns the queue of the application with the same settings that runs or is being prepared.
     pub(super) fn queue(&self, config: &config::Application) -> Option<Arc<Queue>> {
         let mut all = self.preparing.iter().chain(&self.applications);

@@ -98,6 +98,11 @@ impl Sizing {
         self.demand.add(running.busy.saturating_add(running.waiting), now);
     }
 
+    /// Returns the memory of the prototype and of its workers in bytes, as last measured.
+    pub(super) fn memory_usage(&self, workers: u32) -> (u64, u64) {
+        self.meter.memory_usage(workers)
+    }
+
     /// Returns the claim of its workers, and of those that its requests need, to memory.
     pub(super) fn claim(&self, workers: u32, now: Instant) -> MemoryClaim {
         let useful = PoolLimits::of(self.processes, self.decision.by_processors).max;
@@ -184,4 +189,15 @@ pub(super) struct Measurement {
     pub(super) memory_limit: Option<u64>,
     /// Usage of the workers, or of some of them.
     pub(super) workers: Vec<Usage>,
+}
+
+impl Measurement {
+    /// Returns the memory in bytes of the prototype and of `workers` workers. Those that were not
+    /// measured count like the measured ones.
+    pub(super) fn bytes(&self, workers: u32) -> u64 {
+        let measured = self.workers.iter().fold(0u64, |sum, usage| sum.saturating_add(usage.pss));
+        let each = measured / (self.workers.len().max(1) as u64);
+        let others = u64::from(workers).saturating_sub(self.workers.len() as u64);
+        self.base.saturating_add(measured).saturating_add(each.saturating_mul(others))
+    }
 }

@@ -141,6 +141,11 @@ impl PooledApplication {
         self.instance.as_ref().map_or(0, |instance| instance.worker_count())
     }
 
+    /// Returns the memory of its prototype and of its workers in bytes, as last measured.
+    pub(super) fn memory_usage(&self) -> (u64, u64) {
+        self.instance.as_ref().map_or((0, 0), |_| self.sizing.memory_usage(self.workers()))
+    }
+
     /// Returns the load of the queue and what runs for it.
     pub(super) fn load(&self, load: Load) -> (Load, PoolState) {
         let workers = self.workers();

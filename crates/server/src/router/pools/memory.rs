@@ -7,14 +7,20 @@ use howdah_php_pool::sizing::meter::MachineState;
 use howdah_php_pool::sizing::shares::divide;
 
 use super::Pools;
+use super::application::PooledApplication;
 
 /// Minimum interval between two divisions.
 const DIVISION_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Pools {
-    /// Returns the processors and the memory for instance `number`, in its control group if it has
-    /// one. Memory that other applications may still take is reserved.
-    pub(super) fn machine_state(&mut self, number: u32, group: Option<&Path>) -> MachineState {
+    /// Returns the processors and the memory for instance `number`, which uses `own_bytes`, in its
+    /// control group if it has one. Memory that other applications may still take is reserved.
+    pub(super) fn machine_state(
+        &mut self,
+        number: u32,
+        own_bytes: u64,
+        group: Option<&Path>,
+    ) -> MachineState {
         let reserved = |is_in_group: &dyn Fn(Option<&Path>) -> bool| {
             let others = self.all().filter(|app| app.number() != Some(number));
             let others = others.filter(|app| is_in_group(app.config.isolation.cgroup.as_deref()));
@@ -22,7 +28,9 @@ impl Pools {
             reserved.fold(0u64, u64::saturating_add)
         };
         let (by_all, in_group) = (reserved(&|_| true), reserved(&|other| other == group));
-        let whole = MachineState { reserved_bytes: by_all, ..self.machine.state(None) };
+        let used = self.used_bytes(|app| app.number() != Some(number)).saturating_add(own_bytes);
+        let whole = self.machine.state(None).within_budget(used);
+        let whole = MachineState { reserved_bytes: by_all, ..whole };
         let Some(group) = group else { return whole };
         let group = self.machine.state(Some(group));
         whole.tighter(MachineState { reserved_bytes: in_group, ..group })
@@ -34,7 +42,8 @@ impl Pools {
             return;
         }
         self.divided_at = Some(now);
-        let MachineState { total, available, .. } = self.machine.state(None);
+        let used = self.used_bytes(|_| true);
+        let MachineState { total, available, .. } = self.machine.state(None).within_budget(used);
         let claims: Vec<_> =
             { self.all() }.map(|app| app.sizing.claim(app.workers() + app.starting, now)).collect();
         let division = divide(&claims, total, available);
@@ -43,5 +52,14 @@ impl Pools {
         for (app, share) in all.zip(division.shares) {
             app.sizing.set_share(share);
         }
+    }
+
+    /// Returns the memory of the prototypes and workers of some applications in bytes, as last
+    /// measured.
+    fn used_bytes(&self, is_counted: impl Fn(&PooledApplication) -> bool) -> u64 {
+        let counted = self.all().filter(|app| is_counted(app));
+        counted.map(|app| app.memory_usage()).fold(0, |sum, (prototype, workers)| {
+            sum.saturating_add(prototype).saturating_add(workers)
+        })
     }
 }

@@ -25,7 +25,7 @@ impl Pools {
         is_required: bool,
     ) -> io::Result<()> {
         let queue = Arc::new(Queue::new(config.limits.queue as usize));
-        let machine_state = self.machine_state(0, config.isolation.cgroup.as_deref());
+        let machine_state = self.machine_state(0, 0, config.isolation.cgroup.as_deref());
         let sizing = Sizing::new(config.processes, machine_state);
         let (config, generation) = (config.clone(), self.generation);
         self.add(PooledApplication::new(config, queue, sizing, generation, is_required))
@@ -43,7 +43,7 @@ impl Pools {
         }
         let (config, queue) = (running.config.clone(), Arc::clone(&running.queue));
         let generation = running.generation;
-        let machine_state = self.machine_state(0, config.isolation.cgroup.as_deref());
+        let machine_state = self.machine_state(0, 0, config.isolation.cgroup.as_deref());
         let sizing = self.applications[index].sizing.renewed(machine_state);
         self.add(PooledApplication::new(config, queue, sizing, generation, true))?;
         Ok(true)

@@ -226,8 +226,10 @@ impl Pools {
     }
 
     fn on_measured(&mut self, number: u32, measurement: &Measurement) {
-        let group = self.by_number(number).and_then(|app| app.config.isolation.cgroup.clone());
-        let machine_state = self.machine_state(number, group.as_deref());
+        let Some(app) = self.by_number(number) else { return };
+        let (group, bytes) =
+            (app.config.isolation.cgroup.clone(), measurement.bytes(app.workers()));
+        let machine_state = self.machine_state(number, bytes, group.as_deref());
         let Some(app) = self.by_number(number) else { return };
         let (load, running) = app.load(app.queue.load());
         let activity = Activity {

@@ -114,7 +114,8 @@ impl Pools {
         }
         if running.workers == 0 && running.waiting > 0 && app.sizing.is_stale(now) {
             let group = app.config.isolation.cgroup.as_deref();
-            app.sizing.refresh(self.machine_state(instance.number, group));
+            let (prototype, _) = app.memory_usage();
+            app.sizing.refresh(self.machine_state(instance.number, prototype, group));
         }
         let mut wanted = app.sizing.wanted();
         let has_surplus = running.workers > wanted.spare;
