@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::status::{columns, printable};
+use super::status::{Use, columns, memory as memory_of_all, printable};
 
-/// A response of `/pools` with its time.
+/// Responses of `/pools` and `/status` with their time.
 pub(super) struct Sample {
     /// The applications by name.
     pub(super) pools: Value,
+    /// The status of the server.
+    pub(super) status: Value,
     /// Time of the sample on a monotonic clock.
     pub(super) at: Duration,
 }
@@ -62,11 +64,15 @@ pub(super) fn screen(
             sum("total-processes"),
             sum("listen-queue"),
         ),
-        String::new(),
+        match memory_of_all(&sample.status) {
+            memory if memory.is_empty() => memory,
+            memory => format!("PHP memory  {memory}"),
+        },
     ];
     let mut rows = vec![POOL_HEADINGS.map(str::to_owned).to_vec()];
     rows.extend(pools.iter().map(|(name, pool)| {
         let of = |key: &str| number(pool, key).to_string();
+        let php = Use::of(&sample.status, name);
         vec![
             printable(name),
             pool["process-manager"].as_str().map(printable).unwrap_or_default(),
@@ -78,9 +84,11 @@ pub(super) fn screen(
             rate(sample, before, name),
             of("slow-requests"),
             bytes(memory(pool)),
+            php.share,
+            php.state,
         ]
     }));
-    lines.extend(columns(&rows, &[0, 1]).lines().map(str::to_owned));
+    lines.extend(columns(&rows, &[0, 1, 11]).lines().map(str::to_owned));
     let mut rows = vec![PROCESS_HEADINGS.map(str::to_owned).to_vec()];
     rows.extend(processes(&pools));
     lines.push(String::new());
@@ -89,7 +97,7 @@ pub(super) fn screen(
     lines.iter().map(|line| line.trim_end().chars().take(width).collect()).collect()
 }
 
-const POOL_HEADINGS: [&str; 10] = [
+const POOL_HEADINGS: [&str; 12] = [
     "APPLICATION",
     "MANAGER",
     "ACTIVE",
@@ -100,6 +108,8 @@ const POOL_HEADINGS: [&str; 10] = [
     "REQ/S",
     "SLOW",
     "MEMORY",
+    "SHARE",
+    "STATE",
 ];
 const PROCESS_HEADINGS: [&str; 7] =
     ["PID", "APPLICATION", "STATE", "TIME", "REQUESTS", "MEMORY", "REQUEST"];
@@ -193,6 +203,15 @@ mod tests {
         }})
     }
 
+    fn status() -> Value {
+        json!({
+            "memory": {"budget": 160 << 20, "used": 40 << 20},
+            "applications": {
+                "blog": {"state": "loaded", "memory": {"prototype": 4 << 20, "processes": 36 << 20}},
+            },
+        })
+    }
+
     #[test]
     fn an_application_is_described_with_its_processes() {
         let expected = "\
@@ -221,14 +240,20 @@ PID  STATE      TIME  REQUESTS    MEMORY  REQUEST
 
     #[test]
     fn a_screen_has_rates_and_fits_its_size() {
-        let sample =
-            |accepted, seconds| Sample { pools: pools(accepted), at: Duration::from_secs(seconds) };
-        let lines = screen(&sample(110, 4), Some(&sample(10, 2)), "12:00:00", (72, 40));
+        let sample = |accepted, seconds| Sample {
+            pools: pools(accepted),
+            status: status(),
+            at: Duration::from_secs(seconds),
+        };
+        let lines = screen(&sample(110, 4), Some(&sample(10, 2)), "12:00:00", (100, 40));
         assert_eq!(lines[0], "howdah top (q quits)  12:00:00  2 of 3 processes active, 3 waiting");
         assert_eq!(
             lines[3],
-            "blog         auto          2     1    8        3   2.5 s     50     1  36.0 MiB"[..72]
+            "blog         auto          2     1    8        3   2.5 s     50     1  36.0 MiB   25 %  loaded"
         );
+        assert_eq!(lines[1], "PHP memory  40 MB of a budget of 160 MB");
+        let narrow = screen(&sample(110, 4), None, "", (72, 40));
+        assert!(narrow.iter().all(|line| line.chars().count() <= 72), "{narrow:?}");
         assert_eq!(lines.len(), 9);
         assert!(lines[6].starts_with("  7  blog"), "{lines:?}");
         assert_eq!(screen(&sample(1, 1), None, "", (40, 4)).len(), 4);

@@ -19,9 +19,10 @@ pub(super) fn table(status: &Value) -> String {
             ),
         ),
         ("Requests", number("/requests/total").to_string()),
+        ("PHP memory", memory(status)),
     ];
-    let mut text: String =
-        facts.iter().map(|(name, value)| format!("{name:<13}{value}\n")).collect();
+    let known = facts.iter().filter(|(_, value)| !value.is_empty());
+    let mut text: String = known.map(|(name, value)| format!("{name:<13}{value}\n")).collect();
     let applications = status.get("applications").and_then(Value::as_object);
     if let Some(applications) = applications.filter(|applications| !applications.is_empty()) {
         let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
@@ -30,10 +31,11 @@ pub(super) fn table(status: &Value) -> String {
                 let value = application.pointer(pointer).and_then(Value::as_u64);
                 value.map_or("-".to_owned(), |value| value.to_string())
             });
-            std::iter::once(printable(name)).chain(numbers).collect()
+            let Use { state, memory, share } = Use::of(status, name);
+            std::iter::once(printable(name)).chain(numbers).chain([memory, share, state]).collect()
         }));
         text.push('\n');
-        text.push_str(&columns(&rows, &[0]));
+        text.push_str(&columns(&rows, &[0, 7]));
         for (name, application) in applications {
             if let Some(problem) = application.get("problem").and_then(Value::as_str) {
                 text += &format!("{} has a problem: {}\n", printable(name), printable(problem));
@@ -64,6 +66,46 @@ pub(super) fn table(status: &Value) -> String {
     text.push_str(&listeners(status));
     text.push_str(&certificates(status));
     text
+}
+
+/// Whether PHP is loaded for an application, and its memory.
+pub(super) struct Use {
+    pub(super) state: String,
+    pub(super) memory: String,
+    /// Share of the budget in percent.
+    pub(super) share: String,
+}
+
+impl Use {
+    /// Returns the values for an application in a response of `/status`; `-` for unknown ones.
+    pub(super) fn of(status: &Value, name: &str) -> Use {
+        let unknown = || "-".to_owned();
+        let application = status.get("applications").and_then(|all| all.get(name));
+        let member = |pointer: &str| application.and_then(|value| value.pointer(pointer));
+        let bytes = |pointer: &str| member(pointer).and_then(Value::as_u64);
+        let used = bytes("/memory/prototype").zip(bytes("/memory/processes"));
+        let used = used.map(|(prototype, processes)| prototype.saturating_add(processes));
+        let budget = status.pointer("/memory/budget").and_then(Value::as_u64);
+        let share = used.zip(budget.filter(|budget| *budget > 0));
+        Use {
+            state: member("/state").and_then(Value::as_str).map_or_else(unknown, printable),
+            memory: used.map_or_else(unknown, size),
+            share: share.map_or_else(unknown, |(used, budget)| {
+                format!("{:.0} %", used as f64 * 100.0 / budget as f64)
+            }),
+        }
+    }
+}
+
+/// Returns the memory of all PHP processes in a response of `/status`, and the budget; an empty string
+/// if both are unknown.
+pub(super) fn memory(status: &Value) -> String {
+    let bytes = |key: &str| status.pointer(key).and_then(Value::as_u64).map(size);
+    match (bytes("/memory/used"), bytes("/memory/budget")) {
+        (Some(used), Some(budget)) => format!("{used} of a budget of {budget}"),
+        (Some(used), None) => used,
+        (None, _) => String::new(),
+    }
 }
 
 /// Returns the restrictions of the router and the applications.
@@ -165,12 +207,23 @@ pub(super) fn columns(rows: &[Vec<String>], left: &[usize]) -> String {
     text
 }
 
+/// Formats bytes with a unit.
+pub(super) fn size(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    match bytes / MIB {
+        0 => format!("{} KB", bytes / 1024),
+        mib @ 1..10_240 => format!("{mib} MB"),
+        mib => format!("{} GB", mib / 1024),
+    }
+}
+
 /// Escapes control characters of a name from a configuration.
 pub(super) fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-const HEADINGS: [&str; 5] = ["APPLICATION", "PROCESSES", "IDLE", "STARTING", "ACTIVE REQUESTS"];
+const HEADINGS: [&str; 8] =
+    ["APPLICATION", "PROCESSES", "IDLE", "STARTING", "ACTIVE REQUESTS", "MEMORY", "SHARE", "STATE"];
 const COLUMNS: [&str; 4] =
     ["/processes/running", "/processes/idle", "/processes/starting", "/requests/active"];
 
@@ -181,7 +234,7 @@ const SERVER_COLUMNS: [&str; 4] = ["/state", "/requests/active", "/requests/tota
 #[cfg(test)]
 mod tests {
     use howdah_control::{
-        ApplicationStatus, CertificateStatus, Connections, ListenerStatus, Module,
+        ApplicationStatus, CertificateStatus, Connections, ListenerStatus, MemoryStatus, Module,
         ProcessProtection, Processes, ProtectionStatus, Renewal, ServerStatus, Status,
         UpstreamStatus,
     };
@@ -192,6 +245,9 @@ mod tests {
     fn the_status_is_shown_as_tables() {
         let application = |name: &str, running, active_requests| ApplicationStatus {
             name: name.into(),
+            state: if running > 0 { "loaded" } else { "unloaded" },
+            prototype_bytes: running << 20,
+            process_bytes: (running * 20) << 20,
             processes: Processes { running, starting: 0, idle: running - active_requests },
             active_requests,
             problem: (active_requests == 0).then(|| "its root\nis gone".to_owned()),
@@ -200,7 +256,8 @@ mod tests {
             modules: vec![Module { version: "8.2.30".into(), path: "/p".into() }],
             connections: Connections { accepted: 10, active: 1, idle: 2, closed: 7 },
             requests: 33,
-            applications: vec![application("blog", 16, 5), application("a long\u{1b} name", 1, 0)],
+            memory: MemoryStatus { budget: Some(512 << 20), used: 357 << 20 },
+            applications: vec![application("blog", 16, 5), application("a long\u{1b} name", 0, 0)],
             upstreams: vec![UpstreamStatus {
                 name: "app".into(),
                 servers: vec![ServerStatus {
@@ -247,10 +304,11 @@ mod tests {
 PHP          8.2.30
 Connections  3 open (1 active, 2 idle), 10 accepted, 7 closed
 Requests     33
+PHP memory   357 MB of a budget of 512 MB
 
-APPLICATION   PROCESSES  IDLE  STARTING  ACTIVE REQUESTS
-blog                 16    11         0                5
-a long\u{fffd} name          1     1         0                0
+APPLICATION   PROCESSES  IDLE  STARTING  ACTIVE REQUESTS  MEMORY  SHARE  STATE
+blog                 16    11         0                5  336 MB   66 %  loaded
+a long\u{fffd} name          0     0         0                0    0 KB    0 %  unloaded
 a long\u{fffd} name has a problem: its root\u{fffd}is gone
 
 UPSTREAM       SERVER    STATE  ACTIVE  REQUESTS  FAILURES

@@ -24,7 +24,8 @@ pub(super) fn run(client: &Client, pause: Duration) -> Result<(), Failure> {
     let begun = Instant::now();
     let sample = || -> Result<Sample, Failure> {
         let pools = client.request("GET", "/pools", b"")?;
-        Ok(Sample { pools, at: begun.elapsed() })
+        let status = client.request("GET", "/status", b"")?;
+        Ok(Sample { pools, status, at: begun.elapsed() })
     };
     // Without a server, this fails before the screen opens.
     let mut now = sample()?;

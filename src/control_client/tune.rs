@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use super::status::size;
+
 /// Returns the text for a response of `/control/applications/NAME/tune`.
 pub(super) fn explain(tuning: &Value) -> String {
     let at = |pointer: &str| tuning.pointer(pointer);
@@ -36,6 +38,13 @@ pub(super) fn explain(tuning: &Value) -> String {
     let total = bytes("/measured/memory").unwrap_or_default();
     let room = bytes("/measured/memory_for_processes").unwrap_or_default();
     row("Memory", format!("{total}, of which {room} for processes"));
+    if let Some(budget) = bytes("/measured/memory_budget") {
+        let used = bytes("/measured/memory_used").unwrap_or_default();
+        row("Budget", format!("{budget} for all applications, which have {used}"));
+    }
+    if let Some(share) = bytes("/measured/memory_share") {
+        row("Share", format!("{share} for processes, as other applications have requests"));
+    }
     if let Some(pressure) = percent("/measured/memory_pressure", 1.0).filter(|p| p != "0 %") {
         row("Memory pressure", format!("processes wait for memory {pressure} of the time"));
     }
@@ -99,16 +108,6 @@ fn processes(count: u64) -> String {
     }
 }
 
-/// Formats bytes with a unit.
-fn size(bytes: u64) -> String {
-    const MIB: u64 = 1 << 20;
-    match bytes / MIB {
-        0 => format!("{} KB", bytes / 1024),
-        mib @ 1..10_240 => format!("{mib} MB"),
-        mib => format!("{} GB", mib / 1024),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -122,6 +121,8 @@ mod tests {
             "measured": {
                 "processors": 4, "processors_idle": 0.31, "memory": 536_870_912,
                 "memory_for_processes": 419_430_400, "memory_pressure": 0.0,
+                "memory_budget": 536_870_912, "memory_used": 314_572_800,
+                "memory_share": 367_001_600,
                 "process_peak": 62_914_560, "process_on_processor": 0.62,
                 "script_may_take": 146_800_640, "prototype": 20_971_520, "processes": 209_715_200,
             },
@@ -139,6 +140,8 @@ blog\u{fffd}: at most 6 processes; 4 now
 Measured
   Processors            4, 31 % idle
   Memory                512 MB, of which 400 MB for processes
+  Budget                512 MB for all applications, which have 300 MB
+  Share                 350 MB for processes, as other applications have requests
   A process, at most    60 MB
     on a processor      62 % of the time, otherwise it waits
     could take          140 MB, from memory_limit

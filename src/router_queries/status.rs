@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use howdah_acme::AcmeReport;
 use howdah_control::{
-    ApplicationStatus, CertificateStatus, Connections, ListenerStatus, Module, ProcessProtection,
-    Processes, ProtectionStatus, Renewal, ServerStatus, Status, UpstreamStatus,
+    ApplicationStatus, CertificateStatus, Connections, ListenerStatus, MemoryStatus, Module,
+    ProcessProtection, Processes, ProtectionStatus, Renewal, ServerStatus, Status, UpstreamStatus,
 };
 use howdah_server::router::{ProcessProtection as Protected, Report, ServerReport, TlsReport};
 
@@ -27,11 +27,16 @@ pub(crate) fn of(report: Report) -> Status {
                 .map(|(name, one)| (name, protected(one)))
                 .collect(),
         },
+        memory: MemoryStatus { budget: report.pools.memory.budget, used: report.pools.memory.used },
         applications: report
+            .pools
             .applications
             .into_iter()
             .map(|application| ApplicationStatus {
                 name: application.name,
+                state: application.state,
+                prototype_bytes: application.prototype_bytes,
+                process_bytes: application.worker_bytes,
                 processes: Processes {
                     running: application.running,
                     starting: application.starting,

@@ -6,6 +6,7 @@ mod faults;
 mod forgery;
 mod forms;
 mod log_records;
+mod memory;
 mod offspring;
 mod other_sites;
 mod pools;

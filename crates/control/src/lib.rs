@@ -43,8 +43,8 @@ pub use protection::{ProcessProtection, ProtectionStatus};
 pub use refusal::Refusal;
 pub use reply::{Done, Reply};
 pub use status::{
-    ApplicationStatus, CertificateStatus, Connections, ListenerStatus, Module, Processes, Renewal,
-    ServerStatus, Status, UpstreamStatus, status_part,
+    ApplicationStatus, CertificateStatus, Connections, ListenerStatus, MemoryStatus, Module,
+    Processes, Renewal, ServerStatus, Status, UpstreamStatus, status_part,
 };
 pub use store::{Prepared, Store};
 pub use token::{MAX_TOKEN, Token};

@@ -18,6 +18,8 @@ pub struct Status {
     pub requests: u64,
     /// Applications, in the order of the response.
     pub applications: Vec<ApplicationStatus>,
+    /// Memory of all PHP processes.
+    pub memory: MemoryStatus,
     /// Upstreams, in the order of the response; omitted if there are none.
     pub upstreams: Vec<UpstreamStatus>,
     /// Listeners with TLS; omitted if there are none.
@@ -87,11 +89,26 @@ pub struct Connections {
     pub closed: u64,
 }
 
+/// Memory of all PHP processes, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryStatus {
+    /// The maximum from `settings.memory`; `None` without one.
+    pub budget: Option<u64>,
+    /// Memory in use; shared pages count in proportion.
+    pub used: u64,
+}
+
 /// An application.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApplicationStatus {
     /// Its name in the configuration.
     pub name: String,
+    /// `unloaded`, `loading` or `loaded`.
+    pub state: &'static str,
+    /// Memory of its prototype in bytes; shared pages count in proportion.
+    pub prototype_bytes: u64,
+    /// Memory of its processes in bytes; shared pages count in proportion.
+    pub process_bytes: u64,
     /// Its processes.
     pub processes: Processes,
     /// Requests that wait or run.
@@ -150,6 +167,7 @@ impl Status {
             },
             "requests": { "total": self.requests },
             "applications": applications,
+            "memory": { "budget": self.memory.budget, "used": self.memory.used },
         });
         status["protection"] = self.protection.to_value();
         if let (false, Value::Object(members)) = (self.upstreams.is_empty(), &mut status) {
@@ -217,6 +235,8 @@ fn upstream(status: &UpstreamStatus) -> (String, Value) {
 fn application(status: &ApplicationStatus) -> (String, Value) {
     let Processes { running, starting, idle } = status.processes;
     let mut value = json!({
+        "state": status.state,
+        "memory": { "prototype": status.prototype_bytes, "processes": status.process_bytes },
         "processes": { "running": running, "starting": starting, "idle": idle },
         "requests": { "active": status.active_requests },
     });
@@ -236,8 +256,12 @@ mod tests {
             modules: vec![module("8.2.30")],
             connections: Connections { accepted: 10, active: 1, idle: 2, closed: 7 },
             requests: 33,
+            memory: MemoryStatus { budget: Some(1000), used: 320 },
             applications: vec![ApplicationStatus {
                 name: "blog".into(),
+                state: "loaded",
+                prototype_bytes: 20,
+                process_bytes: 300,
                 processes: Processes { running: 4, starting: 1, idle: 3 },
                 active_requests: 1,
                 problem: None,
@@ -294,10 +318,13 @@ mod tests {
             "requests": {"total": 33},
             "applications": {
                 "blog": {
+                    "state": "loaded",
+                    "memory": {"prototype": 20, "processes": 300},
                     "processes": {"running": 4, "starting": 1, "idle": 3},
                     "requests": {"active": 1}
                 }
             },
+            "memory": {"budget": 1000, "used": 320},
             "protection": {
                 "landlock": 0,
                 "router": {"restrictions": [], "namespaces": []},

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::control_thread::ControlThread;
-use super::report::{ApplicationReport, Report, TlsReport, Tuning};
+use super::report::{PoolsReport, Report, TlsReport, Tuning};
 use super::sandbox::RouterSandbox;
 use super::threads::Threads;
 use crate::thread::Shared;
@@ -40,7 +40,7 @@ pub struct Commands {
 #[derive(Debug)]
 pub(super) enum Command {
     /// Report on all applications.
-    Report { done: oneshot::Sender<Vec<ApplicationReport>> },
+    Report { done: oneshot::Sender<PoolsReport> },
     /// Restart an application.
     Restart { name: String, done: oneshot::Sender<Result<(), String>> },
     /// Explain the number of an application's workers.
@@ -104,10 +104,10 @@ impl Commands {
 
     /// Returns the state of the server.
     pub async fn report(&self) -> Report {
-        let (done, applications) = oneshot::channel();
+        let (done, pools) = oneshot::channel();
         let _ = self.sender.send(Command::Report { done });
-        let applications = applications.await.unwrap_or_default();
-        let mut report = Report { php: self.php.to_vec(), applications, ..Report::default() };
+        let pools = pools.await.unwrap_or_default();
+        let mut report = Report { php: self.php.to_vec(), pools, ..Report::default() };
         for thread in self.threads.iter() {
             let counters = thread.counters();
             let active = counters.active.load(Relaxed);

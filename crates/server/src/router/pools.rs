@@ -29,7 +29,7 @@ use self::retired::{LEAVE_TIMEOUT, RetiredInstances};
 use super::link::Link;
 use super::machine::Machine;
 use super::memory_shortage::MemoryShortage;
-use super::report::{ApplicationReport, Tuning};
+use super::report::{PoolsReport, Tuning};
 use super::threads::Threads;
 use super::traces::Traces;
 use crate::thread::Shared;
@@ -105,16 +105,21 @@ impl Pools {
     }
 
     /// Returns the state of each application of the current configuration, sorted by name.
-    pub(super) fn report(&self) -> Vec<ApplicationReport> {
-        let mut reports: Vec<_> = self.applications.iter().map(PooledApplication::report).collect();
-        reports.sort_by(|a, b| a.name.cmp(&b.name));
-        reports
+    pub(super) fn report(&mut self) -> PoolsReport {
+        let mut applications: Vec<_> =
+            self.applications.iter().map(PooledApplication::report).collect();
+        applications.sort_by(|a, b| a.name.cmp(&b.name));
+        PoolsReport { applications, memory: self.memory_report() }
     }
 
     /// Explains the number of an application's workers; `None` if the application does not exist.
-    pub(super) fn tuning(&self, name: &str) -> Option<Tuning> {
+    pub(super) fn tuning(&mut self, name: &str) -> Option<Tuning> {
+        let memory = self.memory_report();
         let app = self.applications.iter().find(|app| app.config.name == name)?;
-        Some(Tuning { problem: app.problem(), ..app.sizing.explain(app.workers()) })
+        let ((measured, decision), (prototype, workers)) =
+            (app.sizing.explain(), app.memory_usage());
+        let (problem, running, processes) = (app.problem(), app.workers(), app.config.processes);
+        Some(Tuning { processes, problem, running, measured, decision, prototype, workers, memory })
     }
 
     /// Ends all workers when they are idle. The server stops, and no request comes any more.

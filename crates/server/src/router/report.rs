@@ -23,8 +23,8 @@ pub struct Report {
     pub closed: u64,
     /// Requests since the start.
     pub requests: u64,
-    /// Applications, sorted by name.
-    pub applications: Vec<ApplicationReport>,
+    /// Applications.
+    pub pools: PoolsReport,
     /// Names of upstreams, each with its servers.
     pub upstreams: Vec<(String, Vec<ServerReport>)>,
     /// Certificates that the server obtains itself.
@@ -52,11 +52,36 @@ pub struct TlsReport {
     pub certificates: Vec<CertificateInUse>,
 }
 
+/// State of the applications at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PoolsReport {
+    /// Applications, sorted by name.
+    pub applications: Vec<ApplicationReport>,
+    /// Memory of all PHP processes.
+    pub memory: MemoryReport,
+}
+
+/// Memory of all PHP processes at one moment, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryReport {
+    /// Configured maximum; `None` without one.
+    pub budget: Option<u64>,
+    /// Memory in use, as last measured; shared pages in proportion. Includes that of former
+    /// configurations.
+    pub used: u64,
+}
+
 /// State of an application at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApplicationReport {
     /// Name of the application.
     pub name: String,
+    /// `unloaded` (its next request loads PHP), `loading` or `loaded`.
+    pub state: &'static str,
+    /// Memory of the prototype in bytes, as last measured; shared pages in proportion.
+    pub prototype_bytes: u64,
+    /// Memory of all workers in bytes, as last measured; shared pages in proportion.
+    pub worker_bytes: u64,
     /// Running workers.
     pub running: u64,
     /// Workers that are being started.
@@ -86,4 +111,6 @@ pub struct Tuning {
     pub prototype: u64,
     /// Memory of all workers in bytes, shared pages in proportion.
     pub workers: u64,
+    /// Memory of all PHP processes.
+    pub memory: MemoryReport,
 }

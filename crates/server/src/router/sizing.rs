@@ -12,10 +12,8 @@ use howdah_php_pool::pool::{PoolLimits, PoolState};
 use howdah_php_pool::queue::Load;
 use howdah_php_pool::sizing::meter::{Activity, MachineState, Meter};
 use howdah_php_pool::sizing::shares::{MemoryClaim, RecentDemand};
-use howdah_php_pool::sizing::{self, Decision, LimitingFactor};
+use howdah_php_pool::sizing::{self, Decision, LimitingFactor, Measured};
 use howdah_wire::messages::Usage;
-
-use super::report::Tuning;
 
 /// Interval between measurements while requests wait and the memory of a worker is not known well.
 const GROWTH_INTERVAL: Duration = Duration::from_millis(200);
@@ -171,12 +169,9 @@ impl Sizing {
         self.decision = sizing::size(&self.meter.measured());
     }
 
-    /// Explains the number of workers.
-    pub(super) fn explain(&self, running: u32) -> Tuning {
-        let (measured, (prototype, workers)) =
-            (self.meter.measured(), self.meter.memory_usage(running));
-        let Sizing { processes, decision, .. } = *self;
-        Tuning { problem: None, processes, running, measured, decision, prototype, workers }
+    /// Returns the measurements and the number of workers derived from them.
+    pub(super) fn explain(&self) -> (Measured, Decision) {
+        (self.meter.measured(), self.decision)
     }
 }
 

@@ -173,8 +173,16 @@ impl PooledApplication {
         let active = u64::from(load.in_slots) + u64::from(load.waiting);
         // A prototype that loads PHP for waiting requests counts as a starting worker.
         let is_loading = self.ready_since.is_none() && active > 0;
+        let (prototype_bytes, worker_bytes) = self.memory_usage();
         ApplicationReport {
             name: self.config.name.clone(),
+            state: match (&self.instance, self.ready_since) {
+                (_, Some(_)) => "loaded",
+                (Some(_), None) => "loading",
+                (None, None) => "unloaded",
+            },
+            prototype_bytes,
+            worker_bytes,
             running,
             starting: u64::from(self.starting.max(u32::from(is_loading))),
             idle: running.saturating_sub(u64::from(load.in_slots)),

@@ -8,6 +8,7 @@ use howdah_php_pool::sizing::shares::divide;
 
 use super::Pools;
 use super::application::PooledApplication;
+use crate::router::report::MemoryReport;
 
 /// Minimum interval between two divisions.
 const DIVISION_INTERVAL: Duration = Duration::from_millis(100);
@@ -52,6 +53,12 @@ impl Pools {
         for (app, share) in all.zip(division.shares) {
             app.sizing.set_share(share);
         }
+    }
+
+    /// Returns the memory of all PHP processes.
+    pub(super) fn memory_report(&mut self) -> MemoryReport {
+        let used = self.used_bytes(|_| true);
+        MemoryReport { budget: self.machine.state(None).budget, used }
     }
 
     /// Returns the memory of the prototypes and workers of some applications in bytes, as last
