@@ -15,9 +15,10 @@ pub fn to_value(name: &str, tuning: &Tuning) -> Value {
         Processes::Dynamic(dynamic) if dynamic.spare == 0 => ("ondemand", dynamic.max),
         Processes::Dynamic(dynamic) => ("dynamic", dynamic.max),
     };
-    let short_of_memory =
-        matches!(decision.limit, LimitingFactor::Memory | LimitingFactor::Measurement)
-            && decision.by_memory < decision.by_processors;
+    let short_of_memory = matches!(
+        decision.limit,
+        LimitingFactor::Memory | LimitingFactor::Share | LimitingFactor::Measurement
+    ) && decision.by_memory.min(decision.by_share) < decision.by_processors;
     let more = short_of_memory.then(|| {
         json!({
             "processes": decision.by_processors,

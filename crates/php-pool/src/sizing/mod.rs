@@ -219,8 +219,12 @@ impl Decision {
         let cost = measured.cost.unwrap_or(measured.max_worker_bytes);
         let needed =
             cost.saturating_mul(u64::from(workers)) + self.script_reserve_bytes + self.reserve;
+        let kept = self.script_reserve_bytes.saturating_add(self.reserve);
+        let room = measured
+            .share_bytes
+            .map_or(measured.room, |share| measured.room.min(share.saturating_add(kept)));
         // The reserve grows with the memory.
-        let missing = needed.saturating_sub(measured.room);
+        let missing = needed.saturating_sub(room);
         missing.saturating_add(missing / (RESERVED_PART - 1))
     }
 }

@@ -43,7 +43,8 @@ pub struct Division {
     /// nobody claims is in all of them. `None` if no other application claims any.
     pub shares: Vec<Option<u64>>,
     /// True if idle workers must make room: their memory is needed by an application that lacks
-    /// workers, or the workers may grow beyond the memory.
+    /// workers, or the workers of several applications may grow beyond the memory. The number of a
+    /// single application is chosen so that they cannot.
     pub is_contended: bool,
 }
 
@@ -69,10 +70,11 @@ pub fn divide(claims: &[MemoryClaim], total: u64, available: u64) -> Division {
     let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0, u64::saturating_add);
     let committed = sum(&mut needs.iter().map(|need| need.committed));
     let mut held = needs.iter().zip(&granted).map(|(need, bytes)| need.committed.max(*bytes));
+    let holders = needs.iter().filter(|need| need.committed > 0).count();
     let is_needed = needs.iter().any(lacks) && sum(&mut held) > room;
     Division {
         shares: granted.iter().enumerate().map(share).collect(),
-        is_contended: is_needed || committed > room,
+        is_contended: is_needed || (committed > room && holders > 1),
     }
 }
 

@@ -195,4 +195,11 @@ fn what_more_memory_would_buy_is_what_it_does_buy() {
     let missing = before.missing_for(before.workers + 2, &m);
     (m.total, m.room) = (m.total + missing, m.room + missing);
     assert_eq!(size(&m).by_memory, before.workers + 2);
+    m.share_bytes = Some(95 * MIB);
+    let shared = size(&m);
+    let missing = shared.missing_for(5, &m);
+    assert!(
+        (55 * MIB..60 * MIB).contains(&missing),
+        "5 of 30 MiB, and a little reserve: {missing}"
+    );
 }

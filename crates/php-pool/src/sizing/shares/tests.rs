@@ -104,6 +104,7 @@ fn memory_is_contended_if_idle_workers_have_what_others_need() {
     assert!(!is_contended(&[claim(4, 4), claim(4, 0)], 160 * MIB), "nobody needs more");
     let grown = MemoryClaim { private: 50 * MIB, ..claim(4, 4) };
     assert!(is_contended(&[grown, claim(4, 0)], 140 * MIB), "they may grow further");
+    assert!(!is_contended(&[grown], 60 * MIB), "its number is its own affair");
 }
 
 #[test]
