@@ -118,6 +118,17 @@ fn a_site_gets_its_share_during_a_flood_of_another() {
 }
 
 #[test]
+fn idle_processes_make_room_for_an_application_with_requests() {
+    let patient = json!({"max": 4, "start": 4, "spare": 1, "idle_timeout": 600});
+    let server = two_sites("128M", json!("auto"), patient);
+    let others = || status(&server, "/applications/other/processes/running");
+    eventually("there are 4", || (others() == 4).then_some(()));
+    flooded(&server, 24, "/a.php", || {
+        eventually("only the spare one is left", || (others() == 1).then_some(()));
+    });
+}
+
+#[test]
 fn a_wrong_budget_is_refused_with_its_place() {
     let server = two_sites("50%", json!(1), json!(1));
     let answer = server.control("PUT", "/config/settings/memory", "\"120%\"");

@@ -15,8 +15,8 @@ const AVAILABLE_DIVISOR: u64 = 8;
 /// version 1, and kernels without PSI.
 const AVAILABLE_DIVISOR_WITHOUT_PSI: u64 = 16;
 
-/// Time for which memory counts as contended. Applications that lack workers are measured, and the
-/// memory is divided again, every second.
+/// Time for which a division of the memory counts. Applications that lack workers are measured, and
+/// the memory is divided again, every second.
 const CONTENTION_TIME: Duration = Duration::from_secs(2);
 
 /// Maximum idle time of workers while memory is contended. Not zero: most are needed again soon.
@@ -28,6 +28,7 @@ pub(super) struct MemoryShortage {
     read_at: Option<Instant>,
     is_short: bool,
     contended_until: Option<Instant>,
+    over_budget_until: Option<Instant>,
 }
 
 impl MemoryShortage {
@@ -46,13 +47,15 @@ impl MemoryShortage {
             self.is_short = divisor.is_some_and(|divisor| available < total / divisor);
             self.read_at = Some(now);
         }
-        self.is_short
+        self.is_short || self.over_budget_until.is_some_and(|until| now < until)
     }
 
-    /// Takes whether idle workers must make room
-    /// ([`is_contended`](howdah_php_pool::sizing::shares::Division::is_contended)).
-    pub(super) fn set_contended(&mut self, is_contended: bool, now: Instant) {
+    /// Takes the result of dividing the memory: whether idle workers must make room
+    /// ([`is_contended`](howdah_php_pool::sizing::shares::Division::is_contended)), and whether the
+    /// budget is used up, by which memory is short.
+    pub(super) fn divided(&mut self, is_contended: bool, is_used_up: bool, now: Instant) {
         self.contended_until = is_contended.then(|| now + CONTENTION_TIME);
+        self.over_budget_until = is_used_up.then(|| now + CONTENTION_TIME);
     }
 
     /// Returns the maximum idle time of workers that are not spare ones; `None` if their memory is not
@@ -106,7 +109,7 @@ mod tests {
         let (mut shortage, now) = (MemoryShortage::default(), Instant::now());
         let ample = || machine(Some(0.0), 800);
         assert_eq!(shortage.release_timeout(now, ample), None);
-        shortage.set_contended(true, now);
+        shortage.divided(true, false, now);
         assert_eq!(shortage.release_timeout(now, ample), Some(CONTENDED_IDLE_TIMEOUT));
         let later = now + CONTENTION_TIME;
         assert_eq!(
@@ -115,6 +118,12 @@ mod tests {
         );
         let end = later + READ_INTERVAL;
         assert_eq!(shortage.release_timeout(end, ample), None);
+        shortage.divided(true, true, end);
+        assert_eq!(
+            shortage.release_timeout(end, ample),
+            Some(Duration::ZERO),
+            "the budget is used"
+        );
     }
 
     #[test]

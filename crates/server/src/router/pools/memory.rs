@@ -44,11 +44,13 @@ impl Pools {
         }
         self.divided_at = Some(now);
         let used = self.used_bytes(|_| true);
-        let MachineState { total, available, .. } = self.machine.state(None).within_budget(used);
+        let state = self.machine.state(None).within_budget(used);
+        let MachineState { total, available, budget, .. } = state;
         let claims: Vec<_> =
             { self.all() }.map(|app| app.sizing.claim(app.workers() + app.starting, now)).collect();
         let division = divide(&claims, total, available);
-        self.memory_shortage.set_contended(division.is_contended, now);
+        let is_used_up = budget.is_some_and(|budget| budget <= used);
+        self.memory_shortage.divided(division.is_contended, is_used_up, now);
         let all = self.applications.iter_mut().chain(&mut self.preparing).chain(&mut self.leaving);
         for (app, share) in all.zip(division.shares) {
             app.sizing.set_share(share);
