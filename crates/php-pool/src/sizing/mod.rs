@@ -20,8 +20,10 @@
 
 use std::time::Duration;
 
+pub mod application;
 pub mod meter;
 pub mod shares;
+pub mod shortage;
 
 /// Maximum number of workers. Memory limits the number earlier on all but large machines.
 pub const MAX_WORKERS: u32 = 128;

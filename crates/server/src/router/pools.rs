@@ -22,13 +22,13 @@ use std::time::{Duration, Instant};
 
 use ::howdah_config as config;
 use howdah_php_pool::queue::{Instance, Queue};
+use howdah_php_pool::sizing::shortage::MemoryShortage;
 use howdah_sys::log::Level;
 
 use self::application::PooledApplication;
 use self::retired::{LEAVE_TIMEOUT, RetiredInstances};
 use super::link::Link;
 use super::machine::Machine;
-use super::memory_shortage::MemoryShortage;
 use super::report::{PoolsReport, Tuning};
 use super::threads::Threads;
 use super::traces::Traces;

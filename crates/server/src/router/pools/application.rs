@@ -7,11 +7,11 @@ use std::time::Instant;
 use ::howdah_config as config;
 use howdah_php_pool::pool::{Pool, PoolState};
 use howdah_php_pool::queue::{Instance, Load, Queue};
+use howdah_php_pool::sizing::application::Sizing;
 use howdah_wire::queue::WorkerId;
 
 use super::restarts::{LONG_LIFE, Restarts};
 use crate::router::report::ApplicationReport;
-use crate::router::sizing::Sizing;
 use crate::router::threads::Threads;
 use crate::snapshot::Snapshot;
 use crate::thread::ThreadCommand;

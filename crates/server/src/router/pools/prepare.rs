@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use ::howdah_config as config;
 use howdah_php_pool::queue::{Instance, Queue};
+use howdah_php_pool::sizing::application::Sizing;
 use howdah_php_pool::status::manager;
 use howdah_wire::messages::ToSupervisor;
 use howdah_wire::region::Geometry;
 
 use super::Pools;
 use super::application::PooledApplication;
-use crate::router::sizing::Sizing;
 use crate::thread::ThreadCommand;
 
 impl Pools {

@@ -10,6 +10,7 @@ use howdah_php_pool::output::{self, OutputOwner};
 use howdah_php_pool::pool::WorkerStage;
 use howdah_php_pool::queue::Worker;
 use howdah_php_pool::sizing;
+use howdah_php_pool::sizing::application::Measurement;
 use howdah_php_pool::sizing::meter::Activity;
 use howdah_php_pool::thread::ControlRequest;
 use howdah_sys::log::Level;
@@ -19,7 +20,6 @@ use howdah_wire::queue::WorkerId;
 
 use super::Pools;
 use super::restarts::LONG_LIFE;
-use crate::router::sizing::Measurement;
 use crate::thread::ThreadCommand;
 
 impl Pools {

@@ -6,13 +6,13 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use howdah_php_pool::pool::PoolState;
+use howdah_php_pool::sizing::shortage::READ_INTERVAL;
 use howdah_sys::log::Level;
 use howdah_wire::messages::ToSupervisor;
 
 use super::Pools;
 use super::application::PooledApplication;
 use super::restarts::Restarts;
-use crate::router::memory_shortage::READ_INTERVAL;
 
 /// Time without workers after which an application is unloaded, if the configuration does not say. Only
 /// for one of several applications that keeps no worker: a single one has nobody to give memory to.

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use howdah_php_pool::sizing::GROWTH_PRESSURE_PERCENT;
-use howdah_php_pool::sizing::meter::MachineState;
+use super::GROWTH_PRESSURE_PERCENT;
+use super::meter::MachineState;
 
 /// Minimum interval between two readings.
-pub(super) const READ_INTERVAL: Duration = Duration::from_secs(2);
+pub const READ_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Part of the memory that is available if memory is not short, as a divisor of all of it.
 const AVAILABLE_DIVISOR: u64 = 8;
@@ -24,7 +24,7 @@ const CONTENDED_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The last reading.
 #[derive(Debug, Default)]
-pub(super) struct MemoryShortage {
+pub struct MemoryShortage {
     read_at: Option<Instant>,
     is_short: bool,
     contended_until: Option<Instant>,
@@ -36,7 +36,7 @@ impl MemoryShortage {
     /// alone is no proof: a script can cause it within the limit of its own control group. Where the
     /// wait is not known, less than a sixteenth must be available. `read` is called at most once in
     /// [`READ_INTERVAL`].
-    pub(super) fn is_short(&mut self, now: Instant, read: impl FnOnce() -> MachineState) -> bool {
+    pub fn is_short(&mut self, now: Instant, read: impl FnOnce() -> MachineState) -> bool {
         if self.read_at.is_none_or(|at| now - at >= READ_INTERVAL) {
             let MachineState { pressure, available, total, .. } = read();
             let divisor = match pressure {
@@ -51,16 +51,16 @@ impl MemoryShortage {
     }
 
     /// Takes the result of dividing the memory: whether idle workers must make room
-    /// ([`is_contended`](howdah_php_pool::sizing::shares::Division::is_contended)), and whether the
+    /// ([`is_contended`](super::shares::Division::is_contended)), and whether the
     /// budget is used up, by which memory is short.
-    pub(super) fn divided(&mut self, is_contended: bool, is_used_up: bool, now: Instant) {
+    pub fn divided(&mut self, is_contended: bool, is_used_up: bool, now: Instant) {
         self.contended_until = is_contended.then(|| now + CONTENTION_TIME);
         self.over_budget_until = is_used_up.then(|| now + CONTENTION_TIME);
     }
 
     /// Returns the maximum idle time of workers that are not spare ones; `None` if their memory is not
     /// needed. `read` is called as by [`MemoryShortage::is_short`].
-    pub(super) fn release_timeout(
+    pub fn release_timeout(
         &mut self,
         now: Instant,
         read: impl FnOnce() -> MachineState,

@@ -8,12 +8,13 @@
 use std::time::{Duration, Instant};
 
 use howdah_config::Processes;
-use howdah_php_pool::pool::{PoolLimits, PoolState};
-use howdah_php_pool::queue::Load;
-use howdah_php_pool::sizing::meter::{Activity, MachineState, Meter};
-use howdah_php_pool::sizing::shares::{MemoryClaim, RecentDemand};
-use howdah_php_pool::sizing::{self, Decision, LimitingFactor, Measured};
 use howdah_wire::messages::Usage;
+
+use super::meter::{Activity, MachineState, Meter};
+use super::shares::{MemoryClaim, RecentDemand};
+use super::{Decision, LimitingFactor, MAX_WORKERS, Measured, size};
+use crate::pool::{PoolLimits, PoolState};
+use crate::queue::Load;
 
 /// Interval between measurements while requests wait and the memory of a worker is not known well.
 const GROWTH_INTERVAL: Duration = Duration::from_millis(200);
@@ -32,7 +33,7 @@ const MAX_AGE: Duration = Duration::from_secs(10);
 
 /// Determines the number of workers of an application.
 #[derive(Debug)]
-pub(super) struct Sizing {
+pub struct Sizing {
     processes: Processes,
     meter: Meter,
     decision: Decision,
@@ -46,17 +47,17 @@ pub(super) struct Sizing {
 
 impl Sizing {
     /// Creates the sizing of an application that starts.
-    pub(super) fn new(processes: Processes, machine_state: MachineState) -> Self {
+    pub fn new(processes: Processes, machine_state: MachineState) -> Self {
         Sizing::with(processes, Meter::new(machine_state))
     }
 
     /// Creates the sizing of new processes of this application, with its measurements.
-    pub(super) fn renewed(&self, machine_state: MachineState) -> Self {
+    pub fn renewed(&self, machine_state: MachineState) -> Self {
         Sizing::with(self.processes, self.meter.for_new_instance(machine_state))
     }
 
     fn with(processes: Processes, meter: Meter) -> Self {
-        let decision = sizing::size(&meter.measured());
+        let decision = size(&meter.measured());
         Sizing {
             processes,
             meter,
@@ -68,13 +69,13 @@ impl Sizing {
     }
 
     /// Returns the numbers of workers that the pool aims at.
-    pub(super) fn wanted(&self) -> PoolLimits {
+    pub fn wanted(&self) -> PoolLimits {
         PoolLimits::of(self.processes, self.decision.workers)
     }
 
     /// Returns the maximum number of workers that this application can ever have.
-    pub(super) fn max_workers(&self) -> u32 {
-        PoolLimits::of(self.processes, sizing::MAX_WORKERS).max
+    pub fn max_workers(&self) -> u32 {
+        PoolLimits::of(self.processes, MAX_WORKERS).max
     }
 
     fn is_automatic(&self) -> bool {
@@ -82,39 +83,39 @@ impl Sizing {
     }
 
     /// Returns how many workers must end before their next request.
-    pub(super) fn excess(&self, workers: u32) -> u32 {
+    pub fn excess(&self, workers: u32) -> u32 {
         if self.is_automatic() { workers.saturating_sub(self.decision.retire_above) } else { 0 }
     }
 
     /// Returns the memory in bytes that its workers may still take.
-    pub(super) fn promised(&self, workers: u32) -> u64 {
+    pub fn promised(&self, workers: u32) -> u64 {
         self.meter.reserved_bytes(workers)
     }
 
     /// Takes the current load.
-    pub(super) fn on_load(&mut self, running: &PoolState, now: Instant) {
+    pub fn on_load(&mut self, running: &PoolState, now: Instant) {
         self.demand.add(running.busy.saturating_add(running.waiting), now);
     }
 
     /// Returns the memory of the prototype and of its workers in bytes, as last measured.
-    pub(super) fn memory_usage(&self, workers: u32) -> (u64, u64) {
+    pub fn memory_usage(&self, workers: u32) -> (u64, u64) {
         self.meter.memory_usage(workers)
     }
 
     /// Returns the claim of its workers, and of those that its requests need, to memory.
-    pub(super) fn claim(&self, workers: u32, now: Instant) -> MemoryClaim {
+    pub fn claim(&self, workers: u32, now: Instant) -> MemoryClaim {
         let useful = PoolLimits::of(self.processes, self.decision.by_processors).max;
         self.meter.claim(self.is_automatic(), workers, self.demand.max(now).min(useful))
     }
 
     /// Sets its share of the memory.
-    pub(super) fn set_share(&mut self, share_bytes: Option<u64>) {
+    pub fn set_share(&mut self, share_bytes: Option<u64>) {
         self.meter.set_share(share_bytes);
-        self.decision = sizing::size(&self.meter.measured());
+        self.decision = size(&self.meter.measured());
     }
 
     /// Returns the time of the next measurement; `None` as long as nothing happens.
-    pub(super) fn due(&self, load: &Load, running: &PoolState, now: Instant) -> Option<Instant> {
+    pub fn due(&self, load: &Load, running: &PoolState, now: Instant) -> Option<Instant> {
         if let Some(requested) =
             self.requested_at.filter(|requested| *requested + MEASUREMENT_TIMEOUT > now)
         {
@@ -137,25 +138,25 @@ impl Sizing {
     }
 
     /// Records the request for a measurement.
-    pub(super) fn requested(&mut self, now: Instant) {
+    pub fn requested(&mut self, now: Instant) {
         self.requested_at = Some(now);
     }
 
     /// Returns true if the last measurement is too old to size the first workers by.
-    pub(super) fn is_stale(&self, now: Instant) -> bool {
+    pub fn is_stale(&self, now: Instant) -> bool {
         let last = self.meter.last();
         self.is_automatic()
             && last.is_some_and(|last| now.saturating_duration_since(last) > MAX_AGE)
     }
 
     /// Updates the free memory before the first workers start.
-    pub(super) fn refresh(&mut self, machine_state: MachineState) {
+    pub fn refresh(&mut self, machine_state: MachineState) {
         self.meter = self.meter.for_new_instance(machine_state);
-        self.decision = sizing::size(&self.meter.measured());
+        self.decision = size(&self.meter.measured());
     }
 
     /// Takes a measurement.
-    pub(super) fn on_measured(
+    pub fn on_measured(
         &mut self,
         measurement: &Measurement,
         machine_state: MachineState,
@@ -166,33 +167,103 @@ impl Sizing {
         self.requested_at = None;
         self.served = activity.served;
         self.meter.sample(*base, *memory_limit, workers, machine_state, activity, now);
-        self.decision = sizing::size(&self.meter.measured());
+        self.decision = size(&self.meter.measured());
     }
 
     /// Returns the measurements and the number of workers derived from them.
-    pub(super) fn explain(&self) -> (Measured, Decision) {
+    pub fn explain(&self) -> (Measured, Decision) {
         (self.meter.measured(), self.decision)
     }
 }
 
 /// A measurement by the prototype.
 #[derive(Debug)]
-pub(super) struct Measurement {
+pub struct Measurement {
     /// Memory of the prototype in bytes.
-    pub(super) base: u64,
+    pub base: u64,
     /// PHP's `memory_limit` in bytes; `None` without one.
-    pub(super) memory_limit: Option<u64>,
+    pub memory_limit: Option<u64>,
     /// Usage of the workers, or of some of them.
-    pub(super) workers: Vec<Usage>,
+    pub workers: Vec<Usage>,
 }
 
 impl Measurement {
     /// Returns the memory in bytes of the prototype and of `workers` workers. Those that were not
     /// measured count like the measured ones.
-    pub(super) fn bytes(&self, workers: u32) -> u64 {
+    pub fn bytes(&self, workers: u32) -> u64 {
         let measured = self.workers.iter().fold(0u64, |sum, usage| sum.saturating_add(usage.pss));
         let each = measured / (self.workers.len().max(1) as u64);
         let others = u64::from(workers).saturating_sub(self.workers.len() as u64);
         self.base.saturating_add(measured).saturating_add(each.saturating_mul(others))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use howdah_config::DynamicProcesses;
+    use howdah_wire::queue::WorkerId;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn machine_state() -> MachineState {
+        MachineState {
+            processors: 2,
+            total: 4096 * MIB,
+            available: 4000 * MIB,
+            reserved_bytes: 0,
+            pressure: None,
+            idle: None,
+            budget: None,
+            own_group: None,
+        }
+    }
+
+    fn usage(index: u16) -> Usage {
+        let worker = WorkerId { index, incarnation: 1 };
+        let (pss, peak) = (12 * MIB, 20 * MIB);
+        Usage { worker, pss, private: 10 * MIB, peak, cpu_us: 1, delay_us: 0 }
+    }
+
+    #[test]
+    fn requests_claim_the_workers_that_are_of_use() {
+        let now = Instant::now();
+        let state = |busy, waiting| PoolState { busy, waiting, ..PoolState::default() };
+        let demand = |processes, busy, waiting| {
+            let mut sizing = Sizing::new(processes, machine_state());
+            sizing.on_load(&state(busy, waiting), now);
+            sizing.claim(1, now).demand
+        };
+        let three = Processes::Dynamic(DynamicProcesses { max: 3, ..DynamicProcesses::default() });
+        for (processes, busy, waiting, expected) in [
+            (Processes::Automatic, 1, 0, 1),
+            (Processes::Automatic, 2, 500, 2),
+            (three, 2, 0, 2),
+            (three, 3, 500, 3),
+            (Processes::Static(8), 1, 1, 2),
+        ] {
+            assert_eq!(demand(processes, busy, waiting), expected, "{processes:?} {busy}");
+        }
+    }
+
+    #[test]
+    fn a_share_limits_automatic_numbers_only() {
+        for (processes, expected) in [(Processes::Automatic, 1), (Processes::Static(8), 8)] {
+            let mut sizing = Sizing::new(processes, machine_state());
+            assert!(sizing.wanted().max > 1);
+            sizing.set_share(Some(MIB));
+            assert_eq!(sizing.wanted().max, expected);
+            assert_eq!(sizing.excess(10), if processes == Processes::Automatic { 9 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn workers_that_were_not_measured_count_like_the_measured_ones() {
+        let workers = vec![usage(0), usage(1)];
+        let measurement = Measurement { base: 5 * MIB, memory_limit: None, workers };
+        assert_eq!([1, 2, 4].map(|count| measurement.bytes(count) / MIB), [29, 29, 53]);
+        let none = Measurement { workers: Vec::new(), ..measurement };
+        assert_eq!(none.bytes(3), 5 * MIB);
     }
 }
