@@ -105,7 +105,7 @@ impl Sizing {
     /// Returns the claim of its workers, and of those that its requests need, to memory.
     pub fn claim(&self, workers: u32, now: Instant) -> MemoryClaim {
         let useful = PoolLimits::of(self.processes, self.decision.by_processors).max;
-        self.meter.claim(self.is_automatic(), workers, self.demand.max(now).min(useful))
+        self.meter.claim(self.is_automatic(), workers, self.demand.at(now).min(useful))
     }
 
     /// Sets its share of the memory.
@@ -232,8 +232,9 @@ mod tests {
         let state = |busy, waiting| PoolState { busy, waiting, ..PoolState::default() };
         let demand = |processes, busy, waiting| {
             let mut sizing = Sizing::new(processes, machine_state());
-            sizing.on_load(&state(busy, waiting), now);
-            sizing.claim(1, now).demand
+            let mut times = (0..80).map(|step| now + Duration::from_millis(step * 100));
+            times.clone().for_each(|at| sizing.on_load(&state(busy, waiting), at));
+            sizing.claim(1, times.next_back().unwrap_or(now)).demand
         };
         let three = Processes::Dynamic(DynamicProcesses { max: 3, ..DynamicProcesses::default() });
         for (processes, busy, waiting, expected) in [

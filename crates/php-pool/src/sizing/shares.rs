@@ -14,8 +14,11 @@ use std::time::{Duration, Instant};
 
 use super::{MAX_WORKERS, reserve, script_reserve};
 
-/// Time for which a demand counts: at least this, at most twice as long.
-const DEMAND_TIME: Duration = Duration::from_secs(2);
+/// Time constant of the moving average of the demand.
+const DEMAND_TIME: Duration = Duration::from_secs(1);
+
+/// Maximum time that a number of requests counts for: an application without requests is not asked.
+const MAX_STEP: Duration = Duration::from_millis(200);
 
 /// What an application has and needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,34 +160,35 @@ fn grant(needs: &[Need], room: u64) -> (Vec<u64>, u64) {
     (needs.iter().zip(&workers).map(bytes).collect(), left)
 }
 
-/// The maximum number of workers that requests needed lately.
+/// Average number of requests that ran or waited lately.
+///
+/// Not the maximum: a site with short requests now and then needs no memory that is kept free for it,
+/// as its first worker starts in any case.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecentDemand {
-    since: Option<Instant>,
-    now: u32,
-    before: u32,
+    last_at: Option<Instant>,
+    average: f64,
 }
 
 impl RecentDemand {
-    /// Adds the number of requests that run or wait.
+    /// Adds the maximum number of requests since the last call.
     pub fn add(&mut self, requests: u32, now: Instant) {
-        self.advance(now);
-        self.now = self.now.max(requests);
+        let since = self.last_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        let share = 1.0 - fading(since.min(MAX_STEP));
+        self.average = self.average * fading(since) + f64::from(requests) * share;
+        self.last_at = Some(now);
     }
 
-    /// Returns the maximum of the last [`DEMAND_TIME`] or more.
-    pub fn max(mut self, now: Instant) -> u32 {
-        self.advance(now);
-        self.now.max(self.before)
+    /// Returns the average, rounded to a whole number.
+    pub fn at(&self, now: Instant) -> u32 {
+        let since = self.last_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        (self.average * fading(since)).round() as u32
     }
+}
 
-    fn advance(&mut self, now: Instant) {
-        let age = now.saturating_duration_since(*self.since.get_or_insert(now));
-        if age >= DEMAND_TIME {
-            let before = if age < DEMAND_TIME * 2 { self.now } else { 0 };
-            *self = RecentDemand { since: Some(now), now: 0, before };
-        }
-    }
+/// Returns the factor by which an average fades within a time.
+fn fading(time: Duration) -> f64 {
+    (-time.as_secs_f64() / DEMAND_TIME.as_secs_f64()).exp()
 }
 
 #[cfg(test)]

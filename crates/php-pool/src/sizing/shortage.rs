@@ -19,8 +19,9 @@ const AVAILABLE_DIVISOR_WITHOUT_PSI: u64 = 16;
 /// the memory is divided again, every second.
 const CONTENTION_TIME: Duration = Duration::from_secs(2);
 
-/// Maximum idle time of workers while memory is contended. Not zero: most are needed again soon.
-const CONTENDED_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum idle time of workers while memory is contended. Not zero: the requests of one page follow
+/// each other.
+pub(super) const CONTENDED_IDLE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The last reading.
 #[derive(Debug, Default)]

@@ -108,20 +108,28 @@ fn memory_is_contended_if_idle_workers_have_what_others_need() {
 }
 
 #[test]
-fn a_demand_is_remembered_for_two_to_four_seconds() {
+fn a_lasting_demand_is_learnt_and_forgotten_within_seconds() {
     let start = Instant::now();
     let at = |millis| start + Duration::from_millis(millis);
     let mut demand = RecentDemand::default();
-    assert_eq!(demand.max(start), 0);
-    demand.add(7, start);
-    demand.add(2, at(1900));
-    assert_eq!(demand.max(at(1900)), 7);
-    demand.add(1, at(2100));
-    assert_eq!(demand.max(at(2100)), 7, "it was within the time before");
-    assert_eq!(demand.max(at(4200)), 1);
-    demand.add(3, at(60_000));
-    assert_eq!(demand.max(at(60_000)), 3);
-    assert_eq!(demand.max(at(70_000)), 0);
+    assert_eq!(demand.at(start), 0);
+    let mut seen = Vec::new();
+    for millis in (0..=4000).step_by(100) {
+        demand.add(10, at(millis));
+        seen.push(demand.at(at(millis)));
+    }
+    assert_eq!((seen[0], seen[7], seen[40]), (0, 5, 10), "{seen:?}");
+    assert!(seen.is_sorted());
+    assert_eq!([4000, 4700, 8000].map(|millis| demand.at(at(millis))), [10, 5, 0]);
+}
+
+#[test]
+fn short_requests_now_and_then_are_no_demand() {
+    let (start, mut demand) = (Instant::now(), RecentDemand::default());
+    for second in [0, 2, 4, 600, 602] {
+        demand.add(1, start + Duration::from_secs(second));
+        assert_eq!(demand.at(start + Duration::from_secs(second)), 0);
+    }
 }
 
 fn any_claim() -> impl Strategy<Value = MemoryClaim> {

@@ -1,13 +1,11 @@
 //! Simulates several applications on one machine, which share its memory.
 
 use super::super::shares::{RecentDemand, divide};
+use super::super::shortage::CONTENDED_IDLE_TIMEOUT;
 use super::*;
 
 /// Memory in bytes of a prototype.
 const PROTOTYPE: f64 = 2.0 * MIB;
-
-/// Idle timeout in times of contention, as in the server.
-const CONTENDED_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Waits nearly all the time, so that only memory limits the number of workers.
 const POLLS: Script = Script { cpu: 8.0, database: 0.0, wait: 142.0, peak: 12.0, kept: 10.0 };
@@ -180,7 +178,7 @@ impl Sites {
         let claims: Vec<_> = { self.sites.iter() }
             .map(|site| {
                 let by_processors = size(&site.meter.measured()).by_processors;
-                let demand = site.demand.max(now).min(site.fixed.unwrap_or(by_processors));
+                let demand = site.demand.at(now).min(site.fixed.unwrap_or(by_processors));
                 site.meter.claim(site.fixed.is_none(), site.count(), demand)
             })
             .collect();
