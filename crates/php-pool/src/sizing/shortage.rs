@@ -6,14 +6,16 @@ use super::GROWTH_PRESSURE_PERCENT;
 use super::meter::MachineState;
 
 /// Minimum interval between two readings.
-pub const READ_INTERVAL: Duration = Duration::from_secs(2);
+pub const READ_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Part of the memory that is available if memory is not short, as a divisor of all of it.
+/// Part of the memory that is available if memory is not short, as a divisor of all of it. For memory
+/// that processes wait for, and where the kernel does not report that: control groups of version 1, and
+/// kernels without PSI.
 const AVAILABLE_DIVISOR: u64 = 8;
 
-/// The same where the kernel does not report whether processes wait for memory: control groups of
-/// version 1, and kernels without PSI.
-const AVAILABLE_DIVISOR_WITHOUT_PSI: u64 = 16;
+/// The same if no process waits for memory. Without swap, processes wait only when nearly nothing is
+/// left, and then one start of PHP can be too much.
+const AVAILABLE_DIVISOR_WITHOUT_WAIT: u64 = 16;
 
 /// Time for which a division of the memory counts. Applications that lack workers are measured, and
 /// the memory is divided again, every second.
@@ -33,19 +35,19 @@ pub struct MemoryShortage {
 }
 
 impl MemoryShortage {
-    /// Returns true if processes wait for memory and less than an eighth of it is available. The wait
-    /// alone is no proof: a script can cause it within the limit of its own control group. Where the
-    /// wait is not known, less than a sixteenth must be available. `read` is called at most once in
-    /// [`READ_INTERVAL`].
+    /// Returns true if less than a sixteenth of the memory is available, or less than an eighth if
+    /// processes wait for memory or that is not known. The wait alone is no proof: a script can cause it
+    /// within the limit of its own control group. `read` is called at most once in [`READ_INTERVAL`].
     pub fn is_short(&mut self, now: Instant, read: impl FnOnce() -> MachineState) -> bool {
         if self.read_at.is_none_or(|at| now - at >= READ_INTERVAL) {
             let MachineState { pressure, available, total, .. } = read();
             let divisor = match pressure {
-                Some(percent) if percent >= GROWTH_PRESSURE_PERCENT => Some(AVAILABLE_DIVISOR),
-                Some(_) => None,
-                None => Some(AVAILABLE_DIVISOR_WITHOUT_PSI),
+                Some(percent) if percent < GROWTH_PRESSURE_PERCENT => {
+                    AVAILABLE_DIVISOR_WITHOUT_WAIT
+                }
+                _ => AVAILABLE_DIVISOR,
             };
-            self.is_short = divisor.is_some_and(|divisor| available < total / divisor);
+            self.is_short = available < total / divisor;
             self.read_at = Some(now);
         }
         self.is_short || self.over_budget_until.is_some_and(|until| now < until)
@@ -98,9 +100,10 @@ mod tests {
         let is_short = |pressure, available| {
             MemoryShortage::default().is_short(now, || machine(pressure, available))
         };
-        assert!(is_short(Some(10.0), 99));
-        assert!(is_short(None, 49), "the kernel does not say whether processes wait");
-        for (pressure, available) in [(Some(9.9), 0), (None, 50), (Some(90.0), 100)] {
+        for (pressure, available) in [(Some(10.0), 99), (None, 99), (Some(9.9), 49)] {
+            assert!(is_short(pressure, available), "{pressure:?} {available}");
+        }
+        for (pressure, available) in [(Some(90.0), 100), (None, 100), (Some(9.9), 50)] {
             assert!(!is_short(pressure, available), "{pressure:?} {available}");
         }
     }
@@ -132,6 +135,6 @@ mod tests {
         let (mut shortage, now) = (MemoryShortage::default(), Instant::now());
         assert!(shortage.is_short(now, || machine(Some(50.0), 0)));
         assert!(shortage.is_short(now + READ_INTERVAL / 2, || unreachable!()));
-        assert!(!shortage.is_short(now + READ_INTERVAL, || machine(Some(0.0), 0)));
+        assert!(!shortage.is_short(now + READ_INTERVAL, || machine(Some(0.0), 800)));
     }
 }
