@@ -289,7 +289,7 @@ fn applications_with_the_same_php_ini_share_a_start_if_only_root_can_change_it()
     let ini = place.path().join("php.ini");
     fs::write(&ini, "memory_limit = 55M\nopcache.interned_strings_buffer = 2\n").unwrap();
     let options = json!({"options": {"file": ini}});
-    let changes =
+    let mut changes =
         json!({"site": options, "other": options, "own": {"isolation": {"own_start": false}}});
     let code = "<?php echo ini_get('memory_limit');";
     let server = sites(place.path(), code, changes.clone()).serve();
@@ -300,9 +300,39 @@ fn applications_with_the_same_php_ini_share_a_start_if_only_root_can_change_it()
     assert_ne!(server.get("/own").text(), "55M");
     drop(server);
     open_to_all(&ini, 0o666);
+    let server = sites(place.path(), code, changes.clone()).serve();
+    assert_eq!(server.get("/site").text(), "55M");
+    assert_eq!(zygote(&server), None, "{}", server.log());
+    drop(server);
+    // A link that others can replace after it was checked.
+    open_to_all(&ini, 0o644);
+    let theirs = place.path().join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    open_to_all(&theirs, 0o777);
+    std::os::unix::fs::symlink(&ini, theirs.join("php.ini")).unwrap();
+    let options = json!({"options": {"file": theirs.join("php.ini")}});
+    harness::merge(&mut changes, json!({"site": options, "other": options}));
     let server = sites(place.path(), code, changes).serve();
     assert_eq!(server.get("/site").text(), "55M");
     assert_eq!(zygote(&server), None, "{}", server.log());
+}
+
+#[test]
+fn a_zygote_loads_no_extension_that_others_could_change() {
+    let place = place();
+    let (ini, extension) = (place.path().join("php.ini"), place.path().join("theirs.so"));
+    fs::write(&extension, "").unwrap();
+    open_to_all(&extension, 0o666);
+    let text = format!("log_errors = 1\nextension = {}\n", extension.display());
+    fs::write(&ini, text).unwrap();
+    let options = json!({"options": {"file": ini}});
+    let changes = json!({"site": options, "other": options});
+    let server = sites(place.path(), "<?php echo 'here';", changes).serve();
+    server.wait_for_log("each application starts PHP on its own: ");
+    let log = server.wait_for_log("theirs.so can be changed by other users");
+    assert!(!log.contains("Unable to load dynamic library"), "{log}");
+    assert_eq!(server.get("/site").text(), "here");
+    server.wait_for_log("Unable to load dynamic library");
 }
 
 #[test]

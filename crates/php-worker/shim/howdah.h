@@ -90,18 +90,26 @@ struct howdah_settings {
     const char *lock_dir;
 };
 
-typedef void howdah_pause(void *context, struct howdah_settings *settings);
+/* What a start that pauses calls. */
+struct howdah_pause {
+    void *context;
+    /* Called once the settings have been read, before the first extension is loaded. */
+    void (*check)(void *context);
+    /* Called before OPcache and preloading start. Forks, and returns in each new process with the
+       settings that its start goes on with. */
+    void (*pause)(void *context, struct howdah_settings *settings);
+};
 
-/*
- * Loads PHP with the default php.ini, or with `ini_file`. Before OPcache and preloading start, calls
- * `pause`, which forks and returns in each new process with the settings that its start goes on with.
- * 0 on success, in a new process only.
- */
+/* Loads PHP with the default php.ini, or with `ini_file`, and pauses. 0 on success, in a new process
+ * only. */
 int howdah_php_start_paused(const struct howdah_callbacks *callbacks, const char *ini_file,
-                            howdah_pause *pause, void *context);
+                            const struct howdah_pause *pause);
+
+/* The directory of extensions. Valid while a start checks or pauses, as those below. */
+const char *howdah_php_extension_dir(void);
 
 /* The path of php.ini, or where it is missing; the directories of further files, separated by colons, or
- * null; the paths of these files, separated by commas, or null. Valid during a pause. */
+ * null; the paths of these files, separated by commas, or null. */
 const char *howdah_php_ini_file(void);
 const char *howdah_php_ini_directories(void);
 const char *howdah_php_ini_scanned(void);

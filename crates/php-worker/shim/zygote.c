@@ -16,8 +16,10 @@
 /* Exported by PHP, but not in its headers. */
 extern PHPAPI char *php_ini_opened_path, *php_ini_scanned_path, *php_ini_scanned_files;
 
-static howdah_pause *pause_start;
-static void *pause_context;
+static struct howdah_pause hooks;
+
+/* What was to register the extensions that are part of PHP. */
+static int (*register_internal_extensions)(void);
 
 /* What was to run after the start of all extensions. */
 static zend_result (*finish_startup)(void);
@@ -62,7 +64,7 @@ static zend_result paused(void)
 {
     struct howdah_settings settings = {NULL, NULL};
 
-    pause_start(pause_context, &settings); /* Returns in a new process only. */
+    hooks.pause(hooks.context, &settings); /* Returns in a new process only. */
     howdah_loading_begins();
     tzset();
     if (settings.lock_dir) {
@@ -92,17 +94,30 @@ void howdah_register_pause(void)
 {
     zend_extension extension = {.name = "Howdah", .startup = put_pause};
 
-    if (pause_start) {
+    if (hooks.pause) {
         zend_register_extension(&extension, NULL);
     }
 }
 
-int howdah_php_start_paused(const struct howdah_callbacks *callbacks, const char *ini_file,
-                            howdah_pause *pause, void *context)
+/* PHP calls this after it has read its settings, and loads the extensions that they name after it. */
+static int check_settings(void)
 {
-    pause_start = pause;
-    pause_context = context;
+    hooks.check(hooks.context);
+    return register_internal_extensions();
+}
+
+int howdah_php_start_paused(const struct howdah_callbacks *callbacks, const char *ini_file,
+                            const struct howdah_pause *pause)
+{
+    hooks = *pause;
+    register_internal_extensions = php_register_internal_extensions_func;
+    php_register_internal_extensions_func = check_settings;
     return howdah_php_start(callbacks, "", ini_file, NULL);
+}
+
+const char *howdah_php_extension_dir(void)
+{
+    return PG(extension_dir);
 }
 
 const char *howdah_php_ini_file(void)

@@ -118,6 +118,13 @@ struct RawSettings {
     lock_directory: *const c_char,
 }
 
+#[repr(C)]
+struct RawPause {
+    context: *mut c_void,
+    check: extern "C" fn(*mut c_void),
+    pause: extern "C" fn(*mut c_void, *mut RawSettings),
+}
+
 /// Settings with which the start of PHP goes on in a new process.
 #[derive(Debug)]
 pub struct Settings {
@@ -139,31 +146,38 @@ pub struct IniFiles {
 }
 
 impl IniFiles {
-    /// Returns the files. For the pause of [`Php::start_paused`] only.
-    pub fn during_pause() -> Self {
-        // SAFETY: during the pause the strings are null or valid, and nothing changes them meanwhile.
+    /// Returns the files, and the directory of extensions. Only for the calls of
+    /// [`Php::start_paused`].
+    pub fn of_this_start() -> (Self, PathBuf) {
+        // SAFETY: during these calls the strings are null or valid, and nothing changes them meanwhile.
         let text = |text: *const c_char| {
             (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
         };
         let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
-        // SAFETY: PHP has read its settings before the pause.
-        let (main, directories, scanned) = unsafe {
-            (howdah_php_ini_file(), howdah_php_ini_directories(), howdah_php_ini_scanned())
+        // SAFETY: PHP has read its settings before these calls.
+        let (main, directories, scanned, extensions) = unsafe {
+            (
+                howdah_php_ini_file(),
+                howdah_php_ini_directories(),
+                howdah_php_ini_scanned(),
+                howdah_php_extension_dir(),
+            )
         };
         let list = |list: *const c_char, separator: u8| -> Vec<PathBuf> {
             let parts = text(list).unwrap_or_default().split(|byte| *byte == separator);
             parts.map(<[u8]>::trim_ascii).filter(|part| !part.is_empty()).map(path).collect()
         };
-        IniFiles {
+        let ini = IniFiles {
             main: path(text(main).unwrap_or_default()),
             directories: list(directories, b':'),
             scanned: list(scanned, b','),
-        }
+        };
+        (ini, path(text(extensions).unwrap_or_default()))
     }
 }
 
 const _: () = {
-    assert!(size_of::<RawSettings>() == 16);
+    assert!(size_of::<RawSettings>() == 16 && size_of::<RawPause>() == 24);
     assert!(size_of::<Text>() == 16);
     assert!(size_of::<Param>() == 32 && std::mem::offset_of!(Param, value) == 16);
     assert!(size_of::<RawRequest>() == 32);
@@ -183,9 +197,9 @@ unsafe extern "C" {
     fn howdah_php_start_paused(
         callbacks: *const Callbacks,
         ini_file: *const c_char,
-        pause: extern "C" fn(*mut c_void, *mut RawSettings),
-        context: *mut c_void,
+        pause: *const RawPause,
     ) -> c_int;
+    fn howdah_php_extension_dir() -> *const c_char;
     fn howdah_php_ini_file() -> *const c_char;
     fn howdah_php_ini_directories() -> *const c_char;
     fn howdah_php_ini_scanned() -> *const c_char;
@@ -245,28 +259,29 @@ impl Php {
         started(unsafe { howdah_php_start(&CALLBACKS, ini.as_ptr(), file, lock) })
     }
 
-    /// Loads PHP with the system's `php.ini`, or `ini_file` in its place. Before OPcache and
-    /// preloading start, calls `pause`, which forks and returns in new processes only, each of which
-    /// goes on with the settings that it returns. Error, `on_exit` and panics as for [`Php::start`].
-    pub fn start_paused<F: FnOnce() -> Settings>(
+    /// Loads PHP with the system's `php.ini`, or `ini_file` in its place. Calls `check` before the first
+    /// extension is loaded. Before OPcache and preloading start, calls `pause`, which forks and returns
+    /// in new processes only, each of which goes on with the settings that it returns. Error, `on_exit`
+    /// and panics as for [`Php::start`].
+    pub fn start_paused<C: FnMut(), P: FnOnce() -> Settings>(
         ini_file: Option<&str>,
-        pause: F,
+        check: C,
+        pause: P,
         on_exit: fn(),
     ) -> Result<Self, String> {
         assert!(ON_EXIT.set(on_exit).is_ok(), "PHP is loaded once");
         let file = ini_file.map(CString::new).transpose().map_err(|error| error.to_string())?;
         let file = file.as_deref().map_or(ptr::null(), CStr::as_ptr);
-        let mut pause = Some(pause);
+        let mut calls = Calls { check, pause: Some(pause) };
+        let pause = RawPause {
+            context: ptr::from_mut(&mut calls).cast::<c_void>(),
+            check: check_start::<C, P>,
+            pause: pause_start::<C, P>,
+        };
         // SAFETY: the callbacks are copied, and so is the name of the file, which ends in a NUL or is
-        // null; the function is called once (see above) and calls `during_pause::<F>` at most once, while `pause`, of the type that it expects, exists.
-        started(unsafe {
-            howdah_php_start_paused(
-                &CALLBACKS,
-                file,
-                during_pause::<F>,
-                ptr::from_mut(&mut pause).cast::<c_void>(),
-            )
-        })
+        // null; the function is called once (see above) and calls the functions of `pause` one after
+        // the other, while `calls`, of the type that they expect, exists.
+        started(unsafe { howdah_php_start_paused(&CALLBACKS, file, &pause) })
     }
 
     /// Makes [`Php::start`] preload no script. Must be called before it.
@@ -410,10 +425,27 @@ fn started(status: c_int) -> Result<Php, String> {
     })
 }
 
-extern "C" fn during_pause<F: FnOnce() -> Settings>(context: *mut c_void, out: *mut RawSettings) {
-    // SAFETY: C passes on what `Php::start_paused::<F>` has given it, which nothing else uses now.
-    let pause = unsafe { &mut *context.cast::<Option<F>>() };
-    let run = AssertUnwindSafe(|| pause.take().map(|pause| pause()));
+/// What a start that pauses calls.
+struct Calls<C, P> {
+    check: C,
+    pause: Option<P>,
+}
+
+extern "C" fn check_start<C: FnMut(), P: FnOnce() -> Settings>(context: *mut c_void) {
+    // SAFETY: C passes on what `Php::start_paused` has given it, which nothing else uses now.
+    let calls = unsafe { &mut *context.cast::<Calls<C, P>>() };
+    if catch_unwind(AssertUnwindSafe(|| (calls.check)())).is_err() {
+        howdah_sys::process::exit_now(70);
+    }
+}
+
+extern "C" fn pause_start<C: FnMut(), P: FnOnce() -> Settings>(
+    context: *mut c_void,
+    out: *mut RawSettings,
+) {
+    // SAFETY: as in `check_start`.
+    let calls = unsafe { &mut *context.cast::<Calls<C, P>>() };
+    let run = AssertUnwindSafe(|| calls.pause.take().map(|pause| pause()));
     let Ok(Some(settings)) = catch_unwind(run) else { howdah_sys::process::exit_now(70) };
     // Messages so far are about the start of the process that this one was forked from.
     if let Ok(mut messages) = STARTUP.lock() {

@@ -8,7 +8,7 @@
 //!
 //! - [`prototype`]: loads PHP, forks and reaps workers.
 //! - [`zygote`]: starts PHP once and forks the prototypes of several applications; [`loaded_files`]:
-//!   the files that it was started from.
+//!   the files that it was started from; [`trusted_start`]: whether they are the administrator's.
 //! - [`supervisor`]: the connection to the supervisor.
 //! - [`loading`]: the steps of loading PHP.
 //! - [`check`]: checks an application for `howdah check`.
@@ -51,6 +51,7 @@ mod settings;
 mod socket;
 mod supervisor;
 mod trace;
+mod trusted_start;
 mod uploads;
 mod usage;
 mod worker;

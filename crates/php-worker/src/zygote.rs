@@ -5,7 +5,8 @@
 //!
 //! 1. Descriptor 3 is the socket of requests, descriptor 4 the pipe of replies. The first request
 //!    names the zygote's own user; it keeps the right to become the user of an application.
-//! 2. PHP is started. If forks of this process could not run separate
+//! 2. PHP is started, if nobody but the administrator can change what is loaded
+//!    ([`trusted_start`](crate::trusted_start)). If forks of this process could not run separate
 //!    applications ([`obstacle`]), the zygote says why and ends.
 //! 3. Each further request forks a prototype. If a file has changed that PHP was started from, the
 //!    zygote says so and ends ([`LoadedFiles`]).
@@ -15,7 +16,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
@@ -35,6 +35,7 @@ use crate::loaded_files::LoadedFiles;
 use crate::loading::{self, check_roots};
 use crate::prototype::{self, COMMANDS, IGNORED_SIGNALS, Prototype, REPORTS};
 use crate::supervisor::Supervisor;
+use crate::trusted_start::refusal;
 
 /// The connection to the supervisor.
 struct Zygote {
@@ -123,7 +124,16 @@ fn start(
         begun.replace(Some(beginning));
         settings
     };
-    let started = Php::start_paused(ini_file, pause, loading::ended_by_php);
+    let check = || {
+        let (ini, extensions) = IniFiles::of_this_start();
+        if let Some(reason) = refusal(&ini, &extensions)
+            && let Some(zygote) = zygote.take()
+        {
+            zygote.reply(&FromZygote::Unfit { reason });
+            process::exit_now(0);
+        }
+    };
+    let started = Php::start_paused(ini_file, check, pause, loading::ended_by_php);
     if let Some(zygote) = zygote.take() {
         let reason = match &started {
             Ok(_) => "an extension changes the start of PHP".to_owned(),
@@ -171,7 +181,7 @@ impl Zygote {
             process::exit_now(0);
         }
         title::set(&std::env::args().next().unwrap_or_default());
-        let loaded = LoadedFiles::of(&IniFiles::during_pause());
+        let loaded = LoadedFiles::of(&IniFiles::of_this_start().0);
         memory::release_start_memory();
         memory::fill_heap_gaps();
         self.reply(&FromZygote::Ready {});
@@ -269,24 +279,6 @@ fn obstacle(before: &BTreeSet<String>) -> Option<String> {
     if let Some(opened) = open_descriptors().difference(before).next() {
         return Some(format!("an extension keeps {opened} open"));
     }
-    let ini = IniFiles::during_pause();
-    let further = ini.directories.iter().flat_map(fs::read_dir).flatten().flatten();
-    let further =
-        further.map(|entry| entry.path()).filter(|path| path.extension() == Some("ini".as_ref()));
-    for file in [ini.main].into_iter().chain(further) {
-        match fs::read(&file) {
-            Ok(text) if has_variable(&text) => {
-                return Some(format!("{} contains environment variables", file.display()));
-            }
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Some(format!(
-                    "{} cannot be read by the server's user: {error}",
-                    file.display()
-                ));
-            }
-            _ => {}
-        }
-    }
     None
 }
 
@@ -296,12 +288,6 @@ fn has_shared_memory(maps: &str) -> bool {
         let access = line.split_ascii_whitespace().nth(1).unwrap_or_default();
         access.contains('w') && access.ends_with('s')
     })
-}
-
-/// Returns true if a file of settings contains the values of environment variables.
-fn has_variable(ini: &[u8]) -> bool {
-    let lines = ini.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_start);
-    lines.filter(|line| !line.starts_with(b";")).any(|line| line.windows(2).any(|two| two == b"${"))
 }
 
 /// Returns what the open descriptors lead to. A descriptor of a device without content, such as
@@ -331,11 +317,5 @@ mod tests {
         for access in ["rw-p", "r--s", "r-xp", "---p"] {
             assert!(!has_shared_memory(&line(access)), "{access}");
         }
-    }
-
-    #[test]
-    fn variables_in_comments_do_not_count() {
-        assert!(has_variable(b"a=1\nerror_log = ${HOME}/log\n"));
-        assert!(!has_variable(b"; ${HOME}\n  ;${X}\na=$1 {}\n"));
     }
 }

@@ -16,6 +16,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use howdah_sys::log::Log;
+use howdah_sys::protected::protected;
 use howdah_sys::{process, signals};
 use howdah_wire::messages::Exit;
 
@@ -163,32 +164,6 @@ pub fn trusted(program: &Path) -> io::Result<PathBuf> {
     let found = fs::metadata(&real)?;
     if !found.is_file() || found.mode() & 0o111 == 0 {
         return Err(refuse(&real, "is not an executable file"));
-    }
-    Ok(real)
-}
-
-/// Returns the path of a file without symbolic links. An error if other users could change the file
-/// or replace it in its directories.
-pub(crate) fn protected(file: &Path) -> io::Result<PathBuf> {
-    if !file.is_absolute() {
-        return Err(refuse(file, "does not begin with a slash"));
-    }
-    let real = fs::canonicalize(file)?;
-    let own = rustix::process::geteuid().as_raw();
-    for (depth, path) in real.ancestors().enumerate() {
-        let found = fs::metadata(path)?;
-        let mode = found.mode();
-        if found.uid() != 0 && found.uid() != own {
-            return Err(refuse(path, "belongs to another user, who could change what is run"));
-        }
-        // In a sticky directory such as /tmp users cannot replace files of others.
-        let is_sticky = depth > 0 && mode & 0o1000 != 0;
-        if mode & 0o022 != 0 && !is_sticky {
-            return Err(refuse(
-                path,
-                "can be changed by other users; take that right away from them",
-            ));
-        }
     }
     Ok(real)
 }

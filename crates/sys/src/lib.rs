@@ -49,6 +49,7 @@ pub mod process;
 #[allow(unsafe_code)]
 pub mod process_memory;
 pub mod process_tree;
+pub mod protected;
 #[allow(unsafe_code)]
 #[cfg(feature = "reactor")]
 pub mod reactor;

@@ -5,9 +5,10 @@
 //! are applied afterwards, as PHP-FPM does with those of a pool. Settings that extensions read while
 //! they start would come too late, and so would variables that libraries read then.
 
-use howdah_wire::messages::ApplicationSpec;
+use std::path::PathBuf;
 
-use crate::programs::protected;
+use howdah_sys::protected::protected;
+use howdah_wire::messages::ApplicationSpec;
 
 /// Settings of PHP itself that are read while it starts. Its other settings, whose names have no
 /// dot, can be applied later.
@@ -98,7 +99,7 @@ pub(crate) fn own_start(spec: &ApplicationSpec) -> Option<String> {
         (isolation.rootfs.is_some(), "isolation/rootfs"),
         (isolation.new_privileges, "isolation/new_privs"),
         (namespaces.contains(&true), "isolation/namespaces"),
-        (!has_protected_ini_file(spec), "options/file"),
+        (spec.ini_file.is_some() && shared_ini_file(spec).is_none(), "options/file"),
     ];
     if let Some((_, key)) = keys.iter().find(|(needs_own, _)| *needs_own) {
         return Some((*key).to_owned());
@@ -115,10 +116,10 @@ pub(crate) fn own_start(spec: &ApplicationSpec) -> Option<String> {
     })
 }
 
-/// Returns false if other users could change the application's `php.ini`: it names extensions, whose
-/// code the zygote would run.
-fn has_protected_ini_file(spec: &ApplicationSpec) -> bool {
-    spec.ini_file.as_ref().is_none_or(|file| protected(file.as_ref()).is_ok())
+/// Returns the path of the application's `php.ini` without links; `None` if it has none, or if other
+/// users could change it: it names extensions, whose code the zygote runs.
+pub(crate) fn shared_ini_file(spec: &ApplicationSpec) -> Option<PathBuf> {
+    spec.ini_file.as_ref().and_then(|file| protected(file.as_ref()).ok())
 }
 
 fn is_applied_later(name: &str) -> bool {

@@ -12,7 +12,7 @@ use howdah_wire::messages::{ApplicationSpec, Exit, FromSupervisor};
 use super::id::Id;
 use super::state::Tree;
 use super::zygotes_state::{SharedStart, Slot, StartKind, Waiting};
-use crate::prototype::own_start;
+use crate::prototype::{own_start, shared_ini_file};
 use crate::zygote::{Report, Zygote};
 
 /// Minimum number of applications for which a zygote is worth its memory.
@@ -49,10 +49,18 @@ impl Tree {
     /// Returns the start that an application can share with others; `None` if it needs its own.
     fn shared_start(&self, spec: &ApplicationSpec) -> Option<SharedStart> {
         let program = self.options.php_for(&spec.php_version)?;
-        own_start(spec).is_none().then(|| SharedStart {
+        if own_start(spec).is_some() {
+            return None;
+        }
+        let ini_file = match &spec.ini_file {
+            // The path that was checked, and not one that could lead elsewhere by now.
+            Some(_) => Some(shared_ini_file(spec)?.to_str()?.to_owned()),
+            None => None,
+        };
+        Some(SharedStart {
             program: program.path.clone(),
             version: program.version.clone(),
-            ini_file: spec.ini_file.clone(),
+            ini_file,
         })
     }
 

@@ -25,7 +25,7 @@ pub(super) struct SharedStart {
     pub(super) program: PathBuf,
     /// Full version of PHP.
     pub(super) version: String,
-    /// `php.ini` to read instead of libphp's default.
+    /// `php.ini` to read instead of libphp's default, which only the administrator can change.
     pub(super) ini_file: Option<String>,
 }
 

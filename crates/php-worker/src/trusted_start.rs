@@ -1,0 +1,166 @@
+//! What the zygote loads when PHP starts must be the administrator's: settings, and the extensions that
+//! they name. It runs with the right to become any user.
+//!
+//! Checked once PHP has read its settings, before it loads the first extension.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use howdah_sys::protected::protected;
+
+use crate::ffi::IniFiles;
+
+/// Settings that name code.
+const CODE: [&str; 3] = ["extension", "zend_extension", "ffi.preload"];
+
+/// Returns the reason why the zygote must not start PHP with these settings. `extension_dir` is the
+/// directory of extensions.
+pub fn refusal(ini: &IniFiles, extension_dir: &Path) -> Option<String> {
+    let mut files = vec![ini.main.clone()];
+    for directory in &ini.directories {
+        match fs::read_dir(directory) {
+            Ok(entries) => {
+                let names = entries.flatten().map(|entry| entry.path());
+                files.extend(names.filter(|path| path.extension() == Some("ini".as_ref())));
+                files.push(directory.clone());
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Some(format!("{}: {error}", directory.display())),
+        }
+    }
+    files.push(extension_dir.to_owned());
+    for file in files {
+        match protected(&file) {
+            Ok(real) if real.is_dir() => {}
+            Ok(_) => {
+                if let Some(reason) = refusal_of_file(&file, extension_dir) {
+                    return Some(format!("{}: {reason}", file.display()));
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Some(error.to_string()),
+        }
+    }
+    None
+}
+
+fn refusal_of_file(file: &Path, extension_dir: &Path) -> Option<String> {
+    let text = match fs::read(file) {
+        Ok(text) => String::from_utf8_lossy(&text).into_owned(),
+        Err(error) => return Some(format!("cannot be read by the server's user: {error}")),
+    };
+    text.lines().find_map(|line| refusal_of_line(line, extension_dir))
+}
+
+fn refusal_of_line(line: &str, extension_dir: &Path) -> Option<String> {
+    let line = line.trim_start();
+    if line.starts_with([';', '[']) {
+        return None;
+    }
+    if line.contains("${") {
+        return Some("it contains environment variables".to_owned());
+    }
+    let (name, value) = line.split_once('=')?;
+    let name = name.trim().to_ascii_lowercase();
+    if !CODE.contains(&name.as_str()) {
+        return None;
+    }
+    let value = value.split(';').next().unwrap_or_default().trim();
+    let value = ['"', '\'']
+        .iter()
+        .find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote))
+        .unwrap_or(value);
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte);
+    if value.is_empty() {
+        return None;
+    }
+    if !value.bytes().all(is_plain) {
+        return Some(format!("{name} is neither a name nor a path"));
+    }
+    let candidates = match value.contains('/') {
+        true => vec![PathBuf::from(value)],
+        false => vec![extension_dir.join(value), extension_dir.join(format!("{value}.so"))],
+    };
+    let problem = |path: &PathBuf| match protected(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Some(error.to_string()),
+        _ => None,
+    };
+    candidates.iter().find_map(problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn code_that_others_could_change_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = fs::canonicalize(place.path()).unwrap();
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+        let refusal = |line: &str| refusal_of_line(line, &directory);
+        fs::write(directory.join("mine.so"), "").unwrap();
+        fs::write(directory.join("theirs.so"), "").unwrap();
+        let theirs = fs::Permissions::from_mode(0o666);
+        fs::set_permissions(directory.join("theirs.so"), theirs).unwrap();
+        let path = directory.join("theirs.so").display().to_string();
+        for line in [
+            "extension=mine",
+            "extension = \"mine.so\" ; a comment",
+            "zend_extension=missing",
+            ";extension=theirs",
+            "[extension=theirs]",
+            "memory_limit = theirs",
+            "extension=",
+        ] {
+            assert_eq!(refusal(line), None, "{line}");
+        }
+        for line in [
+            "extension=theirs",
+            "  Extension = 'theirs.so'",
+            "zend_extension=theirs",
+            &format!("ffi.preload={path}"),
+            &format!("extension={path}"),
+            "extension=PHP_BINDIR \"/x.so\"",
+            "error_log=${HOME}",
+            "extension=relative/x.so",
+        ] {
+            assert!(refusal(line).is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn settings_that_others_could_change_are_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = fs::canonicalize(place.path()).unwrap();
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(&directory, 0o755);
+        let (main, further) = (directory.join("php.ini"), directory.join("conf.d"));
+        fs::create_dir(&further).unwrap();
+        fs::write(&main, "memory_limit=1G\n").unwrap();
+        fs::write(further.join("20-x.ini"), "extension=none\n").unwrap();
+        let ini = IniFiles {
+            main: main.clone(),
+            directories: vec![further.clone()],
+            scanned: Vec::new(),
+        };
+        let refusal = || refusal(&ini, &directory.join("extensions"));
+        assert_eq!(refusal(), None);
+        for (path, good, bad) in [
+            (&main, 0o644, 0o666),
+            (&further, 0o755, 0o777),
+            (&further.join("20-x.ini"), 0o644, 0o606),
+        ] {
+            mode(path, bad);
+            assert!(refusal().is_some_and(|reason| reason.contains("can be changed")), "{path:?}");
+            mode(path, good);
+        }
+        fs::write(&main, "extension=/tmp\n").unwrap();
+        fs::write(further.join("20-x.ini"), "extension=${X}\n").unwrap();
+        assert!(refusal().is_some());
+    }
+}
