@@ -58,6 +58,7 @@ const DESCRIBE: &str = r#"<?php
         'locale' => setlocale(LC_ALL, 0),
         'directory' => getcwd(),
         'time zone' => date('T e'),
+        'own locale' => [setlocale(LC_ALL, ''), class_exists('Locale') ? Locale::getDefault() : ''],
         'files' => [php_ini_loaded_file(), php_ini_scanned_files()],
         'umask' => umask(),
         'jit' => opcache_get_status(false)['jit'] ?? null,
@@ -128,7 +129,7 @@ fn a_forked_prototype_differs_in_nothing_from_one_that_is_executed() {
             // The same root, so that the paths are the same.
             "root": place.path().join("own"),
             "options": settings(&place.path().join("own")),
-            "environment": {"TZ": "Asia/Tokyo", "WHO": "it's me", "USER": "somebody"},
+            "environment": {"TZ": "Asia/Tokyo", "WHO": "it's me", "USER": "somebody", "LANG": "C.UTF-8"},
             "working_directory": "/",
             "limits": {"rlimits": {"nofile": 200, "core": 0}},
         });

@@ -112,7 +112,7 @@ pub fn run() -> ExitCode {
                 Err(problem) => failed(&supervisor, problem),
             }
         }
-        Ok((ToPrototype::Hello { spec, tmp }, descriptors)) => {
+        Ok((ToPrototype::Hello { spec, tmp, .. }, descriptors)) => {
             let loaded = Prototype::new(spec, descriptors).and_then(|prototype| {
                 check_roots(&prototype.spec.roots)?;
                 let (php, notices) = during_loading(&supervisor, || load(&prototype.spec, &tmp))?;

@@ -53,7 +53,6 @@ struct Zygote {
 struct Child {
     supervisor: Supervisor,
     output: OwnedFd,
-    user: Option<Credentials>,
     parent: u32,
     executable: File,
 }
@@ -186,7 +185,7 @@ impl Zygote {
         memory::fill_heap_gaps();
         self.reply(&FromZygote::Ready {});
         loop {
-            let Some((ToZygote::Fork { user }, descriptors)) = self.receive() else {
+            let Some((ToZygote::Fork {}, descriptors)) = self.receive() else {
                 process::exit_now(0);
             };
             if loaded.have_changed() {
@@ -204,9 +203,8 @@ impl Zygote {
                     // To free it would copy the pages that it is in.
                     std::mem::forget(loaded);
                     let Zygote { parent, executable, .. } = self;
-                    let user = user.map(credentials_of);
                     let supervisor = Supervisor { commands, reports };
-                    return Child { supervisor, output, user, parent, executable };
+                    return Child { supervisor, output, parent, executable };
                 }
                 Err(error) => {
                     self.reply(&FromZygote::NotForked { message: error.to_string() });
@@ -222,11 +220,13 @@ impl Child {
     fn begin(self) -> (Beginning, Settings) {
         let _ = process_tree::adopt_orphans();
         let hello = match self.supervisor.first_message() {
-            Ok((ToPrototype::Hello { spec, tmp }, descriptors)) => Ok((spec, tmp, descriptors)),
+            Ok((ToPrototype::Hello { spec, tmp, user }, descriptors)) => {
+                Ok((spec, tmp, user.map(credentials_of), descriptors))
+            }
             _ => Err(Problem::of("the supervisor's first message is not the specification")),
         };
-        let begun = hello.and_then(|(spec, tmp, descriptors)| {
-            self.assume_role(&spec)?;
+        let begun = hello.and_then(|(spec, tmp, user, descriptors)| {
+            self.assume_role(&spec, user.as_ref())?;
             let prototype = Prototype::new(spec, descriptors)?;
             check_roots(&prototype.spec.roots)?;
             let settings = loading::begin(&self.supervisor, &prototype.spec, &tmp)?;
@@ -244,11 +244,14 @@ impl Child {
         }
     }
 
-    fn assume_role(&self, spec: &ApplicationSpec) -> Result<(), Problem> {
+    fn assume_role(
+        &self,
+        spec: &ApplicationSpec,
+        user: Option<&Credentials>,
+    ) -> Result<(), Problem> {
         howdah_launch::begin_session(self.output.as_fd())?;
         handlers::disarm(&IGNORED_SIGNALS);
         howdah_launch::set_limits(spec)?;
-        let user = self.user.as_ref();
         let environment = howdah_launch::environment(spec, user);
         let user = user.map(|credentials| User { credentials, has_groups: true });
         howdah_launch::assume_user(spec, user, Some(self.parent))?;

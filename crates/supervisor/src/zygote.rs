@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use howdah_launch::open_files;
 use howdah_sys::process::{self, Forked};
 use howdah_sys::{packet, pipe, process_tree, signals};
-use howdah_wire::messages::{FromZygote, MAX_REPORT, ProcessUser, ToZygote};
+use howdah_wire::messages::{FromZygote, MAX_REPORT, ToZygote};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::output::Output;
@@ -115,13 +115,9 @@ impl Zygote {
 
     /// Forks a prototype. `descriptors` are its socket of requests, its pipe of reports and the
     /// pipe of its output. Returns the process id.
-    pub(crate) fn fork(
-        &mut self,
-        user: Option<ProcessUser>,
-        descriptors: [BorrowedFd<'_>; 3],
-    ) -> Result<u32, ForkFailure> {
+    pub(crate) fn fork(&mut self, descriptors: [BorrowedFd<'_>; 3]) -> Result<u32, ForkFailure> {
         let broken = |error: io::Error| ForkFailure::Broken(error.to_string());
-        packet::send(&self.requests, &ToZygote::Fork { user }.encode(), &descriptors)
+        packet::send(&self.requests, &ToZygote::Fork {}.encode(), &descriptors)
             .map_err(|error| broken(error.into()))?;
         let deadline = Instant::now() + FORK_TIMEOUT;
         loop {
@@ -234,7 +230,7 @@ mod tests {
             pipe::send(&replying, &answer.encode()).unwrap();
         }
         let null = File::open("/dev/null").unwrap();
-        let result = zygote.fork(None, [null.as_fd(); 3]);
+        let result = zygote.fork([null.as_fd(); 3]);
         process.kill().unwrap();
         process.wait().unwrap();
         result
@@ -265,7 +261,7 @@ mod tests {
         let (mut zygote, mut process, replying) = silent();
         let null = File::open("/dev/null").unwrap();
         // Nobody has the other end of the requests.
-        let result = zygote.fork(None, [null.as_fd(); 3]);
+        let result = zygote.fork([null.as_fd(); 3]);
         assert!(matches!(result, Err(ForkFailure::Broken(_))), "{result:?}");
         assert!(
             matches!(fork(&[]), Err(ForkFailure::Broken(reason)) if reason == "it does not answer")

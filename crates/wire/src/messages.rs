@@ -35,10 +35,10 @@ pub use self::outcome::ChangeOutcome;
 pub use self::prototype::{FromPrototype, Stack, ToPrototype};
 pub use self::router::{FromSupervisor, ToSupervisor};
 pub use self::secret::Secret;
-pub use self::spec::{ApplicationSpec, IdRange, Isolation, Problem, Sandbox};
+pub use self::spec::{ApplicationSpec, IdRange, Isolation, Problem, ProcessUser, Sandbox};
 pub use self::usage::Usage;
 pub use self::worker::ToWorker;
-pub use self::zygote::{FromZygote, ProcessUser, ToZygote};
+pub use self::zygote::{FromZygote, ToZygote};
 
 /// Maximum length of a message, in bytes. Longer contents (documents) travel as descriptors.
 pub const MAX_MESSAGE: usize = 128 * 1024;

@@ -143,7 +143,12 @@ impl Application {
         let mut descriptors = vec![region_fd.as_fd()];
         descriptors.extend(events.iter().map(AsFd::as_fd));
         let tmp = "/tmp".to_owned();
-        packet::send(&commands, &ToPrototype::Hello { spec, tmp }.encode(), &descriptors).unwrap();
+        packet::send(
+            &commands,
+            &ToPrototype::Hello { spec, tmp, user: None }.encode(),
+            &descriptors,
+        )
+        .unwrap();
         let mut application = Application {
             child,
             commands,

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use howdah_sys::process_tree::PendingKills;
 use howdah_sys::{packet, pipe, signals};
-use howdah_wire::messages::{ApplicationSpec, MAX_REPORT, Problem, ToPrototype};
+use howdah_wire::messages::{ApplicationSpec, MAX_REPORT, Problem, ProcessUser, ToPrototype};
 use howdah_wire::queue::WorkerId;
 use rustix::io::Errno;
 
@@ -60,13 +60,14 @@ impl Connection {
         options: &Options,
         spec: &ApplicationSpec,
         identity: &Identity,
+        user: Option<ProcessUser>,
         descriptors: &[OwnedFd],
         pid: u32,
         groups: &mut ControlGroups,
     ) -> io::Result<Application> {
         let Connection { commands, reports, output } = self;
-        let hello =
-            ToPrototype::Hello { spec: spec.clone(), tmp: options.tmp.display().to_string() };
+        let tmp = options.tmp.display().to_string();
+        let hello = ToPrototype::Hello { spec: spec.clone(), tmp, user };
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         match packet::send(&commands, &hello.encode(), &descriptors) {
             // `PIPE`: the prototype has ended already and has reported the reason.
@@ -167,7 +168,7 @@ impl Application {
                 is_dry_run: false,
             };
             let pid = launch.start(groups)?;
-            connection.introduce(options, spec, &identity, descriptors, pid, groups)
+            connection.introduce(options, spec, &identity, None, descriptors, pid, groups)
         };
         start().map_err(unstartable)
     }
@@ -185,11 +186,12 @@ impl Application {
         let not_started = |error| NotForked::Application(unstartable(error));
         let (connection, ends) = Connection::new().map_err(not_started)?;
         let ends = [ends.socket.as_fd(), ends.reports.as_fd(), ends.output.as_fd()];
-        let pid = zygote.fork(identity.process_user(), ends).map_err(NotForked::Zygote)?;
+        let pid = zygote.fork(ends).map_err(NotForked::Zygote)?;
         let admitted = launch::enter_control_group(spec, pid, groups);
         // It begins with the first message, so it has done nothing before it is in its group.
         let introduced = admitted.and_then(|()| {
-            connection.introduce(options, spec, &identity, descriptors, pid, groups)
+            let user = identity.process_user();
+            connection.introduce(options, spec, &identity, user, descriptors, pid, groups)
         });
         introduced.map_err(|error| {
             let _ = signals::send(pid, signals::SIGKILL);

@@ -57,13 +57,12 @@ const NOT_APPLIED_LATER: [&str; 3] =
     ["opcache.enable", "opcache.enable_cli", "opcache.huge_code_pages"];
 
 /// First parts of the names of variables that libraries and extensions read while they start.
-const VARIABLES: [&str; 22] = [
+const VARIABLES: [&str; 21] = [
     "DD_",
     "GCONV_",
     "GLIBC_",
     "ICU_",
     "JAVA_",
-    "LANG",
     "LC_",
     "LD_",
     "LOCPATH",
@@ -152,7 +151,7 @@ mod tests {
         }
         let user = own_start_with(|spec| spec.ini_user = pair("xdebug.mode"));
         assert_eq!(user, Some("options/user/xdebug.mode".to_owned()));
-        for (name, needs_own) in [("LD_PRELOAD", true), ("APP_ENV", false), ("TMPDIR", false)] {
+        for (name, needs_own) in [("LD_PRELOAD", true), ("LANG", false), ("TMPDIR", false)] {
             let found = own_start_with(|spec| spec.environment = pair(name));
             assert_eq!(found, needs_own.then(|| format!("environment/{name}")));
         }

@@ -19,7 +19,7 @@ use crate::zygote::{Report, Zygote};
 const MIN_APPLICATIONS: usize = 2;
 
 /// Maximum number of applications that the log names in one line.
-const MAX_NAMED: usize = 10;
+const MAX_NAMED: usize = 100;
 
 impl Tree {
     /// Starts the zygotes that the current configuration needs, and ends the others.
@@ -174,7 +174,9 @@ impl Tree {
     }
 
     fn zygote_is_unfit(&mut self, start: &SharedStart, reason: &str) {
-        let line = format_args!("each application starts PHP on its own: {reason}");
+        let line = format_args!(
+            "each application starts PHP on its own, which takes about 10 MB more for each: {reason}"
+        );
         self.log.write(Level::Notice, line);
         if let Some(slot) = self.zygotes.slot(start) {
             slot.is_unfit = true;

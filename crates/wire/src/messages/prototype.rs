@@ -2,7 +2,7 @@
 
 use super::exit::Exit;
 use super::field::Field;
-use super::spec::{ApplicationSpec, Problem};
+use super::spec::{ApplicationSpec, Problem, ProcessUser};
 use super::usage::Usage;
 use crate::bytes::{Decoder, Encode, Malformed};
 use crate::queue::WorkerId;
@@ -16,6 +16,9 @@ messages! {
             spec: ApplicationSpec,
             /// Directory of the server for temporary files.
             tmp: String,
+            /// User that a process which a zygote has forked becomes; `None` if it is that user
+            /// already.
+            user: Option<ProcessUser>,
         }
         /// Replaces `Hello`: checks whether the application could run. Warnings are sent as
         /// `Noticed`, then the prototype ends with `Ready` or `Failed`.

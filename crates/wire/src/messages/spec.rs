@@ -146,6 +146,22 @@ impl ApplicationSpec {
 }
 
 record! {
+    /// A user that a process becomes.
+    ProcessUser {
+        /// User id.
+        uid: u32,
+        /// Group id.
+        gid: u32,
+        /// Supplementary groups.
+        groups: Vec<u32>,
+        /// User name.
+        name: String,
+        /// Home directory.
+        home: String,
+    }
+}
+
+record! {
     /// A problem with an application, or a setting that may not be intended.
     Problem {
         /// Key to change, as a path within the application; empty if there is none.

@@ -47,6 +47,11 @@ fn spec() -> ApplicationSpec {
     }
 }
 
+fn user() -> ProcessUser {
+    let groups = vec![33, 44];
+    ProcessUser { uid: 33, gid: 34, groups, name: text("www-data"), home: text("/var/www") }
+}
+
 /// Encodes each message, decodes it, and refuses it cut short or with a byte too many.
 macro_rules! assert_read_back {
     ($type:ty: $($message:expr),* $(,)?) => {$(
@@ -63,7 +68,7 @@ macro_rules! assert_read_back {
 fn every_message_is_read_back_whole() {
     let usage = Usage { worker: WORKER, pss: 1, private: 2, peak: 3, cpu_us: 4, delay_us: 1 << 50 };
     assert_read_back!(ToPrototype:
-        ToPrototype::Hello { spec: spec(), tmp: text("/tmp") },
+        ToPrototype::Hello { spec: spec(), tmp: text("/tmp"), user: Some(user()) },
         ToPrototype::Measure { workers: vec![WORKER, WorkerId { index: 0, incarnation: 0 }] },
     );
     assert_read_back!(FromPrototype:
@@ -97,6 +102,12 @@ fn every_message_is_read_back_whole() {
     assert_read_back!(FromControl: FromControl::ReadDocument {});
     assert_read_back!(ToRouter: ToRouter::Pools { number: 1, name: None });
     assert_read_back!(FromRouter: FromRouter::Answer { number: 1, error: text("no") });
+    assert_read_back!(ToZygote: ToZygote::Load { user: Some(7), ini_file: None }, ToZygote::Fork {});
+    assert_read_back!(FromZygote:
+        FromZygote::Ready {},
+        FromZygote::Forked { pid: 5 },
+        FromZygote::Unfit { reason: text("no") },
+    );
     assert_read_back!(ToWorker:
         ToWorker::Descriptors { ticket: 1 },
         ToWorker::Status { ticket: 2 },

@@ -3,22 +3,6 @@
 use super::field::Field;
 use crate::bytes::{Decoder, Encode, Malformed};
 
-record! {
-    /// A user that a process becomes.
-    ProcessUser {
-        /// User id.
-        uid: u32,
-        /// Group id.
-        gid: u32,
-        /// Supplementary groups.
-        groups: Vec<u32>,
-        /// User name.
-        name: String,
-        /// Home directory.
-        home: String,
-    }
-}
-
 messages! {
     /// From the supervisor to a zygote.
     ToZygote {
@@ -30,12 +14,9 @@ messages! {
             ini_file: Option<String>,
         }
         /// Forks a prototype, which becomes a child of the supervisor. Descriptors: its socket of
-        /// requests, its pipe of reports, the pipe of its output. Answered with `Forked`,
-        /// `NotForked` or `Outdated`.
-        2 Fork {
-            /// User of the prototype; `None` for that of the supervisor.
-            user: Option<ProcessUser>,
-        }
+        /// requests, its pipe of reports, the pipe of its output. All about its application is in the
+        /// first message on that socket. Answered with `Forked`, `NotForked` or `Outdated`.
+        2 Fork {}
     }
 }
 
