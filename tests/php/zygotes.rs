@@ -329,7 +329,7 @@ fn a_zygote_loads_no_extension_that_others_could_change() {
     let options = json!({"options": {"file": ini}});
     let changes = json!({"site": options, "other": options});
     let server = sites(place.path(), "<?php echo 'here';", changes).serve();
-    server.wait_for_log("each application starts PHP on its own: ");
+    server.wait_for_log("each application starts PHP on its own, ");
     let log = server.wait_for_log("theirs.so can be changed by other users");
     assert!(!log.contains("Unable to load dynamic library"), "{log}");
     assert_eq!(server.get("/site").text(), "here");
