@@ -149,8 +149,8 @@ impl IniFiles {
     /// Returns the files, and the directory of extensions. Only for the calls of
     /// [`Php::start_paused`].
     pub fn of_this_start() -> (Self, PathBuf) {
-        // SAFETY: during these calls the strings are null or valid, and nothing changes them meanwhile.
         let text = |text: *const c_char| {
+            // SAFETY: during these calls a string that is not null is valid, and nothing changes it.
             (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
         };
         let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));

@@ -54,27 +54,26 @@ impl Connection {
         Ok((Connection { commands, reports, output }, ends))
     }
 
-    /// Sends the specification to a new process. Returns the state of its application.
-    fn introduce(
+    /// Sends the specification to a new process, with the descriptors that belong to it.
+    fn introduce(&self, hello: &ToPrototype, descriptors: &[OwnedFd]) -> io::Result<()> {
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        match packet::send(&self.commands, &hello.encode(), &descriptors) {
+            // `PIPE`: the prototype has ended already and has reported the reason.
+            Ok(()) | Err(Errno::PIPE) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the state of an application whose prototype is the process `pid`.
+    fn application(
         self,
-        options: &Options,
         spec: &ApplicationSpec,
         identity: &Identity,
-        user: Option<ProcessUser>,
-        descriptors: &[OwnedFd],
         pid: u32,
         groups: &mut ControlGroups,
-    ) -> io::Result<Application> {
+    ) -> Application {
         let Connection { commands, reports, output } = self;
-        let tmp = options.tmp.display().to_string();
-        let hello = ToPrototype::Hello { spec: spec.clone(), tmp, user };
-        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        match packet::send(&commands, &hello.encode(), &descriptors) {
-            // `PIPE`: the prototype has ended already and has reported the reason.
-            Ok(()) | Err(Errno::PIPE) => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(Application {
+        Application {
             has_pid_namespace: spec.isolation.pid_namespace,
             output: Some(output),
             control_group: spec.isolation.cgroup.clone(),
@@ -82,8 +81,13 @@ impl Connection {
             output_owner: (spec.stdout.is_none() || spec.stderr.is_none())
                 .then(|| identity.outside()),
             ..Application::new(spec.name.clone(), pid, commands, reports)
-        })
+        }
     }
+}
+
+/// Returns the first message to a prototype.
+fn hello(options: &Options, spec: &ApplicationSpec, user: Option<ProcessUser>) -> ToPrototype {
+    ToPrototype::Hello { spec: spec.clone(), tmp: options.tmp.display().to_string(), user }
 }
 
 fn unstartable(error: io::Error) -> String {
@@ -168,7 +172,8 @@ impl Application {
                 is_dry_run: false,
             };
             let pid = launch.start(groups)?;
-            connection.introduce(options, spec, &identity, None, descriptors, pid, groups)
+            connection.introduce(&hello(options, spec, None), descriptors)?;
+            Ok(connection.application(spec, &identity, pid, groups))
         };
         start().map_err(unstartable)
     }
@@ -189,14 +194,15 @@ impl Application {
         let pid = zygote.fork(ends).map_err(NotForked::Zygote)?;
         let admitted = launch::enter_control_group(spec, pid, groups);
         // It begins with the first message, so it has done nothing before it is in its group.
-        let introduced = admitted.and_then(|()| {
-            let user = identity.process_user();
-            connection.introduce(options, spec, &identity, user, descriptors, pid, groups)
-        });
-        introduced.map_err(|error| {
-            let _ = signals::send(pid, signals::SIGKILL);
-            not_started(error)
-        })
+        let hello = hello(options, spec, identity.process_user());
+        let introduced = admitted.and_then(|()| connection.introduce(&hello, descriptors));
+        match introduced {
+            Ok(()) => Ok(connection.application(spec, &identity, pid, groups)),
+            Err(error) => {
+                let _ = signals::send(pid, signals::SIGKILL);
+                Err(not_started(error))
+            }
+        }
     }
 
     /// Creates the state of an application whose prototype has just been started.
