@@ -221,7 +221,7 @@ def curves(title, positions, panels, names, unit, bottom_words):
             ends.append(places[-1])
         edge = horizontal(positions[-1])
         # A curve that ends before the others has its value above its end, where none of them passes.
-        parts += [text(x, y - 9, short(value), 11, "middle") for x, y, value in ends if x < edge]
+        parts += [text(x + 9, y + 4, short(value), 11) for x, y, value in ends if x < edge]
         parts += [text(x + 9, y, short(value), 11) for x, y, value in apart([end for end in ends if end[0] == edge])]
     x = float(left)
     for name, words in names.items():
