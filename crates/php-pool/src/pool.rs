@@ -24,6 +24,10 @@ pub struct PoolLimits {
     pub prototype_timeout: Option<Duration>,
 }
 
+/// Time without workers after which one of several applications is unloaded that keeps no worker, unless
+/// its configuration says otherwise.
+const DEFAULT_UNLOAD_TIMEOUT: Duration = Duration::from_secs(600);
+
 impl PoolLimits {
     /// Returns the configured limits. `automatic` is the maximum if no number is configured; then
     /// there are no workers while there are no requests.
@@ -49,6 +53,13 @@ impl PoolLimits {
             spawn_rate: None,
             prototype_timeout: None,
         }
+    }
+
+    /// Returns the time without workers after which an application is unloaded; `None`: never.
+    /// `has_neighbours`: it is one of several applications. A single one has nobody to give memory to.
+    pub fn unload_timeout(&self, has_neighbours: bool) -> Option<Duration> {
+        let default = (has_neighbours && self.spare == 0).then_some(DEFAULT_UNLOAD_TIMEOUT);
+        self.prototype_timeout.or(default)
     }
 
     fn between(dynamic: DynamicProcesses) -> Self {
@@ -277,6 +288,16 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_one_of_several_applications_that_keeps_no_worker_is_unloaded_by_default() {
+        let limits = |spare| PoolLimits { spare, start: 0, ..PoolLimits::fixed(4) };
+        assert_eq!(limits(0).unload_timeout(true), Some(Duration::from_secs(600)));
+        assert_eq!(limits(0).unload_timeout(false), None);
+        assert_eq!(limits(1).unload_timeout(true), None);
+        let own = PoolLimits { prototype_timeout: Some(Duration::ZERO), ..limits(1) };
+        assert_eq!(own.unload_timeout(false), Some(Duration::ZERO));
+    }
 
     fn running(workers: u32, busy: u32, waiting: u32) -> PoolState {
         PoolState { workers, starting: 0, busy, waiting, last_request: None }

@@ -3,7 +3,7 @@
 //! programs that its scripts have started.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use howdah_php_pool::pool::PoolState;
 use howdah_php_pool::sizing::shortage::READ_INTERVAL;
@@ -14,13 +14,9 @@ use super::Pools;
 use super::application::PooledApplication;
 use super::restarts::Restarts;
 
-/// Time without workers after which an application is unloaded, if the configuration does not say. Only
-/// for one of several applications that keeps no worker: a single one has nobody to give memory to.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
-
 impl Pools {
     /// Ends the prototype if there has been no worker and no request for
-    /// [`prototype_timeout`](howdah_php_pool::pool::PoolLimits::prototype_timeout). Returns the time at
+    /// [`unload_timeout`](howdah_php_pool::pool::PoolLimits::unload_timeout). Returns the time at
     /// which that is due; `None` if the application is in use.
     pub(super) fn unload_if_unused(
         &mut self,
@@ -28,11 +24,10 @@ impl Pools {
         state: PoolState,
         now: Instant,
     ) -> io::Result<Option<Instant>> {
-        let wanted = app.sizing.wanted();
         // The other applications: this one is not in the list meanwhile.
-        let has_default = wanted.spare == 0 && !self.applications.is_empty();
-        let default = has_default.then_some(DEFAULT_TIMEOUT);
-        let Some(timeout) = wanted.prototype_timeout.or(default) else { return Ok(None) };
+        let has_neighbours = !self.applications.is_empty();
+        let timeout = app.sizing.wanted().unload_timeout(has_neighbours);
+        let Some(timeout) = timeout else { return Ok(None) };
         if state.workers + app.starting + state.busy + state.waiting > 0 {
             app.unused_since = None;
             return Ok(None);
