@@ -301,15 +301,16 @@ impl Api {
         match self.reload().await {
             Ok(()) => log.write(Level::Notice, format_args!("{origin} was read again")),
             Err(refusal) => {
+                let consequence = match refusal {
+                    Refusal::NotRestarted { .. } => {
+                        "was read again, but not all applications could be restarted"
+                    }
+                    _ => "is not taken over, the old configuration runs",
+                };
                 let reply = Reply::from(refusal);
                 let word = |name: &str| reply.body().get(name).and_then(Value::as_str);
                 let problem = word("detail").or(word("error")).unwrap_or_default();
-                log.write(
-                    Level::Alert,
-                    format_args!(
-                        "{origin} is not taken over, the old configuration runs: {problem}"
-                    ),
-                );
+                log.write(Level::Alert, format_args!("{origin} {consequence}: {problem}"));
             }
         }
     }

@@ -161,3 +161,54 @@ fn a_directory_is_looked_at_again() {
     server.wait_for_log("was read again");
     assert_eq!(server.get("/").text(), "a script");
 }
+
+#[test]
+fn an_application_that_cannot_run_does_not_keep_others_from_a_restart() {
+    let site = Site::script("a.php", "echo getmypid();");
+    let broken =
+        json!({"type": "php", "root": "/nonexistent", "processes": {"max": 1, "spare": 0}});
+    let control = format!("unix:{}", site.control_socket().display());
+    let server = site
+        .argument("--control")
+        .argument(&control)
+        .with(json!({
+            "routes": [
+                {"match": {"uri": "/broken"}, "action": {"pass": "applications/broken"}},
+                {"action": {"pass": "applications/site"}},
+            ],
+            "applications": {"broken": broken},
+        }))
+        .serve();
+    assert_eq!(server.get("/broken").status, 503);
+    let before = server.get("/a.php").text();
+    let reloaded = reload(&server);
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    assert_ne!(server.get("/a.php").text(), before);
+    assert_eq!(server.get("/broken").status, 503);
+}
+
+#[test]
+fn a_signal_restarts_all_applications_that_can_be_and_says_which_one_cannot() {
+    let site = Site::script("a.php", "echo getmypid();");
+    let root = site.root().with_file_name("other");
+    fs::create_dir(&root).unwrap();
+    harness::open_to_all(&root, 0o755);
+    fs::write(root.join("b.php"), "<?php echo 'other';").unwrap();
+    let other = json!({"type": "php", "root": root, "processes": {"max": 1, "spare": 0}});
+    let server = site
+        .with(json!({
+            "routes": [
+                {"match": {"uri": "/b.php"}, "action": {"pass": "applications/other"}},
+                {"action": {"pass": "applications/site"}},
+            ],
+            "applications": {"other": other},
+        }))
+        .serve();
+    assert_eq!(server.get("/b.php").text(), "other");
+    let before = server.get("/a.php").text();
+    fs::rename(&root, root.with_file_name("gone")).unwrap();
+    server.signal(Signal::HUP);
+    let log = server.wait_for_log("was read again, but not all applications could be restarted: ");
+    assert!(log.contains("application \"other\": root: "), "{log}");
+    eventually("the other one is new", || (server.get("/a.php").text() != before).then_some(()));
+}

@@ -64,11 +64,15 @@ impl ControlThread {
             Err(problem) => ChangeOutcome::NotApplied(problem),
         };
         if restart && outcome == ChangeOutcome::Done {
+            let mut problems = Vec::new();
             for name in self.pools.names() {
-                if let Err(problem) = self.restart(&name).await {
-                    outcome = ChangeOutcome::NotRestarted(problem);
-                    break;
+                // One that cannot run is tried again anyway, and must not keep others from new files.
+                if !self.pools.is_failing(&name) {
+                    problems.extend(self.restart(&name).await.err());
                 }
+            }
+            if !problems.is_empty() {
+                outcome = ChangeOutcome::NotRestarted(problems.join("; "));
             }
         }
         self.link.send(&ToSupervisor::Applied { generation, outcome })

@@ -31,6 +31,12 @@ impl Pools {
         self.add(PooledApplication::new(config, queue, sizing, generation, is_required))
     }
 
+    /// Returns true if an application has no instance because it could not be started.
+    pub(in crate::router) fn is_failing(&self, name: &str) -> bool {
+        let found = self.applications.iter().find(|app| app.config.name == name);
+        found.is_some_and(|app| app.instance.is_none() && app.failure.is_some())
+    }
+
     /// Starts to prepare a new instance of a running application. Returns false if there is no such
     /// application.
     pub(in crate::router) fn prepare_restart(&mut self, name: &str) -> io::Result<bool> {
