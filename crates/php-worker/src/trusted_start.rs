@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use howdah_sys::protected::protected;
@@ -32,7 +33,13 @@ pub fn refusal(ini: &IniFiles, extension_dir: &Path) -> Option<String> {
     files.push(extension_dir.to_owned());
     for file in files {
         match protected(&file) {
-            Ok(real) if real.is_dir() => {}
+            // In a sticky directory others could put files of their own.
+            Ok(real) if real.is_dir() => {
+                if is_open_to_others(&real) {
+                    let problem = "can be changed by other users; take that right away from them";
+                    return Some(format!("{} {problem}", real.display()));
+                }
+            }
             Ok(_) => {
                 if let Some(reason) = refusal_of_file(&file, extension_dir) {
                     return Some(format!("{}: {reason}", file.display()));
@@ -82,11 +89,22 @@ fn refusal_of_line(line: &str, extension_dir: &Path) -> Option<String> {
         true => vec![PathBuf::from(value)],
         false => vec![extension_dir.join(value), extension_dir.join(format!("{value}.so"))],
     };
+    // A name is looked for in a directory in which nobody else can put a file; a path that leads
+    // nowhere yet could be one of another user by the time it is loaded.
+    let may_be_missing = !value.contains('/');
     let problem = |path: &PathBuf| match protected(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Some(error.to_string()),
-        _ => None,
+        Ok(_) => None,
+        Err(error) if may_be_missing && error.kind() == ErrorKind::NotFound => None,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Some(format!("{} does not exist", path.display()))
+        }
+        Err(error) => Some(error.to_string()),
     };
     candidates.iter().find_map(problem)
+}
+
+fn is_open_to_others(directory: &Path) -> bool {
+    fs::metadata(directory).map_or(true, |found| found.mode() & 0o022 != 0)
 }
 
 #[cfg(test)]
@@ -126,6 +144,7 @@ mod tests {
             "extension=PHP_BINDIR \"/x.so\"",
             "error_log=${HOME}",
             "extension=relative/x.so",
+            "extension=/nonexistent/x.so",
         ] {
             assert!(refusal(line).is_some(), "{line}");
         }
@@ -153,6 +172,7 @@ mod tests {
         for (path, good, bad) in [
             (&main, 0o644, 0o666),
             (&further, 0o755, 0o777),
+            (&further, 0o755, 0o1777),
             (&further.join("20-x.ini"), 0o644, 0o606),
         ] {
             mode(path, bad);

@@ -17,8 +17,7 @@ use howdah_sys::shm::{self, Mapping};
 use howdah_sys::{futex, signals};
 use howdah_wire::frame::{Head, Kind, Log, RequestUsage};
 use howdah_wire::messages::{
-    ApplicationSpec, Exit, FromPrototype, Isolation, MAX_REPORT, Stack, ToPrototype, ToWorker,
-    Usage,
+    ApplicationSpec, Exit, FromPrototype, MAX_REPORT, Stack, ToPrototype, ToWorker, Usage,
 };
 use howdah_wire::queue::{Claim, Producer, WorkerId};
 use howdah_wire::region::{Geometry, Region};
@@ -55,32 +54,7 @@ pub struct Worker {
 pub type Adapt<'a> = &'a dyn Fn(&mut ApplicationSpec);
 
 pub fn spec() -> ApplicationSpec {
-    ApplicationSpec {
-        name: "test".into(),
-        php_version: String::new(),
-        roots: Vec::new(),
-        user: None,
-        group: None,
-        working_directory: None,
-        environment: Vec::new(),
-        ini_file: None,
-        ini_admin: Vec::new(),
-        ini_user: Vec::new(),
-        script_directories: Vec::new(),
-        no_script_directories: Vec::new(),
-        stdout: None,
-        stderr: None,
-        requests: 0,
-        memory: 0,
-        rlimits: Vec::new(),
-        isolation: Isolation::default(),
-        geometry: Geometry {
-            slots: 8,
-            threads: 1,
-            request_bytes: 32 << 10,
-            response_bytes: 128 << 10,
-        },
-    }
+    ApplicationSpec { geometry: Geometry::for_pool(4, 1), ..ApplicationSpec::new("test") }
 }
 
 /// Starts a prototype that must fail. Returns the error.
