@@ -1,12 +1,14 @@
 """Many WordPress sites in little memory: how long visitors wait, what fails, and what the kernel kills.
 
-All sites share the code of Debian's package; each has a host, a configuration and a database of its own. A
-server and its PHP processes are in a control group of limited memory, MariaDB and the visitors are outside.
+All sites share the code of Debian's package, unless each is to have a copy; each has a host, a configuration and
+a database of its own. A server and its PHP processes are in a control group of limited memory, MariaDB and the visitors are outside.
 Visits begin at fixed times, whatever the server does (an open loop), and are the same for each server: a server
 that is too slow for them gets a queue, and one that loses requests does not get fewer.
 """
 
+import os
 import random
+import shutil
 import subprocess
 import time
 from collections import Counter
@@ -31,6 +33,8 @@ EXPONENT = 1.0
 SEED = 2026
 # Seconds without requests after which a process ends, and after which Howdah's prototype ends as well.
 IDLE_SECONDS, PROTOTYPE_SECONDS = 10, 30
+# Processes that a site has at most.
+WORKERS = 2
 # Seconds after which a visitor gives up.
 PATIENCE = 60
 # So many visitors can wait at the same time; later visits begin late.
@@ -131,6 +135,15 @@ class Fleet(WordPress):
         if not done.stdout.rstrip().endswith(end):
             raise Unusable(f"{name} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
+    def copies(self, names):
+        """A copy of the code for each site, as on hosts where users upload theirs; returns the directory that has them."""
+        root = self.root.parent / "copies"
+        root.mkdir()
+        for site in names:
+            # PHP knows files by their paths, so links are copies for it.
+            shutil.copytree(self.root, root / site, copy_function=os.link)
+        return root
+
     def forget(self):
         """Closes MariaDB's tables, so that each server finds the same state."""
         self.php("forget.php", "<?php (new mysqli('localhost', 'root', '', null, 0, $argv[1]))->query('FLUSH TABLES'); echo 'done';",
@@ -143,10 +156,10 @@ def database(site):
 
 
 class Limited:
-    """A server in a control group; all sites have the same root."""
+    """A server in a control group. All sites have the same root, unless `copies` has one for each."""
 
-    def __init__(self, place, names, group):
-        self.group = group
+    def __init__(self, place, names, group, workers, copies):
+        self.group, self.workers, self.copies = group, workers, copies
         super().__init__(place, names)
 
     def run(self, name, command, environment=None):
@@ -154,8 +167,8 @@ class Limited:
         return super().run(name, self.group.command(command), environment)
 
     def root(self, site):
-        """The root of all sites."""
-        return self.place.root
+        """The root of a site."""
+        return self.copies / site if self.copies else self.place.root
 
 
 class Howdah(Limited, sites.Howdah):
@@ -169,13 +182,17 @@ class Howdah(Limited, sites.Howdah):
         root = str(self.root(site))
         return {"type": "php", "options": {"file": str(self.place.ini)},
                 "targets": {"direct": {"root": root}, "front": {"root": root, "script": "index.php"}},
-                "processes": {"max": 2, "spare": 0, "idle_timeout": IDLE_SECONDS, "prototype_timeout": PROTOTYPE_SECONDS}}
+                "processes": {"max": self.workers, "spare": 0, "idle_timeout": IDLE_SECONDS, "prototype_timeout": PROTOTYPE_SECONDS}}
 
 
 class Fpm(Limited, sites.Fpm):
     """nginx and one PHP-FPM with a pool for each site."""
 
-    pool = f"pm = ondemand\npm.max_children = 2\npm.process_idle_timeout = {IDLE_SECONDS}s"
+    @property
+    def pool(self):
+        """The settings of each pool."""
+        return f"pm = ondemand\npm.max_children = {self.workers}\npm.process_idle_timeout = {IDLE_SECONDS}s"
+
     fallback = "location / { try_files $uri $uri/ /index.php?$args; }"
 
 
@@ -215,13 +232,16 @@ class Plan:
     seconds: float
     rate: float
     memory: int
+    workers: int
+    copies: bool
 
 
 def planned(options):
     """The plan that the options of bench/run ask for."""
     return Plan(max(options.sites) if options.sites else QUICK_SITES if options.quick else SITES,
                 options.fleet_seconds or (QUICK_SECONDS if options.quick else SECONDS),
-                options.fleet_rate or RATE, options.fleet_memory or MEMORY_MIB)
+                options.fleet_rate or RATE, options.fleet_memory or MEMORY_MIB,
+                options.fleet_workers or WORKERS, options.fleet_copies)
 
 
 def schedule(names, rate, seconds, seed=SEED):
@@ -290,11 +310,12 @@ def measure(place_for, names_of_servers, options, directory, progress):
     progress.step(f"fleet: {plan.sites} installations", 0)
     installed = Fleet(directory / "fleet", names)
     try:
+        copies = installed.copies(names) if plan.copies else None
         for stack, (kind, text, needed) in STACKS.items():
             progress.step(f"fleet: {text}", 0)
             if needed in names_of_servers:
                 installed.forget()
-                rows.append({"stack": stack, **visited(kind, place_for(installed.root), names, visits, plan, installed.pids())})
+                rows.append({"stack": stack, **visited(kind, place_for(installed.root), names, visits, plan, copies, installed.pids())})
             progress.step(f"fleet: {text}")
     finally:
         installed.stop()
@@ -302,12 +323,12 @@ def measure(place_for, names_of_servers, options, directory, progress):
                                            (IDLE_SECONDS, IDLE_SECONDS + PROTOTYPE_SECONDS)}, "stacks": rows}
 
 
-def visited(kind, place, names, visits, plan, shared):
+def visited(kind, place, names, visits, plan, copies, shared):
     """What a stack did with the visits. `shared` are processes that work for every stack."""
     group = MemoryGroup(f"fleet-{kind.__name__.lower()}", plan.memory)
     try:
         try:
-            server = kind(place, names, group)
+            server = kind(place, names, group, plan.workers, copies)
         except Unusable as trouble:
             return {"failure": str(trouble).partition(" The end of its log")[0].strip(), "killed": group.killed(), "peak": group.peak()}
         try:

@@ -307,7 +307,9 @@ def fleet_part(data):
             notes.append(f"Ended by itself: {text}.")
     idle, unloaded = sorted(asleep, key=int)
     yield f"## {plan['sites']:,} WordPress sites in {plan['memory']:,} MB\n"
-    yield (f"{plan['rate']:g} visit{'s' if plan['rate'] != 1 else ''} per second for {plan['seconds']:,.0f} s; {asleep[idle]:,} came "
+    yield (f"{plan['rate']:g} visit{'s' if plan['rate'] != 1 else ''} per second for {plan['seconds']:,.0f} s, "
+           f"{'a copy of WordPress for each site' if plan['copies'] else 'one WordPress for all sites'}, at most {plan['workers']} "
+           f"processes for a site; {asleep[idle]:,} came "
            f"to a site that had none for {idle} s, {asleep[unloaded]:,} to one that had none for {unloaded} s. Milliseconds from the moment of a visit to its page; processes that "
            "the kernel killed for lack of memory; MiB of the control group, the mean without the page cache and the peak with it; and "
            "processor milliseconds of the server and its PHP processes for each visit. "

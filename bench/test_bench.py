@@ -297,12 +297,14 @@ def visits(*times):
 
 class FleetOfSites(unittest.TestCase):
     def options(self, **given):
-        return SimpleNamespace(**{"sites": None, "quick": False, "fleet_seconds": None, "fleet_rate": None, "fleet_memory": None, **given})
+        return SimpleNamespace(**{"sites": None, "quick": False, "fleet_seconds": None, "fleet_rate": None, "fleet_memory": None,
+                                  "fleet_workers": None, "fleet_copies": False, **given})
 
     def test_a_quick_run_is_smaller_unless_it_is_told_otherwise(self):
-        self.assertEqual(fleet.planned(self.options()), fleet.Plan(200, 600, fleet.RATE, 512))
-        self.assertEqual(fleet.planned(self.options(quick=True)), fleet.Plan(20, 30, fleet.RATE, 512))
-        self.assertEqual(fleet.planned(self.options(quick=True, sites=[1, 7], fleet_seconds=5, fleet_rate=3, fleet_memory=256)), fleet.Plan(7, 5, 3, 256))
+        self.assertEqual(fleet.planned(self.options()), fleet.Plan(200, 600, fleet.RATE, 512, 2, False))
+        self.assertEqual(fleet.planned(self.options(quick=True)), fleet.Plan(20, 30, fleet.RATE, 512, 2, False))
+        self.assertEqual(fleet.planned(self.options(quick=True, sites=[1, 7], fleet_seconds=5, fleet_rate=3, fleet_memory=256,
+                                                    fleet_workers=4, fleet_copies=True)), fleet.Plan(7, 5, 3, 256, 4, True))
 
     def test_visits_are_the_same_for_each_server_and_come_at_the_rate(self):
         names = sites.names(200)
@@ -344,9 +346,17 @@ class FleetOfSites(unittest.TestCase):
 
     def test_every_site_has_an_application_with_its_own_processes(self):
         server = object.__new__(fleet.Howdah)
-        server.place = SimpleNamespace(root=Path("/srv/wordpress"), ini="/etc/php.ini")
+        server.place, server.workers, server.copies = SimpleNamespace(root=Path("/srv/wordpress"), ini="/etc/php.ini"), 2, None
         self.assertEqual(server.action("site-0007")["fallback"], {"pass": "applications/site-0007/front"})
+        self.assertEqual(server.application("site-0007")["targets"]["direct"], {"root": "/srv/wordpress"})
         self.assertEqual(server.application("site-0007")["processes"], {"max": 2, "spare": 0, "idle_timeout": 10, "prototype_timeout": 30})
+
+    def test_sites_with_copies_have_different_roots_and_the_same_number_of_processes(self):
+        for kind in (fleet.Howdah, fleet.Fpm, fleet.FpmMasters):
+            server = object.__new__(kind)
+            server.workers, server.copies = 4, Path("/srv/copies")
+            self.assertEqual(server.root("site-0007"), Path("/srv/copies/site-0007"))
+        self.assertIn("pm.max_children = 4\n", server.pool)
 
     def test_php_fpm_sends_requests_for_no_file_to_wordpress(self):
         text = sites.NGINX_SITE.format(port=80, host="a.example", root="/srv", socket="/run/a.sock", fallback=fleet.Fpm.fallback)
@@ -389,7 +399,7 @@ class Writing(unittest.TestCase):
         site = {"ready": 0.1234, "idle": (2**20, 2), "visited": (2**24, 1002), "awake": 9, "after": (2**21, 2), "first": 0.0123, "second": None,
                 "burst": 1.5, "failed": {"visits": 0, "burst": 3}}
         pool = {"pool": "Howdah, 8", "result": result(), "before": (2**20, 8), "load": (2**20, 8), "after": (2**20, 8)}
-        crowd = {"plan": {"sites": 200, "seconds": 600, "rate": 1.0, "memory": 512}, "asleep": {"10": 300, "40": 200}, "stacks": [
+        crowd = {"plan": {"sites": 200, "seconds": 600, "rate": 1.0, "memory": 512, "workers": 2, "copies": False}, "asleep": {"10": 300, "40": 200}, "stacks": [
             {"stack": "howdah", **fleet.summary([(0.5, None), (0.1, "status 502")]), "killed": 2, "used": 2**28, "peak": 2**29, "cpu": 0.05,
              "others": 0.1, "alive": True}, {"stack": "fpm", "failure": "php-fpm: no sockets.", "killed": 1, "peak": 2**29}]}
         text, pictures = report.make({

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "shim/sapi.c",
     "shim/request.c",
     "shim/variables.c",
@@ -21,6 +21,7 @@ const SOURCES: [&str; 8] = [
     "shim/functions.c",
     "shim/layout.c",
     "shim/mail.c",
+    "shim/memory.c",
     "shim/zygote.c",
 ];
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use harness::processes::private_memory;
 use harness::{Server, Site, eventually};
 use serde_json::{Value, json};
 
@@ -136,4 +137,31 @@ fn a_wrong_budget_is_refused_with_its_place() {
         answer.text("detail"),
         "/settings/memory: \"memory\" must be between 1% and 100%, but is 120%"
     );
+}
+
+/// Takes about 20 MiB in small pieces, as frameworks do: PHP keeps such memory for later requests.
+const TAKES_SMALL_PIECES: &str = "$all = []; for ($i = 0; $i < 50000; $i++) { $all[] = [$i]; } \
+                                  echo getmypid(), ' ', array_sum(array_column($all, 0));";
+
+#[test]
+fn a_waiting_worker_returns_the_memory_of_its_requests() {
+    // With the second one, PHP allocates with malloc().
+    for environment in [json!({}), json!({"USE_ZEND_ALLOC": "0"})] {
+        let site = Site::script("a.php", TAKES_SMALL_PIECES)
+            .file("small.php", "<?php echo getmypid();")
+            .workers(1)
+            .with(json!({"applications": {"site": {"environment": environment}}}));
+        let server = site.serve();
+        let pid: u32 = server.get("/small.php").text().parse().unwrap();
+        let before = private_memory(pid);
+        for _ in 0..2 {
+            for _ in 0..3 {
+                let text = server.get("/a.php").text();
+                assert_eq!(text, format!("{pid} 1249975000"), "the same worker, and its answer");
+            }
+            eventually("its memory is as small as before", || {
+                (private_memory(pid) < before + (4 << 20)).then_some(())
+            });
+        }
+    }
 }

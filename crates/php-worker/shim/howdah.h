@@ -177,6 +177,10 @@ void howdah_php_layout(struct howdah_layout *layout);
 /* Gives a forked process random seeds and signal handling of its own. */
 void howdah_php_child(void);
 
+/* Returns the memory to the kernel that earlier requests have used and that PHP keeps for the next
+ * ones. Must be called between two requests. */
+void howdah_php_release_memory(void);
+
 /* Runs one request, from its parameters to the end of its shutdown functions. */
 void howdah_php_handle(const struct howdah_request *request, struct howdah_outcome *outcome);
 

@@ -217,6 +217,7 @@ unsafe extern "C" {
     fn howdah_php_set_upload_directory(directory: *const c_char);
     fn howdah_php_layout(layout: *mut Layout);
     fn howdah_php_child();
+    fn howdah_php_release_memory();
     fn howdah_php_handle(request: *const RawRequest, outcome: *mut RequestResult);
 }
 
@@ -389,6 +390,12 @@ impl Php {
     pub fn after_fork(&self) {
         // SAFETY: PHP is loaded, and this process has one thread (see `sys::process::fork`).
         unsafe { howdah_php_child() };
+    }
+
+    /// Returns the memory to the kernel that PHP keeps for the next requests.
+    pub fn release_memory(&self) {
+        // SAFETY: PHP is loaded, this process has one thread, and no request is in progress.
+        unsafe { howdah_php_release_memory() };
     }
 
     /// Runs one request with a body of `length` bytes.

@@ -318,6 +318,7 @@ impl Loaded {
             uploads: OnceCell::new(),
             output,
             was_only_request: Cell::new(false),
+            keeps_memory: Cell::new(false),
             spin_policy: SpinPolicy::default(),
         }
         .run();

@@ -24,8 +24,14 @@ pub fn wait(word: &AtomicU64, expected: u32, timeout: Option<Duration>) {
     wait_in(word, expected, NonZeroU32::MAX, timeout);
 }
 
-/// Waits like [`wait`], with a bit set: [`wake_in`] wakes this waiter if the sets intersect.
-pub fn wait_in(word: &AtomicU64, expected: u32, sets: NonZeroU32, timeout: Option<Duration>) {
+/// Waits like [`wait`], with a bit set: [`wake_in`] wakes this waiter if the sets intersect. Returns
+/// true if the timeout has passed.
+pub fn wait_in(
+    word: &AtomicU64,
+    expected: u32,
+    sets: NonZeroU32,
+    timeout: Option<Duration>,
+) -> bool {
     // FUTEX_WAIT_BITSET takes an absolute time.
     let end = timeout.map(|timeout| {
         let end = Duration::from_micros(clock::monotonic_us()) + timeout;
@@ -34,6 +40,7 @@ pub fn wait_in(word: &AtomicU64, expected: u32, sets: NonZeroU32, timeout: Optio
     let flags = futex::Flags::empty();
     let result = futex::wait_bitset(low_half(word), flags, expected, end.as_ref(), sets);
     debug_assert!(matches!(result, Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT)));
+    result == Err(Errno::TIMEDOUT)
 }
 
 /// Wakes up to `count` waiters.
