@@ -31,8 +31,10 @@ RATE = 1.0
 # Zipf's exponent: the site of rank n gets a share of visits in proportion to 1 / n ** EXPONENT.
 EXPONENT = 1.0
 SEED = 2026
-# Seconds without requests after which a process ends, and after which Howdah's prototype ends as well.
-IDLE_SECONDS, PROTOTYPE_SECONDS = 10, 30
+# Seconds without requests after which a process ends.
+IDLE_SECONDS = 10
+# The report tells how many visits came to a site that had none for so many seconds.
+PAUSES = (IDLE_SECONDS, 60)
 # Processes that a site has at most.
 WORKERS = 2
 # Seconds after which a visitor gives up.
@@ -182,7 +184,7 @@ class Howdah(Limited, sites.Howdah):
         root = str(self.root(site))
         return {"type": "php", "options": {"file": str(self.place.ini)},
                 "targets": {"direct": {"root": root}, "front": {"root": root, "script": "index.php"}},
-                "processes": {"max": self.workers, "spare": 0, "idle_timeout": IDLE_SECONDS, "prototype_timeout": PROTOTYPE_SECONDS}}
+                "processes": {"max": self.workers, "spare": 0, "idle_timeout": IDLE_SECONDS}}
 
 
 class Fpm(Limited, sites.Fpm):
@@ -319,8 +321,7 @@ def measure(place_for, names_of_servers, options, directory, progress):
             progress.step(f"fleet: {text}")
     finally:
         installed.stop()
-    return {"plan": vars(plan), "asleep": {str(seconds): to_sleeping(visits, seconds) for seconds in
-                                           (IDLE_SECONDS, IDLE_SECONDS + PROTOTYPE_SECONDS)}, "stacks": rows}
+    return {"plan": vars(plan), "asleep": {str(seconds): to_sleeping(visits, seconds) for seconds in PAUSES}, "stacks": rows}
 
 
 def visited(kind, place, names, visits, plan, copies, shared):

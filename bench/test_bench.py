@@ -349,7 +349,7 @@ class FleetOfSites(unittest.TestCase):
         server.place, server.workers, server.copies = SimpleNamespace(root=Path("/srv/wordpress"), ini="/etc/php.ini"), 2, None
         self.assertEqual(server.action("site-0007")["fallback"], {"pass": "applications/site-0007/front"})
         self.assertEqual(server.application("site-0007")["targets"]["direct"], {"root": "/srv/wordpress"})
-        self.assertEqual(server.application("site-0007")["processes"], {"max": 2, "spare": 0, "idle_timeout": 10, "prototype_timeout": 30})
+        self.assertEqual(server.application("site-0007")["processes"], {"max": 2, "spare": 0, "idle_timeout": 10})
 
     def test_sites_with_copies_have_different_roots_and_the_same_number_of_processes(self):
         for kind in (fleet.Howdah, fleet.Fpm, fleet.FpmMasters):
