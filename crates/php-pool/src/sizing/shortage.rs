@@ -17,6 +17,9 @@ const AVAILABLE_DIVISOR: u64 = 8;
 /// left, and then one start of PHP can be too much.
 const AVAILABLE_DIVISOR_WITHOUT_WAIT: u64 = 16;
 
+/// Part of the memory below which hardly any is left, as a divisor of that below which it is short.
+const URGENT_DIVISOR: u64 = 2;
+
 /// Time for which a division of the memory counts. Applications that lack workers are measured, and
 /// the memory is divided again, every second.
 const CONTENTION_TIME: Duration = Duration::from_secs(2);
@@ -25,20 +28,32 @@ const CONTENTION_TIME: Duration = Duration::from_secs(2);
 /// each other.
 pub(super) const CONTENDED_IDLE_TIMEOUT: Duration = Duration::from_millis(300);
 
+/// Whether memory is short.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shortage {
+    /// It is not.
+    #[default]
+    None,
+    /// Less than a sixteenth of the memory is available, or less than an eighth if processes wait for
+    /// memory or that is not known. The wait alone is no proof: a script can cause it within the limit
+    /// of its own control group. Or the budget is used up.
+    Short,
+    /// Less than half of that is available.
+    Urgent,
+}
+
 /// The last reading.
 #[derive(Debug, Default)]
 pub struct MemoryShortage {
     read_at: Option<Instant>,
-    is_short: bool,
+    last: Shortage,
     contended_until: Option<Instant>,
     over_budget_until: Option<Instant>,
 }
 
 impl MemoryShortage {
-    /// Returns true if less than a sixteenth of the memory is available, or less than an eighth if
-    /// processes wait for memory or that is not known. The wait alone is no proof: a script can cause it
-    /// within the limit of its own control group. `read` is called at most once in [`READ_INTERVAL`].
-    pub fn is_short(&mut self, now: Instant, read: impl FnOnce() -> MachineState) -> bool {
+    /// Returns whether memory is short. `read` is called at most once in [`READ_INTERVAL`].
+    pub fn now(&mut self, now: Instant, read: impl FnOnce() -> MachineState) -> Shortage {
         if self.read_at.is_none_or(|at| now - at >= READ_INTERVAL) {
             let MachineState { pressure, available, total, .. } = read();
             let divisor = match pressure {
@@ -47,10 +62,15 @@ impl MemoryShortage {
                 }
                 _ => AVAILABLE_DIVISOR,
             };
-            self.is_short = available < total / divisor;
+            self.last = match () {
+                () if available < total / divisor / URGENT_DIVISOR => Shortage::Urgent,
+                () if available < total / divisor => Shortage::Short,
+                () => Shortage::None,
+            };
             self.read_at = Some(now);
         }
-        self.is_short || self.over_budget_until.is_some_and(|until| now < until)
+        let is_over_budget = self.over_budget_until.is_some_and(|until| now < until);
+        self.last.max(if is_over_budget { Shortage::Short } else { Shortage::None })
     }
 
     /// Takes the result of dividing the memory: whether idle workers must make room
@@ -62,13 +82,13 @@ impl MemoryShortage {
     }
 
     /// Returns the maximum idle time of workers that are not spare ones; `None` if their memory is not
-    /// needed. `read` is called as by [`MemoryShortage::is_short`].
+    /// needed. `read` is called as by [`MemoryShortage::now`].
     pub fn release_timeout(
         &mut self,
         now: Instant,
         read: impl FnOnce() -> MachineState,
     ) -> Option<Duration> {
-        if self.is_short(now, read) {
+        if self.now(now, read) != Shortage::None {
             return Some(Duration::ZERO);
         }
         let is_contended = self.contended_until.is_some_and(|until| now < until);
@@ -97,14 +117,19 @@ mod tests {
     #[test]
     fn memory_is_short_if_processes_wait_for_it_and_little_is_left() {
         let now = Instant::now();
-        let is_short = |pressure, available| {
-            MemoryShortage::default().is_short(now, || machine(pressure, available))
-        };
-        for (pressure, available) in [(Some(10.0), 99), (None, 99), (Some(9.9), 49)] {
-            assert!(is_short(pressure, available), "{pressure:?} {available}");
-        }
-        for (pressure, available) in [(Some(90.0), 100), (None, 100), (Some(9.9), 50)] {
-            assert!(!is_short(pressure, available), "{pressure:?} {available}");
+        for (pressure, available, expected) in [
+            (Some(10.0), 99, Shortage::Short),
+            (None, 99, Shortage::Short),
+            (None, 50, Shortage::Short),
+            (None, 49, Shortage::Urgent),
+            (Some(9.9), 49, Shortage::Short),
+            (Some(9.9), 24, Shortage::Urgent),
+            (Some(90.0), 100, Shortage::None),
+            (None, 100, Shortage::None),
+            (Some(9.9), 50, Shortage::None),
+        ] {
+            let found = MemoryShortage::default().now(now, || machine(pressure, available));
+            assert_eq!(found, expected, "{pressure:?} {available}");
         }
     }
 
@@ -133,8 +158,9 @@ mod tests {
     #[test]
     fn memory_is_read_again_after_the_interval_and_not_before() {
         let (mut shortage, now) = (MemoryShortage::default(), Instant::now());
-        assert!(shortage.is_short(now, || machine(Some(50.0), 0)));
-        assert!(shortage.is_short(now + READ_INTERVAL / 2, || unreachable!()));
-        assert!(!shortage.is_short(now + READ_INTERVAL, || machine(Some(0.0), 800)));
+        assert_eq!(shortage.now(now, || machine(Some(50.0), 0)), Shortage::Urgent);
+        assert_eq!(shortage.now(now + READ_INTERVAL / 2, || unreachable!()), Shortage::Urgent);
+        let ample = shortage.now(now + READ_INTERVAL, || machine(Some(0.0), 800));
+        assert_eq!(ample, Shortage::None);
     }
 }

@@ -54,6 +54,11 @@ pub(super) struct Pools {
     last_instance: u32,
     machine: Machine,
     memory_shortage: MemoryShortage,
+    /// Time at which unused applications were last chosen.
+    unused_chosen_at: Option<Instant>,
+    /// While memory is short: applications are unloaded that have been unused since this time, or
+    /// longer.
+    unload_unused_since: Option<Instant>,
     /// Time of the last division of the memory.
     divided_at: Option<Instant>,
     /// The first configuration is in use: from now on the log names each start of a worker.
@@ -80,6 +85,8 @@ impl Pools {
             last_instance: 0,
             machine: Machine::default(),
             memory_shortage: MemoryShortage::default(),
+            unused_chosen_at: None,
+            unload_unused_since: None,
             divided_at: None,
             is_started: false,
         }

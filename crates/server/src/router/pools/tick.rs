@@ -22,6 +22,7 @@ impl Pools {
     pub(in crate::router) fn tick(&mut self) -> io::Result<Option<Instant>> {
         let now = Instant::now();
         let mut next = self.retired.end_idle(&self.link, now)?;
+        self.choose_unused(now);
         // One at a time, as each takes into account what the others may still take.
         for _ in 0..self.applications.len() {
             let Some(mut app) = self.applications.pop_front() else { break };

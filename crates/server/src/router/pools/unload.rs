@@ -1,12 +1,12 @@
-//! Ends the prototypes of applications that have had no worker for some time, at once if memory is
-//! short. The next request starts the application again, also while a prototype is left because of
+//! Ends the prototypes of applications that have had no worker for some time, and earlier if memory is
+//! short, those first that have been unused longest. The next request starts the application again, also while a prototype is left because of
 //! programs that its scripts have started.
 
 use std::io;
 use std::time::Instant;
 
 use howdah_php_pool::pool::PoolState;
-use howdah_php_pool::sizing::shortage::READ_INTERVAL;
+use howdah_php_pool::sizing::shortage::{READ_INTERVAL, Shortage};
 use howdah_sys::log::Level;
 use howdah_wire::messages::ToSupervisor;
 
@@ -14,7 +14,26 @@ use super::Pools;
 use super::application::PooledApplication;
 use super::restarts::Restarts;
 
+/// Part of the unused applications that are unloaded in each second in which memory is short, as a
+/// divisor. Few, so that those that are used again soonest stay; all, if hardly any memory is left.
+const UNLOADED_DIVISOR: usize = 4;
+
 impl Pools {
+    /// Checks every second whether memory is short, and chooses the applications that are unloaded then.
+    pub(super) fn choose_unused(&mut self, now: Instant) {
+        if self.unused_chosen_at.is_some_and(|at| now - at < READ_INTERVAL) {
+            return;
+        }
+        let unused: Vec<_> = self.applications.iter().filter_map(|app| app.unused_since).collect();
+        if unused.is_empty() {
+            return;
+        }
+        self.unused_chosen_at = Some(now);
+        let Pools { memory_shortage, machine, .. } = self;
+        let shortage = memory_shortage.now(now, || machine.state(None));
+        self.unload_unused_since = chosen(unused, shortage);
+    }
+
     /// Ends the prototype if there has been no worker and no request for
     /// [`unload_timeout`](howdah_php_pool::pool::PoolLimits::unload_timeout). Returns the time at
     /// which that is due; `None` if the application is in use.
@@ -34,9 +53,8 @@ impl Pools {
         }
         let unused_since = *app.unused_since.get_or_insert(now);
         let due = unused_since.checked_add(timeout);
-        let Pools { memory_shortage, machine, .. } = self;
-        if due.is_none_or(|due| due > now) && !memory_shortage.is_short(now, || machine.state(None))
-        {
+        let is_chosen = self.unload_unused_since.is_some_and(|chosen| unused_since <= chosen);
+        if due.is_none_or(|due| due > now) && !is_chosen {
             return Ok(due.into_iter().chain([now + READ_INTERVAL]).min());
         }
         let (name, unused) = (&app.config.name, (now - unused_since).as_secs());
@@ -56,5 +74,39 @@ impl Pools {
             self.retired.add_unloaded(app.config.name.clone(), instance);
         }
         Ok(None)
+    }
+}
+
+/// Returns the time since which an application must have been unused to be unloaded now. `unused` has
+/// that of each unused one, at least one.
+fn chosen(mut unused: Vec<Instant>, shortage: Shortage) -> Option<Instant> {
+    let last = match shortage {
+        Shortage::None => return None,
+        Shortage::Short => (unused.len() - 1) / UNLOADED_DIVISOR,
+        Shortage::Urgent => unused.len() - 1,
+    };
+    Some(*unused.select_nth_unstable(last).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn those_that_were_unused_longest_make_room_first() {
+        let begin = Instant::now();
+        let at = |second| begin + Duration::from_secs(second);
+        let unused = |times: &[u64]| times.iter().map(|time| at(*time)).collect::<Vec<_>>();
+        for (times, shortage, expected) in [
+            (&[5, 3, 9][..], Shortage::None, None),
+            (&[5, 3, 9], Shortage::Short, Some(3)),
+            (&[5], Shortage::Short, Some(5)),
+            (&[8, 7, 6, 5, 4, 3, 2, 1], Shortage::Short, Some(2)),
+            (&[5, 3, 9], Shortage::Urgent, Some(9)),
+        ] {
+            assert_eq!(chosen(unused(times), shortage), expected.map(at), "{times:?} {shortage:?}");
+        }
     }
 }
