@@ -246,6 +246,7 @@ mod tests {
         let application = |name: &str, running, active_requests| ApplicationStatus {
             name: name.into(),
             state: if running > 0 { "loaded" } else { "unloaded" },
+            shares_start: None,
             prototype_bytes: running << 20,
             process_bytes: (running * 20) << 20,
             processes: Processes { running, starting: 0, idle: running - active_requests },

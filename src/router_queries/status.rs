@@ -35,6 +35,7 @@ pub(crate) fn of(report: Report) -> Status {
             .map(|application| ApplicationStatus {
                 name: application.name,
                 state: application.state,
+                shares_start: application.shares_start,
                 prototype_bytes: application.prototype_bytes,
                 process_bytes: application.worker_bytes,
                 processes: Processes {

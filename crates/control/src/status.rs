@@ -105,6 +105,8 @@ pub struct ApplicationStatus {
     pub name: String,
     /// `unloaded`, `loading` or `loaded`.
     pub state: &'static str,
+    /// Whether it shares the start of PHP with other applications; `None` unless PHP is loaded.
+    pub shares_start: Option<bool>,
     /// Memory of its prototype in bytes; shared pages count in proportion.
     pub prototype_bytes: u64,
     /// Memory of its processes in bytes; shared pages count in proportion.
@@ -240,8 +242,11 @@ fn application(status: &ApplicationStatus) -> (String, Value) {
         "processes": { "running": running, "starting": starting, "idle": idle },
         "requests": { "active": status.active_requests },
     });
-    if let (Some(problem), Value::Object(members)) = (&status.problem, &mut value) {
-        members.insert("problem".to_owned(), problem.as_str().into());
+    if let Some(shares_start) = status.shares_start {
+        value["start"] = if shares_start { "shared" } else { "own" }.into();
+    }
+    if let Some(problem) = &status.problem {
+        value["problem"] = problem.as_str().into();
     }
     (status.name.clone(), value)
 }
@@ -260,6 +265,7 @@ mod tests {
             applications: vec![ApplicationStatus {
                 name: "blog".into(),
                 state: "loaded",
+                shares_start: Some(true),
                 prototype_bytes: 20,
                 process_bytes: 300,
                 processes: Processes { running: 4, starting: 1, idle: 3 },
@@ -321,7 +327,8 @@ mod tests {
                     "state": "loaded",
                     "memory": {"prototype": 20, "processes": 300},
                     "processes": {"running": 4, "starting": 1, "idle": 3},
-                    "requests": {"active": 1}
+                    "requests": {"active": 1},
+                    "start": "shared"
                 }
             },
             "memory": {"budget": 1000, "used": 320},

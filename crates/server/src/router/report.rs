@@ -78,6 +78,8 @@ pub struct ApplicationReport {
     pub name: String,
     /// `unloaded` (its next request loads PHP), `loading` or `loaded`.
     pub state: &'static str,
+    /// Whether it shares the start of PHP with other applications; `None` unless PHP is loaded.
+    pub shares_start: Option<bool>,
     /// Memory of the prototype in bytes, as last measured; shared pages in proportion.
     pub prototype_bytes: u64,
     /// Memory of all workers in bytes, as last measured; shared pages in proportion.

@@ -101,6 +101,8 @@ pub(crate) struct Application {
     pub(crate) pid: u32,
     /// The application has a process namespace of its own: its process ids differ from those here.
     pub(super) has_pid_namespace: bool,
+    /// A zygote has forked the prototype.
+    pub(super) shares_start: bool,
     /// The socket that carries requests to the prototype.
     pub(super) commands: OwnedFd,
     /// The pipe that carries reports of the prototype.
@@ -197,7 +199,10 @@ impl Application {
         let hello = hello(options, spec, identity.process_user());
         let introduced = admitted.and_then(|()| connection.introduce(&hello, descriptors));
         match introduced {
-            Ok(()) => Ok(connection.application(spec, &identity, pid, groups)),
+            Ok(()) => {
+                let application = connection.application(spec, &identity, pid, groups);
+                Ok(Application { shares_start: true, ..application })
+            }
             Err(error) => {
                 let _ = signals::send(pid, signals::SIGKILL);
                 Err(not_started(error))
@@ -211,6 +216,7 @@ impl Application {
             name,
             pid,
             has_pid_namespace: false,
+            shares_start: false,
             commands,
             reports,
             reader: pipe::Reader::new(MAX_REPORT),

@@ -72,7 +72,7 @@ impl Application {
                     return Err(Violation("`Ready` out of order"));
                 }
                 self.stage = Stage::Ready;
-                FromSupervisor::Ready { application, version }
+                FromSupervisor::Ready { application, version, shares_start: self.shares_start }
             }
             FromPrototype::Failed { problem } => {
                 if self.stage != Stage::Loading {

@@ -180,6 +180,8 @@ messages! {
             application: u32,
             /// Full PHP version.
             version: String,
+            /// It shares the start of PHP with other applications.
+            shares_start: bool,
         }
         /// A prototype could not start, or has ended with all its workers.
         5 Ended {

@@ -26,6 +26,8 @@ pub(super) struct PooledApplication {
     pub(super) instance: Option<Arc<Instance>>,
     /// Time at which PHP was loaded; `None` before.
     pub(super) ready_since: Option<Instant>,
+    /// The current instance shares the start of PHP with other applications.
+    pub(super) shares_start: bool,
     /// Time since which the prototype has had no worker and no request; `None` if it has.
     pub(super) unused_since: Option<Instant>,
     /// Must be able to serve before it is adopted. Other applications load PHP with their first
@@ -70,6 +72,7 @@ impl PooledApplication {
             queue,
             instance: None,
             ready_since: None,
+            shares_start: false,
             unused_since: None,
             must_be_ready: is_required || sizing.wanted().initial() > 0,
             is_waived: false,
@@ -181,6 +184,7 @@ impl PooledApplication {
                 (Some(_), None) => "loading",
                 (None, None) => "unloaded",
             },
+            shares_start: self.ready_since.map(|_| self.shares_start),
             prototype_bytes,
             worker_bytes,
             running,

@@ -30,7 +30,9 @@ impl Pools {
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
         match message {
-            FromSupervisor::Ready { application, .. } => self.on_ready(application)?,
+            FromSupervisor::Ready { application, shares_start, .. } => {
+                self.on_ready(application, shares_start)?;
+            },
             FromSupervisor::Ended { application, message } => self.on_ended(application, &message),
             FromSupervisor::Started { application, worker, pid } => {
                 self.on_started(application, worker, pid, descriptors);
@@ -72,11 +74,12 @@ impl Pools {
         self.link.send(&ToSupervisor::Kill { application, worker, signal: SIGKILL as u8 })
     }
 
-    fn on_ready(&mut self, number: u32) -> io::Result<()> {
+    fn on_ready(&mut self, number: u32, shares_start: bool) -> io::Result<()> {
         let is_preparing = self.is_preparing_instance(number);
         let link = Rc::clone(&self.link);
         let Some(app) = self.by_number(number) else { return Ok(()) };
         app.ready_since = Some(Instant::now());
+        app.shares_start = shares_start;
         app.failure = None;
         app.sizing.requested(Instant::now());
         link.send(&ToSupervisor::Measure { application: number })?;
