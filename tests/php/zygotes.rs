@@ -384,3 +384,35 @@ fn a_zygote_ends_with_a_supervisor_that_is_killed() {
         eventually("all processes end", || (!processes::is_alive(pid)).then_some(()));
     }
 }
+
+/// Without a buffer for strings, PHP 8.2 crashes when it loads scripts from OPcache's file cache.
+#[test]
+fn an_application_with_a_file_cache_has_a_buffer_for_strings() {
+    let place = place();
+    let cache = place.path().join("cache");
+    fs::create_dir(&cache).unwrap();
+    open_to_all(&cache, 0o777);
+    let code =
+        "<?php echo isset(opcache_get_status(false)['interned_strings_usage']) ? 'has' : 'none';";
+    let with_cache = json!({"site": {"options": {"admin": {"opcache.file_cache": cache}}}});
+    let server = sites(place.path(), code, with_cache).serve();
+    for (name, expected) in [("site", "has"), ("other", "none")] {
+        assert_eq!(server.get(&format!("/{name}")).text(), expected, "{name}");
+    }
+    assert!(zygote(&server).is_some(), "{}", server.log());
+}
+
+#[test]
+fn the_status_says_which_applications_share_a_start() {
+    let place = place();
+    let server = sites(place.path(), "<?php echo 'here';", json!({})).serve();
+    let start = |name: &str| {
+        let status = server.control("GET", &format!("/status/applications/{name}"), "").succeeded();
+        status.get("start").cloned()
+    };
+    assert_eq!(start("site"), None, "it is not loaded");
+    for name in ["site", "own"] {
+        assert_eq!(server.get(&format!("/{name}")).text(), "here");
+    }
+    assert_eq!((start("site"), start("own")), (Some(json!("shared")), Some(json!("own"))));
+}

@@ -63,6 +63,7 @@ static void set_default(const char *name, size_t len, const char *text)
 static zend_result paused(void)
 {
     struct howdah_settings settings = {NULL, NULL};
+    char *file_cache;
 
     hooks.pause(hooks.context, &settings); /* Returns in a new process only. */
     howdah_loading_begins();
@@ -70,13 +71,16 @@ static zend_result paused(void)
     if (settings.lock_dir) {
         set_default(ZEND_STRL("opcache.lockfile_path"), settings.lock_dir);
     }
-    /* With a buffer, OPcache copies the names of all functions and classes of PHP into each
-       application's shared memory and changes every pointer to them: 4 MB instead of 0.2 MB for each
-       application. Names of scripts are then stored once for each file. */
-    set_default(ZEND_STRL("opcache.interned_strings_buffer"), "0");
     if (settings.ini
         && zend_parse_ini_string((char *)settings.ini, 1, ZEND_INI_SCANNER_NORMAL, set_parsed, NULL) != SUCCESS) {
         return FAILURE;
+    }
+    /* With a buffer, OPcache copies the names of all functions and classes of PHP into each
+       application's shared memory and changes every pointer to them: 4 MB instead of 0.2 MB for each
+       application. Names of scripts are then stored once for each file. OPcache's file cache needs a
+       buffer: without one, PHP 8.2 crashes when it loads a script from a file. */
+    if (cfg_get_string("opcache.file_cache", &file_cache) != SUCCESS || *file_cache == '\0') {
+        set_default(ZEND_STRL("opcache.interned_strings_buffer"), "0");
     }
     howdah_read_settings();
     return finish_startup ? finish_startup() : SUCCESS;
