@@ -136,12 +136,12 @@ const char *howdah_php_version(void);
 /* memory_limit in bytes, -1 without a limit. Valid after howdah_php_start. */
 int64_t howdah_php_memory_limit(void);
 
-/* The command that mail() runs, or null. Valid after howdah_php_start, until PHP is called again. */
-const char *howdah_php_sendmail(void);
-
 /* Sets a text, which is copied, that is logged whenever mail() fails. Call once, after
  * howdah_php_start. */
 void howdah_php_set_mail_advice(const char *text);
+
+/* The value of a setting, or null if nothing has it. Valid after howdah_php_start, until it is changed. */
+const char *howdah_php_setting(const char *name, size_t len);
 
 /* Name and version of OPcache, or null if it is not active. Valid after howdah_php_start. */
 const char *howdah_php_opcache(void);

@@ -43,11 +43,6 @@ static zif_handler replace(const char *name, size_t len, zif_handler handler)
     return plain;
 }
 
-const char *howdah_php_sendmail(void)
-{
-    return zend_ini_string("sendmail_path", sizeof("sendmail_path") - 1, 0);
-}
-
 void howdah_php_set_mail_advice(const char *text)
 {
     advice = strdup(text);

@@ -317,6 +317,14 @@ const char *howdah_php_version(void)
     return version && Z_TYPE_P(version) == IS_STRING ? Z_STRVAL_P(version) : PHP_VERSION;
 }
 
+const char *howdah_php_setting(const char *name, size_t len)
+{
+    bool exists;
+    const char *value = zend_ini_string_ex(name, len, 0, &exists);
+
+    return exists ? value : NULL;
+}
+
 const char *howdah_php_opcache(void)
 {
     zend_extension *extension = zend_get_extension("Zend OPcache");

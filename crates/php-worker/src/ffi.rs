@@ -5,7 +5,7 @@
 //! status before C decides to bail out. No panic crosses into C: each callback goes through
 //! [`guard`].
 
-use std::ffi::{CStr, CString, NulError, OsStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, NulError, OsStr, OsString, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
@@ -210,8 +210,8 @@ unsafe extern "C" {
     fn howdah_php_disable_classes(list: *const c_char);
     fn howdah_php_version() -> *const c_char;
     fn howdah_php_opcache() -> *const c_char;
+    fn howdah_php_setting(name: *const c_char, len: usize) -> *const c_char;
     fn howdah_php_memory_limit() -> i64;
-    fn howdah_php_sendmail() -> *const c_char;
     fn howdah_php_set_mail_advice(text: *const c_char);
     fn howdah_php_upload_directory() -> *const c_char;
     fn howdah_php_set_upload_directory(directory: *const c_char);
@@ -293,13 +293,23 @@ impl Php {
 
     /// Returns the script that was not preloaded after [`Php::skip_preload`].
     pub fn preload(&self) -> Option<String> {
-        // SAFETY: PHP is loaded; the string is null, or ends in a NUL and is never changed or
-        // freed.
+        // SAFETY: PHP is loaded; the string is null, or is never changed or freed.
         let script = unsafe {
             let script = howdah_php_preload();
             (!script.is_null()).then(|| CStr::from_ptr(script))
         };
         script.map(|script| script.to_string_lossy().into_owned()).filter(|name| !name.is_empty())
+    }
+
+    /// Returns the value of a setting; `None` if it is empty or no extension has it.
+    pub fn setting(&self, name: &str) -> Option<OsString> {
+        // SAFETY: PHP is loaded; `name` is valid for its length; the value is null or copied at once.
+        let value = unsafe {
+            let value = howdah_php_setting(name.as_ptr().cast(), name.len());
+            (!value.is_null()).then(|| CStr::from_ptr(value))
+        };
+        let value = OsStr::from_bytes(value?.to_bytes());
+        (!value.is_empty()).then(|| value.to_owned())
     }
 
     /// Keeps scripts from changing a setting. Returns false if no extension has it.
@@ -345,16 +355,6 @@ impl Php {
     pub fn memory_limit(&self) -> Option<u64> {
         // SAFETY: PHP is loaded; the function reads a number.
         u64::try_from(unsafe { howdah_php_memory_limit() }).ok()
-    }
-
-    /// Returns the command that `mail()` runs (`sendmail_path`); empty if there is none.
-    pub fn sendmail(&self) -> String {
-        // SAFETY: PHP is loaded; the string is null, or is copied before PHP is called again.
-        let command = unsafe {
-            let command = howdah_php_sendmail();
-            (!command.is_null()).then(|| CStr::from_ptr(command))
-        };
-        command.map(|command| command.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
     /// Sets a text that is logged whenever `mail()` fails. Must be called only once.

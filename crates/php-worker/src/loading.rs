@@ -1,12 +1,14 @@
 //! Loads PHP for an application, and reports to the supervisor if that ends the process.
 
 use std::ffi::CString;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use howdah_sys::credentials::Credentials;
+use howdah_sys::protected::protected;
 use howdah_sys::{directory, pipe};
 use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
@@ -147,5 +149,42 @@ pub fn apply(spec: &ApplicationSpec, php: &Php) -> Vec<Problem> {
             uploads.display()
         )));
     }
+    let file_cache = php.setting("opcache.file_cache").map(PathBuf::from);
+    if let Some(Err(error)) = file_cache.as_deref().map(check_file_cache) {
+        notices.push(Problem::of(format_args!(
+            "opcache.file_cache: PHP runs what is in this directory, and {error}; give the application a \
+             directory of its user alone, with mode 0700"
+        )));
+    }
     notices
+}
+
+/// Checks that no other user can put compiled scripts into OPcache's file cache. Unlike other files, they
+/// must not be able to create any: OPcache looks for a subdirectory whose name they know.
+fn check_file_cache(directory: &Path) -> io::Result<()> {
+    let real = protected(directory)?;
+    match real.metadata()?.mode() & 0o022 {
+        0 => Ok(()),
+        _ => Err(io::Error::other(format!("other users can create files in {}", real.display()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_cache_in_which_others_can_create_files_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        for (mode, is_good) in
+            [(0o700, true), (0o755, true), (0o770, false), (0o777, false), (0o1777, false)]
+        {
+            set_permissions(place.path(), Permissions::from_mode(mode)).unwrap();
+            assert_eq!(check_file_cache(place.path()).is_ok(), is_good, "{mode:o}");
+        }
+        assert!(check_file_cache(&place.path().join("missing")).is_err());
+    }
 }

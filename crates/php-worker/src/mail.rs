@@ -22,10 +22,11 @@ const HELPERS: [&str; 2] = ["postdrop", "nullmailer-queue"];
 /// Returns the reason why `mail()` cannot work in this process; `None` if none is known.
 pub fn problem(spec: &ApplicationSpec, php: &Php) -> Option<Problem> {
     // Without an answer of the kernel, the default is assumed: no new privileges.
-    match rustix::thread::no_new_privs() {
-        Ok(false) => None,
-        _ => explain(&php.sendmail(), spec.isolation.new_privileges),
+    if rustix::thread::no_new_privs() == Ok(false) {
+        return None;
     }
+    let command = php.setting("sendmail_path")?;
+    explain(&command.to_string_lossy(), spec.isolation.new_privileges)
 }
 
 /// Returns the reason why `mail()` cannot work in a process with `no_new_privs`. `command` is PHP's

@@ -32,7 +32,7 @@ impl Pools {
         match message {
             FromSupervisor::Ready { application, shares_start, .. } => {
                 self.on_ready(application, shares_start)?;
-            },
+            }
             FromSupervisor::Ended { application, message } => self.on_ended(application, &message),
             FromSupervisor::Started { application, worker, pid } => {
                 self.on_started(application, worker, pid, descriptors);
