@@ -63,14 +63,15 @@ struct Php {
 
 impl Php {
     fn find() -> Self {
-        let config = env::var("PHP_CONFIG").unwrap_or_else(|_| "php-config".to_owned());
+        let chosen = env::var("PHP_CONFIG").ok().filter(|config| !config.is_empty());
+        let config = chosen.unwrap_or_else(|| "php-config".to_owned());
         let ask = |option: &str| match Command::new(&config).arg(option).output() {
             Ok(output) if output.status.success() => {
                 String::from_utf8_lossy(&output.stdout).trim().to_owned()
             }
             _ => fail(&format!(
                 "`{config} {option}` does not work: install PHP's headers \
-                 (on Debian: apt install php8.2-dev libphp8.2-embed)"
+                 (on Debian: apt install php-dev libphp-embed), or set PHP_CONFIG to a php-config"
             )),
         };
         let full = ask("--version");

@@ -25,6 +25,18 @@ pub fn howdah() -> &'static Path {
     })
 }
 
+/// Returns the version of PHP that is tested with, such as `8.4`.
+pub fn php_version() -> &'static str {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    VERSION.get_or_init(|| {
+        let output = Command::new(howdah().with_file_name("howdah-php")).arg("--version").output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        // "PHP 8.4.21 (Howdah …)"
+        let numbers: Vec<_> = text.split([' ', '.']).skip(1).take(2).collect();
+        numbers.join(".")
+    })
+}
+
 /// Copies a program, with another program: a child that another test forks meanwhile inherits the
 /// descriptors of this process, and a file that is open for writing cannot be executed.
 pub fn copy(program: &Path, to: &Path) {
