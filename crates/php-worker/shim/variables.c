@@ -73,7 +73,7 @@ void howdah_hook_environment(void)
 {
     import_process_environment = php_import_environment_variables;
     php_import_environment_variables = import_environment;
-    php_load_environment_variables = load_environment;
+    howdah_set_load_environment(load_environment);
 }
 
 /* Registers the parameters and PHP_SELF: the script's name and, unless cgi.fix_pathinfo is off, the
