@@ -27,13 +27,14 @@ TEST_PACKAGES := apache2 ca-certificates phpX.Y-cgi phpX.Y-curl phpX.Y-fpm phpX.
 	libapache2-mod-phpX.Y nginx nodejs media-types openssl python3 procps strace
 LINT_PACKAGES := shellcheck phpX.Y-cli python3
 
-.PHONY: help run run-setup build test test-setup test-rust test-tools test-demo test-differential lint e2e \
-	bench fuzz mutants clean cargo
+.PHONY: help run run-setup build test test-setup test-rust test-php test-tools test-demo test-differential \
+	test-trixie lint e2e bench fuzz mutants clean cargo
 .NOTPARALLEL:
 
 help:
 	@echo 'make run      build Howdah and serve the site in demo/ on http://$(LISTEN)/'
 	@echo 'make test     all tests but those in a browser'
+	@echo 'make test-trixie  those that depend on PHP, in a root of Debian 13 (takes root)'
 	@echo 'make lint     formatting, clippy, and the rules of this project'
 	@echo 'make e2e      real applications in a real browser, compared with Apache'
 	@echo 'make bench    measures Howdah beside its peers (BENCH=--quick for a look; see docs/benchmarks.md)'
@@ -66,9 +67,20 @@ test-setup: cargo
 test-rust: test-setup
 	$(CARGO) test --locked --workspace --no-fail-fast
 
+# The tests that depend on the version of PHP.
+test-php: test-setup
+	$(CARGO) test --locked --no-fail-fast -p howdah-php -p howdah
+
+# The same with the PHP of Debian 13, in a root of it.
+test-trixie: cargo
+	@tools/require.sh python3
+	tests/in_debian.py trixie tools/ci.py test-php test-demo test-differential
+
 test-tools:
 	python3 tests/lint_test.py
 	python3 tests/ci_test.py
+	python3 tests/php_test.py
+	python3 tests/in_debian_test.py
 	python3 tests/differential/test_differ.py
 	python3 tests/e2e/test_compare.py
 	python3 bench/test_bench.py
