@@ -131,7 +131,7 @@ class Fpm(Stack, servers.Nginx):
         return f"{self.directory}/{site}.sock"
 
     def start(self):
-        settings = servers.fpm()_GLOBAL.format(directory=self.directory)
+        settings = servers.FPM_GLOBAL.format(directory=self.directory)
         commands = []
         for sites in self.masters():
             pools = "".join(servers.fpm_pool(site, self.listen(site), self.pool) for site in sites)

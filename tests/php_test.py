@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Tests tools/php.sh: which versions of PHP it chooses, and which packages these need."""
 
-import os
 import subprocess
 import tempfile
 import unittest
