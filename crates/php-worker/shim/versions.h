@@ -37,18 +37,6 @@ static inline void howdah_forget_random_seeds(void)
 #endif
 }
 
-/* Sets the function of getenv() without a name. 8.2.16 and 8.3.3 have it; before them, getenv() calls
- * php_import_environment_variables(). A weak symbol is null if libphp does not define it, so that the
- * program does not depend on the release. */
-extern PHPAPI __attribute__((weak)) void (*php_load_environment_variables)(zval *array);
-
-static inline void howdah_set_load_environment(void (*load)(zval *array))
-{
-    if (&php_load_environment_variables) {
-        php_load_environment_variables = load;
-    }
-}
-
 /* php_module_startup() of 8.1 takes any number of modules, that of 8.2 one. */
 static inline zend_result howdah_module_startup(sapi_module_struct *sapi, zend_module_entry *module)
 {
