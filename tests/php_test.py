@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests tools/php.sh: which versions of PHP it chooses, and which packages these need."""
 
+import os
 import subprocess
 import tempfile
 import unittest
@@ -83,6 +84,11 @@ class Choosing(unittest.TestCase):
         self.assertEqual(self.answer("list", PHP=str(config)), ["8.5", str(config)])
         self.assertEqual(self.answer("packages", "phpX.Y-dev", "gcc", PHP=str(config)), ["gcc"])
         self.assertEqual(self.answer("version", PHP_CONFIG=str(config)), ["8.5"])
+
+    def test_a_relative_path_is_made_absolute(self):
+        self.config("own", "8.5.1", "/opt/php")
+        relative = os.path.relpath(self.bin / "own")
+        self.assertEqual(self.answer("config", PHP=relative), [f"{os.getcwd()}/{relative}"])
 
     def test_opcache_is_a_package_up_to_8_4(self):
         self.assertEqual(self.answer("packages", "phpX.Y-opcache", PHP="8.1,8.4,8.5,8.10"),

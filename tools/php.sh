@@ -34,7 +34,11 @@ describe() {
         */* | php-config*)
             version=$(version_of "$1")
             [ -n "$version" ] || fail "PHP: \"$1\" is not a php-config that runs."
-            echo "$version $1"
+            # Cargo runs it in another directory.
+            case $1 in
+                [!/]*/*) echo "$version $PWD/$1" ;;
+                *) echo "$version $1" ;;
+            esac
             ;;
         [0-9]*.[0-9]*)
             case $1 in *[!0-9.]* | *.*.*) fail "PHP: \"$1\" is not a version; write it as 8.4." ;; esac
