@@ -79,6 +79,9 @@ fn version_of(path: &Path) -> Result<String, String> {
         _ => {
             let errors = String::from_utf8_lossy(&output.stderr);
             let reason = errors.lines().next().unwrap_or("it does not print its version");
+            // The dynamic linker begins with the program's path.
+            let own = format!("{}: ", path.display());
+            let reason = reason.strip_prefix(&own).unwrap_or(reason);
             // The dynamic linker exits with 127 if a library is missing.
             match output.status.code() {
                 Some(127) | None => Err(format!("{reason}; {}", library_advice(reason))),
