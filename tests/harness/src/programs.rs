@@ -37,6 +37,13 @@ pub fn php_version() -> &'static str {
     })
 }
 
+/// Returns true if the PHP that is tested with is of this version or a later one.
+pub fn php_is_at_least(major: u32, minor: u32) -> bool {
+    let numbers: Vec<u32> =
+        php_version().split('.').map(|number| number.parse().unwrap()).collect();
+    numbers.as_slice() >= [major, minor].as_slice()
+}
+
 /// Copies a program, with another program: a child that another test forks meanwhile inherits the
 /// descriptors of this process, and a file that is open for writing cannot be executed.
 pub fn copy(program: &Path, to: &Path) {
