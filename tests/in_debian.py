@@ -26,6 +26,7 @@ KEPT = ROOT / ".build" / "debian"
 PACKAGES = "ca-certificates,make,git,python3,util-linux"
 # Where the tree is in the root: the same path for every user and checkout, so that builds are found again.
 TREE = "/srv/howdah"
+NAMESPACE = ("unshare", "--mount", "--propagation", "private")
 
 
 class Unable(Exception):
@@ -57,7 +58,7 @@ def check():
     """Fails if the system lacks what a root takes."""
     if os.geteuid() != 0:
         raise Unable("it takes root")
-    if subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+    if subprocess.run([*NAMESPACE, "--pid", "--fork", "true"], stderr=subprocess.DEVNULL, check=False).returncode:
         raise Unable("this system permits no mount namespaces")
     if "\toverlay\n" not in Path("/proc/filesystems").read_text() \
             and subprocess.run(["modprobe", "overlay"], stderr=subprocess.DEVNULL, check=False).returncode:
@@ -75,7 +76,8 @@ def make_root(release, directory):
     KEPT.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=KEPT, prefix=f"{release}-") as made:
         new = Path(made) / "root"
-        command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", "--format=directory",
+        # Its mounts are seen by nobody else, and gone when it ends in whatever way.
+        command = [*NAMESPACE, "mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", "--format=directory",
                    release, new, source]
         if subprocess.run(command, check=False).returncode:
             raise Unable(f"mmdebstrap cannot make a root of {release} from {source}")
@@ -100,12 +102,12 @@ MOUNT = r"""
 set -eu
 root=$1 scratch=$2 tree=$3 sysroot=$4 home=$5 target=$6 inner=$7
 shift 7
-mount --make-rprivate /
 overlay() {
     mkdir -p "$scratch/$3/upper" "$scratch/$3/work" "$2"
     mount -t overlay overlay -o "lowerdir=$1,upperdir=$scratch/$3/upper,workdir=$scratch/$3/work" "$2"
 }
 mount -t tmpfs -o mode=755 tmpfs "$scratch"
+mount --bind "$root" "$root"
 mount --rbind /dev "$root/dev"
 mount --rbind /sys "$root/sys"
 mount -t proc proc "$root/proc"
@@ -116,7 +118,12 @@ mount --bind -o ro "$sysroot" "$root/usr/local/rust"
 mount --bind "$target" "$root/var/cache/howdah-target"
 overlay "$tree" "$root$inner" tree
 overlay "$home" "$root/usr/local/cargo" cargo
-exec chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/local/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+# A process below chroot(2) could make no namespace of its own.
+cd "$root"
+mkdir -p mnt/system
+pivot_root . mnt/system
+umount --lazy /mnt/system
+exec /usr/bin/env -i HOME=/root PATH=/usr/local/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     LANG=C.UTF-8 CARGO_HOME=/usr/local/cargo CARGO_NET_OFFLINE=true CARGO_TERM_COLOR=never \
     CARGO_TARGET_DIR=/var/cache/howdah-target "$@"
 """
@@ -132,10 +139,9 @@ def run(release, command, variables):
     target.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="howdah-debian-") as scratch:
         inside = ["sh", "-c", f'cd {TREE} && exec "$@"', "sh", *command]
-        return subprocess.run(
-            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",
-             "sh", "-c", MOUNT, "sh", directory, scratch, ROOT, sysroot, home, target, TREE, *variables, *inside],
-            stdin=subprocess.DEVNULL, check=False).returncode
+        mounted = ["sh", "-c", MOUNT, "sh", directory, scratch, ROOT, sysroot, home, target, TREE]
+        return subprocess.run([*NAMESPACE, "--pid", "--fork", "--kill-child", *mounted, *variables, *inside],
+                              stdin=subprocess.DEVNULL, check=False).returncode
 
 
 def main():
