@@ -92,7 +92,8 @@ def toolchain():
         raise Unable("there is no rustc")
     home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
     # The root may have no network for cargo, and none for this user's proxies and credentials.
-    subprocess.run(["cargo", "fetch", "--quiet", "--locked"], cwd=ROOT, check=True)
+    if subprocess.run(["cargo", "fetch", "--quiet", "--locked"], cwd=ROOT, check=False).returncode:
+        raise Unable("cargo cannot fetch the crates")
     return Path(told.stdout.strip()), home
 
 
