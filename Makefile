@@ -4,6 +4,12 @@
 CARGO ?= cargo
 # Where `make run` listens.
 LISTEN ?= 127.0.0.1:8080
+# The versions of PHP to build for, such as 8.2,8.4; tests use the first. A path of a php-config names
+# a PHP that is no package. Without it tools/php.sh finds one.
+PHP ?=
+ifneq ($(PHP),)
+export PHP_CONFIG := $(shell tools/php.sh config)
+endif
 # The program that `make e2e` drives; built first if it is one of ours.
 PROFILE ?= release
 
@@ -14,30 +20,31 @@ DEBUG := $(TARGET_DIR)/debug/howdah
 QUICK := $(TARGET_DIR)/quick/howdah
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# To build; to run the demo; to compare with others; to check.
-BUILD_PACKAGES := gcc libc6-dev php8.2-dev libphp8.2-embed
-DEMO_PACKAGES := php8.2-opcache php8.2-sqlite3 php8.2-mbstring php8.2-gd
-TEST_PACKAGES := apache2 ca-certificates php8.2-cgi php8.2-curl php8.2-fpm php8.2-mysql spawn-fcgi \
-	libapache2-mod-php8.2 nginx nodejs media-types openssl python3 procps strace
-LINT_PACKAGES := shellcheck php8.2-cli python3
+# To build; to run the demo; to compare with others; to check. X.Y is each version of PHP.
+BUILD_PACKAGES := gcc libc6-dev phpX.Y-dev libphpX.Y-embed
+DEMO_PACKAGES := phpX.Y-opcache phpX.Y-sqlite3 phpX.Y-mbstring phpX.Y-gd
+TEST_PACKAGES := apache2 ca-certificates phpX.Y-cgi phpX.Y-curl phpX.Y-fpm phpX.Y-mysql spawn-fcgi \
+	libapache2-mod-phpX.Y nginx nodejs media-types openssl python3 procps strace
+LINT_PACKAGES := shellcheck phpX.Y-cli python3
 
-.PHONY: help run run-setup build test test-setup test-rust test-tools test-demo test-differential lint e2e \
-	bench fuzz mutants clean cargo
+.PHONY: help run run-setup build test test-setup test-rust test-php test-tools test-demo test-differential \
+	test-trixie lint e2e bench fuzz mutants clean cargo
 .NOTPARALLEL:
 
 help:
 	@echo 'make run      build Howdah and serve the site in demo/ on http://$(LISTEN)/'
 	@echo 'make test     all tests but those in a browser'
+	@echo 'make test-trixie  those that depend on PHP, in a root of Debian 13 (takes root)'
 	@echo 'make lint     formatting, clippy, and the rules of this project'
 	@echo 'make e2e      real applications in a real browser, compared with Apache'
 	@echo 'make bench    measures Howdah beside its peers (BENCH=--quick for a look; see docs/benchmarks.md)'
 	@echo 'make fuzz     each fuzz target for a short while (FUZZ_SECONDS=60)'
 	@echo 'make mutants  mutation tests of one crate (CRATE=wire)'
-	@echo 'make build    the optimised programs, in $(TARGET_DIR)/release'
+	@echo 'make build    the optimised programs, in $(TARGET_DIR)/release (PHP=8.2,8.4 for these versions)'
 	@echo 'make clean    remove what was built; the data of the demo stays'
 
 run: run-setup
-	$(CARGO) build --locked --profile quick -p howdah -p howdah-php
+	@tools/build.sh quick
 	@tools/run-demo.sh $(QUICK) $(LISTEN)
 
 # Everything at once: whoever has built for minutes is not to hear of more packages then.
@@ -46,7 +53,7 @@ run-setup: cargo
 
 build: cargo
 	@tools/require.sh $(BUILD_PACKAGES)
-	$(CARGO) build --locked --release -p howdah -p howdah-php
+	@tools/build.sh release
 
 # Counted together, with the tests that could not run here.
 test:
@@ -60,9 +67,20 @@ test-setup: cargo
 test-rust: test-setup
 	$(CARGO) test --locked --workspace --no-fail-fast
 
+# The tests that depend on the version of PHP.
+test-php: test-setup
+	$(CARGO) test --locked --no-fail-fast -p howdah-php -p howdah
+
+# The same with the PHP of Debian 13, in a root of it.
+test-trixie: cargo
+	@tools/require.sh python3
+	tests/in_debian.py trixie tools/ci.py test-php test-demo test-differential
+
 test-tools:
 	python3 tests/lint_test.py
 	python3 tests/ci_test.py
+	python3 tests/php_test.py
+	python3 tests/in_debian_test.py
 	python3 tests/differential/test_differ.py
 	python3 tests/e2e/test_compare.py
 	python3 bench/test_bench.py
@@ -87,7 +105,7 @@ lint: cargo
 
 e2e: cargo
 	@tools/require.sh $(BUILD_PACKAGES)
-	$(CARGO) build --locked --profile $(PROFILE) -p howdah -p howdah-php
+	@tools/build.sh $(PROFILE)
 	tests/e2e/run --howdah $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/howdah
 
 # What it needs of the peers it installs itself, because that depends on what it is asked for.

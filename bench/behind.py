@@ -10,7 +10,7 @@ import sys
 
 import machine
 from processes import Process, answers, free_port, tree
-from servers import FPM, FPM_GLOBAL, FPM_STATIC, Path, fpm_pool
+from servers import FPM_GLOBAL, FPM_STATIC, Path, fpm, fpm_pool
 
 ORIGIN = """daemon off;
 {user}
@@ -51,7 +51,7 @@ class Behind:
                                port=self.origin, root=root)
         try:
             # With all its processes: what is not known by then is taken for a stranger.
-            self.run("php-fpm", [FPM, "-F", "-y", self.write("fpm.conf", pool), "-c", ini],
+            self.run("php-fpm", [fpm(), "-F", "-y", self.write("fpm.conf", pool), "-c", ini],
                      lambda: Path(self.fpm).exists() and len(self.pids()) > setup.workers)
             self.run("origin", ["/usr/sbin/nginx", "-e", directory / "origin.log", "-c", self.write("origin.conf", origin)],
                      lambda: answers(self.origin))

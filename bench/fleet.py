@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 
+import machine
 import sites
 from control_group import MemoryGroup
 from figures import percentile
@@ -131,7 +132,7 @@ class Fleet(WordPress):
         """Runs a script in the root, which has to print a text that ends with `end`."""
         script = self.root / name
         script.write_text(text)
-        done = subprocess.run(["php8.2", "-d", "display_errors=stderr", script, *arguments], cwd=self.root, input=given,
+        done = subprocess.run([f"php{machine.php()}", "-d", "display_errors=stderr", script, *arguments], cwd=self.root, input=given,
                               capture_output=True, text=True, check=False)
         script.unlink()
         if not done.stdout.rstrip().endswith(end):

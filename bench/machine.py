@@ -1,5 +1,6 @@
 """What the machine is, and what it must have before anything is measured."""
 
+import functools
 import os
 import platform
 import resource
@@ -10,9 +11,15 @@ from processes import Unusable
 
 ROOT = Path(__file__).resolve().parent.parent
 CLIENTS = ("wrk", "apache2-utils", "siege", "nghttp2-client", "iproute2", "openssl")
-WORDPRESS = ("wordpress", "wordpress-theme-twentytwentythree", "mariadb-server-core", "php8.2-cli",
-             "php8.2-mysql", "php8.2-xml", "php8.2-mbstring", "php8.2-gd", "php8.2-curl")
-HOWDAH = ("libphp8.2-embed", "php8.2-opcache")
+WORDPRESS = ("wordpress", "wordpress-theme-twentytwentythree", "mariadb-server-core", "phpX.Y-cli",
+             "phpX.Y-mysql", "phpX.Y-xml", "phpX.Y-mbstring", "phpX.Y-gd", "phpX.Y-curl")
+HOWDAH = ("libphpX.Y-embed", "phpX.Y-opcache")
+
+
+@functools.cache
+def php():
+    """The version of PHP that is measured, such as 8.4."""
+    return subprocess.run([ROOT / "tools" / "php.sh", "version"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 def require(packages):

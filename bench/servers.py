@@ -21,7 +21,11 @@ KEPT = 64
 # TLS sessions that Howdah remembers; nginx keeps as many in its 10 MB.
 SESSIONS = 40000
 MODULES = Path("/usr/lib/apache2/modules")
-FPM = Path("/usr/sbin/php-fpm8.2")
+
+
+def fpm():
+    """The program of PHP-FPM."""
+    return Path(f"/usr/sbin/php-fpm{machine.php()}")
 
 
 @dataclass
@@ -190,7 +194,7 @@ def fpm_pool(name, listen, pool, backlog=None):
 def start_fpm(server, listen, children, backlog=None, pool=None):
     """PHP-FPM for a server; none of its processes answers HTTP."""
     text = FPM_GLOBAL.format(directory=server.directory) + fpm_pool("site", listen, pool or FPM_STATIC.format(children=children), backlog)
-    process = server.run("php-fpm", [FPM, "-F", "-y", server.write("fpm.conf", text), "-c", server.place.ini])
+    process = server.run("php-fpm", [fpm(), "-F", "-y", server.write("fpm.conf", text), "-c", server.place.ini])
     if listen.startswith("/"):
         process.wait_for(Path(listen).exists, "socket")
     else:
@@ -280,7 +284,7 @@ class Nginx(Server):
     """nginx in front of PHP-FPM."""
 
     front = "nginx: worker"
-    packages = ("nginx", "php8.2-fpm", "php8.2-opcache")
+    packages = ("nginx", "phpX.Y-fpm", "phpX.Y-opcache")
     socket = "unix"
     keep = False
     backlog = None
@@ -346,7 +350,7 @@ LoadModule mpm_prefork_module {modules}/mod_mpm_prefork.so
 LoadModule authz_core_module {modules}/mod_authz_core.so
 LoadModule dir_module {modules}/mod_dir.so
 LoadModule mime_module {modules}/mod_mime.so
-LoadModule php_module {modules}/libphp8.2.so
+LoadModule php_module {modules}/libphp{php}.so
 TypesConfig /etc/mime.types
 DirectoryIndex index.php index.html
 StartServers {children}
@@ -376,12 +380,12 @@ DocumentRoot {root}
 class Apache(Server):
     """Apache prefork with mod_php."""
 
-    packages = ("apache2", "libapache2-mod-php8.2", "media-types", "php8.2-opcache")
+    packages = ("apache2", "libapache2-mod-phpX.Y", "media-types", "phpX.Y-opcache")
 
     def start(self):
         user = machine.plain_user()
         text = APACHE_CONFIGURATION.format(
-            port=self.port, directory=self.directory, modules=MODULES, children=self.children(),
+            port=self.port, directory=self.directory, modules=MODULES, php=machine.php(), children=self.children(),
             # With as many processes as clients a connection may stay; otherwise it would lock others out.
             keep="On" if self.place.setup.bound else "Off", ini=self.place.ini.parent, root=self.place.root,
             user=f"User {user}\nGroup {user}" if user else "",
@@ -414,7 +418,7 @@ class Lighttpd(Server):
     """lighttpd in front of PHP-FPM over a unix socket."""
 
     front = "/usr/sbin/lighttpd"
-    packages = ("lighttpd", "php8.2-fpm", "php8.2-opcache")
+    packages = ("lighttpd", "phpX.Y-fpm", "phpX.Y-opcache")
 
     def start(self):
         start_fpm(self, f"{self.directory}/fpm.sock", self.place.setup.workers)

@@ -136,7 +136,7 @@ class Fpm(Stack, servers.Nginx):
         for sites in self.masters():
             pools = "".join(servers.fpm_pool(site, self.listen(site), self.pool) for site in sites)
             path = self.write(f"{sites[0]}.conf", settings + pools)
-            commands.append((f"php-fpm-{sites[0]}", [servers.FPM, "-F", "-y", path, "-c", self.place.ini], sites))
+            commands.append((f"php-fpm-{sites[0]}", [servers.fpm(), "-F", "-y", path, "-c", self.place.ini], sites))
         user = machine.plain_user()
         text = servers.NGINX_SETTINGS.format(user=f"user {user};" if user else "", processors=machine.processors(), directory=self.directory)
         text += "    server_names_hash_max_size 4096;\n"

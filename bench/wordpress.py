@@ -82,7 +82,7 @@ class WordPress:
             (self.root / "wp-config.php").write_text(CONFIGURATION.format(socket=self.socket))
             installer = self.root / "install-bench.php"
             installer.write_text(INSTALLER)
-            done = subprocess.run(["php8.2", "-d", "display_errors=stderr", installer], cwd=self.root,
+            done = subprocess.run([f"php{machine.php()}", "-d", "display_errors=stderr", installer], cwd=self.root,
                                   capture_output=True, text=True, check=False)
             installer.unlink()
             if not done.stdout.endswith("installed"):

@@ -58,6 +58,9 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     }
     println!("{name}: the configuration is valid");
     if !arguments.syntax {
+        if !findings.php.is_empty() {
+            println!("{name}: there is PHP {}", findings.php);
+        }
         let protection = Protection::of_machine().explain(&config);
         protection.iter().for_each(|line| println!("{name}: {line}"));
     }
@@ -75,6 +78,8 @@ struct Findings {
     warnings: Vec<String>,
     /// Facts that may be intended.
     notes: Vec<String>,
+    /// The versions of PHP that applications can have, with their programs.
+    php: String,
 }
 
 impl Findings {
@@ -207,18 +212,19 @@ impl Findings {
             return;
         }
         let php = php_programs::find();
-        let problems = php.problems.into_iter();
-        if php.found.is_empty() {
-            let reason = problems.into_iter().next();
-            let reason = reason.unwrap_or_else(|| php_programs::ADVICE.to_owned());
-            return self.fail(format_args!("/applications: PHP cannot be run: {reason}"));
+        if let Some(problem) = php.missing() {
+            return self.fail(format_args!("/applications: {problem}"));
         }
+        self.warnings.extend(php.unusable.iter().map(ToString::to_string));
+        let list = php.found.iter().map(|php| format!("{} ({})", php.version, php.path.display()));
+        self.php = list.collect::<Vec<_>>().join(", ");
         let private_user = user.and_then(|_| credentials::private_user());
         let tmp = tmp.map_or_else(std::env::temp_dir, Path::to_owned);
         let options = Options {
             user: user.cloned(),
             private_user,
             php: php.found,
+            unusable_php: php.unusable,
             tmp: std::path::absolute(&tmp).unwrap_or(tmp),
             ..Options::default()
         };

@@ -5,19 +5,30 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use howdah_supervisor::PhpProgram;
+use howdah_supervisor::{PhpProgram, UnusableProgram};
 
 /// Advice if no program is found.
 pub const ADVICE: &str = "no usable howdah-php beside howdah or in /usr/lib/howdah; install PHP's \
-                          library (Debian: apt-get install libphp8.2-embed)";
+                          library (Debian: apt-get install libphp-embed)";
 
 /// The programs that were found.
 #[derive(Debug, Default)]
 pub struct Programs {
     /// Programs that run.
     pub found: Vec<PhpProgram>,
-    /// Errors of programs that do not run.
-    pub problems: Vec<String>,
+    /// Programs that do not run.
+    pub unusable: Vec<UnusableProgram>,
+}
+
+impl Programs {
+    /// Returns the reason why PHP cannot be run, if there is no program that runs.
+    pub fn missing(&self) -> Option<String> {
+        if !self.found.is_empty() {
+            return None;
+        }
+        let reason = self.unusable.first().map_or_else(|| ADVICE.to_owned(), ToString::to_string);
+        Some(format!("PHP cannot be run: {reason}"))
+    }
 }
 
 /// Searches the directory of this program and that of packages.
@@ -31,7 +42,7 @@ pub fn find() -> Programs {
                 Ok(version) => {
                     versions.entry(version).or_insert(path);
                 }
-                Err(problem) => programs.problems.push(problem),
+                Err(reason) => programs.unusable.push(UnusableProgram { path, reason }),
             }
         }
     }
@@ -58,32 +69,87 @@ fn candidates(directory: &Path) -> Vec<PathBuf> {
 
 /// Runs a program to get its version.
 fn version_of(path: &Path) -> Result<String, String> {
-    let problem = |what: String| format!("{}: {what}", path.display());
-    let output = Command::new(path)
-        .arg("--version")
-        .env_clear()
-        .output()
-        .map_err(|error| problem(error.to_string()))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let version = text.split_whitespace().find(|word| {
-        word.split('.').count() == 3 && word.bytes().all(|b| b.is_ascii_digit() || b == b'.')
-    });
-    match version {
-        Some(version) if output.status.success() => Ok(version.to_owned()),
+    let output = Command::new(path).arg("--version").env_clear().output();
+    let output = output.map_err(|error| error.to_string())?;
+    match read_version(&String::from_utf8_lossy(&output.stdout)) {
+        Some((php, OWN_VERSION)) if output.status.success() => Ok(php.to_owned()),
+        Some((_, howdah)) if output.status.success() => Err(format!(
+            "it belongs to Howdah {howdah}, and this is {OWN_VERSION}; install both in the same version"
+        )),
         _ => {
             let errors = String::from_utf8_lossy(&output.stderr);
             let reason = errors.lines().next().unwrap_or("it does not print its version");
+            // The dynamic linker begins with the program's path.
+            let own = format!("{}: ", path.display());
+            let reason = reason.strip_prefix(&own).unwrap_or(reason);
             // The dynamic linker exits with 127 if a library is missing.
-            let is_installed = output.status.code().is_some_and(|status| status != 127);
-            let advice = match is_installed {
-                true => {
-                    "PHP is installed and does not start; correct this error, in its php.ini or in \
-                         the system"
-                        .to_owned()
-                }
-                false => ADVICE.to_owned(),
-            };
-            Err(problem(format!("{reason}; {advice}")))
+            match output.status.code() {
+                Some(127) | None => Err(format!("{reason}; {}", library_advice(reason))),
+                Some(_) => Err(format!(
+                    "{reason}; PHP is installed and does not start; correct this error, in its \
+                     php.ini or in the system"
+                )),
+            }
+        }
+    }
+}
+
+/// Reads the versions of PHP and Howdah in `PHP 8.4.21 (Howdah 1.0.0; …)`.
+fn read_version(text: &str) -> Option<(&str, &str)> {
+    let (php, rest) = text.strip_prefix("PHP ")?.split_once(" (Howdah ")?;
+    let howdah = rest.split([';', ')']).next()?;
+    // "8.5.0RC1" is a version as well.
+    let mut numbers = php.split('.').map(|number| number.starts_with(|c: char| c.is_ascii_digit()));
+    let is_version = numbers.by_ref().take(3).eq([true; 3]) && numbers.next().is_none();
+    is_version.then_some((php, howdah))
+}
+
+/// Returns the advice for a message of the dynamic linker, which names the library that is missing.
+fn library_advice(message: &str) -> String {
+    let version = message.split_whitespace().find_map(|word| {
+        let version = word.strip_prefix("libphp")?.split_once(".so")?.0;
+        (!version.is_empty()).then_some(version)
+    });
+    match version {
+        Some(version) => {
+            format!("install PHP's library (Debian: apt-get install libphp{version}-embed)")
+        }
+        None => ADVICE.to_owned(),
+    }
+}
+
+const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_versions_of_php_and_howdah_are_read() {
+        let read = |text| read_version(text);
+        assert_eq!(read("PHP 8.4.21 (Howdah 0.1.0; OPcache 8.4.21)\n"), Some(("8.4.21", "0.1.0")));
+        assert_eq!(
+            read("PHP 8.5.0RC1-dev (Howdah 1.2.3-beta; no OPcache)").unwrap().0,
+            "8.5.0RC1-dev"
+        );
+        for text in [
+            "",
+            "PHP 8.4 (Howdah 1.0.0)",
+            "PHP 8.4.1.2 (Howdah 1.0.0)",
+            "PHP 8.4.1",
+            "PHP 8..1 (Howdah 1)",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_advice_names_the_library_that_is_missing() {
+        let message = "/x/howdah-php8.4: error while loading shared libraries: libphp8.4.so: cannot \
+                       open shared object file: No such file or directory";
+        assert!(library_advice(message).contains("apt-get install libphp8.4-embed)"));
+        for message in ["libxml2.so.2: cannot open", "", "libphp.so: cannot open"] {
+            assert_eq!(library_advice(message), ADVICE);
         }
     }
 }

@@ -56,6 +56,10 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         directories::certificates(arguments.common.state.as_deref(), config.as_ref())?;
     let state = certificates.as_deref().and_then(directories::state_problem);
     let mut warnings: Vec<_> = tmp.warning.filter(|_| !has_own).into_iter().chain(state).collect();
+    if config.as_ref().is_some_and(|config| !config.applications.is_empty()) {
+        // Another version answers requests to applications that name none.
+        warnings.extend(php.unusable.iter().map(ToString::to_string));
+    }
     let private_user = user.as_ref().and_then(|_| credentials::private_user());
     if let (Some(user), None) = (&user, private_user) {
         warnings.push(format!(
@@ -98,6 +102,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         control_token,
         sandbox: !arguments.no_sandbox,
         php: php.found,
+        unusable_php: php.unusable,
         on_serving: None,
     };
     if arguments.daemon {
@@ -135,11 +140,8 @@ fn check_site(
 /// Finds the programs that run PHP. Fails if an application needs one and there is none.
 fn find_php(config: Option<&Config>) -> Result<Programs, String> {
     let php = php_programs::find();
-    if php.found.is_empty() && config.is_some_and(|config| !config.applications.is_empty()) {
-        let reason = php.problems.first().map_or(php_programs::ADVICE, String::as_str);
-        return Err(format!("PHP cannot be run: {reason}"));
-    }
-    Ok(php)
+    let is_needed = config.is_some_and(|config| !config.applications.is_empty());
+    php.missing().filter(|_| is_needed).map_or(Ok(php), Err)
 }
 
 /// Returns the function that renews the certificate for development.

@@ -16,8 +16,8 @@ pub fn text() -> String {
     for program in &programs.found {
         let _ = writeln!(text, "PHP {} ({})", program.version, program.path.display());
     }
-    for problem in &programs.problems {
-        let _ = writeln!(text, "{problem}");
+    for program in &programs.unusable {
+        let _ = writeln!(text, "{program}");
     }
     if programs.found.is_empty() {
         let _ = writeln!(text, "no PHP: {}", php_programs::ADVICE);

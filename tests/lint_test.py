@@ -170,6 +170,11 @@ class Zend(RuleTest):
             "a.rs": 'unsafe extern "C" {\n    fn howdah_start();\n}\nfn php_for() {}\n// extern "C" { fn zend_x(); }\n'})
         self.assert_finds(lint.zend_in_c_only, {"a.rs": 'unsafe extern "C" {\n    fn zend_eval_string();\n}\n'}, "a.rs:2: Rust must not")
 
+    def test_one_file_asks_for_the_version_of_php(self):
+        asks = "#if PHP_VERSION_ID < 80200\n#endif\n"
+        self.assert_accepts(lint.versions_in_one_file, {"crates/php-worker/shim/versions.h": asks, self.SHIM: "x = PHP_VERSION;\n"})
+        self.assert_finds(lint.versions_in_one_file, {self.SHIM: asks}, f"{self.SHIM}:1: the version of PHP is asked for in")
+
 
 class Sizes(RuleTest):
     def test_files_up_to_the_limit_are_accepted(self):

@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
 use harness::client::Client;
-use harness::{Server, Site, requirements};
+use harness::{Server, Site, programs, requirements};
 use rustix::process::{Pid, Signal, kill_process};
 
 const REQUESTS: usize = 100;
@@ -147,5 +147,8 @@ fn a_script_takes_thirteen_calls_of_a_worker_that_sleeps() {
     // For the script: newfstatat, chdir, fchdir. PHP's time limit: setitimer twice, rt_sigaction,
     // rt_sigprocmask. OPcache's lock: fcntl twice. Whether something lies in standard error, which
     // belongs to this request and not to the next one: ioctl.
-    assert_at_most(&calls, 13);
+    // From PHP 8.4 on, its memory manager asks at the end of a request whether the process was forked,
+    // because it protects its lists with a random key: getpid.
+    let of_newer_php = usize::from(programs::php_is_at_least(8, 4));
+    assert_at_most(&calls, 13 + of_newer_php);
 }

@@ -9,7 +9,7 @@
 
 The rules, in the order of RULES below: which crate may depend on which, and where unsafe code may
 be (both from the table in ARCHITECTURE.md); how much of it (tools/unsafe-budget.json); that only C
-calls Zend; the size of files; that no files of a crate import each other in a circle, except for
+calls Zend, and one file differs by version; the size of files; that no files of a crate import each other in a circle, except for
 tools/import-exceptions.json (tools/rust_imports.py says what counts); unfinished code; that Python
 compiles; links between documents; the tests that docs/security.md names; reasons for bans. Only files
 that git knows or would add are looked at.
@@ -280,6 +280,18 @@ def zend_in_c_only(tree):
                 yield name, line_of(code, found.start()), f"Rust must not call Zend; wrap the call in {shim} under zend_try"
 
 
+PHP_VERSION = re.compile(r"\bPHP_(?:MAJOR_VERSION|MINOR_VERSION|VERSION_ID)\b")
+
+
+def versions_in_one_file(tree):
+    """What differs between versions of PHP is in one file."""
+    only = "crates/php-worker/shim/versions.h"
+    for name in tree.of_kind("c"):
+        if name != only:
+            for found in PHP_VERSION.finditer(tree.texts[name]):
+                yield name, line_of(tree.texts[name], found.start()), f"the version of PHP is asked for in {only} only; add the difference there"
+
+
 # ----- size and finish
 
 
@@ -470,8 +482,8 @@ def new_subjects(root, commits=None):
 
 
 CRATE_RULES = (crate_edges, unsafe_crates)
-RULES = (unsafe_budget, zend_in_c_only, file_sizes, import_cycles, unfinished, python_compiles, document_links,
-         attack_tests, bans_have_reasons)
+RULES = (unsafe_budget, zend_in_c_only, versions_in_one_file, file_sizes, import_cycles, unfinished, python_compiles,
+         document_links, attack_tests, bans_have_reasons)
 
 
 def problems_of(tree):

@@ -1,8 +1,17 @@
 #!/bin/sh
 # Makes sure that Debian packages are installed: tools/require.sh PACKAGE...
+# A name that contains X.Y stands for one package for each version of PHP that tools/php.sh chooses.
 # Does nothing (and takes a few milliseconds) when they are; installs the missing ones through apt
 # as root; otherwise prints the exact command to type and fails.
 set -eu
+
+case "$*" in
+    *X.Y*)
+        names=$("$(dirname "$0")/php.sh" packages "$@")
+        # shellcheck disable=SC2086 # a list of package names
+        set -- $names
+        ;;
+esac
 
 if ! command -v dpkg-query >/dev/null; then
     echo "This is not Debian; what is needed is called there: $*" >&2

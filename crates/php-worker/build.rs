@@ -64,14 +64,19 @@ struct Php {
 
 impl Php {
     fn find() -> Self {
-        let config = env::var("PHP_CONFIG").unwrap_or_else(|_| "php-config".to_owned());
+        let chosen = env::var("PHP_CONFIG").ok().filter(|config| !config.is_empty());
+        let config = chosen.unwrap_or_else(|| "php-config".to_owned());
+        if let Some(path) = resolve(&config) {
+            // It is missing once this version of PHP is not installed any more.
+            println!("cargo:rerun-if-changed={}", path.display());
+        }
         let ask = |option: &str| match Command::new(&config).arg(option).output() {
             Ok(output) if output.status.success() => {
                 String::from_utf8_lossy(&output.stdout).trim().to_owned()
             }
             _ => fail(&format!(
                 "`{config} {option}` does not work: install PHP's headers \
-                 (on Debian: apt install php8.2-dev libphp8.2-embed)"
+                 (on Debian: apt install php-dev libphp-embed), or set PHP_CONFIG to a php-config"
             )),
         };
         let full = ask("--version");
@@ -101,6 +106,16 @@ impl Php {
                 self.version
             )),
         }
+    }
+}
+
+/// Returns the path of a program, without symbolic links; Debian's `php-config` leads to that of a version.
+fn resolve(program: &str) -> Option<PathBuf> {
+    let places = env::var_os("PATH").unwrap_or_default();
+    let mut paths = env::split_paths(&places).map(|directory| directory.join(program));
+    match program.contains('/') {
+        true => fs::canonicalize(program).ok(),
+        false => paths.find_map(|path| fs::canonicalize(path).ok()),
     }
 }
 

@@ -159,8 +159,9 @@ fn a_document_in_order_is_valid_and_nothing_is_made_bound_or_run() {
     assert!(output.status.success(), "{output:?}");
     let told = String::from_utf8_lossy(&output.stdout);
     let told: Vec<_> = told.lines().collect();
-    let [valid, protection] = told.as_slice() else { panic!("{told:?}") };
+    let [valid, versions, protection] = told.as_slice() else { panic!("{told:?}") };
     assert_eq!(*valid, format!("{}: the configuration is valid", name.display()));
+    assert!(versions.contains(": there is PHP "), "{versions}");
     assert!(protection.contains(": application \"site\" runs "), "{protection}");
     assert_eq!(said(&output), "");
     let names: Vec<_> = listing(&site.data()).into_keys().collect();

@@ -6,4 +6,5 @@ mod check;
 mod control_access;
 mod control_commands;
 mod control_limits;
+mod php_versions;
 mod reload;

@@ -1,5 +1,6 @@
 """What the machine must have before anything runs: packages, the browser driver, a plain user."""
 
+import functools
 import hashlib
 import os
 import shutil
@@ -14,11 +15,11 @@ REQUIREMENTS = Path(__file__).resolve().parent / "requirements.txt"
 PACKAGES = (
     # the applications
     "wordpress", "wordpress-theme-twentytwentythree", "dokuwiki", "adminer",
-    # what they need of PHP; libphp8.2-embed is what Howdah runs it with
-    "libphp8.2-embed", "php8.2-mysql", "php8.2-gd", "php8.2-xml", "php8.2-mbstring",
-    "php8.2-curl", "php8.2-opcache", "php8.2-fpm",
+    # what they need of PHP; libphpX.Y-embed is what Howdah runs it with
+    "libphpX.Y-embed", "phpX.Y-mysql", "phpX.Y-gd", "phpX.Y-xml", "phpX.Y-mbstring",
+    "phpX.Y-curl", "phpX.Y-opcache", "phpX.Y-fpm",
     # what they are compared with, their database, and the browser
-    "apache2", "libapache2-mod-php8.2", "mariadb-server-core", "chromium",
+    "apache2", "libapache2-mod-phpX.Y", "mariadb-server-core", "chromium",
 )
 
 
@@ -30,6 +31,12 @@ def give_up(message):
     """Ends the run because nothing can be tested."""
     print(message, file=sys.stderr)
     sys.exit(2)
+
+
+@functools.cache
+def php():
+    """The version of PHP that is tested with, such as 8.4."""
+    return subprocess.run([ROOT / "tools" / "php.sh", "version"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 def prepare():

@@ -31,7 +31,7 @@ LoadModule autoindex_module {modules}/mod_autoindex.so
 LoadModule dir_module {modules}/mod_dir.so
 LoadModule mime_module {modules}/mod_mime.so
 LoadModule rewrite_module {modules}/mod_rewrite.so
-LoadModule php_module {modules}/libphp8.2.so
+LoadModule php_module {modules}/libphp{php}.so
 TypesConfig /etc/mime.types
 DirectoryIndex index.php index.html
 
@@ -39,7 +39,7 @@ DirectoryIndex index.php index.html
 StartServers 6
 MaxRequestWorkers 32
 
-PHPIniDir /etc/php/8.2/apache2
+PHPIniDir /etc/php/{php}/apache2
 <FilesMatch ".+\\.ph(?:ar|p|tml)$">
     SetHandler application/x-httpd-php
 </FilesMatch>
@@ -99,7 +99,7 @@ class MariaDb:
 
 
 class Apache:
-    """Apache with mod_php 8.2 over a directory. `extra` is added to the directory's section."""
+    """Apache with mod_php over a directory. `extra` is added to the directory's section."""
 
     title = "Apache"
 
@@ -109,7 +109,7 @@ class Apache:
         owner = machine.plain_user()
         configuration = directory / "apache.conf"
         configuration.write_text(APACHE_CONFIGURATION.format(
-            port=self.port, directory=directory, modules=APACHE_MODULES, root=root, extra=extra,
+            port=self.port, directory=directory, modules=APACHE_MODULES, php=machine.php(), root=root, extra=extra,
             user=f"User {owner}\nGroup {owner}" if owner else ""))
         self.process = Process("apache2", ["/usr/sbin/apache2", "-f", configuration, "-DFOREGROUND"],
                                directory / "error.log")
@@ -121,7 +121,7 @@ class Apache:
 
 
 class Fpm:
-    """PHP-FPM 8.2, on a unix socket at `address`."""
+    """PHP-FPM, on a unix socket at `address`."""
 
     def __init__(self, directory):
         directory.mkdir()
@@ -134,8 +134,8 @@ class Fpm:
             "[global]", f"error_log = {directory}/error.log", "[www]",
             *([f"user = {owner}"] if owner else []), f"listen = {listen}", "listen.mode = 0666",
             "pm = static", "pm.max_children = 2", ""]))
-        self.process = Process("php-fpm8.2", ["/usr/sbin/php-fpm8.2", "--nodaemonize",
-                                              "--fpm-config", configuration], directory / "log")
+        self.process = Process("php-fpm", [f"/usr/sbin/php-fpm{machine.php()}", "--nodaemonize",
+                                           "--fpm-config", configuration], directory / "log")
         self.process.wait_for(listen.exists, "socket")
 
     def stop(self):

@@ -222,7 +222,7 @@ static zend_module_entry unit_module = {
 
 zend_result howdah_start_modules(sapi_module_struct *module)
 {
-    zend_result result = php_module_startup(module, &howdah_module);
+    zend_result result = howdah_module_startup(module, &howdah_module);
 
     if (result == SUCCESS) {
         unit_module.type = MODULE_PERSISTENT;

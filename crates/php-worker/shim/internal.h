@@ -10,13 +10,7 @@
 #include "php_variables.h"
 
 #include "howdah.h"
-
-#if PHP_VERSION_ID < 80200
-#error "howdah-php needs PHP 8.2 or later"
-#endif
-#ifdef ZTS
-#error "howdah-php needs a PHP without thread safety (NTS)"
-#endif
+#include "versions.h"
 
 /* The Rust side; set once by howdah_php_start. */
 extern struct howdah_callbacks howdah_rust;

@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "ext/random/php_random.h"
 #include "zend_extensions.h"
 #include "zend_signal.h"
 
@@ -165,7 +164,7 @@ static sapi_module_struct howdah_sapi = {
     .pretty_name = "Howdah",
     .startup = howdah_start_modules,
     .shutdown = php_module_shutdown_wrapper,
-    .activate = howdah_user_ini_activate,
+    .HOWDAH_READS_USER_INI = howdah_user_ini_activate,
     .ub_write = write_output,
     .flush = flush_output,
     .get_stat = howdah_script_stat,
@@ -282,14 +281,9 @@ void howdah_php_disable_functions(const char *list)
 
 static void disable_class(const char *name, size_t len)
 {
-#if PHP_VERSION_ID < 80500
     zend_first_try {
-        zend_disable_class(name, len);
+        howdah_disable_class(name, len);
     } zend_end_try();
-#else
-    /* PHP has no such setting any more; the log warns that no extension has it. */
-    (void)name, (void)len;
-#endif
 }
 
 void howdah_php_disable_classes(const char *list)
@@ -340,8 +334,7 @@ void howdah_php_child(void)
 {
     howdah_request_child();
     /* Random numbers of the parent must not be repeated in every child. */
-    RANDOM_G(combined_lcg_seeded) = false;
-    RANDOM_G(mt19937_seeded) = false;
+    howdah_forget_random_seeds();
 #ifdef ZEND_SIGNALS
     /* Keeps PHP from installing handlers of HUP, INT, QUIT, TERM, USR1 and USR2 for each request:
        this process has handlers for them that do nothing. */

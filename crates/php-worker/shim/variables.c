@@ -35,24 +35,6 @@ static void register_filtered(int source, const char *name, const char *value, s
     }
 }
 
-static void import_environment(zval *array)
-{
-    const struct howdah_request *request = howdah_request();
-    zval *env = &PG(http_globals)[TRACK_VARS_ENV];
-    int source = Z_TYPE_P(env) == IS_ARRAY && Z_ARR_P(array) == Z_ARR_P(env) ? PARSE_ENV
-                                                                              : PARSE_SERVER;
-
-    import_process_environment(array);
-    if (request == NULL) {
-        return;
-    }
-    for (size_t i = 0; i < request->param_count; i++) {
-        const struct howdah_param *param = &request->params[i];
-
-        register_filtered(source, param->name.data, param->value.data, param->value.len, array);
-    }
-}
-
 /* Loads the environment for getenv() without a name, unfiltered. */
 static void load_environment(zval *array)
 {
@@ -69,11 +51,40 @@ static void load_environment(zval *array)
     }
 }
 
+/* Returns true if PHP is filling $_ENV (TRACK_VARS_ENV) or $_SERVER (TRACK_VARS_SERVER). */
+static bool is_global(const zval *array, int global)
+{
+    const zval *found = &PG(http_globals)[global];
+
+    return Z_TYPE_P(found) == IS_ARRAY && Z_ARR_P(found) == Z_ARR_P(array);
+}
+
+static void import_environment(zval *array)
+{
+    const struct howdah_request *request = howdah_request();
+    bool is_env = is_global(array, TRACK_VARS_ENV);
+
+    if (!is_env && !is_global(array, TRACK_VARS_SERVER)) {
+        /* For getenv(), which calls this, or a newer function that does the same by default. */
+        load_environment(array);
+        return;
+    }
+    import_process_environment(array);
+    if (request == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < request->param_count; i++) {
+        const struct howdah_param *param = &request->params[i];
+
+        register_filtered(is_env ? PARSE_ENV : PARSE_SERVER, param->name.data, param->value.data,
+                          param->value.len, array);
+    }
+}
+
 void howdah_hook_environment(void)
 {
     import_process_environment = php_import_environment_variables;
     php_import_environment_variables = import_environment;
-    php_load_environment_variables = load_environment;
 }
 
 /* Registers the parameters and PHP_SELF: the script's name and, unless cgi.fix_pathinfo is off, the

@@ -34,6 +34,9 @@ const MIN_UNBUFFERED_BYTES: usize = 2 * 1024;
 /// Interval at which a worker that waits for the router checks that it still runs.
 const LIVENESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Maximum length of a message in the log; the router makes no longer records.
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
+
 /// The client has disconnected, or the router has ended: the response has no reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disconnected;
@@ -209,10 +212,17 @@ impl<'a> Exchange<'a> {
         true
     }
 
-    /// Sends a record for the log.
+    /// Sends a record for the log; of a message above [`MAX_MESSAGE_BYTES`], the beginning and how
+    /// much is missing.
     pub fn log(&mut self, severity: u8, message: &[u8]) {
+        let (message, cut) = message.split_at_checked(MAX_MESSAGE_BYTES).unwrap_or((message, &[]));
+        let note = match cut.len() {
+            0 => String::new(),
+            more => format!("… ({more} more bytes)"),
+        };
         let part = Writer::max_payload(self.region).saturating_sub(8).max(1);
-        let mut chunks = message.chunks(part).peekable();
+        let note = Some(note.as_bytes()).filter(|note| !note.is_empty());
+        let mut chunks = message.chunks(part).chain(note).peekable();
         let mut payload = Vec::new();
         while let Some(chunk) = chunks.next() {
             payload.clear();

@@ -117,6 +117,18 @@ fn a_worker_that_is_killed_while_it_waits_is_reported_as_idle() {
     assert!(!application.region.is_asleep(owner), "its successor begins awake");
 }
 
+/// From PHP 8.5 on, a fatal error comes with a backtrace, which of an endless recursion has millions of
+/// bytes.
+#[test]
+fn of_an_endless_message_the_beginning_is_logged() {
+    let mut application = Application::start(1);
+    let answer = application.run("error_log('its beginning ' . str_repeat('x', 3000000));");
+    let message: String = answer.log.iter().map(|(_, part)| part.as_str()).collect();
+    assert!(message.starts_with("its beginning xxx"), "{}", &message[..80]);
+    assert!(message.len() < 1_100_000, "{}", message.len());
+    assert!(message.ends_with("x… (1951438 more bytes)"), "{}", &message[message.len() - 80..]);
+}
+
 #[test]
 fn a_script_that_crashes_takes_only_its_worker() {
     let mut application = Application::start(1);

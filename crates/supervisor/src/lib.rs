@@ -50,7 +50,7 @@ mod usage;
 mod zygote;
 
 pub use grants::{DeriveGrants, Grants, Names};
-pub use options::{Options, PhpProgram, ReloadDocument};
+pub use options::{Options, PhpProgram, ReloadDocument, UnusableProgram};
 pub use store::{load_document, open_log};
 #[cfg(any(test, feature = "model"))]
 pub use tree::model;

@@ -1,5 +1,6 @@
 //! The settings of the supervisor.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use howdah_sys::credentials::Credentials;
@@ -55,6 +56,8 @@ pub struct Options {
     pub sandbox: bool,
     /// The `howdah-php` programs, one per version of PHP.
     pub php: Vec<PhpProgram>,
+    /// Those that do not run.
+    pub unusable_php: Vec<UnusableProgram>,
     /// Called once the server serves.
     pub on_serving: Option<Box<dyn FnOnce()>>,
 }
@@ -66,6 +69,21 @@ pub struct PhpProgram {
     pub version: String,
     /// Path of the program.
     pub path: PathBuf,
+}
+
+/// A `howdah-php` program that does not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnusableProgram {
+    /// Path of the program.
+    pub path: PathBuf,
+    /// Why it does not run, and what to do.
+    pub reason: String,
+}
+
+impl fmt::Display for UnusableProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.reason)
+    }
 }
 
 impl Options {

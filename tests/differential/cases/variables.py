@@ -68,6 +68,7 @@ CASES = [
     get("connection functions", INFO + "connection"),
     get("constants", INFO + "constants"),
     get("settings by .user.ini", "/ini/agent.php"),
+    post("body beyond the limit of .user.ini", "/ini/limit/form.php", "a=1&b=2&c=3&d=4&e=5"),
     post("body read twice", INFO + "input-twice", "0123456789", kind="text/plain"),
     post("body read as a stream", INFO + "input-stream", "0123456789", kind="text/plain"),
     raw("what one request changes is gone in the next",

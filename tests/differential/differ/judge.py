@@ -33,6 +33,8 @@ class Intended:
     alone: bool = False
     # The section of the page that it belongs to.
     topic: str = "Other"
+    # The first release of a peer that does the same, if there is one.
+    until: str = ""
 
     def concerns(self, case):
         return any(fnmatch.fnmatchcase(case.name, pattern) for pattern in self.cases)

@@ -1,6 +1,6 @@
 """Starts the servers that are compared, each with its own configuration in a temporary directory and on its own ports.
 
-All of them run PHP with the settings of /etc/php/8.2/embed, which are Debian's for production.
+All of them run PHP with the settings of its embed library, which are Debian's for production.
 """
 
 import os
@@ -11,7 +11,6 @@ import subprocess
 import time
 from pathlib import Path
 
-INI = "/etc/php/8.2/embed"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SITES = ("front", "plain")
 
@@ -44,9 +43,11 @@ def account():
 class Server:
     """A server that is compared: ports by site, processes, and a log."""
 
-    def __init__(self, name, work, roots):
+    def __init__(self, name, work, roots, php):
+        """`php` is the version of PHP, such as 8.4."""
         self.name, self.work, self.roots = name, work / name, roots
         self.work.mkdir()
+        self.php, self.ini = php, f"/etc/php/{php}/embed"
         self.ports = dict(zip(SITES, free_ports(len(SITES))))
         self.processes = []
         self.log = self.work / "log"
@@ -55,7 +56,7 @@ class Server:
         with open(self.log, "ab") as log:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.work, start_new_session=True,
-                env={"PATH": PATH, "PHP_INI_SCAN_DIR": f"{INI}/conf.d",
+                env={"PATH": PATH, "PHP_INI_SCAN_DIR": f"{self.ini}/conf.d",
                      "DIFFERENTIAL_SECRET": "in the environment", **environment})
         self.processes.append(process)
 
@@ -93,8 +94,8 @@ class Server:
 class Howdah(Server):
     """One process for each site, with no configuration at all."""
 
-    def __init__(self, work, roots, binary):
-        super().__init__("howdah", work, roots)
+    def __init__(self, work, roots, php, binary):
+        super().__init__("howdah", work, roots, php)
         for site in SITES:
             self.run(str(binary), "serve", str(roots[site]), "--listen", f"127.0.0.1:{self.ports[site]}")
 
@@ -102,8 +103,8 @@ class Howdah(Server):
 class Nginx(Server):
     """nginx with PHP-FPM on a unix socket, as in Debian's snippets, but HTTP_HOST as the client sent it."""
 
-    def __init__(self, work, roots):
-        super().__init__("nginx", work, roots)
+    def __init__(self, work, roots, php):
+        super().__init__("nginx", work, roots, php)
         user = account()
         pool_user = f"user = {user}\ngroup = {user}\nlisten.owner = {user}\n" if os.geteuid() == 0 else ""
         self.work.chmod(0o755)
@@ -140,7 +141,7 @@ http {{
     uwsgi_temp_path {self.work}/uwsgi;
 {servers}}}
 """)
-        self.run("php-fpm8.2", "-F", "-y", fpm, "-c", f"{INI}/php.ini")
+        self.run(f"php-fpm{php}", "-F", "-y", fpm, "-c", f"{self.ini}/php.ini")
         deadline = time.monotonic() + 60
         while not (self.work / "fpm.sock").exists() and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -174,8 +175,8 @@ class Apache(Server):
 
     MODULES = ("mpm_prefork", "authz_core", "authz_host", "dir", "mime", "rewrite", "reqtimeout")
 
-    def __init__(self, work, roots):
-        super().__init__("apache", work, roots)
+    def __init__(self, work, roots, php):
+        super().__init__("apache", work, roots, php)
         self.work.chmod(0o755)
         modules = "".join(f"LoadModule {m}_module /usr/lib/apache2/modules/mod_{m}.so\n" for m in self.MODULES)
         user = f"User {account()}\nGroup {account()}\n" if os.geteuid() == 0 else ""
@@ -187,8 +188,8 @@ PidFile {self.work}/apache.pid
 ErrorLog {self.work}/error.log
 LogLevel warn
 ServerName site.test
-{user}{modules}LoadModule php_module /usr/lib/apache2/modules/libphp8.2.so
-PHPIniDir {INI}
+{user}{modules}LoadModule php_module /usr/lib/apache2/modules/libphp{php}.so
+PHPIniDir {self.ini}
 StartServers 4
 MaxRequestWorkers 8
 Timeout 20

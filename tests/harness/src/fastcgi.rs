@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
+use super::programs::php_version;
 use super::{eventually, free_address, open_to_all};
 
 /// A FastCGI server; stopped on drop.
@@ -42,7 +43,7 @@ pub fn fpm(socket: &Socket, processes: u32, settings: &str) -> FastCgi {
         log = path("log"),
     );
     fs::write(path("fpm.conf"), config).unwrap();
-    let mut command = Command::new(program(&["php-fpm8.2", "php-fpm"]));
+    let mut command = Command::new(program("php-fpm"));
     command.args(["--nodaemonize", "--allow-to-run-as-root", "--fpm-config", &path("fpm.conf")]);
     start(command, directory, address)
 }
@@ -65,7 +66,7 @@ pub fn cgi_at(socket: &Socket, processes: u32, requests: u32) -> FastCgi {
         (_, _, Some((host, port))) => command.args(["-a", host, "-p", port]),
         _ => unreachable!("an address has a port"),
     };
-    command.arg("--").arg(program(&["php-cgi8.2", "php-cgi"]));
+    command.arg("--").arg(program("php-cgi"));
     command.env("PHP_FCGI_CHILDREN", processes.to_string());
     if requests > 0 {
         command.env("PHP_FCGI_MAX_REQUESTS", requests.to_string());
@@ -90,8 +91,9 @@ fn addresses(socket: &Socket, path: &str) -> (String, String) {
     }
 }
 
-/// Returns the first of these programs that is installed.
-fn program(names: &[&str]) -> PathBuf {
+/// Returns the path of a program of the PHP that is tested with: `php-fpm8.4`, or without the version.
+fn program(name: &str) -> PathBuf {
+    let names = [format!("{name}{}", php_version()), name.to_owned()];
     let places = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
     let all = names.iter().flat_map(|name| places.map(|place| Path::new(place).join(name)));
     all.into_iter().find(|path| path.exists()).unwrap_or_else(|| panic!("install one of {names:?}"))

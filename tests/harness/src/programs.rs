@@ -25,6 +25,25 @@ pub fn howdah() -> &'static Path {
     })
 }
 
+/// Returns the version of PHP that is tested with, such as `8.4`.
+pub fn php_version() -> &'static str {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    VERSION.get_or_init(|| {
+        let output = Command::new(howdah().with_file_name("howdah-php")).arg("--version").output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        // "PHP 8.4.21 (Howdah …)"
+        let numbers: Vec<_> = text.split([' ', '.']).skip(1).take(2).collect();
+        numbers.join(".")
+    })
+}
+
+/// Returns true if the PHP that is tested with is of this version or a later one.
+pub fn php_is_at_least(major: u32, minor: u32) -> bool {
+    let numbers: Vec<u32> =
+        php_version().split('.').map(|number| number.parse().unwrap()).collect();
+    numbers.as_slice() >= [major, minor].as_slice()
+}
+
 /// Copies a program, with another program: a child that another test forks meanwhile inherits the
 /// descriptors of this process, and a file that is open for writing cannot be executed.
 pub fn copy(program: &Path, to: &Path) {

@@ -21,7 +21,8 @@ pub(crate) fn requirements(
     spec: &ApplicationSpec,
 ) -> Result<Requirements, Problem> {
     let program = options.php_for(&spec.php_version);
-    let program = program.ok_or_else(|| Problem::at("type", missing(options, spec)))?;
+    let program =
+        program.ok_or_else(|| Problem::at("type", missing(options, &spec.php_version)))?;
     let executable = File::open(&program.path).map_err(|error| {
         Problem::of(format_args!("cannot open {}: {error}", program.path.display()))
     })?;
@@ -42,18 +43,67 @@ pub(crate) fn preflight(options: &Options, spec: &ApplicationSpec) -> Result<(),
     Ok(())
 }
 
-fn missing(options: &Options, spec: &ApplicationSpec) -> String {
-    let wanted = match spec.php_version.as_str() {
-        "" => "PHP".to_owned(),
-        version => format!("PHP {version}"),
+/// Says which version is missing, which there are, and what to do.
+fn missing(options: &Options, wanted: &str) -> String {
+    let mut text = match wanted {
+        "" => "PHP is not available".to_owned(),
+        version => format!("PHP {version} is not available"),
     };
     let have: Vec<_> = options.php.iter().map(|program| program.version.as_str()).collect();
-    if have.is_empty() {
-        format!(
-            "{wanted} is not available: no howdah-php program could be run beside howdah; \
-             install the package libphp8.2-embed"
-        )
-    } else {
-        format!("{wanted} is not available; there is PHP {}", have.join(", "))
+    if !have.is_empty() {
+        text = format!("{text}; there is PHP {}", have.join(", "));
+    }
+    // Of 8.4.21, one program is named after 8.4.
+    let mut numbers = wanted.split('.');
+    let minor = numbers.next().zip(numbers.next()).map(|(major, minor)| format!("{major}.{minor}"));
+    let name = format!("howdah-php{}", minor.as_deref().unwrap_or_default());
+    let unusable = options.unusable_php.iter().find(|program| program.path.ends_with(&name));
+    if let Some(program) = unusable {
+        return format!("{text}; {program}");
+    }
+    match minor {
+        Some(minor) if options.php_for(&minor).is_some() => {
+            format!("{text}; write \"php {minor}\" for any release of it")
+        }
+        Some(minor) => format!(
+            "{text}; install {name} beside howdah or in /usr/lib/howdah, and PHP's library \
+             (Debian: apt-get install libphp{minor}-embed)"
+        ),
+        None => format!(
+            "{text}; install a howdah-php beside howdah or in /usr/lib/howdah, and PHP's library \
+             (Debian: apt-get install libphp-embed)"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{PhpProgram, UnusableProgram};
+
+    #[test]
+    fn a_missing_version_is_reported_with_those_that_there_are_and_what_to_do() {
+        let program = |version: &str| PhpProgram { version: version.into(), path: "/p".into() };
+        let mut options =
+            Options { php: vec![program("8.2.36"), program("8.4.21")], ..Options::default() };
+        assert_eq!(
+            missing(&options, "8.3"),
+            "PHP 8.3 is not available; there is PHP 8.2.36, 8.4.21; install howdah-php8.3 beside howdah \
+             or in /usr/lib/howdah, and PHP's library (Debian: apt-get install libphp8.3-embed)"
+        );
+        assert!(missing(&options, "8.4.1").ends_with("; write \"php 8.4\" for any release of it"));
+        assert!(missing(&options, "9").ends_with("apt-get install libphp-embed)"));
+        let unusable =
+            |name: &str, reason: &str| UnusableProgram { path: name.into(), reason: reason.into() };
+        options.unusable_php = vec![
+            unusable("/l/howdah-php8.5", "no library"),
+            unusable("/l/howdah-php8.3", "not executable"),
+        ];
+        assert_eq!(
+            missing(&options, "8.3.1"),
+            "PHP 8.3.1 is not available; there is PHP 8.2.36, 8.4.21; /l/howdah-php8.3: not executable"
+        );
+        options.php.clear();
+        assert!(missing(&options, "").starts_with("PHP is not available; install a howdah-php"));
     }
 }
