@@ -35,6 +35,7 @@ use plan::StartupPlan;
 pub fn run(mut arguments: Serve) -> Result<(), String> {
     unitd::apply_defaults(&mut arguments);
     let mut control_token = control_access::read_token(&arguments)?;
+    directories::check_format(arguments.common.state.as_deref())?;
     let mut plan = StartupPlan::new(&arguments)?;
     if let Some(local) = &plan.local {
         local.prepare(SystemTime::now())?;
@@ -54,6 +55,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
     let has_own = config.as_ref().is_some_and(|c| c.settings.http.body_temp_path.is_some());
     let certificates =
         directories::certificates(arguments.common.state.as_deref(), config.as_ref())?;
+    directories::check_format(certificates.as_deref())?;
     let state = certificates.as_deref().and_then(directories::state_problem);
     let mut warnings: Vec<_> = tmp.warning.filter(|_| !has_own).into_iter().chain(state).collect();
     let private_user = user.as_ref().and_then(|_| credentials::private_user());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use howdah_config::{Address, Config, Defaults, detect};
-use howdah_supervisor::{self as supervisor, ReloadDocument};
+use howdah_supervisor::{self as supervisor, ReloadDocument, state_format};
 use howdah_sys::credentials;
 
 use super::local_tls::LocalCertificate;
@@ -96,12 +96,21 @@ impl StartupPlan {
         })
     }
 
-    /// Parses the document. `None`: the stored document is not valid any more (after a downgrade).
-    /// The server then starts without a configuration and reports that.
+    /// Parses the document. `None`: the stored document is not valid. The server then starts without a
+    /// configuration and reports that. Error: a document of another source is not valid, or a newer
+    /// version has stored it.
     pub fn config(&self, arguments: &Serve) -> Result<Option<Config>, String> {
         match howdah_config::parse_with(&self.document, &Defaults::of(arguments.unit)) {
             Ok(config) => Ok(Some(config)),
             Err(error) if keeps_document(arguments) => {
+                let state = arguments.common.state.as_deref();
+                if let Some(newer) = state.and_then(state_format::newer_writer) {
+                    return Err(format!(
+                        "{}: {error}; howdah {newer} has written it: install that version again, or \
+                         correct the document with it first",
+                        self.origin
+                    ));
+                }
                 eprintln!("howdah: {}: {error}", self.origin);
                 Ok(None)
             }

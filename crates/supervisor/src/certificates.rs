@@ -13,7 +13,7 @@ use howdah_sys::log::{Level, Log};
 use howdah_wire::messages::put_bundles;
 use rustix::fs::OFlags;
 
-use crate::store;
+use crate::{state_format, store};
 
 /// Certificate bundles by name.
 #[derive(Default)]
@@ -69,6 +69,7 @@ impl Certificates {
     /// Deletes a bundle.
     pub(crate) fn delete(&mut self, name: &str) -> io::Result<()> {
         if let Some(directory) = self.directory.as_ref().filter(|_| is_plain(name)) {
+            directory.parent().map_or(Ok(()), state_format::mark)?;
             match fs::remove_file(directory.join(name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => File::open(directory)?.sync_all()?,

@@ -20,6 +20,7 @@
 //! - [`check`]: checks for `howdah check`.
 //! - `sockets`: listening sockets, opened or inherited.
 //! - `store`, `pid_file`, `certificates`: files that outlive the process.
+//! - [`state_format`]: the format of the directory of the stored configuration.
 //! - `safe_path`: paths through directories of other users.
 #![forbid(unsafe_code)]
 
@@ -45,6 +46,7 @@ mod safe_path;
 mod sockets;
 mod store;
 mod tree;
+pub mod state_format;
 mod unprivileged;
 mod usage;
 mod zygote;

@@ -19,7 +19,7 @@ use howdah_wire::messages::{ChangeOutcome, FromSupervisor, ToControl};
 use super::state::{FAST_SHUTDOWN_TIMEOUT, Shutdown, Tree};
 use crate::memory::{memory_file, read_memory_file};
 use crate::prototype::preflight;
-use crate::store;
+use crate::{state_format, store};
 
 /// Maximum length of a configuration, in bytes. The control API accepts no more than a part of it.
 const MAX_DOCUMENT: u64 = 256 << 20;
@@ -69,7 +69,9 @@ impl Tree {
             return;
         };
         let stored = match &self.options.state {
-            Some(state) => store::save_document(state, document),
+            Some(state) => {
+                state_format::mark(state).and_then(|()| store::save_document(state, document))
+            }
             None => Ok(()),
         };
         let error = stored.err().map_or(String::new(), |error| error.to_string());
