@@ -56,6 +56,8 @@ enum Sub {
     Restart(control::RestartArgs),
     /// Read the configuration again and restart all applications, without interrupting a request
     Reload(control::ReloadArgs),
+    /// Replace the running server by the program file as it is now, without refusing a connection
+    Upgrade(control::UpgradeArgs),
     /// Print the completion script of a shell
     Completions {
         /// The shell
@@ -134,7 +136,8 @@ pub struct CommonOptions {
 #[derive(Debug, Args, Default)]
 #[command(after_help = "\
 Signals: QUIT ends the server when all requests are answered, TERM and INT end it at once,
-USR1 reopens the log files (after rotation), HUP reads the configuration again.
+USR1 reopens the log files (after rotation), HUP reads the configuration again, USR2 replaces
+the server by the program file as it is now (howdah upgrade).
 
 Without DIR and without --config, --state and --control, the site is the current directory.")]
 pub struct Serve {
@@ -224,6 +227,7 @@ pub fn parse() -> Command {
         Some(Sub::Tune(args)) => Command::Control(control::Command::Tune(args)),
         Some(Sub::Restart(args)) => Command::Control(control::Command::Restart(args)),
         Some(Sub::Reload(args)) => Command::Control(control::Command::Reload(args)),
+        Some(Sub::Upgrade(args)) => Command::Control(control::Command::Upgrade(args)),
         Some(Sub::Completions { shell }) => Command::Completions(shell),
         Some(Sub::Schema) => Command::Schema,
         Some(Sub::Version) | None => Command::Version,
@@ -309,7 +313,8 @@ fn as_serve(mut arguments: Vec<OsString>) -> (Vec<OsString>, bool) {
 }
 
 /// The commands that use the control API.
-const CONTROL_COMMANDS: [&str; 6] = ["config", "status", "top", "tune", "restart", "reload"];
+const CONTROL_COMMANDS: [&str; 7] =
+    ["config", "status", "top", "tune", "restart", "reload", "upgrade"];
 
 #[cfg(test)]
 mod tests {

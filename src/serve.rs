@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use howdah_config::Config;
-use howdah_supervisor::{self as supervisor, Ending, Options};
+use howdah_supervisor::{self as supervisor, Ending, Invocation, Options, Predecessor};
 use howdah_sys::credentials::{self, Credentials};
 use howdah_wire::messages::Secret;
 
@@ -32,11 +32,28 @@ use local_tls::LocalCertificate;
 use plan::StartupPlan;
 
 /// Runs the server until it ends.
-pub fn run(mut arguments: Serve) -> Result<(), String> {
+pub fn run(arguments: Serve) -> Result<(), String> {
+    let invocation = Invocation::of_this_process();
+    let predecessor = Predecessor::inherited()?;
+    let served = serve(arguments, invocation, predecessor.clone());
+    if let (Some(predecessor), Err(problem)) = (predecessor, &served) {
+        predecessor.fail(problem);
+    }
+    served
+}
+
+fn serve(
+    mut arguments: Serve,
+    invocation: Option<Invocation>,
+    predecessor: Option<Predecessor>,
+) -> Result<(), String> {
     unitd::apply_defaults(&mut arguments);
     let mut control_token = control_access::read_token(&arguments)?;
     directories::check_format(arguments.common.state.as_deref())?;
-    let mut plan = StartupPlan::new(&arguments)?;
+    let mut plan = match &predecessor {
+        Some(predecessor) => StartupPlan::inherited(&arguments, predecessor)?,
+        None => StartupPlan::new(&arguments)?,
+    };
     if let Some(local) = &plan.local {
         local.prepare(SystemTime::now())?;
         plan.explanation.extend(local.explain());
@@ -44,7 +61,10 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
     if arguments.print_config {
         return plan.print_document();
     }
-    let config = plan.config(&arguments)?;
+    let config = match &predecessor {
+        Some(_) => Some(plan.valid_config(&arguments)?),
+        None => plan.config(&arguments)?,
+    };
     let user = server_user::find(&arguments.common)?;
     check_site(&plan, config.as_ref(), user.as_ref())?;
     let php = find_php(config.as_ref())?;
@@ -101,9 +121,16 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         sandbox: !arguments.no_sandbox,
         php: php.found,
         inherited: Vec::new(),
+        invocation,
+        predecessor: predecessor.clone(),
         on_serving: None,
     };
-    if arguments.daemon {
+    if predecessor.is_some() {
+        // The old server has left the terminal and has printed what is served.
+        if arguments.daemon {
+            options.on_serving = Some(Box::new(|| drop(daemon::leave_terminal())));
+        }
+    } else if arguments.daemon {
         let serving = daemon::detach().map_err(|error| format!("cannot detach: {error}"))?;
         options.on_serving = Some(Box::new(move || {
             let _ = daemon::leave_terminal();

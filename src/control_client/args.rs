@@ -136,6 +136,24 @@ pub struct ReloadArgs {
     pub server: Server,
 }
 
+/// Arguments of `upgrade`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The server starts its program file again, with the same command line, and hands its listening
+sockets over. When the new process serves, the old one finishes its requests and ends; no
+connection is refused. Install the new version over the old one first.
+
+If the new process cannot serve (it refuses the configuration, or an application does not start),
+it ends, the old one goes on as before, and the reason is printed and logged. The signal USR2 does
+the same.
+
+Exit status: 0 the new process serves, 1 the old one goes on, 2 mistake in the command line, 3 no
+server answers.")]
+pub struct UpgradeArgs {
+    #[command(flatten)]
+    pub server: Server,
+}
+
 /// Default address of the control API of a server that is started like unitd.
 pub const DEFAULT_CONTROL: &str = "unix:/run/control.howdah.sock";
 
@@ -153,4 +171,6 @@ pub enum Command {
     Top(TopArgs),
     /// `howdah tune`.
     Tune(TuneArgs),
+    /// `howdah upgrade`.
+    Upgrade(UpgradeArgs),
 }

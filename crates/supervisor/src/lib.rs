@@ -18,9 +18,10 @@
 //! - `zygote`: a process that prototypes are forked from.
 //! - `programs`: programs that change DNS records.
 //! - [`check`]: checks for `howdah check`.
+//! - `handover`: an upgrade: the old server, the new one, and what passes between them.
 //! - `sockets`: listening sockets, opened or inherited.
-//! - `store`, `pid_file`, `certificates`: files that outlive the process.
 //! - [`state_format`]: the format of the directory of the stored configuration.
+//! - `store`, `pid_file`, `certificates`: files that outlive the process.
 //! - `safe_path`: paths through directories of other users.
 #![forbid(unsafe_code)]
 
@@ -31,6 +32,7 @@ pub mod check;
 mod control;
 mod control_groups;
 mod grants;
+mod handover;
 mod identity;
 mod launch;
 mod memory;
@@ -44,13 +46,14 @@ mod rootfs;
 mod router;
 mod safe_path;
 mod sockets;
+pub mod state_format;
 mod store;
 mod tree;
-pub mod state_format;
 mod unprivileged;
 mod usage;
 mod zygote;
 
+pub use handover::{Invocation, Predecessor};
 pub use grants::{DeriveGrants, Grants, Names};
 pub use options::{InheritedSocket, Options, PhpProgram, ReloadDocument};
 pub use sockets::Owner as SocketOwner;

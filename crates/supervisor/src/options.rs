@@ -7,6 +7,7 @@ use howdah_sys::credentials::Credentials;
 use howdah_wire::messages::Secret;
 
 use crate::grants::DeriveGrants;
+use crate::handover::{Invocation, Predecessor};
 use crate::sockets::Owner;
 
 /// Reads a document again. Error: the reason why it cannot be read.
@@ -60,6 +61,10 @@ pub struct Options {
     /// Listening sockets that were passed to this process. A listener takes the socket that has its
     /// address or its name.
     pub inherited: Vec<InheritedSocket>,
+    /// How this process was started, for an upgrade; `None` if that is not known.
+    pub invocation: Option<Invocation>,
+    /// The server that this one replaces.
+    pub predecessor: Option<Predecessor>,
     /// Called once the server serves.
     pub on_serving: Option<Box<dyn FnOnce()>>,
 }

@@ -41,8 +41,10 @@ impl PidFile {
         loop {
             match lock_file(&place)? {
                 Locked::ByThis(mut file) => {
-                    file.set_len(0)?;
-                    writeln!(file, "{}", std::process::id())?;
+                    // Overwritten before it is cut: that needs no space, and the disk may be full.
+                    let text = format!("{}\n", std::process::id());
+                    file.write_all(text.as_bytes())?;
+                    file.set_len(text.len() as u64)?;
                     fchmod(&file, Mode::from_raw_mode(0o644))?;
                     return Ok(PidFile { path: path.to_owned(), locked: Some(file) });
                 }
@@ -61,6 +63,11 @@ impl PidFile {
                 }
             }
         }
+    }
+
+    /// Returns true if this process has the lock.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.locked.is_some()
     }
 
     /// Releases the lock, so that another server can take the file over. The process id stays in

@@ -47,10 +47,20 @@ pub(crate) struct Stage {
     pub(crate) has_served: bool,
 }
 
+/// Limits of a router during an upgrade.
+#[derive(Debug, Default)]
+pub(crate) struct Limits {
+    /// Applications without which the router must not serve.
+    pub(crate) required: Vec<String>,
+    /// The router must not order certificates yet.
+    pub(crate) holds_renewals: bool,
+}
+
 /// Starts the router. Sends it the current configuration and the certificate bundles that it names.
 pub(crate) fn start(
     options: &Options,
     stage: Stage,
+    limits: Limits,
     current: &Current,
     certificates: &Certificates,
     log: BorrowedFd<'_>,
@@ -70,6 +80,8 @@ pub(crate) fn start(
         unit_defaults: options.unit_defaults,
         sandbox: options.sandbox,
         has_served: stage.has_served,
+        required: limits.required,
+        holds_renewals: limits.holds_renewals,
     };
     let document = memory_file("document", &current.document)?;
     let granted = |name: &str| current.grants.has_certificate(name);

@@ -14,7 +14,7 @@ use rustix::fs::{FileType, Mode, fchmod};
 use rustix::process::umask;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use self::inherited::{Listening, Unclaimed};
+use self::inherited::{Listening, Unclaimed, name_of};
 use crate::safe_path::SafePath;
 
 pub use self::inherited::Owner;
@@ -37,6 +37,14 @@ pub(crate) struct Sockets {
     unclaimed: Unclaimed,
     /// Time from which on an address in use is an error at once.
     retry_until: Instant,
+}
+
+/// An open listening socket.
+pub(crate) struct OpenSocket<'a> {
+    /// Name by which [`Sockets::inherit`] recognises it.
+    pub(crate) name: String,
+    pub(crate) fd: BorrowedFd<'a>,
+    pub(crate) owner: Owner,
 }
 
 impl Sockets {
@@ -188,6 +196,20 @@ impl Sockets {
         self.open.get(address).map(|open| open.socket.as_fd())
     }
 
+    /// Returns all open sockets, for a server that takes them over.
+    pub(crate) fn all(&self) -> Vec<OpenSocket<'_>> {
+        let open = self.open.iter().map(|(address, open)| {
+            OpenSocket::new(name_of(address).unwrap_or_default(), open)
+        });
+        let unclaimed = self.unclaimed.iter().map(|open| OpenSocket::new(open.name.clone(), open));
+        open.chain(unclaimed).collect()
+    }
+
+    /// Closes the socket of an address that another server uses too; its file stays.
+    pub(crate) fn forget(&mut self, address: &str) {
+        self.open.remove(address);
+    }
+
     /// Returns the addresses of all open sockets, sorted.
     pub(crate) fn addresses(&self) -> Vec<&str> {
         let mut addresses: Vec<_> = self.open.keys().map(String::as_str).collect();
@@ -212,6 +234,12 @@ impl Sockets {
                 remove_file(&address);
             }
         }
+    }
+}
+
+impl<'a> OpenSocket<'a> {
+    fn new(name: String, open: &'a Listening) -> Self {
+        OpenSocket { name, fd: open.socket.as_fd(), owner: open.owner }
     }
 }
 

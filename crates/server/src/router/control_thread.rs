@@ -119,6 +119,8 @@ impl ControlThread {
                 | FromSupervisor::Apply { .. }
                 | FromSupervisor::Certificate { .. }
                 | FromSupervisor::CertificateDeleted { .. }
+                | FromSupervisor::HoldRenewals {}
+                | FromSupervisor::ReleaseRenewals {}
         ) {
             self.link.postpone(message, descriptors);
             return Ok(());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use howdah_http::drain::HandedOver;
 use howdah_php_pool::queue::{Instance, Queue, RequestKey};
 use howdah_upstream::servers::upstream::Upstream;
 use howdah_wire::queue::WorkerId;
@@ -91,6 +92,8 @@ pub enum ThreadCommand {
     Quit {
         /// Finish the requests in progress; otherwise drop all connections.
         graceful: bool,
+        /// Deadlines of a graceful end if another server accepts the new connections.
+        handed_over: Option<HandedOver>,
         /// Sent when all connections are closed and the access log is written.
         finished: oneshot::Sender<()>,
     },

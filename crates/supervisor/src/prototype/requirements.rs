@@ -42,6 +42,11 @@ pub(crate) fn preflight(options: &Options, spec: &ApplicationSpec) -> Result<(),
     Ok(())
 }
 
+/// Returns the reason why there is no PHP for an application; `None` if there is.
+pub(crate) fn missing_php(options: &Options, spec: &ApplicationSpec) -> Option<String> {
+    options.php_for(&spec.php_version).is_none().then(|| missing(options, spec))
+}
+
 fn missing(options: &Options, spec: &ApplicationSpec) -> String {
     let wanted = match spec.php_version.as_str() {
         "" => "PHP".to_owned(),

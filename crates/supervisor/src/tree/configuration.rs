@@ -92,9 +92,10 @@ impl Tree {
 
     /// Handles the report that the router serves its configuration.
     pub(super) fn router_serves(&mut self) {
+        if !self.has_served && !self.report_ready() {
+            self.log_start();
+        }
         if !self.has_served {
-            let line = self.start_line();
-            self.log.write(Level::Notice, format_args!("{line}"));
             self.check_unloaded_applications();
             for message in self.sockets.settle_inherited() {
                 self.log.write(Level::Warn, message);
@@ -102,6 +103,12 @@ impl Tree {
         }
         self.has_served = true;
         release_start_memory();
+    }
+
+    /// Logs the start, and tells who has started the server.
+    pub(super) fn log_start(&mut self) {
+        let line = self.start_line();
+        self.log.write(Level::Notice, format_args!("{line}"));
         if let Some(on_serving) = self.options.on_serving.take() {
             on_serving();
         }
@@ -128,6 +135,11 @@ impl Tree {
             self.refuse("the end of the server");
             return;
         }
+        self.refuse_to_serve(message);
+    }
+
+    /// Ends the server, as it cannot serve.
+    pub(super) fn refuse_to_serve(&mut self, message: String) {
         let deadline = Some(Instant::now() + FAST_SHUTDOWN_TIMEOUT);
         self.shutdown = Some(Shutdown { is_graceful: false, deadline, refusal: Some(message) });
     }
@@ -162,6 +174,8 @@ impl Tree {
         parts.push(listeners);
         parts.extend(control.map(|control| format!("control {control}")));
         parts.push(format!("pid {}", std::process::id()));
+        let predecessor = self.upgrade.predecessor.as_ref();
+        parts.extend(predecessor.map(|old| format!("replaces pid {}", old.pid())));
         format!("started: {}", parts.join(", "))
     }
 }

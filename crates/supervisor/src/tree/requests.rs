@@ -48,6 +48,7 @@ impl Tree {
             }
             Message::Unload { application } => self.unload_application(application),
 
+            Message::RenewalsHeld {} => self.renewals_held(),
             Message::Serving {} => self.router_serves(),
             Message::Refuse { message } => self.refuse_first_configuration(message),
             Message::Finished {} => self.router_finished(),

@@ -18,9 +18,10 @@ impl Tree {
     /// Begins to end the server. A fast shutdown does not become graceful again.
     pub(super) fn shut_down(&mut self, is_graceful: bool) {
         let is_fast_already = self.shutdown.as_ref().is_some_and(|begun| !begun.is_graceful);
-        if is_fast_already {
+        if is_fast_already || is_graceful && self.upgrade.is_replaced() {
             return;
         }
+        self.end_upgrade(is_graceful);
         let deadline = (!is_graceful).then(|| Instant::now() + FAST_SHUTDOWN_TIMEOUT);
         self.shutdown = Some(Shutdown { is_graceful, deadline, refusal: None });
         self.router_start = None;
@@ -29,14 +30,15 @@ impl Tree {
             file.release();
         }
         self.kill_control();
-        self.send_to_router(&FromSupervisor::Quit { graceful: is_graceful }, &[]);
+        let quit = FromSupervisor::Quit { graceful: is_graceful, is_replaced: false };
+        self.send_to_router(&quit, &[]);
     }
 
     /// Returns true if the server ends now: the router has ended, or the deadline has passed.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let Some(shutdown) = &self.shutdown else { return false };
         let is_due = shutdown.deadline.is_some_and(|deadline| deadline <= now);
-        is_due || self.router.is_none()
+        (is_due || self.router.is_none()) && !self.waits_for_control(now)
     }
 
     /// Kills the remaining processes and waits for them. Returns how the server ended.

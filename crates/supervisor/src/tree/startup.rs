@@ -7,6 +7,7 @@ use howdah_sys::log::{Level, Log};
 use howdah_sys::{process, process_tree, signals};
 
 use super::state::Tree;
+use super::succession;
 use crate::grants::Grants;
 use crate::options::{InheritedSocket, Options};
 use crate::pid_file::PidFile;
@@ -33,6 +34,10 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
     };
     let signals = handled_signals()?;
     let log = open_log(&options)?;
+    let predecessor = options.predecessor.take();
+    if let Some(predecessor) = &predecessor {
+        succession::inherit(predecessor, &mut options, &grants)?;
+    }
     let mut sockets = Sockets::at_start();
     for InheritedSocket { fd, name, owner } in std::mem::take(&mut options.inherited) {
         if let Err(problem) = sockets.inherit(fd, &name, owner) {
@@ -45,7 +50,8 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
         PidFile::claim(path)
             .map_err(|error| format!("cannot write the PID file {}: {error}", path.display()))
     };
-    let pid_file = options.pid.as_ref().map(claim).transpose()?;
+    let own_pid_file = options.pid.as_ref().filter(|_| predecessor.is_none());
+    let pid_file = own_pid_file.map(claim).transpose()?;
     if let Some(control) = &options.control {
         sockets.bind(control, CONTROL_BACKLOG, CONTROL_MODE)?;
     }
@@ -63,6 +69,7 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
     tree.can_be_corrected = !must_start;
     tree.sockets = sockets;
     tree.pid_file = pid_file;
+    tree.succeed(predecessor)?;
     // Orphans of applications become children of this process, so that it can end them.
     if let Err(error) = process_tree::adopt_orphans() {
         tree.log.write(

@@ -10,6 +10,7 @@ use howdah_wire::queue::WorkerId;
 use super::control_state::ControlState;
 use super::id::Id;
 use super::refusals::Refusals;
+use super::upgrade_state::Upgrade;
 use super::zygotes_state::Zygotes;
 use crate::backoff::Backoff;
 use crate::certificates::Certificates;
@@ -67,6 +68,7 @@ pub(super) struct Tree {
     /// A router has served. From then on only a request of the administrator ends the server.
     pub(super) has_served: bool,
     pub(super) shutdown: Option<Shutdown>,
+    pub(super) upgrade: Upgrade,
 }
 
 /// A shutdown in progress.
@@ -94,6 +96,10 @@ pub(super) enum Source {
     /// Reports of the zygote with this process id.
     Zygote(u32),
     ZygoteOutput(u32),
+    /// The server that replaces this one.
+    Successor,
+    /// The server that this one replaces.
+    Predecessor,
 }
 
 impl Tree {
@@ -120,6 +126,7 @@ impl Tree {
             refusals: Refusals::default(),
             has_served: false,
             shutdown: None,
+            upgrade: Upgrade::default(),
         }
     }
 
