@@ -122,12 +122,14 @@ fn serve(
         php: php.found,
         inherited: Vec::new(),
         invocation,
+        is_daemon: arguments.daemon,
         predecessor: predecessor.clone(),
         on_serving: None,
     };
     if predecessor.is_some() {
         // The old server has left the terminal and has printed what is served.
         if arguments.daemon {
+            std::env::set_current_dir("/").map_err(|error| format!("cannot detach: {error}"))?;
             options.on_serving = Some(Box::new(|| drop(daemon::leave_terminal())));
         }
     } else if arguments.daemon {

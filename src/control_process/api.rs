@@ -308,9 +308,7 @@ impl Api {
         self.supervisor.upgrade_begun();
         drop(changing);
         match self.supervisor.upgrade().await {
-            Ok(Upgraded { pid, version }) => {
-                Reply::from(Done::Upgraded).upgraded_to(pid, &version)
-            }
+            Ok(Upgraded { pid, version }) => Reply::from(Done::Upgraded).upgraded_to(pid, &version),
             Err(detail) => Refusal::NotUpgraded { detail }.into(),
         }
     }

@@ -91,8 +91,7 @@ impl StartupPlan {
     }
 
     fn local(arguments: &Serve) -> Result<LocalCertificate, String> {
-        let state =
-            directories::state(arguments.common.state.as_deref(), credentials::is_root())?;
+        let state = directories::state(arguments.common.state.as_deref(), credentials::is_root())?;
         Ok(LocalCertificate::new(&state, &arguments.domain))
     }
 

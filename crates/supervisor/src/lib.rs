@@ -53,8 +53,8 @@ mod unprivileged;
 mod usage;
 mod zygote;
 
-pub use handover::{Invocation, Predecessor};
 pub use grants::{DeriveGrants, Grants, Names};
+pub use handover::{Invocation, Predecessor};
 pub use options::{InheritedSocket, Options, PhpProgram, ReloadDocument};
 pub use sockets::Owner as SocketOwner;
 pub use store::{load_document, open_log};

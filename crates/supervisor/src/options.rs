@@ -63,6 +63,8 @@ pub struct Options {
     pub inherited: Vec<InheritedSocket>,
     /// How this process was started, for an upgrade; `None` if that is not known.
     pub invocation: Option<Invocation>,
+    /// True if the server runs in the background: its standard streams are `/dev/null`.
+    pub is_daemon: bool,
     /// The server that this one replaces.
     pub predecessor: Option<Predecessor>,
     /// Called once the server serves.

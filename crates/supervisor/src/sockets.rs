@@ -198,9 +198,10 @@ impl Sockets {
 
     /// Returns all open sockets, for a server that takes them over.
     pub(crate) fn all(&self) -> Vec<OpenSocket<'_>> {
-        let open = self.open.iter().map(|(address, open)| {
-            OpenSocket::new(name_of(address).unwrap_or_default(), open)
-        });
+        let open = self
+            .open
+            .iter()
+            .map(|(address, open)| OpenSocket::new(name_of(address).unwrap_or_default(), open));
         let unclaimed = self.unclaimed.iter().map(|open| OpenSocket::new(open.name.clone(), open));
         open.chain(unclaimed).collect()
     }

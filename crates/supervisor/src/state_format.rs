@@ -41,7 +41,8 @@ pub fn check(state: &Path) -> Result<(), String> {
     })?;
     match found {
         Some(StateFormat { number, writer }) if number > FORMAT => {
-            let by = if writer.is_empty() { "a newer version" } else { &*format!("howdah {writer}") };
+            let by =
+                if writer.is_empty() { "a newer version" } else { &*format!("howdah {writer}") };
             Err(format!(
                 "the state in {} has format {number}, written by {by}; howdah {VERSION} reads format \
                  {FORMAT}, and has changed nothing: install {by} again, or start with another \

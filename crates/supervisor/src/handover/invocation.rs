@@ -1,8 +1,8 @@
 //! How this program was started, so that it can be started again in the same way.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -39,12 +39,19 @@ impl Invocation {
     /// Returns the path of the program file without links. Error: the reason why it must not be
     /// executed; other users could have changed it, or it does not exist.
     pub(super) fn trusted(&self) -> Result<PathBuf, String> {
-        protected(&self.program).map_err(|error| match error.kind() {
+        let program = protected(&self.program).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 format!("the program {} does not exist any more", self.program.display())
             }
             _ => format!("the program cannot be executed: {error}"),
-        })
+        })?;
+        // execvp(3) would run any other file as a shell script.
+        let mut magic = [0; 4];
+        let read = File::open(&program).and_then(|mut file| file.read_exact(&mut magic));
+        match read.is_ok() && (magic == *b"\x7fELF" || magic.starts_with(b"#!")) {
+            true => Ok(program),
+            false => Err(format!("{} is no program; install it again", program.display())),
+        }
     }
 
     /// Executes the program in place of this process, with one more environment variable. Returns
@@ -100,7 +107,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let place = tempfile::tempdir().unwrap();
         let (old, link) = (place.path().join("old"), place.path().join("link"));
-        fs::write(&old, "").unwrap();
+        fs::write(&old, "#!/bin/sh\n").unwrap();
         symlink("old", &link).unwrap();
         let invocation = |program: &Path| Invocation {
             program: program.to_owned(),
@@ -111,6 +118,11 @@ mod tests {
         assert_eq!(invocation(&link).trusted(), Ok(fs::canonicalize(&old).unwrap()));
         fs::set_permissions(&old, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(invocation(&link).trusted().unwrap_err().contains("can be changed"));
+        fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();
+        for cut in ["", "EL", "text\n"] {
+            fs::write(&old, cut).unwrap();
+            assert!(invocation(&link).trusted().unwrap_err().contains("is no program"), "{cut:?}");
+        }
         fs::remove_file(&old).unwrap();
         assert!(invocation(&link).trusted().unwrap_err().contains("does not exist any more"));
     }

@@ -54,8 +54,9 @@ impl Predecessor {
         }
         let socket = process::take_inherited(SOCKET).ok_or("descriptor 3 is not open")?;
         // The scripts of a server without root run as the user of this process.
-        process::deny_tracing()
-            .map_err(|error| format!("cannot keep other processes from tracing the server: {error}"))?;
+        process::deny_tracing().map_err(|error| {
+            format!("cannot keep other processes from tracing the server: {error}")
+        })?;
         answer(
             &socket,
             &FromSuccessor::Hello { protocol: HANDOVER_PROTOCOL, version: VERSION.to_owned() },
@@ -182,14 +183,7 @@ fn receive(socket: &OwnedFd) -> Result<HandedOver, String> {
                     (fd, name, owner)
                 }));
             }
-            Ok(ToSuccessor::Server {
-                pid,
-                origin,
-                control,
-                running,
-                with_php,
-                control_groups,
-            }) => {
+            Ok(ToSuccessor::Server { pid, origin, control, running, with_php, control_groups }) => {
                 let read = |descriptor: Option<OwnedFd>| {
                     read_memory_file(descriptor.into_iter().collect(), u64::MAX)
                         .map_err(|error: io::Error| format!("{MALFORMED}: {error}"))
@@ -211,6 +205,92 @@ fn receive(socket: &OwnedFd) -> Result<HandedOver, String> {
                 });
             }
             _ => return Err(MALFORMED.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::BorrowedFd;
+
+    use super::*;
+    use crate::handover::State;
+    use crate::sockets::OpenSocket;
+
+    fn state(listeners: Vec<OpenSocket<'_>>) -> State<'_> {
+        State {
+            listeners,
+            document: b"{}",
+            bundles: b"bundles".to_vec(),
+            origin: "site.json".to_owned(),
+            control: None,
+            running: vec!["blog".to_owned()],
+            with_php: Vec::new(),
+            control_groups: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn everything_arrives_although_the_sender_has_ended() {
+        let (ours, theirs) = packet::pair().unwrap();
+        let any = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = |index: usize| OpenSocket {
+            name: format!("127.0.0.1={index}"),
+            fd: any.as_fd(),
+            owner: if index == 0 { Owner::ServiceManager } else { Owner::Server },
+        };
+        // More than one packet can carry.
+        state((0..200).map(open).collect()).send(&ours).unwrap();
+        drop(ours);
+        let handed = receive(&theirs).unwrap();
+        assert_eq!((handed.document, handed.bundles), (b"{}".to_vec(), b"bundles".to_vec()));
+        assert_eq!(
+            (handed.running, handed.origin.as_str()),
+            (vec!["blog".to_owned()], "site.json")
+        );
+        let sockets = handed.listeners.into_inner();
+        assert_eq!(sockets.len(), 200);
+        assert_eq!((&*sockets[199].1, sockets[199].2), ("127.0.0.1=199", Owner::Server));
+        assert_eq!(sockets[0].2, Owner::ServiceManager);
+    }
+
+    #[test]
+    fn a_hand_over_that_is_not_complete_or_malformed_is_refused() {
+        let refused = |packets: &[(Vec<u8>, usize)]| {
+            let (ours, theirs) = packet::pair().unwrap();
+            for (bytes, descriptors) in packets {
+                let descriptors: Vec<BorrowedFd<'_>> = vec![ours.as_fd(); *descriptors];
+                packet::send(&ours, bytes, &descriptors).unwrap();
+            }
+            drop(ours);
+            receive(&theirs).map(drop).unwrap_err()
+        };
+        let hello = |protocol| {
+            let version = "9.1.0".to_owned();
+            (ToSuccessor::Hello { protocol, version }.encode(), 0)
+        };
+        let good = hello(HANDOVER_PROTOCOL);
+        let sockets = vec![("*=80".to_owned(), false)];
+        let listeners = ToSuccessor::Listeners { sockets }.encode();
+        let take_over = ToSuccessor::TakeOver {}.encode();
+        let server = ToSuccessor::Server {
+            pid: 1,
+            origin: String::new(),
+            control: None,
+            running: Vec::new(),
+            with_php: Vec::new(),
+            control_groups: Vec::new(),
+        };
+        let server = server.encode();
+        assert!(refused(&[]).contains("has not handed over"));
+        assert!(refused(&[hello(HANDOVER_PROTOCOL + 1)]).contains("9.1.0"));
+        assert!(refused(&[(vec![0xff; 40], 0)]).contains("malformed"));
+        assert!(refused(std::slice::from_ref(&good)).contains("has not handed over"));
+        assert!(refused(&[good.clone(), (listeners, 2)]).contains("malformed"));
+        assert!(refused(&[good.clone(), (take_over, 0)]).contains("malformed"));
+        // A document that is no memory file, or none.
+        for descriptors in [0, 2] {
+            assert!(refused(&[good.clone(), (server.clone(), descriptors)]).contains("malformed"));
         }
     }
 }

@@ -64,8 +64,13 @@ pub(crate) enum Answer {
 }
 
 impl Successor {
-    /// Sends the state, and starts the program.
-    pub(crate) fn start(invocation: &Invocation, state: &State<'_>) -> Result<Successor, String> {
+    /// Sends the state, and starts the program. Its standard output and error are `output`, or those of
+    /// this process.
+    pub(crate) fn start(
+        invocation: &Invocation,
+        state: &State<'_>,
+        output: Option<BorrowedFd<'_>>,
+    ) -> Result<Successor, String> {
         let program = invocation.trusted()?;
         let failed = |error: io::Error| format!("cannot start the program: {error}");
         let (ours, theirs) = packet::pair().map_err(|error| failed(error.into()))?;
@@ -82,6 +87,10 @@ impl Successor {
                 let own = std::process::id().to_string();
                 let prepared = open_files::restore()
                     .map_err(io::Error::from)
+                    .and_then(|()| match output {
+                        Some(output) => process::set_output_streams(output, output),
+                        None => Ok(()),
+                    })
                     .and_then(|()| process::duplicate_to(&theirs, SOCKET));
                 let error = match prepared {
                     Ok(()) => invocation.execute(&program, (VARIABLE, &own)),
@@ -163,12 +172,12 @@ impl Successor {
 }
 
 impl State<'_> {
-    fn send(&self, socket: &OwnedFd) -> io::Result<()> {
+    /// Sends everything; it waits in the socket.
+    pub(super) fn send(&self, socket: &OwnedFd) -> io::Result<()> {
         let send = |message: &ToSuccessor, descriptors: &[BorrowedFd<'_>]| {
             packet::send(socket, &message.encode(), descriptors).map_err(io::Error::from)
         };
-        let hello =
-            ToSuccessor::Hello { protocol: HANDOVER_PROTOCOL, version: VERSION.to_owned() };
+        let hello = ToSuccessor::Hello { protocol: HANDOVER_PROTOCOL, version: VERSION.to_owned() };
         send(&hello, &[])?;
         for some in self.listeners.chunks(MAX_DESCRIPTORS) {
             let sockets = some.iter().map(|listening| {
@@ -188,5 +197,69 @@ impl State<'_> {
             control_groups: self.control_groups.clone(),
         };
         send(&server, &[document.as_fd(), bundles.as_fd()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Creates the view of a new server that is played by the test, and its end of the socket.
+    fn successor() -> (Successor, OwnedFd) {
+        let (socket, theirs) = packet::pair().unwrap();
+        let (limit, version) = (START_TIMEOUT, None);
+        let deadline = Some(Instant::now() + limit);
+        // No process has this id, so signals to it have no effect.
+        (Successor { pid: u32::MAX >> 1, socket, version, deadline, limit }, theirs)
+    }
+
+    fn say(socket: &OwnedFd, message: &FromSuccessor) {
+        packet::send(socket, &message.encode(), &[]).unwrap();
+    }
+
+    fn hello(protocol: u32) -> FromSuccessor {
+        FromSuccessor::Hello { protocol, version: "9.1.0".to_owned() }
+    }
+
+    #[test]
+    fn the_answers_of_a_new_server_are_read_in_their_order() {
+        let (mut successor, theirs) = successor();
+        assert_eq!(successor.answer(), Answer::None);
+        say(&theirs, &hello(HANDOVER_PROTOCOL));
+        say(&theirs, &FromSuccessor::Ready {});
+        say(&theirs, &FromSuccessor::TookOver {});
+        assert_eq!(successor.answer(), Answer::Ready);
+        assert_eq!((successor.answer(), successor.version()), (Answer::TookOver, "9.1.0"));
+        drop(theirs);
+        assert_eq!(successor.answer(), Answer::None, "its end is reported by the kernel");
+    }
+
+    #[test]
+    fn another_protocol_is_refused_with_both_versions() {
+        let (mut successor, theirs) = successor();
+        say(&theirs, &hello(HANDOVER_PROTOCOL + 1));
+        let Answer::Failed(problem) = successor.answer() else { panic!() };
+        assert!(problem.contains("9.1.0") && problem.contains(VERSION), "{problem}");
+    }
+
+    #[test]
+    fn a_new_server_that_answers_nonsense_is_refused() {
+        for bytes in [&b"\xff"[..], &FromSuccessor::Ready {}.encode(), &[0; 5000]] {
+            let (mut successor, theirs) = successor();
+            packet::send(&theirs, bytes, &[]).unwrap();
+            assert!(matches!(successor.answer(), Answer::Failed(_)), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_new_server_has_a_limited_time_until_it_has_taken_over() {
+        let (mut successor, _theirs) = successor();
+        let now = Instant::now();
+        assert_eq!(successor.late(now), None);
+        assert!(successor.late(now + START_TIMEOUT * 2).unwrap().contains("within 120 s"));
+        successor.hand_over(now).unwrap();
+        assert!(successor.late(now + TAKE_OVER_TIMEOUT).unwrap().contains("within 10 s"));
+        successor.settle();
+        assert_eq!((successor.late(now + START_TIMEOUT * 2), successor.due()), (None, None));
     }
 }

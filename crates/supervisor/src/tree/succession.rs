@@ -11,10 +11,10 @@ use howdah_sys::log::Level;
 use howdah_wire::messages::{FromSuccessor, FromSupervisor};
 
 use super::state::Tree;
-use crate::handover::{Instruction, Predecessor};
-use crate::options::{InheritedSocket, Options};
 use crate::certificates::Certificates;
 use crate::grants::Grants;
+use crate::handover::{Instruction, Predecessor};
+use crate::options::{InheritedSocket, Options};
 use crate::pid_file::PidFile;
 use crate::prototype::missing_php;
 

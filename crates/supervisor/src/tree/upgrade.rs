@@ -10,6 +10,7 @@
 //! If the new server fails before step 4, this one goes on as before. If the new server dies
 //! afterwards, while this one still finishes its requests, this one serves again.
 
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use howdah_sys::log::Level;
@@ -59,10 +60,21 @@ impl Tree {
             return Err("another configuration is being applied; try again".to_owned());
         }
         if std::process::id() == 1 {
-            return Err("the first process of a container cannot be replaced, as the container ends \
+            return Err(
+                "the first process of a container cannot be replaced, as the container ends \
                         with it; start a container of the new version beside this one, and stop \
                         this one when it serves"
-                .to_owned());
+                    .to_owned(),
+            );
+        }
+        if self.is_bound_to_service() {
+            return Err(
+                "systemd would take the end of this process for that of the service, and end \
+                        the new server too: use Type=notify-reload or Type=notify in the unit, or \
+                        Type=forking with PIDFile=, --daemon and --pid; until then, restart the \
+                        service"
+                    .to_owned(),
+            );
         }
         if self.options.invocation.is_none() {
             return Err("the path of the program is not known; restart the server".to_owned());
@@ -71,6 +83,15 @@ impl Tree {
         self.upgrade.stage = Stage::HoldingRenewals(Instant::now() + RENEWALS_TIMEOUT);
         self.send_to_router(&FromSupervisor::HoldRenewals {}, &[]);
         Ok(())
+    }
+
+    /// Returns true if a service of systemd ends with this process, as the service manager cannot be told
+    /// that another one is the main process. `INVOCATION_ID` is set for services (systemd.exec(5)).
+    fn is_bound_to_service(&self) -> bool {
+        let is_main = rustix::process::getppid().is_some_and(|parent| parent.is_init());
+        let is_service = is_main && std::env::var_os("INVOCATION_ID").is_some();
+        let follows_pid_file = self.options.is_daemon && self.options.pid.is_some();
+        is_service && std::env::var_os("NOTIFY_SOCKET").is_none() && !follows_pid_file
     }
 
     /// Handles the router's report that no certificate is being ordered.
@@ -109,7 +130,9 @@ impl Tree {
             with_php: with_php.map(|spec| spec.name.clone()).collect(),
             control_groups: self.control_groups.names(),
         };
-        Successor::start(invocation, &state)
+        // What the program prints before it has opened the log; afterwards it has /dev/null again.
+        let output = self.log.handle().ok().filter(|_| self.options.is_daemon);
+        Successor::start(invocation, &state, output.as_ref().map(AsFd::as_fd))
     }
 
     /// Ends the upgrade if it is late.
@@ -154,7 +177,9 @@ impl Tree {
 
     /// The new server is the server from now on; this one finishes its requests.
     fn replaced(&mut self) {
-        let Stage::Starting(mut successor) = std::mem::take(&mut self.upgrade.stage) else { return };
+        let Stage::Starting(mut successor) = std::mem::take(&mut self.upgrade.stage) else {
+            return;
+        };
         successor.settle();
         let (pid, version) = (successor.pid, successor.version().to_owned());
         self.log.write(
@@ -165,8 +190,7 @@ impl Tree {
             ),
         );
         self.announce_main_process(pid);
-        let ended =
-            ToControl::UpgradeEnded { error: String::new(), pid, version: version.clone() };
+        let ended = ToControl::UpgradeEnded { error: String::new(), pid, version: version.clone() };
         self.send_to_control(&ended, &[]);
         let control_until = Instant::now() + CONTROL_TIMEOUT;
         self.upgrade.stage = Stage::Replaced { successor, control_until, is_final: false };
@@ -222,16 +246,8 @@ impl Tree {
     fn own_again(&mut self) {
         self.control_groups.share(false);
         self.send_to_router(&FromSupervisor::ReleaseRenewals {}, &[]);
-        let Some(path) = &self.options.pid else { return };
-        if self.pid_file.as_ref().is_some_and(PidFile::is_locked) {
-            return;
-        }
-        match PidFile::claim(path) {
-            Ok(file) => self.pid_file = Some(file),
-            Err(error) => self.log.write(
-                Level::Alert,
-                format_args!("cannot write the PID file {} again: {error}", path.display()),
-            ),
+        if let Some(Err(error)) = self.pid_file.as_mut().map(PidFile::reclaim) {
+            self.log.write(Level::Alert, format_args!("cannot write the PID file again: {error}"));
         }
     }
 
@@ -257,8 +273,7 @@ impl Tree {
                 self.serve_again();
             }
             Stage::Replaced { successor, control_until, .. } => {
-                self.upgrade.stage =
-                    Stage::Replaced { successor, control_until, is_final: true };
+                self.upgrade.stage = Stage::Replaced { successor, control_until, is_final: true };
             }
             stage => self.upgrade.stage = stage,
         }
