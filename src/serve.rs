@@ -98,6 +98,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         control_token,
         sandbox: !arguments.no_sandbox,
         php: php.found,
+        inherited: Vec::new(),
         on_serving: None,
     };
     if arguments.daemon {

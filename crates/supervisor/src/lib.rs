@@ -18,7 +18,7 @@
 //! - `zygote`: a process that prototypes are forked from.
 //! - `programs`: programs that change DNS records.
 //! - [`check`]: checks for `howdah check`.
-//! - `sockets`: listening sockets.
+//! - `sockets`: listening sockets, opened or inherited.
 //! - `store`, `pid_file`, `certificates`: files that outlive the process.
 //! - `safe_path`: paths through directories of other users.
 #![forbid(unsafe_code)]
@@ -50,7 +50,8 @@ mod usage;
 mod zygote;
 
 pub use grants::{DeriveGrants, Grants, Names};
-pub use options::{Options, PhpProgram, ReloadDocument};
+pub use options::{InheritedSocket, Options, PhpProgram, ReloadDocument};
+pub use sockets::Owner as SocketOwner;
 pub use store::{load_document, open_log};
 #[cfg(any(test, feature = "model"))]
 pub use tree::model;

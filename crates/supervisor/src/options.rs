@@ -1,11 +1,13 @@
 //! The settings of the supervisor.
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use howdah_sys::credentials::Credentials;
 use howdah_wire::messages::Secret;
 
 use crate::grants::DeriveGrants;
+use crate::sockets::Owner;
 
 /// Reads a document again. Error: the reason why it cannot be read.
 pub type ReloadDocument = Box<dyn Fn() -> Result<Vec<u8>, String>>;
@@ -55,8 +57,22 @@ pub struct Options {
     pub sandbox: bool,
     /// The `howdah-php` programs, one per version of PHP.
     pub php: Vec<PhpProgram>,
+    /// Listening sockets that were passed to this process. A listener takes the socket that has its
+    /// address or its name.
+    pub inherited: Vec<InheritedSocket>,
     /// Called once the server serves.
     pub on_serving: Option<Box<dyn FnOnce()>>,
+}
+
+/// A listening socket that was passed to this process.
+#[derive(Debug)]
+pub struct InheritedSocket {
+    /// The socket; nothing about it has been checked.
+    pub fd: OwnedFd,
+    /// Name that the passing process has given it; may be empty.
+    pub name: String,
+    /// The process that opens the socket and removes its file.
+    pub owner: Owner,
 }
 
 /// A `howdah-php` program.

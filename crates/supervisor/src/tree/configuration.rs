@@ -94,6 +94,9 @@ impl Tree {
             let line = self.start_line();
             self.log.write(Level::Notice, format_args!("{line}"));
             self.check_unloaded_applications();
+            for message in self.sockets.settle_inherited() {
+                self.log.write(Level::Warn, message);
+            }
         }
         self.has_served = true;
         release_start_memory();

@@ -8,7 +8,7 @@ use howdah_sys::{process, process_tree, signals};
 
 use super::state::Tree;
 use crate::grants::Grants;
-use crate::options::Options;
+use crate::options::{InheritedSocket, Options};
 use crate::pid_file::PidFile;
 use crate::sockets::Sockets;
 use crate::store;
@@ -34,6 +34,11 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
     let signals = handled_signals()?;
     let log = open_log(&options)?;
     let mut sockets = Sockets::at_start();
+    for InheritedSocket { fd, name, owner } in std::mem::take(&mut options.inherited) {
+        if let Err(problem) = sockets.inherit(fd, &name, owner) {
+            options.warnings.push(format!("inherited descriptor \"{name}\" is closed: {problem}"));
+        }
+    }
     // Before any address: a second server with the same settings has the same PID file and control
     // socket.
     let claim = |path: &PathBuf| {
