@@ -15,9 +15,11 @@ use rustix::process::umask;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use self::inherited::{Listening, Unclaimed};
+use crate::descriptor_store::DescriptorStore;
 use crate::safe_path::SafePath;
 
 pub use self::inherited::Owner;
+pub(crate) use self::inherited::name_of;
 
 /// Time after the start within which binding an address in use is retried: the addresses of a
 /// killed server are in use until its last process has ended.
@@ -35,6 +37,8 @@ pub(crate) struct Sockets {
     open: HashMap<String, Listening>,
     /// Sockets that were passed to this process.
     unclaimed: Unclaimed,
+    /// Keeps the sockets of the server while it is restarted.
+    store: DescriptorStore,
     /// Time from which on an address in use is an error at once.
     retry_until: Instant,
 }
@@ -46,14 +50,21 @@ impl Sockets {
     }
 
     fn retrying_until(retry_until: Instant) -> Self {
-        Sockets { open: HashMap::new(), unclaimed: Unclaimed::default(), retry_until }
+        let store = DescriptorStore::default();
+        Sockets { open: HashMap::new(), unclaimed: Unclaimed::default(), store, retry_until }
+    }
+
+    /// Stores the sockets that the server owns from now on.
+    pub(crate) fn store_at(&mut self, store: DescriptorStore) {
+        self.store = store;
     }
 
     /// Adds a listening socket that was passed to this process, with the name that the passing
-    /// process has given it. [`Sockets::bind`] takes it for its address. Error: the reason why it
-    /// cannot be a listener, and what to do; it is closed then.
+    /// process has given it; for a socket of the server this is the address of its listener.
+    /// [`Sockets::bind`] takes it for its address. Error: the reason why it cannot be a listener, and
+    /// what to do; it is closed then.
     pub(crate) fn inherit(&mut self, fd: OwnedFd, name: &str, owner: Owner) -> Result<(), String> {
-        self.unclaimed.add(Listening::inherit(fd, name, owner)?);
+        self.unclaimed.add(Listening::inherit(fd, &name.replace(':', "="), owner)?);
         Ok(())
     }
 
@@ -61,14 +72,18 @@ impl Sockets {
     /// manager owns them: a later configuration may name their addresses. Returns a message for each
     /// unclaimed socket.
     pub(crate) fn settle_inherited(&mut self) -> Vec<String> {
-        let message = |(socket, owner)| match owner {
-            Owner::Server => format!("inherited socket {socket} is closed: no listener has it"),
-            Owner::ServiceManager => format!(
+        let closed = self.unclaimed.settle();
+        self.release(&closed);
+        let closed = closed.iter().map(|socket| {
+            format!("inherited socket {socket} is closed: no listener has its address")
+        });
+        let kept = self.unclaimed.iter().map(|socket| {
+            format!(
                 "nobody is served at {socket}, which the service manager has opened: no listener of \
                  the configuration has this address; add one, or remove it from the socket unit"
-            ),
-        };
-        self.unclaimed.settle().into_iter().map(message).collect()
+            )
+        });
+        closed.chain(kept).collect()
     }
 
     /// Returns the socket for an address: the open one, an inherited one, or a new one. Error: the
@@ -84,9 +99,22 @@ impl Sockets {
                 Some(claimed) => claimed?,
                 None => owned(self.listen(address, backlog, mode)?),
             };
-            self.open.insert(address.to_owned(), open);
+            self.insert(address, open);
         }
         Ok(self.open[address].socket.as_fd())
+    }
+
+    fn insert(&mut self, address: &str, socket: Listening) {
+        if socket.owner == Owner::Server {
+            self.store.keep(address, socket.socket.as_fd());
+        }
+        self.open.insert(address.to_owned(), socket);
+    }
+
+    /// Removes inherited sockets of the server from the store.
+    fn release(&self, sockets: &[Listening]) {
+        let own = sockets.iter().filter(|socket| socket.owner == Owner::Server);
+        own.for_each(|socket| self.store.remove(&socket.name));
     }
 
     /// Takes the inherited socket for an address; `None` if there is none.
@@ -100,7 +128,10 @@ impl Sockets {
         if let Some(path) = file_of(address) {
             // Nobody can connect to a socket whose file is gone.
             let file_mode = SafePath::resolve(path).and_then(|place| place.socket_mode());
-            let file_mode = file_mode.ok().flatten()?;
+            let Ok(Some(file_mode)) = file_mode else {
+                self.release(&[claimed]);
+                return None;
+            };
             if claimed.owner == Owner::ServiceManager && file_mode & WRITE_MODES & !mode != 0 {
                 return Some(Err(format!(
                     "{address}: its mode permits others to connect; set SocketMode={mode:04o} in the \
@@ -121,7 +152,9 @@ impl Sockets {
             match listen(address, backlog, mode) {
                 Ok(socket) => return Ok(socket),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    if self.unclaimed.clear_way(address) {
+                    let obstacles = self.unclaimed.clear_way(address);
+                    if !obstacles.is_empty() {
+                        self.release(&obstacles);
                         continue;
                     }
                     let mut all = self.unclaimed.iter().chain(self.open.values());
@@ -154,7 +187,7 @@ impl Sockets {
     ) -> Result<Option<String>, String> {
         for address in addresses {
             if let Some(Ok(claimed)) = self.claim(address, backlog, mode) {
-                self.open.insert(address.clone(), claimed);
+                self.insert(address, claimed);
                 return Ok(Some(address.clone()));
             }
         }
@@ -174,7 +207,7 @@ impl Sockets {
         for address in addresses {
             match listen(address, backlog, mode) {
                 Ok(socket) => {
-                    self.open.insert(address.clone(), owned(socket));
+                    self.insert(address, owned(socket));
                     return Ok(Some(address.clone()));
                 }
                 Err(error) => problem = format!("{address}: {}", explain(address, &error)),
@@ -200,15 +233,19 @@ impl Sockets {
     pub(crate) fn unbind(&mut self, address: &str) {
         match self.open.remove(address) {
             Some(socket) if socket.owner == Owner::ServiceManager => self.unclaimed.add(socket),
-            Some(_) => remove_file(address),
+            Some(_) => {
+                name_of(address).iter().for_each(|name| self.store.remove(name));
+                remove_file(address);
+            }
             None => {}
         }
     }
 
-    /// Closes all sockets and removes their files, unless the service manager owns them.
+    /// Closes all sockets and removes their files, unless the service manager owns them or keeps them
+    /// for the next server.
     pub(crate) fn close(&mut self) {
         for (address, open) in self.open.drain() {
-            if open.owner == Owner::Server {
+            if open.owner == Owner::Server && !self.store.exists() {
                 remove_file(&address);
             }
         }

@@ -171,23 +171,24 @@ impl Unclaimed {
         Some(self.0.remove(at))
     }
 
-    /// Closes sockets of this server that keep an address from being bound. Returns true if there
-    /// were any.
-    pub(super) fn clear_way(&mut self, address: &str) -> bool {
-        let before = self.0.len();
-        self.0.retain(|socket| socket.owner != Owner::Server || !socket.is_in_the_way_of(address));
-        self.0.len() < before
+    /// Removes and returns sockets of this server that keep an address from being bound.
+    pub(super) fn clear_way(&mut self, address: &str) -> Vec<Listening> {
+        self.remove(|socket| socket.owner == Owner::Server && socket.is_in_the_way_of(address))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Listening> {
         self.0.iter()
     }
 
-    /// Removes the sockets that the server itself keeps open, and returns all.
-    pub(super) fn settle(&mut self) -> Vec<(String, Owner)> {
-        let all = self.0.iter().map(|socket| (socket.to_string(), socket.owner)).collect();
-        self.0.retain(|socket| socket.owner == Owner::ServiceManager);
-        all
+    /// Removes and returns the sockets that the server owns.
+    pub(super) fn settle(&mut self) -> Vec<Listening> {
+        self.remove(|socket| socket.owner == Owner::Server)
+    }
+
+    fn remove(&mut self, is_removed: impl Fn(&Listening) -> bool) -> Vec<Listening> {
+        let (removed, kept) = self.0.drain(..).partition(is_removed);
+        self.0 = kept;
+        removed
     }
 }
 

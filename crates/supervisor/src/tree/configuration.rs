@@ -98,10 +98,13 @@ impl Tree {
                 self.log.write(Level::Warn, message);
             }
         }
-        self.has_served = true;
+        let is_first = !std::mem::replace(&mut self.has_served, true);
         release_start_memory();
         if let Some(on_serving) = self.options.on_serving.take() {
             on_serving();
+        }
+        if is_first {
+            self.notify_ready();
         }
     }
 
@@ -126,6 +129,7 @@ impl Tree {
             self.refuse("the end of the server");
             return;
         }
+        self.notify_refusal(&message);
         let deadline = Some(Instant::now() + FAST_SHUTDOWN_TIMEOUT);
         self.shutdown = Some(Shutdown { is_graceful: false, deadline, refusal: Some(message) });
     }
