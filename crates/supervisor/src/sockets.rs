@@ -1,11 +1,11 @@
 //! Listening sockets: opens them, or takes those over that another process has passed
 //! ([`inherited`]).
 
+mod address;
 mod inherited;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,12 +14,11 @@ use rustix::fs::{FileType, Mode, fchmod};
 use rustix::process::umask;
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use self::address::{file_of, parse};
 use self::inherited::{Listening, Unclaimed};
 use crate::descriptor_store::DescriptorStore;
+use crate::passed_socket::{Owner, name_of};
 use crate::safe_path::SafePath;
-
-pub use self::inherited::Owner;
-pub(crate) use self::inherited::name_of;
 
 /// Time after the start within which binding an address in use is retried: the addresses of a
 /// killed server are in use until its last process has ended.
@@ -74,16 +73,22 @@ impl Sockets {
     pub(crate) fn settle_inherited(&mut self) -> Vec<String> {
         let closed = self.unclaimed.settle();
         self.release(&closed);
-        let closed = closed.iter().map(|socket| {
-            format!("inherited socket {socket} is closed: no listener has its address")
-        });
+        let messages: Vec<_> = { closed.iter() }
+            .map(|socket| {
+                format!("inherited socket {socket} is closed: no listener has its address")
+            })
+            .collect();
+        let files: Vec<_> = closed.iter().filter_map(Listening::file).collect();
+        drop(closed);
+        // Another server may have made a new socket at the same path.
+        files.iter().for_each(|file| drop(remove_stale(Path::new(file))));
         let kept = self.unclaimed.iter().map(|socket| {
             format!(
                 "nobody is served at {socket}, which the service manager has opened: no listener of \
                  the configuration has this address; add one, or remove it from the socket unit"
             )
         });
-        closed.chain(kept).collect()
+        messages.into_iter().chain(kept).collect()
     }
 
     /// Returns the socket for an address: the open one, an inherited one, or a new one. Error: the
@@ -252,12 +257,6 @@ impl Sockets {
     }
 }
 
-/// Returns the path of a unix socket that has one.
-fn file_of(address: &str) -> Option<&Path> {
-    let path = address.strip_prefix("unix:").filter(|path| !path.starts_with('@'));
-    path.map(Path::new)
-}
-
 /// Returns a socket that the server has opened itself.
 fn owned(socket: Socket) -> Listening {
     Listening { socket, name: String::new(), owner: Owner::Server }
@@ -322,17 +321,6 @@ fn listen(address: &str, backlog: u32, mode: u32) -> io::Result<Socket> {
     socket.bind(&parsed.into())?;
     socket.listen(backlog)?;
     Ok(socket)
-}
-
-fn parse(address: &str) -> Option<SocketAddr> {
-    if let Some(port) = address.strip_prefix("*:") {
-        return Some(SocketAddr::from(([0, 0, 0, 0], port.parse().ok()?)));
-    }
-    address.parse().ok().or_else(|| {
-        let (host, port) = address.rsplit_once(':')?;
-        let host: Ipv6Addr = host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
-        Some(SocketAddr::new(IpAddr::V6(host), port.parse().ok()?))
-    })
 }
 
 fn listen_unix(name: &str, backlog: i32, mode: u32) -> io::Result<Socket> {
@@ -524,6 +512,20 @@ mod tests {
     }
 
     #[test]
+    fn the_file_of_a_socket_that_no_listener_has_is_removed_unless_another_server_uses_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (unused, replaced) = (dir.path().join("unused"), dir.path().join("replaced"));
+        let listen = |path| std::os::unix::net::UnixListener::bind(path).unwrap();
+        let mut sockets = settled();
+        sockets.inherit(listen(&unused).into(), "", Owner::Server).unwrap();
+        sockets.inherit(listen(&replaced).into(), "", Owner::Server).unwrap();
+        std::fs::remove_file(&replaced).unwrap();
+        let _other = listen(&replaced);
+        assert_eq!(sockets.settle_inherited().len(), 2);
+        assert!(!unused.exists() && replaced.exists());
+    }
+
+    #[test]
     fn an_inherited_unix_socket_without_file_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
@@ -572,13 +574,5 @@ mod tests {
         assert_eq!(settled().bind_first(&[], 1, 0o600), Ok(None));
         servers.iter_mut().for_each(Sockets::close);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn addresses_of_every_kind_are_read() {
-        assert_eq!(parse("*:80").unwrap().to_string(), "0.0.0.0:80");
-        assert_eq!(parse("[::1]:80").unwrap().to_string(), "[::1]:80");
-        assert_eq!(parse("127.0.0.1:80").unwrap().to_string(), "127.0.0.1:80");
-        assert_eq!(parse("localhost"), None);
     }
 }

@@ -11,18 +11,8 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{FileType, fstat};
 use socket2::{Domain, Socket, Type};
 
-use super::parse;
-
-/// The process that opens a socket and removes its file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
-    /// The server. A socket that it does not use is closed.
-    Server,
-    /// The service manager, for a socket unit. It keeps the socket open as long as the unit is
-    /// active, so the server cannot bind the address itself and keeps the socket for later
-    /// listeners.
-    ServiceManager,
-}
+use super::address::parse;
+use crate::passed_socket::{Owner, name_of};
 
 /// An open listening socket.
 #[derive(Debug)]
@@ -109,6 +99,14 @@ impl Listening {
         }
     }
 
+    /// Returns the path of a unix socket that has one.
+    pub(super) fn file(&self) -> Option<String> {
+        match Local::of(&self.socket) {
+            Ok(Some(Local::File(path))) => Some(path),
+            _ => None,
+        }
+    }
+
     /// Returns true if another socket cannot be bound to an address while this one is open.
     pub(super) fn is_in_the_way_of(&self, address: &str) -> bool {
         let (Ok(Some(Local::Tcp { address: local, is_dual })), Some(wanted)) =
@@ -190,14 +188,6 @@ impl Unclaimed {
         self.0 = kept;
         removed
     }
-}
-
-/// Returns the name of a listener's socket at the service manager: the address with `=` for each
-/// colon, which such a name cannot have (sd_pid_notify_with_fds(3)). `None` if the address has other
-/// characters that it cannot have, or is too long.
-pub(crate) fn name_of(address: &str) -> Option<String> {
-    let can = address.len() <= 255 && address.bytes().all(|b| matches!(b, b' '..=b'~'));
-    can.then(|| address.replace(':', "="))
 }
 
 #[cfg(test)]
@@ -303,14 +293,5 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let unix = UnixListener::bind(dir.path().join("s")).unwrap();
         assert_eq!(inherit(unix, "*=80").matches("*:80"), None);
-    }
-
-    #[test]
-    fn names_have_only_characters_that_the_service_manager_accepts() {
-        assert_eq!(name_of("[::1]:80").unwrap(), "[==1]=80");
-        assert_eq!(name_of("unix:/run/a b").unwrap(), "unix=/run/a b");
-        assert_eq!(name_of("unix:/run/é"), None);
-        assert_eq!(name_of("unix:/run/\n"), None);
-        assert_eq!(name_of(&"a".repeat(256)), None);
     }
 }
