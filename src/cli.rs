@@ -118,7 +118,7 @@ pub struct CommonOptions {
     /// File that holds the process id while the server runs
     #[arg(long, value_name = "FILE")]
     pub pid: Option<PathBuf>,
-    /// Log file [default: standard error]
+    /// Log file, or "journald" for the journal of systemd [default: standard error]
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Directory for temporary files, such as uploads [default: TMPDIR or /tmp]
@@ -138,6 +138,9 @@ pub struct CommonOptions {
 Signals: QUIT ends the server when all requests are answered, TERM and INT end it at once,
 USR1 reopens the log files (after rotation), HUP reads the configuration again, USR2 replaces
 the server by the program file as it is now (howdah upgrade).
+
+Under systemd (Type=notify-reload) the server reports its state (NOTIFY_SOCKET, WATCHDOG_USEC),
+and its listeners take the sockets that have their addresses or names (LISTEN_FDS).
 
 Without DIR and without --config, --state and --control, the site is the current directory.")]
 pub struct Serve {

@@ -20,8 +20,11 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use howdah_config::Config;
-use howdah_supervisor::{self as supervisor, Ending, Invocation, Options, Predecessor};
+use howdah_supervisor::{
+    self as supervisor, Ending, InheritedSocket, Invocation, LogTarget, Options, Predecessor,
+};
 use howdah_sys::credentials::{self, Credentials};
+use howdah_sys::service_manager::ServiceManager;
 use howdah_wire::messages::Secret;
 
 use crate::cli::Serve;
@@ -47,6 +50,8 @@ fn serve(
     invocation: Option<Invocation>,
     predecessor: Option<Predecessor>,
 ) -> Result<(), String> {
+    // Before anything is opened: the variables name descriptors by their numbers.
+    let service = ServiceManager::take();
     unitd::apply_defaults(&mut arguments);
     let mut control_token = control_access::read_token(&arguments)?;
     directories::check_format(arguments.common.state.as_deref())?;
@@ -97,7 +102,12 @@ fn serve(
             Err(problem) => warnings.push(problem),
         }
     }
-    if arguments.common.log.is_some() {
+    warnings.extend(service.warnings);
+    let inherited = service.descriptors.into_iter();
+    let inherited =
+        inherited.map(|(fd, name)| InheritedSocket::of_service_manager(fd, name)).collect();
+    let log = LogTarget::of(arguments.common.log.as_deref()).map_err(|error| error.to_string())?;
+    if matches!(log, LogTarget::File(_)) {
         warnings.iter().for_each(|warning| eprintln!("howdah: {warning}"));
     }
     let mut options = Options {
@@ -112,7 +122,7 @@ fn serve(
         certificates,
         upkeep: upkeep(plan.local),
         pid: absolute(&arguments.common.pid)?,
-        log: absolute(&arguments.common.log)?,
+        log,
         tmp: tmp.path,
         control: arguments.control.clone(),
         default_controls,
@@ -120,10 +130,12 @@ fn serve(
         control_token,
         sandbox: !arguments.no_sandbox,
         php: php.found,
-        inherited: Vec::new(),
         invocation,
         is_daemon: arguments.daemon,
         predecessor: predecessor.clone(),
+        inherited,
+        notifier: service.notifier,
+        watchdog: service.watchdog,
         on_serving: None,
     };
     if predecessor.is_some() {

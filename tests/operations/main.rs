@@ -3,4 +3,6 @@
 mod access_log;
 mod command;
 mod descriptors;
+mod service_manager;
+mod systemd;
 mod upgrade;

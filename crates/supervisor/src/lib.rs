@@ -19,8 +19,9 @@
 //! - `programs`: programs that change DNS records.
 //! - [`check`]: checks for `howdah check`.
 //! - `handover`: an upgrade: the old server, the new one, and what passes between them.
-//! - `sockets`: listening sockets, opened or inherited.
 //! - [`state_format`]: the format of the directory of the stored configuration.
+//! - `sockets`: listening sockets, opened or inherited (`passed_socket`); `descriptor_store`: keeps them at the service
+//!   manager; `service_manager`: state of the notifications to it.
 //! - `store`, `pid_file`, `certificates`: files that outlive the process.
 //! - `safe_path`: paths through directories of other users.
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ mod changes;
 pub mod check;
 mod control;
 mod control_groups;
+mod descriptor_store;
 mod grants;
 mod handover;
 mod identity;
@@ -39,12 +41,14 @@ mod memory;
 mod options;
 mod outbox;
 mod output;
+mod passed_socket;
 mod pid_file;
 mod programs;
 mod prototype;
 mod rootfs;
 mod router;
 mod safe_path;
+mod service_manager;
 mod sockets;
 pub mod state_format;
 mod store;
@@ -55,8 +59,8 @@ mod zygote;
 
 pub use grants::{DeriveGrants, Grants, Names};
 pub use handover::{Invocation, Predecessor};
-pub use options::{InheritedSocket, Options, PhpProgram, ReloadDocument};
-pub use sockets::Owner as SocketOwner;
+pub use options::{LogTarget, Options, PhpProgram, ReloadDocument};
+pub use passed_socket::{InheritedSocket, Owner as SocketOwner};
 pub use store::{load_document, open_log};
 #[cfg(any(test, feature = "model"))]
 pub use tree::model;

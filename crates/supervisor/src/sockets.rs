@@ -1,11 +1,13 @@
 //! Listening sockets: opens them, or takes those over that another process has passed
 //! ([`inherited`]).
 
+mod address;
 mod inherited;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,10 +16,11 @@ use rustix::fs::{FileType, Mode, fchmod};
 use rustix::process::umask;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use self::inherited::{Listening, Unclaimed, name_of};
+use self::address::{file_of, parse};
+use self::inherited::{Listening, Unclaimed};
+use crate::descriptor_store::DescriptorStore;
+use crate::passed_socket::{Owner, name_of};
 use crate::safe_path::SafePath;
-
-pub use self::inherited::Owner;
 
 /// Time after the start within which binding an address in use is retried: the addresses of a
 /// killed server are in use until its last process has ended.
@@ -35,6 +38,8 @@ pub(crate) struct Sockets {
     open: HashMap<String, Listening>,
     /// Sockets that were passed to this process.
     unclaimed: Unclaimed,
+    /// Keeps the sockets of the server while it is restarted.
+    store: DescriptorStore,
     /// Time from which on an address in use is an error at once.
     retry_until: Instant,
 }
@@ -47,6 +52,12 @@ pub(crate) struct OpenSocket<'a> {
     pub(crate) owner: Owner,
 }
 
+impl<'a> OpenSocket<'a> {
+    fn new(name: String, open: &'a Listening) -> Self {
+        OpenSocket { name, fd: open.socket.as_fd(), owner: open.owner }
+    }
+}
+
 impl Sockets {
     /// Creates an empty set for a server that starts now.
     pub(crate) fn at_start() -> Self {
@@ -54,14 +65,21 @@ impl Sockets {
     }
 
     fn retrying_until(retry_until: Instant) -> Self {
-        Sockets { open: HashMap::new(), unclaimed: Unclaimed::default(), retry_until }
+        let store = DescriptorStore::default();
+        Sockets { open: HashMap::new(), unclaimed: Unclaimed::default(), store, retry_until }
+    }
+
+    /// Stores the sockets that the server owns from now on.
+    pub(crate) fn store_at(&mut self, store: DescriptorStore) {
+        self.store = store;
     }
 
     /// Adds a listening socket that was passed to this process, with the name that the passing
-    /// process has given it. [`Sockets::bind`] takes it for its address. Error: the reason why it
-    /// cannot be a listener, and what to do; it is closed then.
+    /// process has given it; for a socket of the server this is the address of its listener.
+    /// [`Sockets::bind`] takes it for its address. Error: the reason why it cannot be a listener, and
+    /// what to do; it is closed then.
     pub(crate) fn inherit(&mut self, fd: OwnedFd, name: &str, owner: Owner) -> Result<(), String> {
-        self.unclaimed.add(Listening::inherit(fd, name, owner)?);
+        self.unclaimed.add(Listening::inherit(fd, &name.replace(':', "="), owner)?);
         Ok(())
     }
 
@@ -69,14 +87,24 @@ impl Sockets {
     /// manager owns them: a later configuration may name their addresses. Returns a message for each
     /// unclaimed socket.
     pub(crate) fn settle_inherited(&mut self) -> Vec<String> {
-        let message = |(socket, owner)| match owner {
-            Owner::Server => format!("inherited socket {socket} is closed: no listener has it"),
-            Owner::ServiceManager => format!(
+        let closed = self.unclaimed.settle();
+        self.release(&closed);
+        let messages: Vec<_> = { closed.iter() }
+            .map(|socket| {
+                format!("inherited socket {socket} is closed: no listener has its address")
+            })
+            .collect();
+        let files: Vec<_> = closed.iter().filter_map(Listening::file).collect();
+        drop(closed);
+        // Another server may have made a new socket at the same path.
+        files.iter().for_each(|file| drop(remove_stale(Path::new(file))));
+        let kept = self.unclaimed.iter().map(|socket| {
+            format!(
                 "nobody is served at {socket}, which the service manager has opened: no listener of \
                  the configuration has this address; add one, or remove it from the socket unit"
-            ),
-        };
-        self.unclaimed.settle().into_iter().map(message).collect()
+            )
+        });
+        messages.into_iter().chain(kept).collect()
     }
 
     /// Returns the socket for an address: the open one, an inherited one, or a new one. Error: the
@@ -92,9 +120,22 @@ impl Sockets {
                 Some(claimed) => claimed?,
                 None => owned(self.listen(address, backlog, mode)?),
             };
-            self.open.insert(address.to_owned(), open);
+            self.insert(address, open);
         }
         Ok(self.open[address].socket.as_fd())
+    }
+
+    fn insert(&mut self, address: &str, socket: Listening) {
+        if socket.owner == Owner::Server {
+            self.store.keep(address, socket.socket.as_fd());
+        }
+        self.open.insert(address.to_owned(), socket);
+    }
+
+    /// Removes inherited sockets of the server from the store.
+    fn release(&self, sockets: &[Listening]) {
+        let own = sockets.iter().filter(|socket| socket.owner == Owner::Server);
+        own.for_each(|socket| self.store.remove(&socket.name));
     }
 
     /// Takes the inherited socket for an address; `None` if there is none.
@@ -108,7 +149,10 @@ impl Sockets {
         if let Some(path) = file_of(address) {
             // Nobody can connect to a socket whose file is gone.
             let file_mode = SafePath::resolve(path).and_then(|place| place.socket_mode());
-            let file_mode = file_mode.ok().flatten()?;
+            let Ok(Some(file_mode)) = file_mode else {
+                self.release(&[claimed]);
+                return None;
+            };
             if claimed.owner == Owner::ServiceManager && file_mode & WRITE_MODES & !mode != 0 {
                 return Some(Err(format!(
                     "{address}: its mode permits others to connect; set SocketMode={mode:04o} in the \
@@ -129,7 +173,9 @@ impl Sockets {
             match listen(address, backlog, mode) {
                 Ok(socket) => return Ok(socket),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    if self.unclaimed.clear_way(address) {
+                    let obstacles = self.unclaimed.clear_way(address);
+                    if !obstacles.is_empty() {
+                        self.release(&obstacles);
                         continue;
                     }
                     let mut all = self.unclaimed.iter().chain(self.open.values());
@@ -162,7 +208,7 @@ impl Sockets {
     ) -> Result<Option<String>, String> {
         for address in addresses {
             if let Some(Ok(claimed)) = self.claim(address, backlog, mode) {
-                self.open.insert(address.clone(), claimed);
+                self.insert(address, claimed);
                 return Ok(Some(address.clone()));
             }
         }
@@ -182,7 +228,7 @@ impl Sockets {
         for address in addresses {
             match listen(address, backlog, mode) {
                 Ok(socket) => {
-                    self.open.insert(address.clone(), owned(socket));
+                    self.insert(address, owned(socket));
                     return Ok(Some(address.clone()));
                 }
                 Err(error) => problem = format!("{address}: {}", explain(address, &error)),
@@ -198,10 +244,9 @@ impl Sockets {
 
     /// Returns all open sockets, for a server that takes them over.
     pub(crate) fn all(&self) -> Vec<OpenSocket<'_>> {
-        let open = self
-            .open
-            .iter()
-            .map(|(address, open)| OpenSocket::new(name_of(address).unwrap_or_default(), open));
+        let open = self.open.iter();
+        let open =
+            open.map(|(address, open)| OpenSocket::new(name_of(address).unwrap_or_default(), open));
         let unclaimed = self.unclaimed.iter().map(|open| OpenSocket::new(open.name.clone(), open));
         open.chain(unclaimed).collect()
     }
@@ -223,31 +268,23 @@ impl Sockets {
     pub(crate) fn unbind(&mut self, address: &str) {
         match self.open.remove(address) {
             Some(socket) if socket.owner == Owner::ServiceManager => self.unclaimed.add(socket),
-            Some(_) => remove_file(address),
+            Some(_) => {
+                name_of(address).iter().for_each(|name| self.store.remove(name));
+                remove_file(address);
+            }
             None => {}
         }
     }
 
-    /// Closes all sockets and removes their files, unless the service manager owns them.
+    /// Closes all sockets and removes their files, unless the service manager owns them or keeps them
+    /// for the next server.
     pub(crate) fn close(&mut self) {
         for (address, open) in self.open.drain() {
-            if open.owner == Owner::Server {
+            if open.owner == Owner::Server && !self.store.exists() {
                 remove_file(&address);
             }
         }
     }
-}
-
-impl<'a> OpenSocket<'a> {
-    fn new(name: String, open: &'a Listening) -> Self {
-        OpenSocket { name, fd: open.socket.as_fd(), owner: open.owner }
-    }
-}
-
-/// Returns the path of a unix socket that has one.
-fn file_of(address: &str) -> Option<&Path> {
-    let path = address.strip_prefix("unix:").filter(|path| !path.starts_with('@'));
-    path.map(Path::new)
 }
 
 /// Returns a socket that the server has opened itself.
@@ -316,17 +353,6 @@ fn listen(address: &str, backlog: u32, mode: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn parse(address: &str) -> Option<SocketAddr> {
-    if let Some(port) = address.strip_prefix("*:") {
-        return Some(SocketAddr::from(([0, 0, 0, 0], port.parse().ok()?)));
-    }
-    address.parse().ok().or_else(|| {
-        let (host, port) = address.rsplit_once(':')?;
-        let host: Ipv6Addr = host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
-        Some(SocketAddr::new(IpAddr::V6(host), port.parse().ok()?))
-    })
-}
-
 fn listen_unix(name: &str, backlog: i32, mode: u32) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -361,216 +387,5 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     match probe.connect(&SockAddr::unix(path)?) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove_socket(&place),
         _ => Ok(()), // bind reports that the address is in use
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn settled() -> Sockets {
-        Sockets::retrying_until(Instant::now())
-    }
-
-    #[test]
-    fn who_starts_waits_for_the_end_of_a_server_that_was_killed() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("s");
-        let unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let addresses = [tcp.local_addr().unwrap().to_string(), format!("unix:{}", path.display())];
-        let ending = std::thread::spawn(move || {
-            std::thread::sleep(RETRY_INTERVAL * 5);
-            drop((unix, tcp));
-        });
-        let mut sockets = Sockets::retrying_until(Instant::now() + Duration::from_secs(60));
-        for address in &addresses {
-            sockets.bind(address, 1, 0o600).unwrap();
-        }
-        ending.join().unwrap();
-    }
-
-    #[test]
-    fn an_address_in_use_is_explained() {
-        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = taken.local_addr().unwrap().to_string();
-        let error = settled().bind(&address, 1, 0o666).unwrap_err();
-        assert!(error.starts_with(&address) && error.contains("another program"), "{error}");
-    }
-
-    #[test]
-    fn a_socket_file_that_cannot_be_made_is_explained_by_its_directory() {
-        let refusal = |address| settled().bind(address, 1, 0o600).unwrap_err();
-        let error = refusal("unix:/nonexistent/s");
-        assert!(error.starts_with("unix:/nonexistent/s: /nonexistent does not exist"), "{error}");
-        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
-        assert!(explain("unix:/run/s", &denied).contains("a socket in /run;"));
-        assert!(explain("unix:s", &denied).contains("a socket in this directory;"));
-        assert!(explain("*:80", &denied).contains("need root"));
-    }
-
-    #[test]
-    fn the_same_address_gives_the_same_socket() {
-        let mut sockets = settled();
-        let inode = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).unwrap().st_ino;
-        let first = inode(sockets.bind("127.0.0.1:0", 1, 0).unwrap());
-        assert_eq!(first, inode(sockets.bind("127.0.0.1:0", 1, 0).unwrap()));
-    }
-
-    #[test]
-    fn a_socket_file_left_behind_is_replaced_and_a_live_one_is_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let address = format!("unix:{}/s", dir.path().display());
-        drop(std::os::unix::net::UnixListener::bind(&address[5..]).unwrap());
-        let mut sockets = settled();
-        sockets.bind(&address, 1, 0o600).unwrap();
-        let error = settled().bind(&address, 1, 0o600).unwrap_err();
-        assert!(error.contains("another program"), "{error}");
-        sockets.unbind(&address);
-        assert!(!Path::new(&address[5..]).exists());
-    }
-
-    fn local_address(fd: BorrowedFd<'_>) -> String {
-        let socket = Socket::from(fd.try_clone_to_owned().unwrap());
-        socket.local_addr().unwrap().as_socket().unwrap().to_string()
-    }
-
-    #[test]
-    fn an_inherited_socket_is_taken_with_the_connections_that_wait_in_it() {
-        let before = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = before.local_addr().unwrap().to_string();
-        let _client = std::net::TcpStream::connect(&address).unwrap();
-        let mut sockets = settled();
-        sockets.inherit(before.into(), "", Owner::Server).unwrap();
-        let fd = sockets.bind(&address, 1, 0).unwrap().try_clone_to_owned().unwrap();
-        assert!(std::net::TcpListener::from(fd).accept().is_ok());
-        assert_eq!(sockets.settle_inherited(), [""; 0], "it is not closed");
-        assert!(std::net::TcpStream::connect(&address).is_ok());
-    }
-
-    #[test]
-    fn a_socket_that_no_listener_has_is_closed_and_named_unless_it_is_of_a_socket_unit() {
-        let mut sockets = settled();
-        let mut pass = |owner| {
-            let passed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            let address = passed.local_addr().unwrap().to_string();
-            sockets.inherit(passed.into(), "web", owner).unwrap();
-            address
-        };
-        let (own, manager) = (pass(Owner::Server), pass(Owner::ServiceManager));
-        let messages = sockets.settle_inherited().join("\n");
-        assert!(messages.contains(&format!("{own} (\"web\") is closed")), "{messages}");
-        assert!(messages.contains(&format!("at {manager} (\"web\")")), "{messages}");
-        assert!(std::net::TcpStream::connect(&own).is_err());
-        // A later configuration takes it, gives it up, and takes it again.
-        for _ in 0..2 {
-            sockets.bind(&manager, 1, 0).unwrap();
-            sockets.unbind(&manager);
-        }
-        assert!(
-            std::net::TcpStream::connect(&manager).is_ok(),
-            "its address cannot be bound again"
-        );
-    }
-
-    #[test]
-    fn an_unclaimed_socket_of_the_server_is_not_in_the_way_of_a_new_address() {
-        let before = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
-        let port = before.local_addr().unwrap().port();
-        let mut sockets = settled();
-        sockets.inherit(before.into(), "", Owner::Server).unwrap();
-        let address = format!("127.0.0.1:{port}");
-        assert_eq!(local_address(sockets.bind(&address, 1, 0).unwrap()), address);
-    }
-
-    #[test]
-    fn a_socket_of_the_service_manager_that_is_in_the_way_is_named() {
-        let passed = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
-        let port = passed.local_addr().unwrap().port();
-        let mut sockets = settled();
-        sockets.inherit(passed.into(), "web", Owner::ServiceManager).unwrap();
-        for _ in 0..2 {
-            let error = sockets.bind(&format!("127.0.0.1:{port}"), 1, 0).unwrap_err();
-            assert!(error.contains(&format!("has opened 0.0.0.0:{port} (\"web\")")), "{error}");
-            sockets.bind(&format!("*:{port}"), 1, 0).unwrap();
-        }
-    }
-
-    #[test]
-    fn the_file_of_a_socket_belongs_to_the_process_that_has_made_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let pass = |sockets: &mut Sockets, name: &str, owner| {
-            let path = dir.path().join(name);
-            let passed = std::os::unix::net::UnixListener::bind(&path).unwrap();
-            sockets.inherit(passed.into(), "", owner).unwrap();
-            let address = format!("unix:{}", path.display());
-            sockets.bind(&address, 1, 0o777).unwrap();
-            (path, address)
-        };
-        let mut sockets = settled();
-        let (manager, address) = pass(&mut sockets, "manager", Owner::ServiceManager);
-        sockets.unbind(&address);
-        let (own, address) = pass(&mut sockets, "own", Owner::Server);
-        sockets.unbind(&address);
-        assert!(manager.exists() && !own.exists());
-    }
-
-    #[test]
-    fn an_inherited_unix_socket_without_file_is_replaced() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("s");
-        let passed = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        let mut sockets = settled();
-        sockets.inherit(passed.into(), "", Owner::Server).unwrap();
-        sockets.bind(&format!("unix:{}", path.display()), 1, 0o600).unwrap();
-        assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
-    }
-
-    /// systemd's default mode of a socket's file is 0666; everybody could control the server.
-    #[test]
-    fn a_control_socket_that_everybody_can_connect_to_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("control.sock");
-        let passed = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-        std::fs::set_permissions(&path, mode).unwrap();
-        let mut sockets = settled();
-        sockets.inherit(passed.into(), "", Owner::ServiceManager).unwrap();
-        let error = sockets.bind(&format!("unix:{}", path.display()), 1, 0o600).unwrap_err();
-        assert!(error.contains("SocketMode=0600"), "{error}");
-    }
-
-    #[test]
-    fn a_default_control_socket_is_taken_over() {
-        let dir = tempfile::tempdir().unwrap();
-        let addresses = ["a", "b"].map(|name| format!("unix:{}/{name}", dir.path().display()));
-        let passed = std::os::unix::net::UnixListener::bind(&addresses[1][5..]).unwrap();
-        let mut sockets = settled();
-        sockets.inherit(passed.into(), "", Owner::Server).unwrap();
-        assert_eq!(sockets.bind_first(&addresses, 1, 0o600), Ok(Some(addresses[1].clone())));
-    }
-
-    #[test]
-    fn the_first_socket_that_is_free_is_taken() {
-        let dir = tempfile::tempdir().unwrap();
-        let addresses = ["a", "b"].map(|name| format!("unix:{}/{name}", dir.path().display()));
-        drop(std::os::unix::net::UnixListener::bind(&addresses[0][5..]).unwrap());
-        let mut servers: Vec<_> = (0..3).map(|_| settled()).collect();
-        let mut bound = servers.iter_mut().map(|sockets| sockets.bind_first(&addresses, 1, 0o600));
-        assert_eq!(bound.next().unwrap().as_ref(), Ok(&Some(addresses[0].clone())), "it was left");
-        assert_eq!(bound.next().unwrap().as_ref(), Ok(&Some(addresses[1].clone())));
-        assert!(bound.next().unwrap().unwrap_err().contains("another program"));
-        assert_eq!(settled().bind_first(&[], 1, 0o600), Ok(None));
-        servers.iter_mut().for_each(Sockets::close);
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn addresses_of_every_kind_are_read() {
-        assert_eq!(parse("*:80").unwrap().to_string(), "0.0.0.0:80");
-        assert_eq!(parse("[::1]:80").unwrap().to_string(), "[::1]:80");
-        assert_eq!(parse("127.0.0.1:80").unwrap().to_string(), "127.0.0.1:80");
-        assert_eq!(parse("localhost"), None);
     }
 }

@@ -11,6 +11,7 @@
 //! - `control`: the control process and its messages.
 //! - `upgrade`: the replacement of this server by a new start of its program; `succession`: its other
 //!   side; `upgrade_state`: both.
+//! - `service_manager`: notifications to systemd.
 //! - `shutdown`: the end of the server.
 
 mod applications;
@@ -27,6 +28,7 @@ mod refusals;
 mod requests;
 mod resources;
 mod router;
+mod service_manager;
 mod shutdown;
 mod signals;
 mod startup;
@@ -72,6 +74,7 @@ impl Tree {
             self.programs.end_if_due(now);
             self.check_upgrade(now);
             self.run_upkeep_if_due(now);
+            self.ping_router_if_due(now);
             if self.is_over(now) {
                 return self.finish();
             }

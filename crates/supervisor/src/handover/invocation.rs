@@ -10,17 +10,25 @@ use std::process::Command;
 
 use howdah_sys::protected::protected;
 
-/// The program file, the command line and the working directory.
+/// The program file, the command line, the environment and the working directory.
 #[derive(Debug, Clone)]
 pub struct Invocation {
     program: PathBuf,
     arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
     directory: PathBuf,
 }
 
+/// Variables of a service manager that are meant for one process: descriptors that it passes
+/// (sd_listen_fds(3)). The sockets are handed over.
+const DESCRIPTOR_VARIABLES: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
+
+/// Process id for which the watchdog of a service manager is meant (sd_watchdog_enabled(3)).
+const WATCHDOG_VARIABLE: &str = "WATCHDOG_PID";
+
 impl Invocation {
-    /// Returns the invocation of this process; must be called before the working directory
-    /// changes. The program is named as it was on the command line, so that a link which leads to
+    /// Returns the invocation of this process; must be called before the working directory or the
+    /// environment changes. The program is named as it was on the command line, so that a link which leads to
     /// another version by the time of the upgrade is followed anew. `None` if the program file has
     /// no path.
     pub fn of_this_process() -> Option<Invocation> {
@@ -33,7 +41,11 @@ impl Invocation {
         };
         let named = arguments.first().and_then(|name| named(name, &directory));
         let program = named.into_iter().chain(fs::read_link("/proc/self/exe")).find(is_running)?;
-        Some(Invocation { program, arguments, directory })
+        let environment = std::env::vars_os();
+        let environment =
+            environment.filter(|(name, _)| DESCRIPTOR_VARIABLES.iter().all(|other| name != other));
+        let environment = environment.collect();
+        Some(Invocation { program, arguments, environment, directory })
     }
 
     /// Returns the path of the program file without links. Error: the reason why it must not be
@@ -65,7 +77,12 @@ impl Invocation {
             Some((name, arguments)) => (name.as_os_str(), arguments),
             None => (program.as_os_str(), &[][..]),
         };
-        Command::new(program).arg0(name).args(arguments).env(variable.0, variable.1).exec()
+        let mut command = Command::new(program);
+        command.arg0(name).args(arguments).env_clear().envs(self.environment.iter().cloned());
+        if self.environment.iter().any(|(name, _)| name == WATCHDOG_VARIABLE) {
+            command.env(WATCHDOG_VARIABLE, std::process::id().to_string());
+        }
+        command.env(variable.0, variable.1).exec()
     }
 }
 
@@ -112,6 +129,7 @@ mod tests {
         let invocation = |program: &Path| Invocation {
             program: program.to_owned(),
             arguments: Vec::new(),
+            environment: Vec::new(),
             directory: "/".into(),
         };
         fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();

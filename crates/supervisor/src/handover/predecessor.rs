@@ -11,7 +11,7 @@ use howdah_wire::messages::{FromSuccessor, HANDOVER_PROTOCOL, MAX_MESSAGE, ToSuc
 
 use super::{SOCKET, VARIABLE, VERSION, check_protocol};
 use crate::memory::read_memory_file;
-use crate::sockets::Owner;
+use crate::passed_socket::Owner;
 
 /// The server that this one replaces, and what it has handed over.
 #[derive(Debug, Clone)]

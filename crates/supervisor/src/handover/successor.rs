@@ -13,7 +13,8 @@ use howdah_wire::messages::{
 
 use super::{Invocation, SOCKET, VARIABLE, VERSION, check_protocol};
 use crate::memory::memory_file;
-use crate::sockets::{OpenSocket, Owner};
+use crate::passed_socket::Owner;
+use crate::sockets::OpenSocket;
 
 /// Maximum time from the start of the new server until it serves: an application may take a minute
 /// to load PHP.

@@ -112,6 +112,7 @@ impl Tree {
         if let Some(on_serving) = self.options.on_serving.take() {
             on_serving();
         }
+        self.notify_ready();
     }
 
     /// Checks the applications that will load PHP with their first request, and logs why one cannot run.

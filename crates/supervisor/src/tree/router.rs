@@ -23,18 +23,17 @@ impl Tree {
             return;
         }
         self.router_start = None;
-        let started = self.log.handle().and_then(|log| {
-            let (options, current) = (&self.options, &self.changes.current);
-            let stage = Stage {
-                can_be_corrected: self.can_be_corrected && !self.upgrade.is_standby,
-                has_served: self.has_served,
-            };
-            let upgrade = Limits {
-                required: self.required_applications(),
-                holds_renewals: self.holds_renewals(),
-            };
-            router::start(options, stage, upgrade, current, &self.certificates, log.as_fd(), now)
-        });
+        let (options, current) = (&self.options, &self.changes.current);
+        let stage = Stage {
+            can_be_corrected: self.can_be_corrected && !self.upgrade.is_standby,
+            has_served: self.has_served,
+        };
+        let upgrade = Limits {
+            required: self.required_applications(),
+            holds_renewals: self.holds_renewals(),
+        };
+        let certificates = &self.certificates;
+        let started = router::start(options, stage, upgrade, current, certificates, &self.log, now);
         match started {
             Ok(router) => self.router = Some(router),
             Err(error) => {

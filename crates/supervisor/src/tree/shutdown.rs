@@ -24,6 +24,7 @@ impl Tree {
         self.end_upgrade(is_graceful);
         let deadline = (!is_graceful).then(|| Instant::now() + FAST_SHUTDOWN_TIMEOUT);
         self.shutdown = Some(Shutdown { is_graceful, deadline, refusal: None });
+        self.notify_stopping(is_graceful);
         self.router_start = None;
         // The next server may start while this one ends.
         if let Some(file) = &mut self.pid_file {
@@ -63,7 +64,10 @@ impl Tree {
         self.end_orphans_now();
         self.control_groups.tidy();
         match self.shutdown.take().and_then(|shutdown| shutdown.refusal) {
-            Some(message) => Ending::Refused(message),
+            Some(message) => {
+                self.notify_refusal(&message);
+                Ending::Refused(message)
+            }
             None => Ending::Stopped,
         }
     }

@@ -8,8 +8,10 @@ use howdah_sys::{process, process_tree, signals};
 
 use super::state::Tree;
 use super::succession;
+use crate::descriptor_store::DescriptorStore;
 use crate::grants::Grants;
-use crate::options::{InheritedSocket, Options};
+use crate::options::{LogTarget, Options};
+use crate::passed_socket::InheritedSocket;
 use crate::pid_file::PidFile;
 use crate::sockets::Sockets;
 use crate::store;
@@ -39,6 +41,7 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
         succession::inherit(predecessor, &mut options, &grants)?;
     }
     let mut sockets = Sockets::at_start();
+    sockets.store_at(DescriptorStore::new(options.notifier.clone()));
     for InheritedSocket { fd, name, owner } in std::mem::take(&mut options.inherited) {
         if let Err(problem) = sockets.inherit(fd, &name, owner) {
             options.warnings.push(format!("inherited descriptor \"{name}\" is closed: {problem}"));
@@ -95,10 +98,12 @@ fn handled_signals() -> Result<OwnedFd, String> {
 
 fn open_log(options: &Options) -> Result<Log, String> {
     match &options.log {
-        Some(path) => store::open_log(path)
-            .map(Log::new)
+        LogTarget::File(path) => store::open_log(path)
+            .map(Log::passed)
             .map_err(|error| format!("cannot open the log {}: {error}", path.display())),
-        None => Log::standard_error().map_err(|error| {
+        LogTarget::Journal => Log::journal()
+            .map_err(|error| format!("cannot log to the journal: {error}; name a file with --log")),
+        LogTarget::StandardError => Log::standard_error().map_err(|error| {
             format!("cannot log to standard error: {error}; name a file with --log")
         }),
     }

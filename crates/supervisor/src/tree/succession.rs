@@ -14,7 +14,8 @@ use super::state::Tree;
 use crate::certificates::Certificates;
 use crate::grants::Grants;
 use crate::handover::{Instruction, Predecessor};
-use crate::options::{InheritedSocket, Options};
+use crate::options::Options;
+use crate::passed_socket::InheritedSocket;
 use crate::pid_file::PidFile;
 use crate::prototype::missing_php;
 

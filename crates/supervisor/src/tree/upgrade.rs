@@ -91,7 +91,7 @@ impl Tree {
         let is_main = rustix::process::getppid().is_some_and(|parent| parent.is_init());
         let is_service = is_main && std::env::var_os("INVOCATION_ID").is_some();
         let follows_pid_file = self.options.is_daemon && self.options.pid.is_some();
-        is_service && std::env::var_os("NOTIFY_SOCKET").is_none() && !follows_pid_file
+        is_service && self.service_manager.notifier.is_none() && !follows_pid_file
     }
 
     /// Handles the router's report that no certificate is being ordered.
@@ -330,5 +330,7 @@ impl Tree {
 
     /// Tells the service manager which process is the server from now on (sd_notify(3),
     /// `MAINPID=`). Only the old main process may do that.
-    fn announce_main_process(&self, _pid: u32) {}
+    fn announce_main_process(&mut self, pid: u32) {
+        self.notify(&[("MAINPID", &pid.to_string())]);
+    }
 }
