@@ -50,12 +50,16 @@ enum Sub {
     Status(control::StatusArgs),
     /// Show the processes of applications periodically, like top(1)
     Top(control::TopArgs),
+    /// Check that a running server answers, for health checks
+    Ping(control::PingArgs),
     /// Explain the number of processes of an application, with the equivalent settings of PHP-FPM
     Tune(control::TuneArgs),
     /// Replace all processes of applications, without interrupting a request
     Restart(control::RestartArgs),
     /// Read the configuration again and restart all applications, without interrupting a request
     Reload(control::ReloadArgs),
+    /// Replace the running server by the program file as it is now, without refusing a connection
+    Upgrade(control::UpgradeArgs),
     /// Print the completion script of a shell
     Completions {
         /// The shell
@@ -63,6 +67,11 @@ enum Sub {
     },
     /// Print the JSON Schema of configurations, for editors
     Schema,
+    /// Write the manual pages to a directory
+    Man {
+        /// The directory; it must exist
+        directory: PathBuf,
+    },
     /// Show the version, the features and the versions of PHP found
     Version,
 }
@@ -77,6 +86,8 @@ pub enum Command {
     Completions(Shell),
     /// Print the schema of configurations.
     Schema,
+    /// Write the manual pages to a directory.
+    Man(PathBuf),
     /// Talk to a running server.
     Control(control::Command),
     /// Print the version.
@@ -116,7 +127,7 @@ pub struct CommonOptions {
     /// File that holds the process id while the server runs
     #[arg(long, value_name = "FILE")]
     pub pid: Option<PathBuf>,
-    /// Log file [default: standard error]
+    /// Log file, or "journald" for the journal of systemd [default: standard error]
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Directory for temporary files, such as uploads [default: TMPDIR or /tmp]
@@ -134,9 +145,19 @@ pub struct CommonOptions {
 #[derive(Debug, Args, Default)]
 #[command(after_help = "\
 Signals: QUIT ends the server when all requests are answered, TERM and INT end it at once,
-USR1 reopens the log files (after rotation), HUP reads the configuration again.
+USR1 reopens the log files (after rotation), HUP reads the configuration again, USR2 replaces
+the server by the program file as it is now (howdah upgrade).
 
-Without DIR and without --config, --state and --control, the site is the current directory.")]
+Under systemd (Type=notify-reload) the server reports its state (NOTIFY_SOCKET, WATCHDOG_USEC),
+and its listeners take the sockets that have their addresses or names (LISTEN_FDS).
+
+Without DIR and without --config, --state and --control, the site is the current directory.
+
+Environment, for containers; an option of the command line takes precedence:
+  HOWDAH_CONFIG   as --config, unless DIR or an option of it (--listen, --tls, ...) is given
+  HOWDAH_LISTEN   as --listen, several separated by spaces; without effect with a configuration
+  HOWDAH_WORKERS  as --workers; without effect with a configuration
+  HOWDAH_LOG_FORMAT  json: the log as lines of JSON")]
 pub struct Serve {
     /// The site's directory; the kind of site is recognised
     pub dir: Option<PathBuf>,
@@ -221,11 +242,14 @@ pub fn parse() -> Command {
         Some(Sub::Config(args)) => Command::Control(control::Command::Config(args)),
         Some(Sub::Top(args)) => Command::Control(control::Command::Top(args)),
         Some(Sub::Status(args)) => Command::Control(control::Command::Status(args)),
+        Some(Sub::Ping(args)) => Command::Control(control::Command::Ping(args)),
         Some(Sub::Tune(args)) => Command::Control(control::Command::Tune(args)),
         Some(Sub::Restart(args)) => Command::Control(control::Command::Restart(args)),
         Some(Sub::Reload(args)) => Command::Control(control::Command::Reload(args)),
+        Some(Sub::Upgrade(args)) => Command::Control(control::Command::Upgrade(args)),
         Some(Sub::Completions { shell }) => Command::Completions(shell),
         Some(Sub::Schema) => Command::Schema,
+        Some(Sub::Man { directory }) => Command::Man(directory),
         Some(Sub::Version) | None => Command::Version,
     }
 }
@@ -281,6 +305,11 @@ pub fn completions(shell: Shell) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
+/// Returns the definitions of the command line, for the manual pages.
+pub fn definitions() -> clap::Command {
+    Cli::command()
+}
+
 /// Inserts `serve` if the command line has only options, like that of unitd; returns true in this
 /// case. Moves `--control ADDRESS` and `--control-token-file FILE` behind the command that they
 /// precede.
@@ -309,7 +338,8 @@ fn as_serve(mut arguments: Vec<OsString>) -> (Vec<OsString>, bool) {
 }
 
 /// The commands that use the control API.
-const CONTROL_COMMANDS: [&str; 6] = ["config", "status", "top", "tune", "restart", "reload"];
+const CONTROL_COMMANDS: [&str; 8] =
+    ["config", "status", "ping", "top", "tune", "restart", "reload", "upgrade"];
 
 #[cfg(test)]
 mod tests {

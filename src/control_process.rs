@@ -36,7 +36,7 @@ use activity::Activity;
 use api::ApiOptions;
 use limits::MAX_TEXT;
 use router::Router;
-use supervisor::Supervisor;
+use supervisor::{Supervisor, Upgraded};
 
 /// Idle time after which the process ends.
 const IDLE_TIME: Duration = Duration::from_secs(300);
@@ -85,14 +85,14 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
     if sandbox {
         restrict();
     }
-    let log = Arc::new(Log::new(log));
+    let log = Arc::new(Log::passed(log));
     let document = from_memory(next(), MAX_TEXT)?;
     let certificates = certificates::read(next())?;
     let router = next().ok_or_else(|| std::io::Error::other("there is no socket to the router"))?;
     let router = Rc::new(Router::new(Packets::new(router)?));
     tokio::task::spawn_local(Rc::clone(&router).listen());
     let listener = next();
-    let idle_time = if listener.is_some() { IDLE_TIME } else { IDLE_TIME_WITHOUT_SOCKET };
+    let mut idle_time = if listener.is_some() { IDLE_TIME } else { IDLE_TIME_WITHOUT_SOCKET };
     let activity = Rc::new(Activity::default());
     let options = ApiOptions {
         listener,
@@ -131,6 +131,16 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
                     if let Some(file) = descriptors.into_iter().next() {
                         process::set_output_streams(file.as_fd(), file.as_fd())?;
                         log.reopen(file);
+                    }
+                }
+                (ToControl::UpgradeBegun {}, _) => supervisor.upgrade_begun(),
+                (ToControl::UpgradeEnded { error, pid, version }, _) => {
+                    let is_replaced = error.is_empty();
+                    let upgraded = Upgraded { pid, version };
+                    supervisor.upgrade_ended(&if is_replaced { Ok(upgraded) } else { Err(error) });
+                    if is_replaced {
+                        api.stop_accepting();
+                        idle_time = Duration::ZERO;
                     }
                 }
                 (answer, descriptors) => supervisor.answered(answer, descriptors),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use howdah_config::Config;
 use howdah_http::spool;
+use howdah_supervisor::state_format;
 use howdah_sys::credentials::{self, Credentials, run_as};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
@@ -76,6 +77,11 @@ pub fn state_problem(directory: &Path) -> Option<String> {
         Credentials::current().name,
         there.display()
     ))
+}
+
+/// Checks that the state directory was not written by a version of another format. Error: what to do.
+pub fn check_format(directory: Option<&Path>) -> Result<(), String> {
+    directory.map_or(Ok(()), state_format::check)
 }
 
 /// Returns the directory for certificates, if `--state` is given or a listener has `acme`.

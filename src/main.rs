@@ -9,6 +9,8 @@ mod control_process;
 mod control_socket;
 mod control_token;
 mod directories;
+mod environment;
+mod manual;
 mod php_programs;
 mod router_queries;
 mod serve;
@@ -17,6 +19,8 @@ mod version;
 
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
+
+use howdah_sys::log::{Level, Log};
 
 fn main() -> ExitCode {
     let title = std::env::args_os().next().unwrap_or_default();
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
             println!("{:#}", howdah_config::schema());
             Ok(())
         }
+        cli::Command::Man(directory) => manual::write(&directory, cli::definitions()),
         cli::Command::Control(command) => return control_client::run(command),
         cli::Command::Version => {
             print!("{}", version::text());
@@ -50,9 +55,17 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            eprintln!("howdah: {problem}");
+            report(&problem);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Writes the reason of a failure to standard error, as a record if the log is in the journal or JSON.
+fn report(problem: &str) {
+    match Log::standard_error() {
+        Ok(log) if log.is_structured() => log.write(Level::Alert, problem),
+        _ => eprintln!("howdah: {problem}"),
     }
 }
 

@@ -20,22 +20,46 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use howdah_config::Config;
-use howdah_supervisor::{self as supervisor, Ending, Options};
+use howdah_supervisor::{
+    self as supervisor, Ending, InheritedSocket, Invocation, LogTarget, Options, Predecessor,
+};
 use howdah_sys::credentials::{self, Credentials};
+use howdah_sys::service_manager::ServiceManager;
 use howdah_wire::messages::Secret;
 
 use crate::cli::Serve;
 use crate::directories::{self, Temporary};
 use crate::php_programs::{self, Programs};
-use crate::{control_socket, server_user};
+use crate::{control_socket, environment, server_user};
 use local_tls::LocalCertificate;
 use plan::StartupPlan;
 
 /// Runs the server until it ends.
-pub fn run(mut arguments: Serve) -> Result<(), String> {
+pub fn run(arguments: Serve) -> Result<(), String> {
+    let invocation = Invocation::of_this_process();
+    let predecessor = Predecessor::inherited()?;
+    let served = serve(arguments, invocation, predecessor.clone());
+    if let (Some(predecessor), Err(problem)) = (predecessor, &served) {
+        predecessor.fail(problem);
+    }
+    served
+}
+
+fn serve(
+    mut arguments: Serve,
+    invocation: Option<Invocation>,
+    predecessor: Option<Predecessor>,
+) -> Result<(), String> {
+    // Before anything is opened: the variables name descriptors by their numbers.
+    let service = ServiceManager::take();
+    environment::apply(&mut arguments, |name| std::env::var_os(name))?;
     unitd::apply_defaults(&mut arguments);
     let mut control_token = control_access::read_token(&arguments)?;
-    let mut plan = StartupPlan::new(&arguments)?;
+    directories::check_format(arguments.common.state.as_deref())?;
+    let mut plan = match &predecessor {
+        Some(predecessor) => StartupPlan::inherited(&arguments, predecessor)?,
+        None => StartupPlan::new(&arguments)?,
+    };
     if let Some(local) = &plan.local {
         local.prepare(SystemTime::now())?;
         plan.explanation.extend(local.explain());
@@ -43,7 +67,10 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
     if arguments.print_config {
         return plan.print_document();
     }
-    let config = plan.config(&arguments)?;
+    let config = match &predecessor {
+        Some(_) => Some(plan.valid_config(&arguments)?),
+        None => plan.config(&arguments)?,
+    };
     let user = server_user::find(&arguments.common)?;
     check_site(&plan, config.as_ref(), user.as_ref())?;
     let php = find_php(config.as_ref())?;
@@ -54,6 +81,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
     let has_own = config.as_ref().is_some_and(|c| c.settings.http.body_temp_path.is_some());
     let certificates =
         directories::certificates(arguments.common.state.as_deref(), config.as_ref())?;
+    directories::check_format(certificates.as_deref())?;
     let state = certificates.as_deref().and_then(directories::state_problem);
     let mut warnings: Vec<_> = tmp.warning.filter(|_| !has_own).into_iter().chain(state).collect();
     if config.as_ref().is_some_and(|config| !config.applications.is_empty()) {
@@ -79,7 +107,12 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
             Err(problem) => warnings.push(problem),
         }
     }
-    if arguments.common.log.is_some() {
+    warnings.extend(service.warnings);
+    let inherited = service.descriptors.into_iter();
+    let inherited =
+        inherited.map(|(fd, name)| InheritedSocket::of_service_manager(fd, name)).collect();
+    let log = LogTarget::of(arguments.common.log.as_deref()).map_err(|error| error.to_string())?;
+    if matches!(log, LogTarget::File(_)) {
         warnings.iter().for_each(|warning| eprintln!("howdah: {warning}"));
     }
     let mut options = Options {
@@ -94,7 +127,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         certificates,
         upkeep: upkeep(plan.local),
         pid: absolute(&arguments.common.pid)?,
-        log: absolute(&arguments.common.log)?,
+        log,
         tmp: tmp.path,
         control: arguments.control.clone(),
         default_controls,
@@ -103,9 +136,21 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         sandbox: !arguments.no_sandbox,
         php: php.found,
         unusable_php: php.unusable,
+        invocation,
+        is_daemon: arguments.daemon,
+        predecessor: predecessor.clone(),
+        inherited,
+        notifier: service.notifier,
+        watchdog: service.watchdog,
         on_serving: None,
     };
-    if arguments.daemon {
+    if predecessor.is_some() {
+        // The old server has left the terminal and has printed what is served.
+        if arguments.daemon {
+            std::env::set_current_dir("/").map_err(|error| format!("cannot detach: {error}"))?;
+            options.on_serving = Some(Box::new(|| drop(daemon::leave_terminal())));
+        }
+    } else if arguments.daemon {
         let serving = daemon::detach().map_err(|error| format!("cannot detach: {error}"))?;
         options.on_serving = Some(Box::new(move || {
             let _ = daemon::leave_terminal();

@@ -89,6 +89,29 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
+/// Arguments of `ping`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The request goes through the control socket to the process that serves visitors, and needs neither
+a listener nor a site. Exit status: 0 if the server answers, 1 if it does not or is not ready, 2
+for mistakes in the command line, 3 if no server runs.
+
+  howdah ping          to decide whether to restart it (Docker's HEALTHCHECK, liveness probes)
+  howdah ping --ready  to decide whether to send visitors (readiness probes)")]
+pub struct PingArgs {
+    #[command(flatten)]
+    pub server: Server,
+    /// Fail also if there is no listener, or an application cannot run
+    #[arg(long)]
+    pub ready: bool,
+    /// Seconds to wait for the server
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = interval)]
+    pub timeout: f64,
+    /// Print nothing if the server answers
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
 /// Arguments of `top`.
 #[derive(Debug, Args)]
 pub struct TopArgs {
@@ -136,6 +159,24 @@ pub struct ReloadArgs {
     pub server: Server,
 }
 
+/// Arguments of `upgrade`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The server starts its program file again, with the same command line, and hands its listening
+sockets over. When the new process serves, the old one finishes its requests and ends; no
+connection is refused. Install the new version over the old one first.
+
+If the new process cannot serve (it refuses the configuration, or an application does not start),
+it ends, the old one goes on as before, and the reason is printed and logged. The signal USR2 does
+the same.
+
+Exit status: 0 the new process serves, 1 the old one goes on, 2 mistake in the command line, 3 no
+server answers.")]
+pub struct UpgradeArgs {
+    #[command(flatten)]
+    pub server: Server,
+}
+
 /// Default address of the control API of a server that is started like unitd.
 pub const DEFAULT_CONTROL: &str = "unix:/run/control.howdah.sock";
 
@@ -143,6 +184,8 @@ pub const DEFAULT_CONTROL: &str = "unix:/run/control.howdah.sock";
 pub enum Command {
     /// `howdah config`.
     Config(ConfigArgs),
+    /// `howdah ping`.
+    Ping(PingArgs),
     /// `howdah reload`.
     Reload(ReloadArgs),
     /// `howdah restart`.
@@ -153,4 +196,6 @@ pub enum Command {
     Top(TopArgs),
     /// `howdah tune`.
     Tune(TuneArgs),
+    /// `howdah upgrade`.
+    Upgrade(UpgradeArgs),
 }

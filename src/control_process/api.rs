@@ -27,12 +27,13 @@ use howdah_wire::messages::{ChangeOutcome, Secret};
 use serde_json::{Map, Value};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::activity::Activity;
 use super::connections::{ConnectionSlot, Connections};
 use super::router::Router;
-use super::supervisor::Supervisor;
+use super::supervisor::{Failed, Supervisor, Upgraded};
 
 /// Maximum time between two requests of a connection.
 const IDLE_TIME: Duration = Duration::from_secs(15);
@@ -98,6 +99,7 @@ pub fn start(options: ApiOptions) -> Rc<Api> {
         certificates: RefCell::new(describe(&certificates)),
         large: Mutex::new(()),
         changing: Mutex::new(()),
+        accepting: RefCell::default(),
         transport: match address.starts_with("unix:") {
             true => Transport::Unix,
             false => Transport::Tcp,
@@ -105,12 +107,13 @@ pub fn start(options: ApiOptions) -> Rc<Api> {
         token: token.map(|token| Token::new(token.expose().to_owned())),
     });
     if let Some(listener) = listener {
-        let api = Rc::clone(&api);
-        tokio::task::spawn_local(async move {
-            if let Err(error) = accept(&api, listener).await {
+        let accepting = Rc::clone(&api);
+        let task = tokio::task::spawn_local(async move {
+            if let Err(error) = accept(&accepting, listener).await {
                 eprintln!("howdah: control API at {address}: {error}");
             }
         });
+        api.accepting.replace(Some(task));
     }
     api
 }
@@ -177,6 +180,8 @@ pub struct Api {
     /// Held during a change, from before its body is parsed: a tree takes several times the memory
     /// of its text.
     changing: Mutex<()>,
+    /// The task that accepts connections.
+    accepting: RefCell<Option<JoinHandle<()>>>,
     transport: Transport,
     token: Option<Token>,
 }
@@ -198,11 +203,17 @@ impl Api {
             Err(_) => return Refusal::Unreadable { status: 408 }.into(),
         };
         let request = &exchange.request;
+        let (method, target) = (request.method.to_vec(), request.target.to_vec());
+        if let Ok(Command::Upgrade) = translate(&method, &target, b"") {
+            return self.upgrade().await;
+        }
         let _changing = match &*request.method {
             b"GET" => None,
             _ => Some(self.changing.lock().await),
         };
-        let (method, target) = (request.method.to_vec(), request.target.to_vec());
+        if method != b"GET" && self.supervisor.is_upgrading() {
+            return Refusal::Upgrading.into();
+        }
         match on_helper_thread(move || translate(&method, &target, &body)).await {
             Ok(command) => self.carry_out(command).await,
             Err(refusal) => refusal.into(),
@@ -283,6 +294,22 @@ impl Api {
             ChangeOutcome::NotApplied(detail) => Err(Refusal::NotApplied { detail }),
             ChangeOutcome::NotStored(detail) => Err(Refusal::NotStored { detail }),
             ChangeOutcome::NotRestarted(detail) => Err(Refusal::NotRestarted { detail }),
+            ChangeOutcome::Upgrading => Err(Refusal::Upgrading),
+        }
+    }
+
+    /// Replaces the server. Changes in progress are completed first; those that come meanwhile are
+    /// refused, so this one does not hold their lock.
+    async fn upgrade(&self) -> Reply {
+        let changing = self.changing.lock().await;
+        if self.supervisor.is_upgrading() {
+            return Refusal::Upgrading.into();
+        }
+        self.supervisor.upgrade_begun();
+        drop(changing);
+        match self.supervisor.upgrade().await {
+            Ok(Upgraded { pid, version }) => Reply::from(Done::Upgraded).upgraded_to(pid, &version),
+            Err(detail) => Refusal::NotUpgraded { detail }.into(),
         }
     }
 
@@ -315,6 +342,13 @@ impl Api {
         }
     }
 
+    /// Accepts no more connections: the server that has replaced this one does.
+    pub fn stop_accepting(&self) {
+        if let Some(task) = self.accepting.take() {
+            task.abort();
+        }
+    }
+
     /// Adds a certificate that the server has obtained itself.
     pub fn show_certificate(&self, name: String, pem: Vec<u8>) {
         if name.starts_with(howdah_acme::ACCOUNT_PREFIX) {
@@ -339,7 +373,8 @@ impl Api {
                 self.certificates.borrow_mut().insert(name, description);
                 Done::CertificateStored.into()
             }
-            Err(detail) => Refusal::CertificateNotStored { detail }.into(),
+            Err(Failed::Because(detail)) => Refusal::CertificateNotStored { detail }.into(),
+            Err(Failed::Upgrading) => Refusal::Upgrading.into(),
         }
     }
 
@@ -358,7 +393,8 @@ impl Api {
                 self.certificates.borrow_mut().shift_remove(name);
                 Done::CertificateDeleted.into()
             }
-            Err(detail) => Refusal::CertificateNotDeleted { detail }.into(),
+            Err(Failed::Because(detail)) => Refusal::CertificateNotDeleted { detail }.into(),
+            Err(Failed::Upgrading) => Refusal::Upgrading.into(),
         }
     }
 
@@ -456,6 +492,9 @@ fn response(reply: &Reply) -> Response {
         .with("Content-Type", "application/json");
     if let Some(challenge) = reply.authenticate() {
         response = response.with("WWW-Authenticate", challenge);
+    }
+    if let Some(seconds) = reply.retry_after() {
+        response = response.with("Retry-After", seconds);
     }
     match reply.allow() {
         Some(allow) => response.with("Allow", allow),

@@ -1,6 +1,6 @@
 //! The socket to the supervisor: changes, one at a time.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use howdah_server::packets::{Packets, from_memory, to_memory};
@@ -19,12 +19,38 @@ pub struct Supervisor {
     /// Held while a question is unanswered.
     asking: Mutex<()>,
     waiting: RefCell<Option<oneshot::Sender<Answer>>>,
+    upgrade: Upgrade,
+}
+
+/// The upgrade of the server.
+#[derive(Debug, Default)]
+struct Upgrade {
+    is_in_progress: Cell<bool>,
+    waiting: RefCell<Vec<oneshot::Sender<Result<Upgraded, String>>>>,
+}
+
+/// The process that has replaced the server.
+#[derive(Debug, Clone)]
+pub struct Upgraded {
+    /// Its process id.
+    pub pid: u32,
+    /// Version of its program.
+    pub version: String,
+}
+
+/// Failure of a change.
+pub enum Failed {
+    /// The reason.
+    Because(String),
+    /// An upgrade is in progress.
+    Upgrading,
 }
 
 impl Supervisor {
     /// Takes over the socket.
     pub fn new(packets: Packets) -> Self {
-        Supervisor { packets, asking: Mutex::default(), waiting: RefCell::default() }
+        let (asking, waiting) = (Mutex::default(), RefCell::default());
+        Supervisor { packets, asking, waiting, upgrade: Upgrade::default() }
     }
 
     /// Receives the next message.
@@ -34,6 +60,33 @@ impl Supervisor {
         let message = ToControl::decode(&packet)
             .map_err(|_| std::io::Error::other("the supervisor sent a malformed message"))?;
         Ok((message, descriptors))
+    }
+
+    /// Returns true if an upgrade is in progress, or has replaced the server.
+    pub fn is_upgrading(&self) -> bool {
+        self.upgrade.is_in_progress.get()
+    }
+
+    /// Records that an upgrade has begun.
+    pub fn upgrade_begun(&self) {
+        self.upgrade.is_in_progress.set(true);
+    }
+
+    /// Records the end of an upgrade. After success changes are still refused: this process serves
+    /// the server that was replaced.
+    pub fn upgrade_ended(&self, outcome: &Result<Upgraded, String>) {
+        self.upgrade.is_in_progress.set(outcome.is_ok());
+        for waiting in self.upgrade.waiting.take() {
+            let _ = waiting.send(outcome.clone());
+        }
+    }
+
+    /// Replaces the server. Error: the reason why it was not replaced.
+    pub async fn upgrade(&self) -> Result<Upgraded, String> {
+        let (done, ended) = oneshot::channel();
+        self.upgrade.waiting.borrow_mut().push(done);
+        self.tell(&FromControl::Upgrade {}).map_err(|error| error.to_string())?;
+        ended.await.map_err(|_| STOPPING.to_owned())?
     }
 
     /// Passes an answer to the waiting question, if there is one.
@@ -87,22 +140,23 @@ impl Supervisor {
     }
 
     /// Stores a valid certificate bundle (PEM). Error: the reason why it is not stored.
-    pub async fn store_certificate(&self, name: String, pem: &[u8]) -> Result<(), String> {
-        let memory = to_memory(pem).map_err(|error| error.to_string())?;
+    pub async fn store_certificate(&self, name: String, pem: &[u8]) -> Result<(), Failed> {
+        let memory = to_memory(pem).map_err(|error| Failed::Because(error.to_string()))?;
         let store = FromControl::StoreCertificate { name };
-        stored(self.ask(&store, &[memory.as_fd()]).await?)
+        stored(self.ask(&store, &[memory.as_fd()]).await)
     }
 
     /// Deletes a certificate bundle. Error: the reason why it is not deleted.
-    pub async fn delete_certificate(&self, name: String) -> Result<(), String> {
-        stored(self.ask(&FromControl::DeleteCertificate { name }, &[]).await?)
+    pub async fn delete_certificate(&self, name: String) -> Result<(), Failed> {
+        stored(self.ask(&FromControl::DeleteCertificate { name }, &[]).await)
     }
 }
 
-fn stored(answer: Answer) -> Result<(), String> {
-    match answer.0 {
-        ToControl::Stored { error } if error.is_empty() => Ok(()),
-        ToControl::Stored { error } => Err(error),
-        _ => Err(STOPPING.to_owned()),
+fn stored(answer: Result<Answer, String>) -> Result<(), Failed> {
+    match answer.map_err(Failed::Because)?.0 {
+        ToControl::Stored { is_upgrading: true, .. } => Err(Failed::Upgrading),
+        ToControl::Stored { error, .. } if error.is_empty() => Ok(()),
+        ToControl::Stored { error, .. } => Err(Failed::Because(error)),
+        _ => Err(Failed::Because(STOPPING.to_owned())),
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use howdah_config::{Address, Config, Defaults, detect};
-use howdah_supervisor::{self as supervisor, ReloadDocument};
+use howdah_supervisor::{self as supervisor, Predecessor, ReloadDocument, state_format};
 use howdah_sys::credentials;
 
 use super::local_tls::LocalCertificate;
@@ -56,11 +56,7 @@ impl StartupPlan {
         };
         let mut document = site.document(&listen, arguments.workers);
         let local = match arguments.tls {
-            true => {
-                let state =
-                    directories::state(arguments.common.state.as_deref(), credentials::is_root())?;
-                Some(LocalCertificate::new(&state, &arguments.domain))
-            }
+            true => Some(StartupPlan::local(arguments)?),
             false => None,
         };
         https::secure(&mut document, arguments, local.as_ref());
@@ -76,6 +72,27 @@ impl StartupPlan {
             site: Some(directory),
             local,
         })
+    }
+
+    /// Returns the document of the server that this one replaces. It may differ from its source: the
+    /// control API has changed it, or the source has changed since.
+    pub fn inherited(arguments: &Serve, old: &Predecessor) -> Result<StartupPlan, String> {
+        let local = match arguments.tls {
+            true => Some(StartupPlan::local(arguments)?),
+            false => None,
+        };
+        Ok(StartupPlan {
+            document: old.document().to_vec(),
+            origin: old.origin().to_owned(),
+            explanation: Vec::new(),
+            site: None,
+            local,
+        })
+    }
+
+    fn local(arguments: &Serve) -> Result<LocalCertificate, String> {
+        let state = directories::state(arguments.common.state.as_deref(), credentials::is_root())?;
+        Ok(LocalCertificate::new(&state, &arguments.domain))
     }
 
     /// Returns the stored document, or the empty document of Unit.
@@ -96,17 +113,30 @@ impl StartupPlan {
         })
     }
 
-    /// Parses the document. `None`: the stored document is not valid any more (after a downgrade).
-    /// The server then starts without a configuration and reports that.
+    /// Parses the document. `None`: the stored document is not valid. The server then starts without a
+    /// configuration and reports that. Error: a document of another source is not valid, or a newer
+    /// version has stored it.
     pub fn config(&self, arguments: &Serve) -> Result<Option<Config>, String> {
-        match howdah_config::parse_with(&self.document, &Defaults::of(arguments.unit)) {
-            Ok(config) => Ok(Some(config)),
+        match self.valid_config(arguments) {
             Err(error) if keeps_document(arguments) => {
-                eprintln!("howdah: {}: {error}", self.origin);
+                let state = arguments.common.state.as_deref();
+                if let Some(newer) = state.and_then(state_format::newer_writer) {
+                    return Err(format!(
+                        "{error}; howdah {newer} has written it: install that version again, or \
+                         correct the document with it first"
+                    ));
+                }
+                eprintln!("howdah: {error}");
                 Ok(None)
             }
-            Err(error) => Err(format!("{}: {error}", self.origin)),
+            config => config.map(Some),
         }
+    }
+
+    /// Parses the document. Error: the reason why it is not valid.
+    pub fn valid_config(&self, arguments: &Serve) -> Result<Config, String> {
+        howdah_config::parse_with(&self.document, &Defaults::of(arguments.unit))
+            .map_err(|error| format!("{}: {error}", self.origin))
     }
 
     /// Prints the document on standard output. Fails if it is not valid.

@@ -3,3 +3,7 @@
 mod access_log;
 mod command;
 mod descriptors;
+mod environment;
+mod service_manager;
+mod systemd;
+mod upgrade;

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::certificate::IssuedCertificate;
 use super::commands::{Commands, Run};
+use super::gate::Gate;
 use super::on_demand::OnDemandPolicy;
 use super::status::AcmeReports;
 
@@ -30,6 +31,7 @@ pub(super) struct RenewalContext {
     pub reports: AcmeReports,
     pub on_demand: OnDemandPolicy,
     pub order_permits: Semaphore,
+    pub gate: Gate,
     /// Managed certificates by their names in the store.
     pub managed: RefCell<HashMap<String, ManagedCertificate>>,
     log: Arc<Log>,
@@ -62,6 +64,7 @@ impl RenewalContext {
             reports,
             on_demand: OnDemandPolicy::new(),
             order_permits: Semaphore::new(MAX_CONCURRENT_ORDERS),
+            gate: Gate::default(),
             managed: RefCell::default(),
             log,
             store: RefCell::new(store),

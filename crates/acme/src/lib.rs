@@ -26,6 +26,7 @@ mod commands;
 mod context;
 mod dns_record;
 mod failure;
+mod gate;
 mod on_demand;
 mod order;
 mod renewal;

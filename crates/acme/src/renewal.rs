@@ -164,6 +164,7 @@ impl Renewal {
         {
             return Err("on_demand/ask does not approve the name any more".to_owned());
         }
+        let _order = self.context.gate.enter().await;
         let Ok(_permit) = self.context.order_permits.acquire().await else {
             return Err(String::new());
         };

@@ -58,6 +58,18 @@ impl Renewer {
         Renewer { tasks }
     }
 
+    /// Lets no order begin until [`Renewer::release`]. The future waits until none is in progress.
+    pub fn hold(&self) -> impl Future<Output = ()> + use<> {
+        let gate = self.tasks.context.gate.clone();
+        gate.close();
+        async move { gate.idle().await }
+    }
+
+    /// Lets orders begin again.
+    pub fn release(&self) {
+        self.tasks.context.gate.open();
+    }
+
     /// Starts and stops tasks as the new configuration requires. An unchanged configuration makes
     /// all tasks try again immediately.
     pub fn follow(&mut self, config: &Config) {

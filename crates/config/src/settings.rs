@@ -17,6 +17,9 @@ pub struct Settings {
     pub listen_threads: Option<u32>,
     /// Maximum memory of all PHP processes together; what the machine has if `None`.
     pub memory: Option<MemoryBudget>,
+    /// Maximum time for requests in progress when the server ends gracefully or is upgraded; `None` for
+    /// no limit and the default of an upgrade.
+    pub shutdown_timeout: Option<Duration>,
     /// DNS servers; the system's if empty.
     pub resolver: Vec<SocketAddr>,
     /// Settings of HTTP.
@@ -100,7 +103,13 @@ impl Settings {
     /// Returns the settings of a document without `settings`.
     pub(crate) fn new(defaults: &Defaults) -> Settings {
         let http = HttpSettings::new(defaults);
-        Settings { listen_threads: None, memory: None, resolver: Vec::new(), http }
+        Settings {
+            listen_threads: None,
+            memory: None,
+            shutdown_timeout: None,
+            resolver: Vec::new(),
+            http,
+        }
     }
 
     pub(crate) fn read(node: &Node<'_>) -> Result<Settings, Error> {
@@ -110,6 +119,7 @@ impl Settings {
         let settings = Settings {
             listen_threads: object.read("listen_threads", |threads| threads.count(1))?,
             memory: object.read("memory", MemoryBudget::read)?,
+            shutdown_timeout: object.read("shutdown_timeout", |timeout| timeout.seconds(0))?,
             resolver: object.read("resolver", read_resolver)?.unwrap_or_default(),
             http: match object.read("http", HttpSettings::read)? {
                 Some(http) => http,

@@ -47,4 +47,7 @@ pub enum Command {
         /// The application.
         name: String,
     },
+    /// Replace the server by a new start of its program, without interrupting a request; legal while
+    /// no upgrade is in progress.
+    Upgrade,
 }

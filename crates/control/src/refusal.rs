@@ -103,6 +103,13 @@ pub enum Refusal {
         /// The reason.
         detail: String,
     },
+    /// The server was not replaced, and goes on.
+    NotUpgraded {
+        /// The reason.
+        detail: String,
+    },
+    /// An upgrade is in progress.
+    Upgrading,
     /// The status could not be assembled.
     StatusUnavailable,
 }

@@ -13,8 +13,12 @@ pub struct Reply {
     status: u16,
     allow: Option<&'static str>,
     authenticate: Option<&'static str>,
+    retry_after: Option<&'static str>,
     body: Value,
 }
+
+/// Time in seconds after which a change is tried again during an upgrade: most take about as long.
+const UPGRADE_RETRY_SECONDS: &str = "5";
 
 /// A successful change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,12 +33,14 @@ pub enum Done {
     Reloaded,
     /// An application is restarted.
     Restarted,
+    /// Another process of the program serves.
+    Upgraded,
 }
 
 impl Reply {
     /// Responds with a value.
     pub fn value(value: Value) -> Reply {
-        Reply { status: 200, allow: None, authenticate: None, body: value }
+        Reply::new(200, value)
     }
 
     /// Returns the HTTP status code.
@@ -52,6 +58,11 @@ impl Reply {
         self.authenticate
     }
 
+    /// Returns the value of the `Retry-After` field in seconds; only for 503 (RFC 9110, 10.2.3).
+    pub fn retry_after(&self) -> Option<&'static str> {
+        self.retry_after
+    }
+
     /// Returns the body as a value.
     pub fn body(&self) -> &Value {
         &self.body
@@ -67,8 +78,17 @@ impl Reply {
         self.with("note", Value::String(note.into()))
     }
 
+    /// Adds the new process after an upgrade.
+    pub fn upgraded_to(self, pid: u32, version: &str) -> Reply {
+        self.with("pid", json!(pid)).with("version", json!(version))
+    }
+
     fn error(status: u16, title: &str) -> Reply {
-        Reply { status, allow: None, authenticate: None, body: json!({ "error": title }) }
+        Reply::new(status, json!({ "error": title }))
+    }
+
+    fn new(status: u16, body: Value) -> Reply {
+        Reply { status, allow: None, authenticate: None, retry_after: None, body }
     }
 
     fn with(mut self, name: &str, value: Value) -> Reply {
@@ -97,6 +117,7 @@ impl From<Done> for Reply {
                 Done::Reconfigured => "Reconfiguration done.",
                 Done::Reloaded => "Reload done.",
                 Done::Restarted => "Ok",
+                Done::Upgraded => "Upgrade done.",
             }
         }))
     }
@@ -175,6 +196,16 @@ impl From<Refusal> for Reply {
             Refusal::NotStored { detail } => {
                 error(500, "Failed to store new configuration.").detail(detail)
             }
+            Refusal::NotUpgraded { detail } => {
+                error(500, "Failed to upgrade.").detail(detail)
+            }
+            Refusal::Upgrading => Reply {
+                retry_after: Some(UPGRADE_RETRY_SECONDS),
+                ..error(503, "Upgrade in progress.").detail(
+                    "the server is being replaced by a new start of its program; try again in some \
+                     seconds",
+                )
+            },
             Refusal::StatusUnavailable => error(500, "Failed to get status."),
         }
     }

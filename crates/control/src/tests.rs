@@ -70,6 +70,7 @@ impl Server {
                 }
             }
             Command::Reload => Done::Reloaded.into(),
+            Command::Upgrade => Done::Upgraded.into(),
             Command::RestartApplication { name } if self.store.has_application(&name) => {
                 Done::Restarted.into()
             }
@@ -354,7 +355,12 @@ fn an_application_is_restarted_by_its_name() {
     }
     server.refused("DELETE", "/control/applications/a%20b%2Fc/restart", "", NOT_ALLOWED);
     assert_eq!(server.request("POST", "/control/reload", "").status(), 200);
-    server.refused("GET", "/control/reload", "", NOT_ALLOWED);
+    for path in ["/control/reload", "/control/upgrade"] {
+        server.refused("GET", path, "", NOT_ALLOWED);
+    }
+    assert_eq!(translate(b"POST", b"/control/upgrade", b""), Ok(Command::Upgrade));
+    let reply = Reply::from(Refusal::Upgrading);
+    assert_eq!((reply.status(), reply.retry_after()), (503, Some("5")));
 }
 
 #[test]

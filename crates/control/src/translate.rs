@@ -76,6 +76,7 @@ fn control(method: &[u8], steps: &[String]) -> Result<Command, Refusal> {
             Command::GetTuning { name: name.clone() }
         }
         [reload] if reload == "reload" => Command::Reload,
+        [upgrade] if upgrade == "upgrade" => Command::Upgrade,
         _ if method == b"GET" || method == b"POST" => return Err(Refusal::NoSuchValue),
         _ => return Err(Refusal::MethodNotAllowed { allow: "GET, POST" }),
     };
@@ -83,7 +84,7 @@ fn control(method: &[u8], steps: &[String]) -> Result<Command, Refusal> {
         (b"GET", Command::GetTuning { .. }) => Ok(command),
         (_, Command::GetTuning { .. }) => Err(Refusal::MethodNotAllowed { allow: "GET" }),
         (b"POST", _) | (b"GET", Command::RestartApplication { .. }) => Ok(command),
-        (_, Command::Reload) => Err(Refusal::MethodNotAllowed { allow: "POST" }),
+        (_, Command::Reload | Command::Upgrade) => Err(Refusal::MethodNotAllowed { allow: "POST" }),
         _ => Err(Refusal::MethodNotAllowed { allow: "GET, POST" }),
     }
 }

@@ -150,23 +150,35 @@ pub fn apply(spec: &ApplicationSpec, php: &Php) -> Vec<Problem> {
         )));
     }
     let file_cache = php.setting("opcache.file_cache").map(PathBuf::from);
-    if let Some(Err(error)) = file_cache.as_deref().map(check_file_cache) {
+    if let Some((directory, Err(error))) =
+        file_cache.map(|path| (path.clone(), check_file_cache(&path)))
+    {
         notices.push(Problem::of(format_args!(
-            "opcache.file_cache: PHP runs what is in this directory, and {error}; give the application a \
-             directory of its user alone, with mode 0700"
+            "opcache.file_cache: {} cannot be used safely: {error}. PHP runs what is in this directory; give \
+             the application a new, empty one that belongs to its user, with mode 0700",
+            directory.display()
         )));
     }
     notices
 }
 
-/// Checks that no other user can put compiled scripts into OPcache's file cache. Unlike other files, they
-/// must not be able to create any: OPcache looks for a subdirectory whose name they know.
+/// Checks that this process can write to OPcache's file cache, and that no other user can put compiled
+/// scripts there or has put any: OPcache looks for a subdirectory whose name they know.
 fn check_file_cache(directory: &Path) -> io::Result<()> {
     let real = protected(directory)?;
-    match real.metadata()?.mode() & 0o022 {
-        0 => Ok(()),
-        _ => Err(io::Error::other(format!("other users can create files in {}", real.display()))),
+    if real.metadata()?.mode() & 0o022 != 0 {
+        return Err(io::Error::other("other users can create files in it"));
     }
+    accessat(CWD, &real, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?;
+    for entry in real.read_dir()? {
+        let path = entry?.path();
+        let is_open = path.symlink_metadata()?.mode() & 0o022 != 0;
+        if is_open || protected(&path).is_err() {
+            let name = path.file_name().unwrap_or_default().display();
+            return Err(io::Error::other(format!("other users could change {name} in it")));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -185,6 +197,15 @@ mod tests {
             set_permissions(place.path(), Permissions::from_mode(mode)).unwrap();
             assert_eq!(check_file_cache(place.path()).is_ok(), is_good, "{mode:o}");
         }
+        set_permissions(place.path(), Permissions::from_mode(0o700)).unwrap();
+        let system = place.path().join("1204a070cd49210ca578dc8015bee891");
+        std::fs::create_dir(&system).unwrap();
+        assert!(check_file_cache(place.path()).is_ok());
+        set_permissions(&system, Permissions::from_mode(0o777)).unwrap();
+        assert!(
+            check_file_cache(place.path()).is_err(),
+            "it was open when others planted a script"
+        );
         assert!(check_file_cache(&place.path().join("missing")).is_err());
     }
 }

@@ -10,10 +10,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use howdah_sys::log::{Level, Log};
-use howdah_wire::messages::put_bundles;
+use howdah_wire::messages::{put_bundles, take_bundles};
 use rustix::fs::OFlags;
 
-use crate::store;
+use crate::{state_format, store};
 
 /// Certificate bundles by name.
 #[derive(Default)]
@@ -54,12 +54,22 @@ impl Certificates {
         Certificates { directory, bundles }
     }
 
+    /// Takes encoded bundles over from the server that has stored them below the state directory.
+    /// Error: they are malformed.
+    pub(crate) fn inherit(state: Option<&Path>, bundles: &[u8]) -> Result<Certificates, String> {
+        let bundles = take_bundles(bundles).map_err(|_| "malformed certificates".to_owned())?;
+        let bundles = bundles.into_iter().map(|(name, pem)| (name.to_owned(), pem.to_vec()));
+        let directory = state.map(|state| state.join("certs"));
+        Ok(Certificates { directory, bundles: bundles.collect() })
+    }
+
     /// Stores a bundle, or replaces one.
     pub(crate) fn store(&mut self, name: String, pem: Vec<u8>) -> io::Result<()> {
         if !is_plain(&name) {
             return Err(io::Error::other("not a valid certificate name"));
         }
         if let Some(directory) = &self.directory {
+            directory.parent().map_or(Ok(()), state_format::mark)?;
             store::replace(directory, ".new", &name, &pem)?;
         }
         self.bundles.insert(name, pem);

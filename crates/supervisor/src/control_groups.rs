@@ -10,9 +10,27 @@ pub(crate) struct ControlGroups {
     made: BTreeSet<PathBuf>,
     /// For each counter, the number of out-of-memory kills that have been reported.
     killed: BTreeMap<PathBuf, u64>,
+    /// Another server may have processes in the same groups (an upgrade).
+    is_shared: bool,
 }
 
 impl ControlGroups {
+    /// Records whether another server may have processes in the same groups. While one may, no group is
+    /// killed or removed.
+    pub(crate) fn share(&mut self, is_shared: bool) {
+        self.is_shared = is_shared;
+    }
+
+    /// Returns the directories of the groups that this process has created.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.made.iter().filter_map(|group| Some(group.to_str()?.to_owned())).collect()
+    }
+
+    /// Takes groups over that another server has created and handed over.
+    pub(crate) fn adopt(&mut self, names: &[String]) {
+        self.made.extend(names.iter().map(PathBuf::from));
+    }
+
     /// Moves a process into a group; creates the group if it does not exist.
     pub(crate) fn put(&mut self, group: &str, pid: u32) -> io::Result<()> {
         let root = root().ok_or_else(|| {
@@ -45,7 +63,7 @@ impl ControlGroups {
     ) -> Option<PathBuf> {
         let group = directory(root, own, group);
         let is_used = others.any(|other| directory(root, own, other).starts_with(&group));
-        (self.made.contains(&group) && !is_used).then_some(group)
+        (self.made.contains(&group) && !is_used && !self.is_shared).then_some(group)
     }
 
     fn make(&mut self, root: &Path, group: &Path) -> io::Result<()> {
@@ -101,6 +119,9 @@ impl ControlGroups {
     /// Removes unused groups that this process has created. The kernel refuses to remove the
     /// others.
     pub(crate) fn tidy(&mut self) {
+        if self.is_shared {
+            return;
+        }
         // In reverse order of names: children before their parents.
         let made: Vec<_> = self.made.iter().rev().cloned().collect();
         for group in made {
@@ -161,6 +182,22 @@ mod tests {
         assert!(unused("b", &[]) && unused("b", &["", "c", "/a", "bc"]));
         assert!(!unused("b", &["b"]) && !unused("b", &["/a/b"]) && !unused("b", &["b/c"]));
         assert!(!unused("/x", &[]) && !unused("b/c", &[]), "they were not made here");
+    }
+
+    #[test]
+    fn a_group_that_another_server_uses_too_is_neither_killed_nor_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let mut old = ControlGroups::default();
+        old.make(root.path(), &root.path().join("a")).unwrap();
+        old.share(true);
+        old.tidy();
+        assert!(root.path().join("a").exists());
+        assert_eq!(old.unused(root.path(), "0::/\n", "a", [].into_iter()), None);
+        let mut new = ControlGroups::default();
+        new.adopt(&old.names());
+        assert!(new.unused(root.path(), "0::/\n", "a", [].into_iter()).is_some());
+        new.tidy();
+        assert!(!root.path().join("a").exists());
     }
 
     #[test]

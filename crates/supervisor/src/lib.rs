@@ -18,7 +18,10 @@
 //! - `zygote`: a process that prototypes are forked from.
 //! - `programs`: programs that change DNS records.
 //! - [`check`]: checks for `howdah check`.
-//! - `sockets`: listening sockets.
+//! - `handover`: an upgrade: the old server, the new one, and what passes between them.
+//! - [`state_format`]: the format of the directory of the stored configuration.
+//! - `sockets`: listening sockets, opened or inherited (`passed_socket`); `descriptor_store`: keeps them at the service
+//!   manager; `service_manager`: state of the notifications to it.
 //! - `store`, `pid_file`, `certificates`: files that outlive the process.
 //! - `safe_path`: paths through directories of other users.
 #![forbid(unsafe_code)]
@@ -29,20 +32,25 @@ mod changes;
 pub mod check;
 mod control;
 mod control_groups;
+mod descriptor_store;
 mod grants;
+mod handover;
 mod identity;
 mod launch;
 mod memory;
 mod options;
 mod outbox;
 mod output;
+mod passed_socket;
 mod pid_file;
 mod programs;
 mod prototype;
 mod rootfs;
 mod router;
 mod safe_path;
+mod service_manager;
 mod sockets;
+pub mod state_format;
 mod store;
 mod tree;
 mod unprivileged;
@@ -50,7 +58,9 @@ mod usage;
 mod zygote;
 
 pub use grants::{DeriveGrants, Grants, Names};
-pub use options::{Options, PhpProgram, ReloadDocument, UnusableProgram};
+pub use handover::{Invocation, Predecessor};
+pub use options::{LogTarget, Options, PhpProgram, ReloadDocument, UnusableProgram};
+pub use passed_socket::{InheritedSocket, Owner as SocketOwner};
 pub use store::{load_document, open_log};
 #[cfg(any(test, feature = "model"))]
 pub use tree::model;

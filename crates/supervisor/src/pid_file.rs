@@ -36,15 +36,29 @@ impl PidFile {
     /// replaced, not followed; a path that is neither file nor link is an error, so that `--pid
     /// /dev/null` does not remove the device. The error includes the remedy.
     pub(crate) fn claim(path: &Path) -> io::Result<Self> {
+        Ok(PidFile { path: path.to_owned(), locked: Some(PidFile::take(path)?) })
+    }
+
+    /// Takes the file back after [`PidFile::release`], if it is not locked.
+    pub(crate) fn reclaim(&mut self) -> io::Result<()> {
+        if self.locked.is_none() {
+            self.locked = Some(PidFile::take(&self.path)?);
+        }
+        Ok(())
+    }
+
+    fn take(path: &Path) -> io::Result<File> {
         let deadline = Instant::now() + LOCK_TIMEOUT;
         let place = SafePath::resolve(path)?;
         loop {
             match lock_file(&place)? {
                 Locked::ByThis(mut file) => {
-                    file.set_len(0)?;
-                    writeln!(file, "{}", std::process::id())?;
+                    // Overwritten before it is cut: that needs no space, and the disk may be full.
+                    let text = format!("{}\n", std::process::id());
+                    file.write_all(text.as_bytes())?;
+                    file.set_len(text.len() as u64)?;
                     fchmod(&file, Mode::from_raw_mode(0o644))?;
-                    return Ok(PidFile { path: path.to_owned(), locked: Some(file) });
+                    return Ok(file);
                 }
                 Locked::ByOther(_) if Instant::now() < deadline => {
                     std::thread::sleep(RETRY_INTERVAL)
@@ -212,6 +226,19 @@ mod tests {
         fs::write(&path, "1\n").unwrap();
         drop(file);
         assert_eq!(fs::read_to_string(path).unwrap(), "1\n");
+    }
+
+    #[test]
+    fn a_file_is_taken_back_after_it_was_released() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pid");
+        let mut file = PidFile::claim(&path).unwrap();
+        file.release();
+        fs::write(&path, "1234567\n").unwrap();
+        file.reclaim().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
+        drop(file);
+        assert!(!path.exists());
     }
 
     #[test]

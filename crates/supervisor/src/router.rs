@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
+use howdah_sys::log::Log;
 use howdah_sys::packet;
 use howdah_wire::messages::FromSupervisor;
 
@@ -47,13 +48,23 @@ pub(crate) struct Stage {
     pub(crate) has_served: bool,
 }
 
+/// Limits of a router during an upgrade.
+#[derive(Debug, Default)]
+pub(crate) struct Limits {
+    /// Applications without which the router must not serve.
+    pub(crate) required: Vec<String>,
+    /// The router must not order certificates yet.
+    pub(crate) holds_renewals: bool,
+}
+
 /// Starts the router. Sends it the current configuration and the certificate bundles that it names.
 pub(crate) fn start(
     options: &Options,
     stage: Stage,
+    limits: Limits,
     current: &Current,
     certificates: &Certificates,
-    log: BorrowedFd<'_>,
+    log: &Log,
     now: Instant,
 ) -> io::Result<Router> {
     let (pid, socket) = unprivileged::start(Kind::Router, options, log)?;
@@ -70,11 +81,14 @@ pub(crate) fn start(
         unit_defaults: options.unit_defaults,
         sandbox: options.sandbox,
         has_served: stage.has_served,
+        required: limits.required,
+        holds_renewals: limits.holds_renewals,
     };
     let document = memory_file("document", &current.document)?;
     let granted = |name: &str| current.grants.has_certificate(name);
     let bundles = memory_file("certificates", &certificates.encode(granted))?;
-    packet::send(&socket, &hello.encode(), &[log, document.as_fd(), bundles.as_fd()])?;
+    let log = log.handle()?;
+    packet::send(&socket, &hello.encode(), &[log.as_fd(), document.as_fd(), bundles.as_fd()])?;
     let certificates = certificates.names().filter(|name| granted(name)).map(str::to_owned);
     let (certificates, outbox) = (certificates.collect(), RefCell::default());
     Ok(Router { pid, socket, started: now, certificates, outbox })

@@ -1,9 +1,14 @@
-//! Listening sockets.
+//! Listening sockets: opens them, or takes those over that another process has passed
+//! ([`inherited`]).
+
+mod address;
+mod inherited;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,6 +16,10 @@ use rustix::fs::{FileType, Mode, fchmod};
 use rustix::process::umask;
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use self::address::{file_of, parse};
+use self::inherited::{Listening, Unclaimed};
+use crate::descriptor_store::DescriptorStore;
+use crate::passed_socket::{Owner, name_of};
 use crate::safe_path::SafePath;
 
 /// Time after the start within which binding an address in use is retried: the addresses of a
@@ -20,12 +29,33 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval between attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The bits of a mode that permit to connect to a unix socket.
+const WRITE_MODES: u32 = 0o222;
+
 /// Open listening sockets, by their configured addresses.
 #[derive(Debug)]
 pub(crate) struct Sockets {
-    open: HashMap<String, Socket>,
+    open: HashMap<String, Listening>,
+    /// Sockets that were passed to this process.
+    unclaimed: Unclaimed,
+    /// Keeps the sockets of the server while it is restarted.
+    store: DescriptorStore,
     /// Time from which on an address in use is an error at once.
     retry_until: Instant,
+}
+
+/// An open listening socket.
+pub(crate) struct OpenSocket<'a> {
+    /// Name by which [`Sockets::inherit`] recognises it.
+    pub(crate) name: String,
+    pub(crate) fd: BorrowedFd<'a>,
+    pub(crate) owner: Owner,
+}
+
+impl<'a> OpenSocket<'a> {
+    fn new(name: String, open: &'a Listening) -> Self {
+        OpenSocket { name, fd: open.socket.as_fd(), owner: open.owner }
+    }
 }
 
 impl Sockets {
@@ -35,11 +65,50 @@ impl Sockets {
     }
 
     fn retrying_until(retry_until: Instant) -> Self {
-        Sockets { open: HashMap::new(), retry_until }
+        let store = DescriptorStore::default();
+        Sockets { open: HashMap::new(), unclaimed: Unclaimed::default(), store, retry_until }
     }
 
-    /// Returns the socket for an address: the open one, or a new one. Error: the problem and what
-    /// to do.
+    /// Stores the sockets that the server owns from now on.
+    pub(crate) fn store_at(&mut self, store: DescriptorStore) {
+        self.store = store;
+    }
+
+    /// Adds a listening socket that was passed to this process, with the name that the passing
+    /// process has given it; for a socket of the server this is the address of its listener.
+    /// [`Sockets::bind`] takes it for its address. Error: the reason why it cannot be a listener, and
+    /// what to do; it is closed then.
+    pub(crate) fn inherit(&mut self, fd: OwnedFd, name: &str, owner: Owner) -> Result<(), String> {
+        self.unclaimed.add(Listening::inherit(fd, &name.replace(':', "="), owner)?);
+        Ok(())
+    }
+
+    /// Closes inherited sockets that no listener of the first configuration has, unless the service
+    /// manager owns them: a later configuration may name their addresses. Returns a message for each
+    /// unclaimed socket.
+    pub(crate) fn settle_inherited(&mut self) -> Vec<String> {
+        let closed = self.unclaimed.settle();
+        self.release(&closed);
+        let messages: Vec<_> = { closed.iter() }
+            .map(|socket| {
+                format!("inherited socket {socket} is closed: no listener has its address")
+            })
+            .collect();
+        let files: Vec<_> = closed.iter().filter_map(Listening::file).collect();
+        drop(closed);
+        // Another server may have made a new socket at the same path.
+        files.iter().for_each(|file| drop(remove_stale(Path::new(file))));
+        let kept = self.unclaimed.iter().map(|socket| {
+            format!(
+                "nobody is served at {socket}, which the service manager has opened: no listener of \
+                 the configuration has this address; add one, or remove it from the socket unit"
+            )
+        });
+        messages.into_iter().chain(kept).collect()
+    }
+
+    /// Returns the socket for an address: the open one, an inherited one, or a new one. Error: the
+    /// problem and what to do.
     pub(crate) fn bind(
         &mut self,
         address: &str,
@@ -47,21 +116,86 @@ impl Sockets {
         mode: u32,
     ) -> Result<BorrowedFd<'_>, String> {
         if !self.open.contains_key(address) {
-            let socket = loop {
-                match listen(address, backlog, mode) {
-                    Ok(socket) => break socket,
-                    Err(error)
-                        if error.kind() == io::ErrorKind::AddrInUse
-                            && Instant::now() < self.retry_until =>
-                    {
-                        std::thread::sleep(RETRY_INTERVAL);
-                    }
-                    Err(error) => return Err(format!("{address}: {}", explain(address, &error))),
-                }
+            let open = match self.claim(address, backlog, mode) {
+                Some(claimed) => claimed?,
+                None => owned(self.listen(address, backlog, mode)?),
             };
-            self.open.insert(address.to_owned(), socket);
+            self.insert(address, open);
         }
-        Ok(self.open[address].as_fd())
+        Ok(self.open[address].socket.as_fd())
+    }
+
+    fn insert(&mut self, address: &str, socket: Listening) {
+        if socket.owner == Owner::Server {
+            self.store.keep(address, socket.socket.as_fd());
+        }
+        self.open.insert(address.to_owned(), socket);
+    }
+
+    /// Removes inherited sockets of the server from the store.
+    fn release(&self, sockets: &[Listening]) {
+        let own = sockets.iter().filter(|socket| socket.owner == Owner::Server);
+        own.for_each(|socket| self.store.remove(&socket.name));
+    }
+
+    /// Takes the inherited socket for an address; `None` if there is none.
+    fn claim(
+        &mut self,
+        address: &str,
+        backlog: u32,
+        mode: u32,
+    ) -> Option<Result<Listening, String>> {
+        let claimed = self.unclaimed.take(address)?;
+        if let Some(path) = file_of(address) {
+            // Nobody can connect to a socket whose file is gone.
+            let file_mode = SafePath::resolve(path).and_then(|place| place.socket_mode());
+            let Ok(Some(file_mode)) = file_mode else {
+                self.release(&[claimed]);
+                return None;
+            };
+            if claimed.owner == Owner::ServiceManager && file_mode & WRITE_MODES & !mode != 0 {
+                return Some(Err(format!(
+                    "{address}: its mode permits others to connect; set SocketMode={mode:04o} in the \
+                     socket unit"
+                )));
+            }
+        }
+        if claimed.owner == Owner::Server {
+            // The configuration may have another backlog than before.
+            let _ = claimed.socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX));
+        }
+        Some(Ok(claimed))
+    }
+
+    /// Opens a socket. If another one is in the way, retries for a while after the start.
+    fn listen(&mut self, address: &str, backlog: u32, mode: u32) -> Result<Socket, String> {
+        loop {
+            match listen(address, backlog, mode) {
+                Ok(socket) => return Ok(socket),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    let obstacles = self.unclaimed.clear_way(address);
+                    if !obstacles.is_empty() {
+                        self.release(&obstacles);
+                        continue;
+                    }
+                    let mut all = self.unclaimed.iter().chain(self.open.values());
+                    let is_obstacle = |socket: &&Listening| {
+                        socket.owner == Owner::ServiceManager && socket.is_in_the_way_of(address)
+                    };
+                    if let Some(other) = all.find(is_obstacle) {
+                        return Err(format!(
+                            "{address}: the service manager has opened {other}; give the listener \
+                             that address, or change the socket unit"
+                        ));
+                    }
+                    if Instant::now() >= self.retry_until {
+                        return Err(format!("{address}: {}", explain(address, &error)));
+                    }
+                    std::thread::sleep(RETRY_INTERVAL);
+                }
+                Err(error) => return Err(format!("{address}: {}", explain(address, &error))),
+            }
+        }
     }
 
     /// Binds the first of some unix sockets on which no other server listens. All are in one
@@ -72,6 +206,12 @@ impl Sockets {
         backlog: u32,
         mode: u32,
     ) -> Result<Option<String>, String> {
+        for address in addresses {
+            if let Some(Ok(claimed)) = self.claim(address, backlog, mode) {
+                self.insert(address, claimed);
+                return Ok(Some(address.clone()));
+            }
+        }
         let Some(first) = addresses.first() else { return Ok(None) };
         let directory = Path::new(first.strip_prefix("unix:").unwrap_or(first)).parent();
         // Without the lock, two servers that start at once could each take the other's new socket
@@ -88,7 +228,7 @@ impl Sockets {
         for address in addresses {
             match listen(address, backlog, mode) {
                 Ok(socket) => {
-                    self.open.insert(address.clone(), socket);
+                    self.insert(address, owned(socket));
                     return Ok(Some(address.clone()));
                 }
                 Err(error) => problem = format!("{address}: {}", explain(address, &error)),
@@ -99,7 +239,21 @@ impl Sockets {
 
     /// Returns the open socket for an address.
     pub(crate) fn get(&self, address: &str) -> Option<BorrowedFd<'_>> {
-        self.open.get(address).map(AsFd::as_fd)
+        self.open.get(address).map(|open| open.socket.as_fd())
+    }
+
+    /// Returns all open sockets, for a server that takes them over.
+    pub(crate) fn all(&self) -> Vec<OpenSocket<'_>> {
+        let open = self.open.iter();
+        let open =
+            open.map(|(address, open)| OpenSocket::new(name_of(address).unwrap_or_default(), open));
+        let unclaimed = self.unclaimed.iter().map(|open| OpenSocket::new(open.name.clone(), open));
+        open.chain(unclaimed).collect()
+    }
+
+    /// Closes the socket of an address that another server uses too; its file stays.
+    pub(crate) fn forget(&mut self, address: &str) {
+        self.open.remove(address);
     }
 
     /// Returns the addresses of all open sockets, sorted.
@@ -109,24 +263,37 @@ impl Sockets {
         addresses
     }
 
-    /// Closes the socket of an address, and removes its file if it has one.
+    /// Closes the socket of an address, and removes its file if it has one. A socket of the service
+    /// manager stays open, because its address cannot be bound again.
     pub(crate) fn unbind(&mut self, address: &str) {
-        if self.open.remove(address).is_some() {
-            remove_file(address);
+        match self.open.remove(address) {
+            Some(socket) if socket.owner == Owner::ServiceManager => self.unclaimed.add(socket),
+            Some(_) => {
+                name_of(address).iter().for_each(|name| self.store.remove(name));
+                remove_file(address);
+            }
+            None => {}
         }
     }
 
-    /// Closes all sockets and removes their files.
+    /// Closes all sockets and removes their files, unless the service manager owns them or keeps them
+    /// for the next server.
     pub(crate) fn close(&mut self) {
-        for (address, _) in self.open.drain() {
-            remove_file(&address);
+        for (address, open) in self.open.drain() {
+            if open.owner == Owner::Server && !self.store.exists() {
+                remove_file(&address);
+            }
         }
     }
 }
 
+/// Returns a socket that the server has opened itself.
+fn owned(socket: Socket) -> Listening {
+    Listening { socket, name: String::new(), owner: Owner::Server }
+}
+
 fn remove_file(address: &str) {
-    let path = address.strip_prefix("unix:").filter(|path| !path.starts_with('@'));
-    if let Some(Ok(place)) = path.map(|path| SafePath::resolve(Path::new(path))) {
+    if let Some(Ok(place)) = file_of(address).map(SafePath::resolve) {
         let _ = remove_socket(&place);
     }
 }
@@ -141,13 +308,11 @@ fn remove_socket(place: &SafePath) -> io::Result<()> {
 
 /// Returns a message that says what to do about an address that cannot be bound.
 pub(crate) fn explain(address: &str, error: &io::Error) -> String {
-    let file = address.strip_prefix("unix:").filter(|name| !name.starts_with('@'));
-    let directory = file.and_then(|file| Path::new(file).parent()).map(|directory| match directory
-        .as_os_str()
-        .is_empty()
-    {
-        true => "this directory".to_owned(),
-        false => directory.display().to_string(),
+    let directory = file_of(address).and_then(Path::parent).map(|directory| {
+        match directory.as_os_str().is_empty() {
+            true => "this directory".to_owned(),
+            false => directory.display().to_string(),
+        }
     });
     match (error.kind(), directory) {
         (io::ErrorKind::AddrInUse, _) => {
@@ -188,17 +353,6 @@ fn listen(address: &str, backlog: u32, mode: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn parse(address: &str) -> Option<SocketAddr> {
-    if let Some(port) = address.strip_prefix("*:") {
-        return Some(SocketAddr::from(([0, 0, 0, 0], port.parse().ok()?)));
-    }
-    address.parse().ok().or_else(|| {
-        let (host, port) = address.rsplit_once(':')?;
-        let host: Ipv6Addr = host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
-        Some(SocketAddr::new(IpAddr::V6(host), port.parse().ok()?))
-    })
-}
-
 fn listen_unix(name: &str, backlog: i32, mode: u32) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
@@ -233,95 +387,5 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     match probe.connect(&SockAddr::unix(path)?) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove_socket(&place),
         _ => Ok(()), // bind reports that the address is in use
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn settled() -> Sockets {
-        Sockets::retrying_until(Instant::now())
-    }
-
-    #[test]
-    fn who_starts_waits_for_the_end_of_a_server_that_was_killed() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("s");
-        let unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let addresses = [tcp.local_addr().unwrap().to_string(), format!("unix:{}", path.display())];
-        let ending = std::thread::spawn(move || {
-            std::thread::sleep(RETRY_INTERVAL * 5);
-            drop((unix, tcp));
-        });
-        let mut sockets = Sockets::retrying_until(Instant::now() + Duration::from_secs(60));
-        for address in &addresses {
-            sockets.bind(address, 1, 0o600).unwrap();
-        }
-        ending.join().unwrap();
-    }
-
-    #[test]
-    fn an_address_in_use_is_explained() {
-        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = taken.local_addr().unwrap().to_string();
-        let error = settled().bind(&address, 1, 0o666).unwrap_err();
-        assert!(error.starts_with(&address) && error.contains("another program"), "{error}");
-    }
-
-    #[test]
-    fn a_socket_file_that_cannot_be_made_is_explained_by_its_directory() {
-        let refusal = |address| settled().bind(address, 1, 0o600).unwrap_err();
-        let error = refusal("unix:/nonexistent/s");
-        assert!(error.starts_with("unix:/nonexistent/s: /nonexistent does not exist"), "{error}");
-        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
-        assert!(explain("unix:/run/s", &denied).contains("a socket in /run;"));
-        assert!(explain("unix:s", &denied).contains("a socket in this directory;"));
-        assert!(explain("*:80", &denied).contains("need root"));
-    }
-
-    #[test]
-    fn the_same_address_gives_the_same_socket() {
-        let mut sockets = settled();
-        let inode = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).unwrap().st_ino;
-        let first = inode(sockets.bind("127.0.0.1:0", 1, 0).unwrap());
-        assert_eq!(first, inode(sockets.bind("127.0.0.1:0", 1, 0).unwrap()));
-    }
-
-    #[test]
-    fn a_socket_file_left_behind_is_replaced_and_a_live_one_is_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let address = format!("unix:{}/s", dir.path().display());
-        drop(std::os::unix::net::UnixListener::bind(&address[5..]).unwrap());
-        let mut sockets = settled();
-        sockets.bind(&address, 1, 0o600).unwrap();
-        let error = settled().bind(&address, 1, 0o600).unwrap_err();
-        assert!(error.contains("another program"), "{error}");
-        sockets.unbind(&address);
-        assert!(!Path::new(&address[5..]).exists());
-    }
-
-    #[test]
-    fn the_first_socket_that_is_free_is_taken() {
-        let dir = tempfile::tempdir().unwrap();
-        let addresses = ["a", "b"].map(|name| format!("unix:{}/{name}", dir.path().display()));
-        drop(std::os::unix::net::UnixListener::bind(&addresses[0][5..]).unwrap());
-        let mut servers: Vec<_> = (0..3).map(|_| settled()).collect();
-        let mut bound = servers.iter_mut().map(|sockets| sockets.bind_first(&addresses, 1, 0o600));
-        assert_eq!(bound.next().unwrap().as_ref(), Ok(&Some(addresses[0].clone())), "it was left");
-        assert_eq!(bound.next().unwrap().as_ref(), Ok(&Some(addresses[1].clone())));
-        assert!(bound.next().unwrap().unwrap_err().contains("another program"));
-        assert_eq!(settled().bind_first(&[], 1, 0o600), Ok(None));
-        servers.iter_mut().for_each(Sockets::close);
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn addresses_of_every_kind_are_read() {
-        assert_eq!(parse("*:80").unwrap().to_string(), "0.0.0.0:80");
-        assert_eq!(parse("[::1]:80").unwrap().to_string(), "[::1]:80");
-        assert_eq!(parse("127.0.0.1:80").unwrap().to_string(), "127.0.0.1:80");
-        assert_eq!(parse("localhost"), None);
     }
 }

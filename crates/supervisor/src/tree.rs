@@ -9,6 +9,9 @@
 //!   `configuration`: the change of the configuration.
 //! - `zygotes`: starts and ends them, and the applications that wait for them; `zygotes_state`: both.
 //! - `control`: the control process and its messages.
+//! - `upgrade`: the replacement of this server by a new start of its program; `succession`: its other
+//!   side; `upgrade_state`: both.
+//! - `service_manager`: notifications to systemd.
 //! - `shutdown`: the end of the server.
 
 mod applications;
@@ -25,10 +28,14 @@ mod refusals;
 mod requests;
 mod resources;
 mod router;
+mod service_manager;
 mod shutdown;
 mod signals;
 mod startup;
 mod state;
+mod succession;
+mod upgrade;
+mod upgrade_state;
 mod wait;
 mod zygotes;
 mod zygotes_state;
@@ -48,7 +55,7 @@ pub use self::state::Ending;
 pub fn run(options: Options) -> Result<Ending, String> {
     let (mut tree, signals) = start(options)?;
     let ending = tree.run(&signals);
-    tree.sockets.close();
+    tree.close_sockets();
     Ok(ending)
 }
 
@@ -65,7 +72,9 @@ impl Tree {
             self.run_due_in_applications(now);
             self.end_late_zygotes(now);
             self.programs.end_if_due(now);
+            self.check_upgrade(now);
             self.run_upkeep_if_due(now);
+            self.ping_router_if_due(now);
             if self.is_over(now) {
                 return self.finish();
             }
@@ -78,6 +87,8 @@ impl Tree {
                     Source::Prototype(id) => self.on_prototype(id),
                     Source::Output(id) => self.on_output(id),
                     Source::WorkerEnd(id, worker) => self.on_worker_end(id, worker),
+                    Source::Successor => self.on_successor(),
+                    Source::Predecessor => self.on_predecessor(),
                     Source::Zygote(pid) => self.on_zygote(pid),
                     Source::ZygoteOutput(pid) => self.on_zygote_output(pid),
                 }

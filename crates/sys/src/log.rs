@@ -1,72 +1,86 @@
 //! The server's log: one line per record, written with one call, in NGINX Unit's format `2026/11/20
-//! 15:04:05 [notice] 123#123 message`.
+//! 15:04:05 [notice] 123#123 message`. In the journal of systemd a record is `123#123 message` with a
+//! priority, and has the journal's own time ([`journal`]). For containers it is a line of JSON ([`json`]).
 //!
 //! Bytes that could forge a line or control a terminal are escaped; continuation lines of a record
 //! are indented, so that no record can look like two.
 
+pub mod journal;
+pub mod json;
+mod level;
+
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::RwLock;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::log_rate::LogRate;
 
-/// Severity of a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// The administrator must act.
-    Alert,
-    /// Something failed.
-    Error,
-    /// Something may fail.
-    Warn,
-    /// Normal and important.
-    Notice,
-    /// Normal.
-    Info,
-    /// For debugging only.
-    Debug,
-}
+pub use self::level::Level;
 
-impl Level {
-    fn as_str(self) -> &'static str {
-        match self {
-            Level::Alert => "alert",
-            Level::Error => "error",
-            Level::Warn => "warn",
-            Level::Notice => "notice",
-            Level::Info => "info",
-            Level::Debug => "debug",
-        }
-    }
-
-    /// Returns the level of a syslog severity, 0 (emergency) to 7 (debug). Emergencies and alerts
-    /// of a script are errors to the server.
-    pub fn from_syslog(severity: u8) -> Self {
-        match severity {
-            0..=3 => Level::Error,
-            4 => Level::Warn,
-            5 => Level::Notice,
-            6 => Level::Info,
-            _ => Level::Debug,
-        }
-    }
-}
-
-/// A log file or standard error. The file can be replaced (log rotation).
+/// A log file, standard error or the journal. A file can be replaced (log rotation).
 #[derive(Debug)]
 pub struct Log {
+    format: Format,
     file: RwLock<OwnedFd>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Text,
+    Journal,
+    Json,
 }
 
 impl Log {
     /// Creates a log that writes to an open file (append mode) or stream.
     pub fn new(file: OwnedFd) -> Self {
-        Log { file: RwLock::new(file) }
+        Log { format: Format::Text, file: RwLock::new(file) }
+    }
+
+    /// Creates a log that writes to a descriptor of another process's log ([`Log::handle`]), to a file
+    /// or to a standard stream, in the format that the environment asks for: JSON, or that of the
+    /// journal if the descriptor leads there.
+    pub fn passed(file: OwnedFd) -> Self {
+        let stream = std::env::var_os(journal::STREAM_VARIABLE);
+        let format = match std::env::var_os(json::FORMAT_VARIABLE) {
+            chosen if json::is_chosen(chosen.as_deref()) => Format::Json,
+            _ if journal::is_stream(&file, stream.as_deref()) => Format::Journal,
+            _ => Format::Text,
+        };
+        Log { format, file: RwLock::new(file) }
     }
 
     /// Creates a log that writes to standard error.
     pub fn standard_error() -> std::io::Result<Self> {
-        Ok(Log::new(std::io::stderr().as_fd().try_clone_to_owned()?))
+        Ok(Log::passed(std::io::stderr().as_fd().try_clone_to_owned()?))
+    }
+
+    /// Creates a log that writes to the journal: to standard error if that leads there, otherwise
+    /// through a connection of its own.
+    pub fn journal() -> std::io::Result<Self> {
+        match Log::standard_error() {
+            Ok(log) if log.format == Format::Journal => Ok(log),
+            _ => Ok(Log { format: Format::Journal, file: RwLock::new(journal::connect()?) }),
+        }
+    }
+
+    /// Returns true if records are not plain text: another program reads them, in the journal's format
+    /// or as JSON.
+    pub fn is_structured(&self) -> bool {
+        self.format != Format::Text
+    }
+
+    /// Returns the environment variables by which another process recognises the format of
+    /// [`Log::handle`].
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let file = self.file.read().unwrap_or_else(|e| e.into_inner());
+        let (name, value) = match self.format {
+            Format::Text => return Vec::new(),
+            Format::Journal => (journal::STREAM_VARIABLE, journal::stream_name(&*file)),
+            Format::Json => (json::FORMAT_VARIABLE, Some(json::FORMAT.to_owned())),
+        };
+        value.map(|value| (name.to_owned(), value)).into_iter().collect()
     }
 
     /// Replaces the file.
@@ -103,27 +117,33 @@ impl Log {
 
     /// Writes a record and returns its length.
     fn record(&self, level: Level, pid: u32, thread: u32, message: &dyn fmt::Display) -> usize {
-        let mut line = String::with_capacity(128);
-        crate::clock::local_time(&mut line);
-        let start = fmt::Write::write_fmt(
-            &mut line,
-            format_args!(" [{}] {pid}#{thread} {message}", level.as_str()),
-        );
-        debug_assert!(start.is_ok());
-        self.write_escaped(line.as_bytes())
+        if self.format == Format::Json {
+            let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let line = json::line(time, level, pid, thread, &message.to_string());
+            return self.write_line(line.as_bytes());
+        }
+        let mut text = String::with_capacity(128);
+        if self.format == Format::Text {
+            crate::clock::local_time(&mut text);
+            text.push_str(" [");
+            text.push_str(level.as_str());
+            text.push_str("] ");
+        }
+        let written = fmt::Write::write_fmt(&mut text, format_args!("{pid}#{thread} {message}"));
+        debug_assert!(written.is_ok());
+        let mut record = Vec::with_capacity(text.len() + 1);
+        escape(text.as_bytes().trim_ascii_end(), &mut record);
+        if self.format == Format::Journal {
+            return journal::lines(level, &record).iter().map(|line| self.write_line(line)).sum();
+        }
+        record.push(b'\n');
+        self.write_line(&record)
     }
 
-    /// Writes bytes as one record without a time stamp, escaped.
-    pub fn write_raw(&self, bytes: &[u8]) {
-        self.write_escaped(bytes);
-    }
-
-    fn write_escaped(&self, bytes: &[u8]) -> usize {
-        let mut line = Vec::with_capacity(bytes.len() + 1);
-        escape(bytes.trim_ascii_end(), &mut line);
-        line.push(b'\n');
+    /// Returns the number of bytes, even if they could not be written.
+    fn write_line(&self, line: &[u8]) -> usize {
         let file = self.file.read().unwrap_or_else(|e| e.into_inner());
-        let mut rest = &line[..];
+        let mut rest = line;
         while !rest.is_empty() {
             match rustix::io::retry_on_intr(|| rustix::io::write(&*file, rest)) {
                 Ok(0) | Err(_) => break,
@@ -182,6 +202,18 @@ mod tests {
         escape("é\u{9b}2J\u{85}".as_bytes(), &mut out);
         escape(b"\x9b2J\xe9", &mut out);
         assert_eq!(out, "é\\xc2\\x9b2J\\xc2\\x85\\x9b2J\\xe9".as_bytes());
+    }
+
+    #[test]
+    fn a_record_in_the_journal_has_a_priority_and_no_time() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let log = Log { format: Format::Journal, file: RwLock::new(writer) };
+        log.write_as(7, Level::Alert, "hello\n<0>forged");
+        let mut buffer = [0; 200];
+        let n = rustix::io::read(reader, &mut buffer).unwrap();
+        let (first, rest) = std::str::from_utf8(&buffer[..n]).unwrap().split_once('\n').unwrap();
+        assert_eq!(first, "<1>7#7 hello");
+        assert!(rest.is_empty() || rest == "<1>    <0>forged\n", "{rest}");
     }
 
     #[test]

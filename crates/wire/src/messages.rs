@@ -7,6 +7,7 @@
 //! - `control`: between control process, supervisor and router.
 //! - `prototype`: between supervisor and prototypes.
 //! - `worker`: from the router to workers.
+//! - `handover`: between a server and the program that replaces it.
 //! - `zygote`: between supervisor and zygotes.
 
 #[macro_use]
@@ -16,6 +17,7 @@ mod macros;
 mod bundles;
 mod control;
 mod exit;
+mod handover;
 mod outcome;
 mod prototype;
 mod router;
@@ -31,6 +33,7 @@ pub use self::bundles::{put_bundles, take_bundles};
 pub use self::control::{FromControl, FromRouter, ToControl, ToRouter};
 pub use self::exit::Exit;
 pub use self::field::Field;
+pub use self::handover::{FromSuccessor, HANDOVER_PROTOCOL, ToSuccessor};
 pub use self::outcome::ChangeOutcome;
 pub use self::prototype::{FromPrototype, Stack, ToPrototype};
 pub use self::router::{FromSupervisor, ToSupervisor};

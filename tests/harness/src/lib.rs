@@ -26,6 +26,7 @@ use std::fmt::Display;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -51,7 +52,9 @@ pub struct Site {
     own_control: bool,
     launcher: Vec<String>,
     served: Option<PathBuf>,
+    stdin: Option<OwnedFd>,
     logs_to_stderr: bool,
+    program: Option<PathBuf>,
 }
 
 impl Site {
@@ -68,7 +71,9 @@ impl Site {
             own_control: false,
             launcher: Vec::new(),
             served: None,
+            stdin: None,
             logs_to_stderr: false,
+            program: None,
         };
         for (name, mode) in [("www", 0o755), ("data", 0o777), ("tmp", 0o777)] {
             fs::create_dir(site.path(name)).unwrap();
@@ -134,10 +139,30 @@ impl Site {
         self
     }
 
+    /// Starts the launcher with a descriptor as its standard input.
+    pub fn stdin(mut self, descriptor: impl Into<OwnedFd>) -> Self {
+        self.stdin = Some(descriptor.into());
+        self
+    }
+
     /// Starts the server without `--log`, as under systemd.
     pub fn logs_to_stderr(mut self) -> Self {
         self.logs_to_stderr = true;
         self
+    }
+
+    /// Starts the server from a copy of the program, which the test may replace. Returns its path
+    /// too.
+    pub fn own_program(mut self) -> (Self, PathBuf) {
+        let directory = self.path("bin");
+        fs::create_dir(&directory).unwrap();
+        open_to_all(&directory, 0o755);
+        let built = programs::howdah();
+        let program = directory.join("howdah");
+        programs::copy(built, &program);
+        programs::copy(&built.with_file_name("howdah-php"), &directory.join("howdah-php"));
+        self.program = Some(program.clone());
+        (self, program)
     }
 
     /// Serves a document in place of the directory: one share that runs its scripts, merged with
@@ -205,13 +230,14 @@ impl Site {
 
     /// Returns the command line that serves the site on an address.
     pub fn command(&self, address: &str) -> Command {
+        let program = self.program.as_deref().unwrap_or_else(|| programs::howdah());
         let mut command = match self.launcher.split_first() {
             Some((launcher, arguments)) => {
                 let mut command = Command::new(launcher);
-                command.args(arguments).arg(programs::howdah());
+                command.args(arguments).arg(program);
                 command
             }
-            None => Command::new(programs::howdah()),
+            None => Command::new(program),
         };
         command.arg("serve").args(["--tmp", &self.path("tmp").display().to_string()]);
         if !self.logs_to_stderr {
@@ -233,7 +259,8 @@ impl Site {
             fs::write(&path, document.to_string()).unwrap();
             command.arg("--config").arg(path);
         }
-        command.stdin(Stdio::null());
+        let stdin = self.stdin.as_ref().map(|fd| fd.try_clone().unwrap());
+        command.stdin(stdin.map_or_else(Stdio::null, Stdio::from));
         command
     }
 
@@ -251,7 +278,8 @@ impl Site {
         let stderr = fs::File::create(self.path("stderr")).unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let announcement = announcement(&mut child, &self.path("stderr"));
-        Server { child, address, site: self, announcement, ended: None }
+        let successors = Mutex::default();
+        Server { child, address, site: self, announcement, ended: None, successors }
     }
 }
 
@@ -334,6 +362,8 @@ pub struct Server {
     /// Output of the server until it served.
     pub announcement: String,
     ended: Option<ExitStatus>,
+    /// Process ids of the servers that have replaced the first one, the last one at the end.
+    successors: Mutex<Vec<u32>>,
 }
 
 impl Server {
@@ -416,7 +446,28 @@ impl Server {
 
     /// Returns the process id of the supervisor.
     pub fn supervisor(&self) -> u32 {
-        self.child.id()
+        self.successors.lock().unwrap().last().copied().unwrap_or_else(|| self.child.id())
+    }
+
+    /// Upgrades the server through the control API of a site that is [`Site::controlled`]. Returns
+    /// the process id of the supervisor that was replaced.
+    pub fn upgrade(&self) -> u32 {
+        let answer = self.control("POST", "/control/upgrade", "").succeeded();
+        let pid = answer["pid"].as_u64().expect("a process id");
+        self.replaced_by(pid as u32)
+    }
+
+    /// Records that another process has replaced the server. Returns the process id of the former
+    /// supervisor.
+    pub fn replaced_by(&self, pid: u32) -> u32 {
+        let old = self.supervisor();
+        self.successors.lock().unwrap().push(pid);
+        old
+    }
+
+    /// Waits until a process has ended; one that this test has started may wait to be reaped.
+    pub fn wait_for_end_of(&self, pid: u32) {
+        eventually(&format!("process {pid} ends"), || (!processes::is_alive(pid)).then_some(()));
     }
 
     /// Returns all processes below the supervisor.
@@ -489,6 +540,11 @@ impl Drop for Server {
             }
             let _ = self.child.kill();
             let _ = self.child.wait();
+        }
+        let successors =
+            std::mem::take(self.successors.get_mut().unwrap_or_else(|e| e.into_inner()));
+        for successor in successors.into_iter().filter(|pid| processes::is_alive(*pid)) {
+            processes::signal(successor, Signal::KILL);
         }
         let stderr = fs::read_to_string(self.site.path("stderr")).unwrap_or_default();
         let log = self.log() + &stderr;

@@ -19,6 +19,12 @@ pub(super) const TABLE: &[Shape] = &[
                 "Maximum memory of all PHP processes together: bytes, \"512M\" or \"60%\" of the \
                  machine's",
             ),
+            Key(
+                "shutdown_timeout",
+                SECONDS,
+                "Maximum seconds for requests in progress when the server ends gracefully or is \
+                 upgraded",
+            ),
             Key("resolver", Texts, "DNS servers"),
             Key("http", Kind::Shape("http"), "Settings of HTTP"),
         ],

@@ -5,6 +5,10 @@
 //! otherwise after its current response. The registry has one waker per connection, not per wait,
 //! so that waiting for a request costs nothing extra.
 //!
+//! After [`Drain::hand_over`] another server accepts new connections, and there is time: an idle
+//! connection waits for one more request, whose response closes it. A client that has just sent a
+//! request on an idle connection therefore gets its response.
+//!
 //! The registry also has the [`Phase`] of each connection. When descriptors run short, connections
 //! that wait for their client are evicted ([`crate::eviction`]): an evicted connection is woken and
 //! closes itself, unless a request has arrived meanwhile.
@@ -16,6 +20,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use tokio::task::{spawn_local, yield_now};
+use tokio::time::Instant;
 
 use crate::eviction::{Candidate, Client};
 
@@ -50,10 +55,20 @@ pub struct Drain(Rc<Shared>);
 #[derive(Default)]
 struct Shared {
     started: Cell<bool>,
+    handed_over: Cell<Option<HandedOver>>,
     count: Cell<usize>,
     slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<usize>>,
     empty: RefCell<Option<Waker>>,
+}
+
+/// Deadlines of connections after [`Drain::hand_over`].
+#[derive(Debug, Clone, Copy)]
+pub struct HandedOver {
+    /// Time until which an idle connection waits for its last request.
+    pub idle_until: Instant,
+    /// Time until which a tunnel may go on; `None` without a limit.
+    pub tunnels_until: Option<Instant>,
 }
 
 /// Entry of an open connection.
@@ -138,6 +153,12 @@ impl Drain {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Starts the signal; another server accepts the connections that come from now on.
+    pub fn hand_over(&self, deadlines: HandedOver) {
+        self.0.handed_over.set(Some(deadlines));
+        self.start();
+    }
+
     /// Waits, after the start, until the idle connections have closed, so that none accepts a
     /// request that is sent later. A connection may have to be polled several times for that: for
     /// the end of its handshake, for the signal, and for a last read of its socket.
@@ -206,6 +227,11 @@ impl DrainRegistration {
     /// Returns true if the signal was started.
     pub fn is_draining(&self) -> bool {
         self.shared.started.get()
+    }
+
+    /// Returns the deadlines of [`Drain::hand_over`], if that was the start.
+    pub fn handed_over(&self) -> Option<HandedOver> {
+        self.shared.handed_over.get()
     }
 
     /// Returns the signal.

@@ -6,7 +6,8 @@
 //!
 //! When one end shuts down its sending direction, the other gets a shutdown and may go on for a
 //! while. The tunnel closes when both have shut down, when the connection of either breaks, after
-//! an idle timeout, and some time after the drain signal.
+//! an idle timeout, and some time after the drain signal: more of it if another server accepts the new
+//! connections, see [`Drain::hand_over`](super::drain::Drain::hand_over).
 
 use std::fmt;
 use std::future::poll_fn;
@@ -141,7 +142,10 @@ impl Tunnel {
             };
             let mut deadline = after(idle_since, timeout);
             if drain.poll(cx) {
-                let end = drain_end.get_or_insert_with(|| Instant::now() + timeouts.draining);
+                let end = drain_end.get_or_insert_with(|| match drain.handed_over() {
+                    Some(handed) => handed.tunnels_until.unwrap_or(deadline),
+                    None => Instant::now() + timeouts.draining,
+                });
                 deadline = deadline.min(*end);
             }
             timer.poll(cx, deadline).map(|()| CloseReason::IdleOrShutdown)

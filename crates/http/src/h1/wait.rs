@@ -50,6 +50,11 @@ impl<I: Io, H: Handler> Connection<I, H> {
                 return Poll::Ready(Next::Close);
             }
             if signal == Signal::Drain && is_empty {
+                // A client that does not know of the end yet may be sending its next request.
+                let handed = self.drain.handed_over();
+                if let Some(handed) = handed.filter(|handed| Instant::now() < handed.idle_until) {
+                    ready!(transport.timer.poll(cx, deadline.min(handed.idle_until)));
+                }
                 ready!(poll_last_look(&mut has_looked, look.as_mut(), cx));
                 if !is_first {
                     return Poll::Ready(Next::Close);

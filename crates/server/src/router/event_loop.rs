@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use howdah_acme::{AcmeReports, Renewer};
@@ -9,6 +10,7 @@ use howdah_tls::challenges::OnDemandRequest;
 use howdah_upstream::names;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::spawn_local;
 
 use super::certificate_reload::CertificateWatch;
 use super::command::{Command, Commands, Queries};
@@ -30,11 +32,12 @@ pub(super) struct EventLoop {
 impl EventLoop {
     /// Creates the event loop, and the senders for the answers to control processes. `php` has the
     /// versions of PHP with their programs, `on_demand` the certificates that connections want on
-    /// demand.
+    /// demand. No certificate is ordered yet if `holds_renewals`.
     pub(super) fn new(
         control: ControlThread,
         php: Vec<(String, String)>,
         on_demand: Receiver<OnDemandRequest>,
+        holds_renewals: bool,
     ) -> (Self, Queries) {
         let board = AcmeReports::default();
         let (handle, commands) = Commands::new(&control, php, board.clone());
@@ -46,6 +49,9 @@ impl EventLoop {
             control.certificates.clone(),
             on_demand,
         );
+        if holds_renewals {
+            drop(renewer.hold());
+        }
         let renewed = control.shared.snapshot.load_full();
         renewer.follow(&renewed.config);
         let (control_processes, links) = unbounded_channel();
@@ -64,8 +70,8 @@ impl EventLoop {
             tokio::select! {
                 message = control.link.receive() => {
                     let Some((message, descriptors)) = message? else { return Ok(()) };
-                    if let FromSupervisor::Quit { graceful } = message {
-                        return self.control.shut_down(graceful).await;
+                    if let FromSupervisor::Quit { graceful, is_replaced } = message {
+                        return self.control.shut_down(graceful, is_replaced).await;
                     }
                     self.on_message(message, descriptors).await?;
                 }
@@ -112,6 +118,14 @@ impl EventLoop {
             FromSupervisor::Certificate { name } => {
                 control.on_certificate(name, descriptors.into_iter().next());
             }
+            FromSupervisor::HoldRenewals {} => {
+                let (held, link) = (self.renewer.hold(), Rc::clone(&control.link));
+                spawn_local(async move {
+                    held.await;
+                    let _ = link.send(&ToSupervisor::RenewalsHeld {});
+                });
+            }
+            FromSupervisor::ReleaseRenewals {} => self.renewer.release(),
             FromSupervisor::CertificateDeleted { name } => control.certificates.remove(&name),
             message => control.on_message(message, descriptors)?,
         }

@@ -25,6 +25,10 @@ pub(super) struct Hello {
     pub(super) has_control: bool,
     /// An earlier router of this server has served.
     pub(super) has_served: bool,
+    /// Applications without which the router must not serve.
+    pub(super) required: Vec<String>,
+    /// No certificate may be ordered until the supervisor permits it.
+    pub(super) holds_renewals: bool,
     /// The router must restrict itself.
     pub(super) sandbox: bool,
     /// The error log.
@@ -50,6 +54,8 @@ impl Hello {
                 unit_defaults,
                 sandbox,
                 has_served,
+                required,
+                holds_renewals,
             },
             Some(log),
             document,
@@ -66,6 +72,8 @@ impl Hello {
             php,
             has_control,
             has_served,
+            required,
+            holds_renewals,
             sandbox,
             log,
             document: from_memory(document, u64::MAX)?,

@@ -65,6 +65,8 @@ pub(super) struct Pools {
     is_started: bool,
     /// Number of the current configuration, or of the one that is being applied.
     pub(super) generation: u32,
+    /// Names of the applications without which the start fails.
+    pub(super) required: Vec<String>,
     /// Traces of slow requests.
     pub(super) traces: Traces,
 }
@@ -80,6 +82,7 @@ impl Pools {
             preparing: Vec::new(),
             applications: VecDeque::new(),
             generation: 0,
+            required: Vec::new(),
             leaving: Vec::new(),
             retired: RetiredInstances::default(),
             last_instance: 0,

@@ -167,11 +167,12 @@ impl ControlThread {
         trigger: Trigger,
     ) -> Result<(), String> {
         let started_at = Instant::now();
+        let mut start_timeout = START_TIMEOUT;
         loop {
             let (is_preparing, deadline) = match trigger {
                 Trigger::Start(start) => {
                     let is_decided = self.pools.waive_failed(start.has_served)?;
-                    (!is_decided || self.pools.is_preparing()?, started_at + START_TIMEOUT)
+                    (!is_decided || self.pools.is_preparing()?, started_at + start_timeout)
                 }
                 Trigger::Change { .. } | Trigger::CertificateFiles => {
                     (self.pools.is_preparing()?, started_at + CHANGE_TIMEOUT)
@@ -182,8 +183,12 @@ impl ControlThread {
             }
             let Some(message) = self.receive_until(is_preparing.then_some(deadline)).await? else {
                 match trigger {
-                    Trigger::Start(_) => self.pools.waive_late(),
-                    Trigger::Change { .. } | Trigger::CertificateFiles => {
+                    Trigger::Start(_) if start_timeout == START_TIMEOUT => {
+                        self.pools.waive_late();
+                        // For those that must be ready.
+                        start_timeout = CHANGE_TIMEOUT;
+                    }
+                    Trigger::Start(_) | Trigger::Change { .. } | Trigger::CertificateFiles => {
                         return Err(self.pools.not_ready(CHANGE_TIMEOUT));
                     }
                 }

@@ -42,6 +42,7 @@ pub(super) async fn serve(socket: OwnedFd, answer_queries: impl FnOnce(Queries))
     };
     let (origin, php) = (std::mem::take(&mut hello.origin), std::mem::take(&mut hello.php));
     let (has_control, has_served) = (hello.has_control, hello.has_served);
+    let holds_renewals = hello.holds_renewals;
     let (mut control, on_demand) = control_thread(&link, hello, &config)?;
     let policy = StartPolicy { requires_single: !has_control, has_served };
     match control.apply(config, Trigger::Start(policy)).await {
@@ -59,9 +60,10 @@ pub(super) async fn serve(socket: OwnedFd, answer_queries: impl FnOnce(Queries))
         }
         Err(problem) => return refuse(&link, format!("{origin}: {problem}")).await,
     }
+    control.pools.required.clear();
     link.send(&ToSupervisor::Serving {})?;
     control.sandbox.log_missing(&control.shared.log);
-    let (event_loop, queries) = EventLoop::new(control, php, on_demand);
+    let (event_loop, queries) = EventLoop::new(control, php, on_demand, holds_renewals);
     answer_queries(queries);
     memory::release_start_memory();
     event_loop.run().await
@@ -74,7 +76,7 @@ fn control_thread(
     hello: Hello,
     config: &Config,
 ) -> io::Result<(ControlThread, Receiver<OnDemandRequest>)> {
-    let log = Arc::new(Log::new(hello.log));
+    let log = Arc::new(Log::passed(hello.log));
     let empty = Snapshot::compile(empty_config()?, None, None, &ResolvedServers::default(), |_| {
         unreachable!("no application")
     });
@@ -94,6 +96,7 @@ fn control_thread(
     let threads = Threads::start(threads, &shared, &requests)?;
     let mut pools = Pools::new(Rc::clone(link), Arc::clone(&shared), threads.clone());
     pools.generation = hello.generation;
+    pools.required = hello.required;
     let control = ControlThread {
         link: Rc::clone(link),
         shared,

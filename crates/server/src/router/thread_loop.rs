@@ -83,6 +83,7 @@ async fn carry_out_commands(
                 let _ = done.send(());
             }
             ThreadCommand::RemoveListener { name, done } => remove_listener(&thread, name, done),
+            ThreadCommand::Ping(answer) => drop(answer.send(())),
             ThreadCommand::Serve(accepted) => accept::spawn_connection(&thread, accepted),
             ThreadCommand::CheckHealth(upstreams) => {
                 upstreams.iter().for_each(|upstream| health_checks::watch(&thread.proxy, upstream));
@@ -107,12 +108,15 @@ async fn carry_out_commands(
                     thread.php.fail(*key, Failure::Stopped(reason.clone()));
                 }
             }
-            ThreadCommand::Quit { graceful: true, finished } => {
+            ThreadCommand::Quit { graceful: true, handed_over, finished } => {
                 let (drains, accepting) = thread.listeners.close();
-                drains.iter().for_each(Drain::start);
+                drains.iter().for_each(|drain| match handed_over {
+                    Some(deadlines) => drain.hand_over(deadlines),
+                    None => drain.start(),
+                });
                 spawn_local(finish(Rc::clone(&thread), drains, accepting, finished));
             }
-            ThreadCommand::Quit { graceful: false, finished } => {
+            ThreadCommand::Quit { graceful: false, finished, .. } => {
                 // Tasks end with the runtime.
                 let _tasks = thread.listeners.close();
                 thread.flush_access_log();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use howdah_http::drain::HandedOver;
 use howdah_php_pool::queue::{Instance, Queue, RequestKey};
 use howdah_upstream::servers::upstream::Upstream;
 use howdah_wire::queue::WorkerId;
@@ -48,6 +49,8 @@ pub enum ThreadCommand {
     },
     /// Run the health checks of these upstreams.
     CheckHealth(Vec<Arc<Upstream>>),
+    /// Show that the thread works. The channel is sent the answer.
+    Ping(oneshot::Sender<()>),
     /// Serve a connection that another thread has accepted.
     Serve(Accepted),
     /// Take responses of a new instance of an application.
@@ -91,6 +94,8 @@ pub enum ThreadCommand {
     Quit {
         /// Finish the requests in progress; otherwise drop all connections.
         graceful: bool,
+        /// Deadlines of a graceful end if another server accepts the new connections.
+        handed_over: Option<HandedOver>,
         /// Sent when all connections are closed and the access log is written.
         finished: oneshot::Sender<()>,
     },

@@ -254,6 +254,11 @@ impl Application {
         running.filter_map(|(owner, process)| Some((owner, process.handle.as_ref()?.as_fd())))
     }
 
+    /// Returns true if the prototype has loaded PHP and can start workers.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.stage == Stage::Ready
+    }
+
     /// Returns true if there is no worker.
     pub(crate) fn is_idle(&self) -> bool {
         self.workers.is_empty()

@@ -43,6 +43,11 @@ pub(crate) fn preflight(options: &Options, spec: &ApplicationSpec) -> Result<(),
     Ok(())
 }
 
+/// Returns the reason why there is no PHP for an application; `None` if there is.
+pub(crate) fn missing_php(options: &Options, spec: &ApplicationSpec) -> Option<String> {
+    options.php_for(&spec.php_version).is_none().then(|| missing(options, &spec.php_version))
+}
+
 /// Says which version is missing, which there are, and what to do.
 fn missing(options: &Options, wanted: &str) -> String {
     let mut text = match wanted {

@@ -327,6 +327,7 @@ impl Tree {
             self.applications.values().map(|application| application.pid).collect();
         expected.extend(router.into_iter().chain(self.control_pid()).chain(self.programs.pids()));
         expected.extend(self.zygotes.pids());
+        expected.extend(self.upgrade.successor().map(|successor| successor.pid));
         if own == 1 {
             let children = process_tree::children(own).into_iter();
             expected.extend(children.filter(|pid| !process::has_no_new_privileges(*pid)));

@@ -19,7 +19,7 @@ use howdah_wire::messages::{ChangeOutcome, FromSupervisor, ToControl};
 use super::state::{FAST_SHUTDOWN_TIMEOUT, Shutdown, Tree};
 use crate::memory::{memory_file, read_memory_file};
 use crate::prototype::preflight;
-use crate::store;
+use crate::{state_format, store};
 
 /// Maximum length of a configuration, in bytes. The control API accepts no more than a part of it.
 const MAX_DOCUMENT: u64 = 256 << 20;
@@ -69,7 +69,9 @@ impl Tree {
             return;
         };
         let stored = match &self.options.state {
-            Some(state) => store::save_document(state, document),
+            Some(state) => {
+                state_format::mark(state).and_then(|()| store::save_document(state, document))
+            }
             None => Ok(()),
         };
         let error = stored.err().map_or(String::new(), |error| error.to_string());
@@ -90,16 +92,27 @@ impl Tree {
 
     /// Handles the report that the router serves its configuration.
     pub(super) fn router_serves(&mut self) {
+        if !self.has_served && !self.report_ready() {
+            self.log_start();
+        }
         if !self.has_served {
-            let line = self.start_line();
-            self.log.write(Level::Notice, format_args!("{line}"));
             self.check_unloaded_applications();
+            for message in self.sockets.settle_inherited() {
+                self.log.write(Level::Warn, message);
+            }
         }
         self.has_served = true;
         release_start_memory();
+    }
+
+    /// Logs the start, and tells who has started the server.
+    pub(super) fn log_start(&mut self) {
+        let line = self.start_line();
+        self.log.write(Level::Notice, format_args!("{line}"));
         if let Some(on_serving) = self.options.on_serving.take() {
             on_serving();
         }
+        self.notify_ready();
     }
 
     /// Checks the applications that will load PHP with their first request, and logs why one cannot run.
@@ -123,6 +136,11 @@ impl Tree {
             self.refuse("the end of the server");
             return;
         }
+        self.refuse_to_serve(message);
+    }
+
+    /// Ends the server, as it cannot serve.
+    pub(super) fn refuse_to_serve(&mut self, message: String) {
         let deadline = Some(Instant::now() + FAST_SHUTDOWN_TIMEOUT);
         self.shutdown = Some(Shutdown { is_graceful: false, deadline, refusal: Some(message) });
     }
@@ -157,6 +175,8 @@ impl Tree {
         parts.push(listeners);
         parts.extend(control.map(|control| format!("control {control}")));
         parts.push(format!("pid {}", std::process::id()));
+        let predecessor = self.upgrade.predecessor.as_ref();
+        parts.extend(predecessor.map(|old| format!("replaces pid {}", old.pid())));
         format!("started: {}", parts.join(", "))
     }
 }

@@ -27,7 +27,8 @@ impl Tree {
     pub(super) fn control_source(&self) -> Option<(Source, BorrowedFd<'_>)> {
         match &self.control.process {
             Some(process) => Some((Source::Control, process.socket.as_fd())),
-            None if !self.has_served || self.control.is_wanted || self.shutdown.is_some() => None,
+            None if !self.has_served || self.upgrade.is_standby => None,
+            None if self.control.is_wanted || self.shutdown.is_some() => None,
             None => {
                 let listener = self.sockets.get(self.options.control.as_deref()?)?;
                 Some((Source::ControlListener, listener))
@@ -40,6 +41,7 @@ impl Tree {
     pub(super) fn control_due(&self, now: Instant) -> Option<Instant> {
         let is_wanted = self.control.is_wanted || self.control.reload_attempts.is_some();
         let can_start = self.control.process.is_none() && self.has_served && self.router.is_some();
+        let can_start = can_start && !self.upgrade.is_standby;
         (is_wanted && can_start && !self.changes.is_changing() && self.shutdown.is_none())
             .then(|| self.control.start_after.unwrap_or(now))
     }
@@ -51,7 +53,12 @@ impl Tree {
         self.control.is_wanted = false;
         self.control.start_after = None;
         match self.start_control(now) {
-            Ok(process) => self.control.process = Some(process),
+            Ok(process) => {
+                self.control.process = Some(process);
+                if self.upgrade.is_in_progress() {
+                    self.send_to_control(&ToControl::UpgradeBegun {}, &[]);
+                }
+            }
             Err(error) => {
                 self.control.start_after = Some(self.control.backoff.next_start(now, now));
                 self.log
@@ -65,12 +72,11 @@ impl Tree {
     }
 
     fn start_control(&mut self, now: Instant) -> std::io::Result<Control> {
-        let log = self.log.handle()?;
         let (router, control) = packet::pair()?;
         let listener = self.options.control.as_deref();
         let listener = listener.and_then(|address| self.sockets.get(address));
         let (document, certificates) = (&self.changes.current.document, &self.certificates);
-        let (options, log) = (&self.options, log.as_fd());
+        let (options, log) = (&self.options, &self.log);
         let started =
             control::start(options, document, certificates, log, &control, listener, now)?;
         self.send_to_router(&FromSupervisor::Control {}, &[router.as_fd()]);
@@ -85,6 +91,7 @@ impl Tree {
     /// Makes the control process read the configuration again.
     pub(super) fn reload(&mut self) {
         self.control.reload_attempts = Some(0);
+        self.notify_reloading();
         self.send_to_control(&ToControl::Reload {}, &[]);
     }
 
@@ -112,6 +119,7 @@ impl Tree {
                      {MAX_RELOAD_ATTEMPTS} times while it did so"
                 ),
             );
+            self.notify_ready();
         }
     }
 
@@ -139,7 +147,19 @@ impl Tree {
     }
 
     fn on_control_message(&mut self, message: FromControl, descriptors: Vec<OwnedFd>) {
+        let is_upgrading = self.upgrade.is_in_progress();
         match message {
+            FromControl::Apply { .. } if is_upgrading => {
+                let outcome = ChangeOutcome::Upgrading;
+                self.send_to_control(&ToControl::Applied { outcome }, &[]);
+            }
+            FromControl::StoreCertificate { .. } | FromControl::DeleteCertificate { .. }
+                if is_upgrading =>
+            {
+                let error = "the server is being upgraded; try again".to_owned();
+                self.send_to_control(&ToControl::Stored { error, is_upgrading }, &[]);
+            }
+            FromControl::Upgrade {} => self.upgrade(),
             FromControl::Apply { restart } => {
                 if let Err(problem) = self.apply(restart, descriptors) {
                     let outcome = ChangeOutcome::NotApplied(problem);
@@ -149,7 +169,10 @@ impl Tree {
             FromControl::ReadDocument {} => self.send_document(),
             FromControl::StoreCertificate { name } => self.store_certificate(name, descriptors),
             FromControl::DeleteCertificate { name } => self.delete_certificate(name),
-            FromControl::Reloaded {} => self.control.reload_attempts = None,
+            FromControl::Reloaded {} => {
+                self.control.reload_attempts = None;
+                self.notify_ready();
+            }
         }
     }
 
@@ -186,7 +209,7 @@ impl Tree {
 
     fn send_stored(&self, result: std::io::Result<()>) {
         let error = result.err().map_or(String::new(), |error| error.to_string());
-        self.send_to_control(&ToControl::Stored { error }, &[]);
+        self.send_to_control(&ToControl::Stored { error, is_upgrading: false }, &[]);
     }
 
     /// Sends the control process a certificate that the router has obtained from an authority.

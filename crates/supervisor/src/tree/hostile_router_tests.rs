@@ -30,7 +30,7 @@ fn name() -> impl Strategy<Value = String> {
 /// directory.
 fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
     let numbers = (0u32..4, 0u16..4, any::<u16>(), any::<u8>(), any::<u64>());
-    let message = (0u8..19, name(), numbers).prop_map(|(kind, name, numbers)| {
+    let message = (0u8..20, name(), numbers).prop_map(|(kind, name, numbers)| {
         let (application, index, incarnation, signal, number) = numbers;
         let worker = WorkerId { index, incarnation };
         let short = number as u32 % 4;
@@ -56,6 +56,7 @@ fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
             15 => ToSupervisor::Applied { generation: short, outcome: ChangeOutcome::Done },
             16 => ToSupervisor::Refuse { message: name },
             17 => ToSupervisor::Unload { application },
+            18 => ToSupervisor::RenewalsHeld {},
             _ => ToSupervisor::Run {
                 number: short,
                 program: name,

@@ -110,6 +110,9 @@ impl Model {
         if self.tree.programs.pids().next().is_some() {
             return Err("a program was started that other users can change".to_owned());
         }
+        if self.tree.upgrade.is_in_progress() {
+            return Err("an upgrade has begun".to_owned());
+        }
         match self.tree.has_served && self.tree.shutdown.is_some() {
             true => Err("the server ends".to_owned()),
             false => Ok(()),

@@ -38,7 +38,7 @@ impl Tree {
 
     pub(super) fn unbind(&mut self, address: String) {
         if self.options.control.as_ref() != Some(&address) {
-            self.sockets.unbind(&address);
+            self.close_socket(&address);
         }
         self.send_to_router(&FromSupervisor::Unbound { address }, &[]);
     }

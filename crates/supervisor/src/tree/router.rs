@@ -11,7 +11,7 @@ use howdah_wire::messages::{Exit, FromSupervisor, ToSupervisor};
 
 use super::state::{Shutdown, Tree};
 use crate::outbox::{Outbox, SendError};
-use crate::router::{self, Stage};
+use crate::router::{self, Limits, Stage};
 
 /// Maximum number of router messages in one turn of the event loop, so that prototypes have a turn
 /// too.
@@ -23,12 +23,17 @@ impl Tree {
             return;
         }
         self.router_start = None;
-        let started = self.log.handle().and_then(|log| {
-            let (options, current) = (&self.options, &self.changes.current);
-            let stage =
-                Stage { can_be_corrected: self.can_be_corrected, has_served: self.has_served };
-            router::start(options, stage, current, &self.certificates, log.as_fd(), now)
-        });
+        let (options, current) = (&self.options, &self.changes.current);
+        let stage = Stage {
+            can_be_corrected: self.can_be_corrected && !self.upgrade.is_standby,
+            has_served: self.has_served,
+        };
+        let upgrade = Limits {
+            required: self.required_applications(),
+            holds_renewals: self.holds_renewals(),
+        };
+        let certificates = &self.certificates;
+        let started = router::start(options, stage, upgrade, current, certificates, &self.log, now);
         match started {
             Ok(router) => self.router = Some(router),
             Err(error) => {
@@ -40,9 +45,12 @@ impl Tree {
 
     pub(super) fn router_ended(&mut self, exit: Exit) {
         let Some(router) = self.router.take() else { return };
+        self.router_of_upgrade_ended();
         // The control process waits for answers of this router.
         self.changes.abandon();
-        self.kill_control();
+        if !self.upgrade.is_replaced() {
+            self.kill_control();
+        }
         // The memory that the workers write to has no reader any more.
         for application in self.applications.values_mut() {
             application.deadline = Some(Instant::now());

@@ -18,25 +18,28 @@ impl Tree {
     /// Begins to end the server. A fast shutdown does not become graceful again.
     pub(super) fn shut_down(&mut self, is_graceful: bool) {
         let is_fast_already = self.shutdown.as_ref().is_some_and(|begun| !begun.is_graceful);
-        if is_fast_already {
+        if is_fast_already || is_graceful && self.upgrade.is_replaced() {
             return;
         }
+        self.end_upgrade(is_graceful);
         let deadline = (!is_graceful).then(|| Instant::now() + FAST_SHUTDOWN_TIMEOUT);
         self.shutdown = Some(Shutdown { is_graceful, deadline, refusal: None });
+        self.notify_stopping(is_graceful);
         self.router_start = None;
         // The next server may start while this one ends.
         if let Some(file) = &mut self.pid_file {
             file.release();
         }
         self.kill_control();
-        self.send_to_router(&FromSupervisor::Quit { graceful: is_graceful }, &[]);
+        let quit = FromSupervisor::Quit { graceful: is_graceful, is_replaced: false };
+        self.send_to_router(&quit, &[]);
     }
 
     /// Returns true if the server ends now: the router has ended, or the deadline has passed.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let Some(shutdown) = &self.shutdown else { return false };
         let is_due = shutdown.deadline.is_some_and(|deadline| deadline <= now);
-        is_due || self.router.is_none()
+        (is_due || self.router.is_none()) && !self.waits_for_control(now)
     }
 
     /// Kills the remaining processes and waits for them. Returns how the server ended.
@@ -61,7 +64,10 @@ impl Tree {
         self.end_orphans_now();
         self.control_groups.tidy();
         match self.shutdown.take().and_then(|shutdown| shutdown.refusal) {
-            Some(message) => Ending::Refused(message),
+            Some(message) => {
+                self.notify_refusal(&message);
+                Ending::Refused(message)
+            }
             None => Ending::Stopped,
         }
     }

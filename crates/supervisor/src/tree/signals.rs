@@ -7,19 +7,32 @@ use howdah_sys::{process, signals};
 use howdah_wire::messages::{Exit, FromSupervisor, ToControl};
 
 use super::state::Tree;
+use crate::options::LogTarget;
 use crate::store;
 
 impl Tree {
     pub(super) fn on_signals(&mut self, signals: &OwnedFd) {
         while let Some(signal) = signals::next(signals) {
-            match signal {
-                signals::SIGCHLD => self.reap(),
-                signals::SIGQUIT => self.shut_down(true),
-                signals::SIGTERM | signals::SIGINT => self.shut_down(false),
-                signals::SIGUSR1 => self.reopen_logs(),
-                signals::SIGHUP => self.reload(),
-                _ => {}
+            self.on_signal(signal);
+        }
+    }
+
+    pub(super) fn on_signal(&mut self, signal: i32) {
+        match signal {
+            signals::SIGCHLD => self.reap(),
+            signals::SIGQUIT => self.shut_down(true),
+            signals::SIGTERM | signals::SIGINT => self.shut_down(false),
+            signals::SIGUSR1 => {
+                self.postpone_signal(signal);
+                self.reopen_logs();
             }
+            signals::SIGUSR2 => self.upgrade(),
+            signals::SIGHUP => {
+                if !self.postpone_signal(signal) {
+                    self.reload();
+                }
+            }
+            _ => {}
         }
     }
 
@@ -39,6 +52,9 @@ impl Tree {
                 self.router_ended(exit);
             } else if self.control.has_pid(pid) {
                 self.control_ended(exit);
+            } else if self.upgrade.successor().is_some_and(|successor| successor.pid == pid) {
+                self.successor_ended(exit);
+                has_orphans = true;
             } else if let Some(id) = self.application_of(pid) {
                 self.prototype_ended(id, exit);
             } else if let Some(((router, number), error)) = self.programs.ended(pid, exit) {
@@ -59,7 +75,7 @@ impl Tree {
     /// the slow logs. If the server's log cannot be opened, the old one stays in use; the others
     /// are reopened all the same.
     fn reopen_logs(&mut self) {
-        if let Some(path) = &self.options.log {
+        if let LogTarget::File(path) = &self.options.log {
             match store::open_log(path) {
                 Ok(file) => self.log.reopen(file),
                 Err(error) => self.log.write(

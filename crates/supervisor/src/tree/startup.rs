@@ -7,8 +7,11 @@ use howdah_sys::log::{Level, Log};
 use howdah_sys::{process, process_tree, signals};
 
 use super::state::Tree;
+use super::succession;
+use crate::descriptor_store::DescriptorStore;
 use crate::grants::Grants;
-use crate::options::Options;
+use crate::options::{LogTarget, Options};
+use crate::passed_socket::InheritedSocket;
 use crate::pid_file::PidFile;
 use crate::sockets::Sockets;
 use crate::store;
@@ -33,14 +36,25 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
     };
     let signals = handled_signals()?;
     let log = open_log(&options)?;
+    let predecessor = options.predecessor.take();
+    if let Some(predecessor) = &predecessor {
+        succession::inherit(predecessor, &mut options, &grants)?;
+    }
     let mut sockets = Sockets::at_start();
+    sockets.store_at(DescriptorStore::new(options.notifier.clone()));
+    for InheritedSocket { fd, name, owner } in std::mem::take(&mut options.inherited) {
+        if let Err(problem) = sockets.inherit(fd, &name, owner) {
+            options.warnings.push(format!("inherited descriptor \"{name}\" is closed: {problem}"));
+        }
+    }
     // Before any address: a second server with the same settings has the same PID file and control
     // socket.
     let claim = |path: &PathBuf| {
         PidFile::claim(path)
             .map_err(|error| format!("cannot write the PID file {}: {error}", path.display()))
     };
-    let pid_file = options.pid.as_ref().map(claim).transpose()?;
+    let own_pid_file = options.pid.as_ref().filter(|_| predecessor.is_none());
+    let pid_file = own_pid_file.map(claim).transpose()?;
     if let Some(control) = &options.control {
         sockets.bind(control, CONTROL_BACKLOG, CONTROL_MODE)?;
     }
@@ -58,6 +72,7 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
     tree.can_be_corrected = !must_start;
     tree.sockets = sockets;
     tree.pid_file = pid_file;
+    tree.succeed(predecessor)?;
     // Orphans of applications become children of this process, so that it can end them.
     if let Err(error) = process_tree::adopt_orphans() {
         tree.log.write(
@@ -83,10 +98,12 @@ fn handled_signals() -> Result<OwnedFd, String> {
 
 fn open_log(options: &Options) -> Result<Log, String> {
     match &options.log {
-        Some(path) => store::open_log(path)
-            .map(Log::new)
+        LogTarget::File(path) => store::open_log(path)
+            .map(Log::passed)
             .map_err(|error| format!("cannot open the log {}: {error}", path.display())),
-        None => Log::standard_error().map_err(|error| {
+        LogTarget::Journal => Log::journal()
+            .map_err(|error| format!("cannot log to the journal: {error}; name a file with --log")),
+        LogTarget::StandardError => Log::standard_error().map_err(|error| {
             format!("cannot log to standard error: {error}; name a file with --log")
         }),
     }

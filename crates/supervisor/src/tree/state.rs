@@ -10,6 +10,7 @@ use howdah_wire::queue::WorkerId;
 use super::control_state::ControlState;
 use super::id::Id;
 use super::refusals::Refusals;
+use super::upgrade_state::Upgrade;
 use super::zygotes_state::Zygotes;
 use crate::backoff::Backoff;
 use crate::certificates::Certificates;
@@ -21,6 +22,7 @@ use crate::pid_file::PidFile;
 use crate::programs::Programs;
 use crate::prototype::Application;
 use crate::router::Router;
+use crate::service_manager::ServiceManager;
 use crate::sockets::Sockets;
 
 /// How the server ended.
@@ -62,11 +64,13 @@ pub(super) struct Tree {
     pub(super) orphans: PendingKills,
     pub(super) programs: Programs,
     pub(super) next_upkeep: Instant,
+    pub(super) service_manager: ServiceManager,
     pub(super) control_groups: ControlGroups,
     pub(super) refusals: Refusals,
     /// A router has served. From then on only a request of the administrator ends the server.
     pub(super) has_served: bool,
     pub(super) shutdown: Option<Shutdown>,
+    pub(super) upgrade: Upgrade,
 }
 
 /// A shutdown in progress.
@@ -94,12 +98,17 @@ pub(super) enum Source {
     /// Reports of the zygote with this process id.
     Zygote(u32),
     ZygoteOutput(u32),
+    /// The server that replaces this one.
+    Successor,
+    /// The server that this one replaces.
+    Predecessor,
 }
 
 impl Tree {
     /// Creates the state before any process runs; the router is due.
-    pub(super) fn new(options: Options, log: Log, document: Vec<u8>, grants: Grants) -> Tree {
+    pub(super) fn new(mut options: Options, log: Log, document: Vec<u8>, grants: Grants) -> Tree {
         Tree {
+            service_manager: ServiceManager::new(options.notifier.take(), options.watchdog),
             certificates: Certificates::load(options.certificates.as_deref(), &log),
             options,
             log,
@@ -120,6 +129,7 @@ impl Tree {
             refusals: Refusals::default(),
             has_served: false,
             shutdown: None,
+            upgrade: Upgrade::default(),
         }
     }
 

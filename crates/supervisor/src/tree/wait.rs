@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::state::{Source, Tree};
+use crate::handover::Predecessor;
 
 const IN: PollFlags = PollFlags::IN;
 
 impl Tree {
     /// Waits for events, at most until the next deadline. Returns the sources that are ready.
     pub(super) fn wait(&self, signals: &OwnedFd, now: Instant) -> Vec<Source> {
+        let predecessor = self.upgrade.predecessor.as_ref().and_then(Predecessor::socket);
         let mut sources = vec![(Source::Signals, PollFd::from_borrowed_fd(signals.as_fd(), IN))];
         let mut add = |source, fd, flags| {
             sources.push((source, PollFd::from_borrowed_fd(fd, flags)));
@@ -24,6 +26,12 @@ impl Tree {
         }
         if let Some((source, fd)) = self.control_source() {
             add(source, fd, IN);
+        }
+        if let Some(successor) = self.upgrade.successor() {
+            add(Source::Successor, successor.socket(), IN);
+        }
+        if let Some(predecessor) = &predecessor {
+            add(Source::Predecessor, predecessor.as_fd(), IN);
         }
         // Reports that are in memory already do not make a descriptor readable.
         let (mut buffered, mut output_due) = (Vec::new(), None);
@@ -58,6 +66,8 @@ impl Tree {
             .chain(self.orphans.due())
             .chain(self.zygotes.due())
             .chain(self.programs.due())
+            .chain(self.upgrade.due())
+            .chain(self.service_manager.due())
             .chain(self.options.upkeep.is_some().then_some(self.next_upkeep))
             .chain(self.shutdown.as_ref().and_then(|shutdown| shutdown.deadline))
             .min();

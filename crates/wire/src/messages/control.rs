@@ -32,6 +32,8 @@ messages! {
         }
         /// Answer to `Reload`; the result is in the log.
         5 Reloaded {}
+        /// Replaces the server by a new start of its program; answered with `UpgradeEnded`.
+        6 Upgrade {}
     }
 }
 
@@ -69,6 +71,8 @@ messages! {
         4 Stored {
             /// Error message; empty on success.
             error: String,
+            /// The server is being upgraded; the change must be made afterwards.
+            is_upgrading: bool,
         }
         /// Reads the configuration again and applies it, because of a signal.
         5 Reload {}
@@ -79,6 +83,18 @@ messages! {
         }
         /// The log was reopened. Descriptor: the log.
         7 Reopened {}
+        /// An upgrade has begun, by a signal or `Upgrade`: changes are refused until it has ended.
+        8 UpgradeBegun {}
+        /// An upgrade has ended. After success this process ends when it has sent its responses:
+        /// another one serves the control API.
+        9 UpgradeEnded {
+            /// Reason why the server was not replaced; empty on success.
+            error: String,
+            /// Process id of the new server.
+            pid: u32,
+            /// Version of the new server.
+            version: String,
+        }
     }
 }
 

@@ -15,12 +15,15 @@ pub enum ChangeOutcome {
     NotStored(String),
     /// The configuration is applied, but an application could not be restarted.
     NotRestarted(String),
+    /// The server is being upgraded; the change must be made afterwards.
+    Upgrading,
 }
 
 impl Field for ChangeOutcome {
     fn put(&self, out: &mut Vec<u8>) {
         let (tag, text) = match self {
             ChangeOutcome::Done => return out.put_u8(0),
+            ChangeOutcome::Upgrading => return out.put_u8(4),
             ChangeOutcome::NotApplied(text) => (1, text),
             ChangeOutcome::NotStored(text) => (2, text),
             ChangeOutcome::NotRestarted(text) => (3, text),
@@ -35,6 +38,7 @@ impl Field for ChangeOutcome {
             1 => ChangeOutcome::NotApplied(String::take(from)?),
             2 => ChangeOutcome::NotStored(String::take(from)?),
             3 => ChangeOutcome::NotRestarted(String::take(from)?),
+            4 => ChangeOutcome::Upgrading,
             _ => return Err(Malformed),
         })
     }

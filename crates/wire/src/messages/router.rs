@@ -135,6 +135,19 @@ messages! {
         /// Reopens the system's files for name resolution, because the sandbox of the router allows
         /// only the files that existed at its start; answered with `NameFiles`.
         21 OpenNameFiles {}
+        /// Answer to `HoldRenewals`: no certificate is being ordered.
+        22 RenewalsHeld {}
+        /// Answer to `Ping`: all router threads have answered, too.
+        30 Pong {
+            /// As given to `Ping`.
+            number: u32,
+            /// Open connections with a request in progress.
+            active: u64,
+            /// Open connections without a request.
+            idle: u64,
+            /// Requests since the start.
+            requests: u64,
+        }
     }
 }
 
@@ -161,6 +174,12 @@ messages! {
             sandbox: bool,
             /// The server has served before: this router replaces one that has ended.
             has_served: bool,
+            /// Names of the applications without which this router must not serve: they run in the
+            /// server that is being replaced.
+            required: Vec<String>,
+            /// Another server may be ordering certificates; this router must not, until
+            /// `ReleaseRenewals`.
+            holds_renewals: bool,
         }
         /// A listening socket. Descriptor: the socket.
         2 Bound {
@@ -235,6 +254,8 @@ messages! {
         10 Quit {
             /// Finish requests first.
             graceful: bool,
+            /// Another server accepts connections from the same listening sockets.
+            is_replaced: bool,
         }
         /// Result of `StoreCertificate`, in the order of the requests.
         11 Stored {
@@ -292,12 +313,21 @@ messages! {
         /// Result of `OpenNameFiles`. Descriptors: `/etc/hosts` and `/etc/resolv.conf`, `/dev/null`
         /// in place of one that cannot be opened.
         23 NameFiles {}
+        /// Orders no certificate any more; answered with `RenewalsHeld` when no order is in progress.
+        24 HoldRenewals {}
+        /// Orders certificates again.
+        25 ReleaseRenewals {}
         /// A program has ended.
         17 Ran {
             /// As given to `Run`.
             number: u32,
             /// Error message; empty on success.
             error: String,
+        }
+        /// Asks whether the router works; answered with `Pong`.
+        30 Ping {
+            /// Number of the ping.
+            number: u32,
         }
         /// Result of `Measure`.
         14 Measured {

@@ -89,6 +89,7 @@ fn every_message_is_read_back_whole() {
         ChangeOutcome::NotApplied(text("a")),
         ChangeOutcome::NotStored(text("b")),
         ChangeOutcome::NotRestarted(text("c")),
+        ChangeOutcome::Upgrading,
     ];
     for outcome in outcomes {
         assert_read_back!(ToControl: ToControl::Applied { outcome: outcome.clone() });
@@ -98,7 +99,7 @@ fn every_message_is_read_back_whole() {
         ToSupervisor::Kill { application: 1, worker: WORKER, signal: 15 },
         ToSupervisor::Serving {},
     );
-    assert_read_back!(FromSupervisor: FromSupervisor::Quit { graceful: false });
+    assert_read_back!(FromSupervisor: FromSupervisor::Quit { graceful: true, is_replaced: true });
     assert_read_back!(FromControl: FromControl::ReadDocument {});
     assert_read_back!(ToRouter: ToRouter::Pools { number: 1, name: None });
     assert_read_back!(FromRouter: FromRouter::Answer { number: 1, error: text("no") });
@@ -108,11 +109,30 @@ fn every_message_is_read_back_whole() {
         FromZygote::Forked { pid: 5 },
         FromZygote::Unfit { reason: text("no") },
     );
+    assert_read_back!(ToSuccessor:
+        ToSuccessor::Listeners { sockets: vec![(text("*=80"), true), (text("unix=/s"), false)] },
+        ToSuccessor::TakeOver {},
+    );
+    assert_read_back!(FromSuccessor:
+        FromSuccessor::Ready {},
+        FromSuccessor::Failed { message: text("no") },
+    );
     assert_read_back!(ToWorker:
         ToWorker::Descriptors { ticket: 1 },
         ToWorker::Status { ticket: 2 },
         ToWorker::OutputTaken { ticket: 3 },
     );
+}
+
+/// A server of another version must be able to read it, and say which version speaks.
+#[test]
+fn the_greeting_of_an_upgrade_never_changes() {
+    let bytes = [1, 7, 0, 0, 0, 5, 0, 0, 0, b'1', b'.', b'2', b'.', b'3'];
+    let (protocol, version) = (7, "1.2.3".to_owned());
+    let hello = ToSuccessor::Hello { protocol, version: version.clone() };
+    assert_eq!((hello.encode(), ToSuccessor::decode(&bytes)), (bytes.to_vec(), Ok(hello)));
+    let hello = FromSuccessor::Hello { protocol, version };
+    assert_eq!((hello.encode(), FromSuccessor::decode(&bytes)), (bytes.to_vec(), Ok(hello)));
 }
 
 #[test]
@@ -121,7 +141,7 @@ fn values_that_a_field_cannot_have_are_refused() {
     assert_eq!(exit(1, 9), Ok(Exit::Signal(9)));
     assert_eq!((exit(2, 1), exit(3, 0)), (Err(Malformed), Err(Malformed)));
     assert_eq!(bool::take(&mut Decoder(&[2])), Err(Malformed));
-    assert_eq!(ChangeOutcome::take(&mut Decoder(&[4])), Err(Malformed));
+    assert_eq!(ChangeOutcome::take(&mut Decoder(&[5])), Err(Malformed));
     assert_eq!(String::take(&mut Decoder(&[1, 0, 0, 0, 0xff])), Err(Malformed));
     let owner = |index: u16| WorkerId::take(&mut Decoder(&[index.to_le_bytes(), [7, 0]].concat()));
     assert_eq!(owner(WorkerId::LIMIT - 1).map(|owner| owner.incarnation), Ok(7));

@@ -1,6 +1,7 @@
 //! Several requests on one connection, and its end.
 
 use super::*;
+use crate::drain::HandedOver;
 
 pub(super) const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -255,6 +256,30 @@ fn connections_end_when_they_are_told_to() {
         assert!(fresh.rest().await.starts_with("HTTP/1.1 408 "));
         let mut silent = server.client().await;
         assert!(silent.rest().await.starts_with("HTTP/1.1 408 "));
+        server.emptied().await;
+    });
+}
+
+/// wrk and connection pools send a request at the moment at which the server decides to close the
+/// idle connection; they count a connection without a response as an error.
+#[test]
+fn an_idle_connection_gets_its_last_response_after_a_hand_over() {
+    with_default(|server| async move {
+        let mut client = server.client().await;
+        client.send(GET).await;
+        client.reply().await;
+        let mut silent = server.client().await;
+        silent.send(GET).await;
+        silent.reply().await;
+        let idle_until = tokio::time::Instant::now() + Duration::from_secs(3600);
+        server.drain.hand_over(HandedOver { idle_until, tunnels_until: None });
+        server.drain.idle_closed().await;
+        client.send(GET).await;
+        assert_eq!(client.reply().await.field("Connection"), Some("close"));
+        assert_eq!(client.rest().await, "");
+        let idle_until = tokio::time::Instant::now();
+        server.drain.hand_over(HandedOver { idle_until, tunnels_until: None });
+        assert_eq!(silent.rest().await, "");
         server.emptied().await;
     });
 }

@@ -27,6 +27,7 @@ impl Pools {
         let queue = Arc::new(Queue::new(config.limits.queue as usize));
         let machine_state = self.machine_state(0, 0, config.isolation.cgroup.as_deref());
         let sizing = Sizing::new(config.processes, machine_state);
+        let is_required = is_required || self.required.contains(&config.name);
         let (config, generation) = (config.clone(), self.generation);
         self.add(PooledApplication::new(config, queue, sizing, generation, is_required))
     }

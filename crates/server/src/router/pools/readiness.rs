@@ -41,6 +41,10 @@ impl Pools {
         even_without_all: bool,
     ) -> Result<bool, String> {
         let is_failed = |app: &PooledApplication| app.failure.is_some();
+        let indispensable = self.preparing.iter().find(|app| is_failed(app) && self.requires(app));
+        if let Some(app) = indispensable {
+            return Err(app.cannot_run(app.failure.as_deref().unwrap_or_default()));
+        }
         let mut required = self.preparing.iter().filter(|app| app.must_be_ready);
         if !even_without_all
             && let Some(first) =
@@ -71,16 +75,24 @@ impl Pools {
         Ok(true)
     }
 
-    /// Lets applications that are not ready yet be adopted. They serve when they are ready; until
-    /// then their requests wait.
+    /// Lets applications that are not ready yet be adopted, except those that the router must not
+    /// serve without. They serve when they are ready; until then their requests wait.
     pub(in crate::router) fn waive_late(&mut self) {
-        for app in self.preparing.iter_mut().filter(|app| app.is_late()) {
+        let required = std::mem::take(&mut self.required);
+        let is_required = |app: &PooledApplication| required.contains(&app.config.name);
+        for app in self.preparing.iter_mut().filter(|app| app.is_late() && !is_required(app)) {
             let name = &app.config.name;
             let message =
                 format_args!("\"{name}\" application is not ready yet; the others are served");
             self.shared.log.write(Level::Alert, message);
             app.is_waived = true;
         }
+        self.required = required;
+    }
+
+    /// Returns true if the router must not serve without this application.
+    fn requires(&self, app: &PooledApplication) -> bool {
+        self.required.contains(&app.config.name)
     }
 }
 

@@ -58,9 +58,10 @@ impl Pools {
             return Ok(due.into_iter().chain([now + READ_INTERVAL]).min());
         }
         let (name, unused) = (&app.config.name, (now - unused_since).as_secs());
+        let shortage = if is_chosen { "memory is short and " } else { "" };
         let message = format_args!(
-            "\"{name}\" application is unloaded, as it was not used for {unused} s; the next request \
-             loads it again"
+            "\"{name}\" application is unloaded, as {shortage}it was not used for {unused} s; the next \
+             request loads it again"
         );
         self.log(Level::Info, message);
         // Requests that come from now on wait for the next prototype.

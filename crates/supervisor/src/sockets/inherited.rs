@@ -1,0 +1,195 @@
+//! Listening sockets that another process has opened and passed to this one.
+//!
+//! A socket waits here until a listener with its address or its name claims it. It does not matter
+//! here which process has passed it and how.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{FileType, fstat};
+use socket2::{Domain, Socket, Type};
+
+use super::address::parse;
+use crate::passed_socket::{Owner, name_of};
+
+/// An open listening socket.
+#[derive(Debug)]
+pub(super) struct Listening {
+    pub(super) socket: Socket,
+    /// Name that the passing process has given the socket; empty without one.
+    pub(super) name: String,
+    pub(super) owner: Owner,
+}
+
+/// Local address of a socket.
+#[derive(Debug, PartialEq, Eq)]
+enum Local {
+    Tcp {
+        address: SocketAddr,
+        /// True if an IPv6 socket accepts IPv4 connections, too.
+        is_dual: bool,
+    },
+    File(String),
+    Abstract(String),
+}
+
+/// Quality of the match between a socket and a listener's address; the lowest is taken.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Match {
+    /// The name of the socket is the listener's address.
+    Name,
+    Address,
+    /// The socket accepts IPv4 and IPv6, the listener has one of them.
+    Dual,
+}
+
+impl Listening {
+    /// Takes a descriptor that was passed to this process. Error: the reason why it cannot be a
+    /// listener, and what to do.
+    pub(super) fn inherit(fd: OwnedFd, name: &str, owner: Owner) -> Result<Self, String> {
+        let refused = |error: io::Error| format!("it cannot be used: {error}");
+        let kind = fstat(&fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        if kind != Ok(FileType::Socket) {
+            return Err("it is no socket; pass listening sockets only".to_owned());
+        }
+        let socket = Socket::from(fd);
+        if socket.r#type().map_err(refused)? != Type::STREAM {
+            return Err("it is no stream socket; use ListenStream= for it".to_owned());
+        }
+        if !socket.is_listener().map_err(refused)? {
+            return Err(
+                "it does not listen; it may be a single connection, which Accept=no in the \
+                        socket unit avoids"
+                    .to_owned(),
+            );
+        }
+        if Local::of(&socket).map_err(refused)?.is_none() {
+            return Err("its address is neither of TCP nor of a unix socket".to_owned());
+        }
+        // The blocking mode belongs to the open socket, which the passing process may share.
+        socket.set_nonblocking(true).map_err(refused)?;
+        socket.set_cloexec(true).map_err(refused)?;
+        Ok(Listening { socket, name: name.to_owned(), owner })
+    }
+
+    fn matches(&self, address: &str) -> Option<Match> {
+        let local = Local::of(&self.socket).ok()??;
+        let unix = address.strip_prefix("unix:");
+        let is_tcp = matches!(local, Local::Tcp { .. });
+        if is_tcp == unix.is_none() && name_of(address).as_deref() == Some(self.name.as_str()) {
+            return Some(Match::Name);
+        }
+        match &local {
+            Local::File(path) => (unix == Some(path)).then_some(Match::Address),
+            Local::Abstract(name) => {
+                let wanted = unix.and_then(|name| name.strip_prefix('@'));
+                (wanted == Some(name)).then_some(Match::Address)
+            }
+            Local::Tcp { address: local, is_dual } => match parse(address)? {
+                wanted if wanted == *local && !is_dual => Some(Match::Address),
+                wanted if wanted == *local => Some(Match::Dual),
+                wanted => {
+                    let is_any = wanted.ip().is_unspecified() && local.ip().is_unspecified();
+                    let can = *is_dual && is_any && wanted.port() == local.port();
+                    can.then_some(Match::Dual)
+                }
+            },
+        }
+    }
+
+    /// Returns the path of a unix socket that has one.
+    pub(super) fn file(&self) -> Option<String> {
+        match Local::of(&self.socket) {
+            Ok(Some(Local::File(path))) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Returns true if another socket cannot be bound to an address while this one is open.
+    pub(super) fn is_in_the_way_of(&self, address: &str) -> bool {
+        let (Ok(Some(Local::Tcp { address: local, is_dual })), Some(wanted)) =
+            (Local::of(&self.socket), parse(address))
+        else {
+            return false;
+        };
+        let has_both_families = local.is_ipv4() == wanted.is_ipv4() || is_dual && wanted.is_ipv4();
+        let is_any = wanted.ip().is_unspecified() || local.ip().is_unspecified();
+        local.port() == wanted.port() && has_both_families && (is_any || local.ip() == wanted.ip())
+    }
+}
+
+impl fmt::Display for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Local::of(&self.socket) {
+            Ok(Some(Local::Tcp { address, .. })) => write!(f, "{address}")?,
+            Ok(Some(Local::File(path))) => write!(f, "unix:{path}")?,
+            Ok(Some(Local::Abstract(name))) => write!(f, "unix:@{name}")?,
+            Ok(None) | Err(_) => write!(f, "a closed address")?,
+        }
+        match self.name.as_str() {
+            "" => Ok(()),
+            name => write!(f, " (\"{name}\")"),
+        }
+    }
+}
+
+impl Local {
+    /// Returns the local address; `None` if no listener can have it.
+    fn of(socket: &Socket) -> io::Result<Option<Local>> {
+        let address = socket.local_addr()?;
+        if let Some(path) = address.as_pathname() {
+            return Ok(path.to_str().map(|path| Local::File(path.to_owned())));
+        }
+        if let Some(name) = address.as_abstract_namespace() {
+            let name = std::str::from_utf8(name).ok();
+            return Ok(name.map(|name| Local::Abstract(name.to_owned())));
+        }
+        let Some(address) = address.as_socket() else { return Ok(None) };
+        let is_dual = socket.domain()? == Domain::IPV6 && !socket.only_v6()?;
+        Ok(Some(Local::Tcp { address, is_dual }))
+    }
+}
+
+/// Sockets that no listener has claimed.
+#[derive(Debug, Default)]
+pub(super) struct Unclaimed(Vec<Listening>);
+
+impl Unclaimed {
+    pub(super) fn add(&mut self, socket: Listening) {
+        self.0.push(socket);
+    }
+
+    /// Removes and returns the socket that is best for an address.
+    pub(super) fn take(&mut self, address: &str) -> Option<Listening> {
+        let ranks = self.0.iter().enumerate();
+        let ranks = ranks.filter_map(|(at, socket)| Some((socket.matches(address)?, at)));
+        let (_, at) = ranks.min()?;
+        Some(self.0.remove(at))
+    }
+
+    /// Removes and returns sockets of this server that keep an address from being bound.
+    pub(super) fn clear_way(&mut self, address: &str) -> Vec<Listening> {
+        self.remove(|socket| socket.owner == Owner::Server && socket.is_in_the_way_of(address))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Listening> {
+        self.0.iter()
+    }
+
+    /// Removes and returns the sockets that the server owns.
+    pub(super) fn settle(&mut self) -> Vec<Listening> {
+        self.remove(|socket| socket.owner == Owner::Server)
+    }
+
+    fn remove(&mut self, is_removed: impl Fn(&Listening) -> bool) -> Vec<Listening> {
+        let (removed, kept) = self.0.drain(..).partition(is_removed);
+        self.0 = kept;
+        removed
+    }
+}
+
+#[cfg(test)]
+#[path = "inherited_tests.rs"]
+mod tests;

@@ -1,0 +1,534 @@
+//! Upgrades: the server is replaced by a new start of its program, and clients do not notice.
+//!
+//! `tests/tools/upgrades.py` does the same fifty times under the load of wrk.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use harness::client::PATIENCE;
+use harness::disk::SmallDisk;
+use harness::{
+    Ends, Server, Site, eventually, free_address, open_to_all, processes, programs, requirements,
+};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// Serves a site through the control API, with a PID file.
+fn serve(site: Site) -> Server {
+    let pid = site.data().join("howdah.pid");
+    let site = site.argument("--pid").argument(&pid.display().to_string()).controlled();
+    let server = site.serve();
+    let document = server.site.document(server.address);
+    server.put("/config", &document);
+    server.workers();
+    server
+}
+
+fn pid_file(server: &Server) -> u32 {
+    server.data("howdah.pid").trim().parse().unwrap()
+}
+
+/// Runs `howdah upgrade`.
+fn command(server: &Server) -> Output {
+    let socket = format!("unix:{}", server.site.control_socket().display());
+    programs::run(Command::new(programs::howdah()).args(["upgrade", "--control", &socket]))
+}
+
+/// Titles of the processes below the server, without the control process, which comes and goes.
+fn titles(server: &Server) -> Vec<String> {
+    server.workers();
+    let titles = server.processes().into_iter().map(|process| process.title);
+    let mut titles: Vec<_> = titles.filter(|title| title != "howdah: control").collect();
+    titles.sort();
+    titles
+}
+
+/// Number of descriptors of supervisor and router while there is a control process.
+fn descriptors(server: &Server) -> BTreeMap<String, usize> {
+    server.control("GET", "/status", "").succeeded();
+    let router = server.processes().into_iter().find(|process| process.title == "howdah: router");
+    let count = |pid| processes::descriptors(pid).len();
+    let router = ("router".to_owned(), count(router.unwrap().pid));
+    [("supervisor".to_owned(), count(server.supervisor())), router].into()
+}
+
+// -- without loss --
+
+/// A client that sends one request after the other until `done`. Returns the first failure.
+fn ask_on(
+    address: SocketAddr,
+    target: &str,
+    keep: bool,
+    done: &AtomicBool,
+    answered: &AtomicU32,
+) -> Result<(), String> {
+    let option = if keep { "" } else { "Connection: close\r\n" };
+    let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{option}\r\n");
+    let mut kept: Option<TcpStream> = None;
+    while !done.load(Ordering::Relaxed) {
+        let mut stream = match kept.take() {
+            Some(stream) => stream,
+            None => TcpStream::connect(address).map_err(|error| format!("connect: {error}"))?,
+        };
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(request.as_bytes()).map_err(|error| format!("send: {error}"))?;
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).map_err(|error| format!("head: {error}"))?;
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8_lossy(&head).to_lowercase();
+        let field = |name: &str| {
+            head.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).map(str::to_owned)
+        };
+        let length = field("content-length:").and_then(|text| text.parse().ok());
+        let mut body = vec![0; length.ok_or_else(|| format!("no length: {head}"))?];
+        stream.read_exact(&mut body).map_err(|error| format!("body: {error}"))?;
+        if !head.starts_with("http/1.1 200 ") || body != b"hello" {
+            return Err(format!("{head}{}", String::from_utf8_lossy(&body)));
+        }
+        answered.fetch_add(1, Ordering::Relaxed);
+        kept = (field("connection:").as_deref() != Some("close")).then_some(stream);
+    }
+    Ok(())
+}
+
+#[test]
+fn no_request_is_lost_and_nothing_is_left_over() {
+    let server = serve(
+        Site::script("a.php", "header('Content-Length: 5'); echo 'hello';").file("a.txt", "hello"),
+    );
+    // The first server has descriptors of whoever started the test.
+    server.wait_for_end_of(server.upgrade());
+    let before = (titles(&server), descriptors(&server));
+    let (done, answered) = (AtomicBool::new(false), [const { AtomicU32::new(0) }; 4]);
+    std::thread::scope(|scope| {
+        let _ends = Ends(&done);
+        let clients = [("/a.php", true), ("/a.php", false), ("/a.txt", true), ("/a.txt", false)];
+        let clients = clients.into_iter().zip(&answered).map(|((target, keep), answered)| {
+            let (address, done) = (server.address, &done);
+            scope.spawn(move || ask_on(address, target, keep, done, answered))
+        });
+        let clients: Vec<_> = clients.collect();
+        for _ in 0..3 {
+            let old = server.upgrade();
+            assert_eq!(pid_file(&server), server.supervisor());
+            server.wait_for_end_of(old);
+            // Each client has been served by the new server.
+            let counts = || answered.each_ref().map(|count| count.load(Ordering::Relaxed));
+            let before = counts();
+            eventually("all are served", || {
+                clients.iter().all(|client| client.is_finished()).then_some(()).or_else(|| {
+                    counts().iter().zip(before).all(|(now, before)| *now > before + 1).then_some(())
+                })
+            });
+        }
+        done.store(true, Ordering::Relaxed);
+        for client in clients {
+            assert_eq!(client.join().unwrap(), Ok(()));
+        }
+    });
+    assert_eq!((titles(&server), descriptors(&server)), before);
+    assert_eq!(
+        server.control("GET", "/config/listeners", "").succeeded().as_object().unwrap().len(),
+        1
+    );
+    server.signal(Signal::QUIT);
+    server.wait_for_end_of(server.supervisor());
+    for file in [server.site.control_socket(), server.site.data().join("howdah.pid")] {
+        assert!(!file.exists(), "{} is left over", file.display());
+    }
+}
+
+const SLOW: &str = "touch(getenv('DATA') . '/begun');
+    while (!file_exists(getenv('DATA') . '/go')) { usleep(5000); clearstatcache(); }
+    echo 'done';";
+
+#[test]
+fn a_request_in_progress_outlives_its_server_and_changes_go_to_the_new_one() {
+    let server = serve(Site::script("slow.php", SLOW).file("a.txt", "hello"));
+    let mut client = server.connect();
+    client.send("GET /slow.php HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it has begun", || server.site.data().join("begun").exists().then_some(()));
+    // Changed through the API, and kept by the new server.
+    server.put("/config/settings", &json!({"shutdown_timeout": 3600}));
+    let old = server.upgrade();
+    assert_eq!(server.get("/a.txt").text(), "hello");
+    assert_eq!(server.control("GET", "/config/settings/shutdown_timeout", "").body, 3600);
+    server.put("/config/settings/shutdown_timeout", &json!(1800));
+    let refused = server.control("POST", "/control/upgrade", "");
+    assert_eq!(refused.status, 500, "{}", refused.body);
+    assert!(refused.text("detail").contains("still finishes requests"), "{}", refused.body);
+    assert!(processes::is_alive(old));
+    fs::write(server.site.data().join("go"), "").unwrap();
+    assert_eq!(client.response().text(), "done");
+    server.wait_for_end_of(old);
+    let stored = fs::read_to_string(server.site.state().join("conf.json")).unwrap();
+    let stored: Value = serde_json::from_str(&stored).unwrap();
+    assert_eq!(stored["settings"]["shutdown_timeout"], 1800);
+}
+
+#[test]
+fn requests_end_when_their_time_is_over() {
+    let server = serve(Site::script("slow.php", SLOW));
+    let mut client = server.connect();
+    client.send("GET /slow.php HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it has begun", || server.site.data().join("begun").exists().then_some(()));
+    server.put("/config/settings", &json!({"shutdown_timeout": 0}));
+    let old = server.upgrade();
+    server.wait_for_end_of(old);
+    server.wait_for_log("settings/shutdown_timeout has passed");
+}
+
+/// The listener is a file, which the old server must not remove, and a new server that fails must
+/// not either.
+#[test]
+fn a_unix_socket_stays_where_it_is() {
+    let server = serve(Site::script("a.php", "echo 'hello';"));
+    let path = server.site.data().join("s");
+    let document = server.site.document(format!("unix:{}", path.display()));
+    server.put("/config", &document);
+    let ask = || {
+        let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        stream.write_all(b"GET /a.php HTTP/1.0\r\nHost: a\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("hello"), "{answer}");
+    };
+    let old = server.upgrade();
+    server.wait_for_end_of(old);
+    ask();
+    let logs = server.site.data().join("logs");
+    fs::create_dir(&logs).unwrap();
+    server.put("/config/access_log", &json!(logs.join("a.log")));
+    fs::remove_dir_all(&logs).unwrap();
+    assert_eq!(command(&server).status.code(), Some(1));
+    ask();
+    assert!(server.site.control_socket().exists());
+}
+
+#[test]
+fn a_server_in_the_background_is_replaced_in_the_directory_where_it_was_started() {
+    let site = Site::script("a.php", "echo 'hello';").at(".".into());
+    let (address, file) = (free_address(), site.data().join("pid"));
+    let mut command = site.command(&address.to_string());
+    command.current_dir(site.root()).arg("--daemon").arg("--pid").arg(&file);
+    assert!(command.stderr(Stdio::null()).output().unwrap().status.success());
+    let pid = || fs::read_to_string(&file).unwrap_or_default().trim().parse::<u32>().ok();
+    let old = pid().unwrap();
+    processes::signal(old, Signal::USR2);
+    let new = eventually("another process has taken over", || pid().filter(|pid| *pid != old));
+    eventually("the old one ends", || (!processes::is_alive(old)).then_some(()));
+    assert_eq!(harness::client::Client::connect(address).get("/a.php").text(), "hello");
+    assert_eq!(fs::read_link(format!("/proc/{new}/cwd")).unwrap(), Path::new("/"));
+    let streams = processes::descriptors(new).into_iter().take_while(|(number, _)| *number < 3);
+    assert!(streams.into_iter().all(|(_, target)| target == "/dev/null"));
+    processes::signal(new, Signal::TERM);
+    eventually("it ends", || (!processes::is_alive(new)).then_some(()));
+    assert!(!file.exists());
+}
+
+// -- failures --
+
+#[test]
+fn the_first_process_of_a_container_is_not_replaced() {
+    if !requirements::root() {
+        return;
+    }
+    let own = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let server = Site::script("a.php", "echo 'hello';").through(&own).controlled().serve();
+    let document = server.site.document(server.address);
+    server.put("/config", &document);
+    let output = command(&server);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("first process of a container cannot be replaced"), "{text}");
+    assert_eq!(server.get("/a.php").text(), "hello");
+}
+
+/// Serves from a program of the test's own.
+fn serve_own() -> (Server, PathBuf) {
+    let (site, program) = Site::script("a.php", "echo 'hello';").own_program();
+    (serve(site), program)
+}
+
+/// Replaces a program.
+fn replace(program: &Path, text: &str) {
+    let new = program.with_extension("new");
+    fs::write(&new, text).unwrap();
+    open_to_all(&new, 0o755);
+    fs::rename(new, program).unwrap();
+}
+
+/// Asserts that the upgrade fails with a message, and that the server goes on.
+fn assert_goes_on(server: &Server, expected: &str) {
+    let before = (server.supervisor(), titles(server));
+    let output = command(server);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text.contains(expected), "{expected}: {text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(server.log().contains(expected), "{expected}: {}", server.log());
+    assert_eq!(server.get("/a.php").text(), "hello");
+    assert_eq!((pid_file(server), titles(server)), before);
+    // It still takes changes, and the disk has them.
+    server.put("/config/settings", &json!({"http": {"server_version": false}}));
+}
+
+#[test]
+fn a_program_that_cannot_serve_changes_nothing() {
+    let (server, program) = serve_own();
+    replace(&program, "#!/bin/sh\nexit 3\n");
+    assert_goes_on(&server, "exited with status 3 before it served");
+    replace(&program, "#!/bin/sh\nkill -9 $$\n");
+    assert_goes_on(&server, "was killed by signal 9 before it served");
+    replace(&program, "not a program");
+    assert_goes_on(&server, "is no program; install it again");
+    replace(&program, "#!/no/such/interpreter\n");
+    assert_goes_on(&server, "cannot execute ");
+    replace(&program, "#!/bin/sh\nexit 3\n");
+    open_to_all(&program, 0o757);
+    assert_goes_on(&server, "can be changed by other users");
+    fs::remove_file(&program).unwrap();
+    assert_goes_on(&server, "does not exist any more");
+    programs::copy(programs::howdah(), &program);
+    let old = server.upgrade();
+    server.wait_for_end_of(old);
+    assert_eq!(server.get("/a.php").text(), "hello");
+}
+
+#[test]
+fn a_version_without_the_php_of_an_application_changes_nothing() {
+    let (server, program) = serve_own();
+    let php = program.with_file_name("howdah-php");
+    let away = program.with_file_name("away");
+    fs::rename(&php, &away).unwrap();
+    assert_goes_on(&server, "PHP");
+    fs::rename(&away, &php).unwrap();
+    server.wait_for_end_of(server.upgrade());
+}
+
+#[test]
+fn a_configuration_that_the_new_version_cannot_run_changes_nothing() {
+    let server = serve(Site::script("a.php", "echo 'hello';"));
+    let logs = server.site.data().join("logs");
+    fs::create_dir(&logs).unwrap();
+    server.put("/config/access_log", &json!(logs.join("a.log")));
+    fs::remove_dir_all(&logs).unwrap();
+    assert_goes_on(&server, "/access_log: ");
+    fs::create_dir(&logs).unwrap();
+    server.wait_for_end_of(server.upgrade());
+}
+
+/// PID file and state are on a disk without room. Whether the upgrade succeeds or
+/// not, one server has all of it, and serves.
+#[test]
+fn a_full_disk_leaves_one_server_in_charge() {
+    let site = Site::script("a.php", "echo 'hello';");
+    let small = site.state();
+    let Some(_disk) = SmallDisk::mount(&small, "0700") else { return };
+    let pid = small.join("pid").display().to_string();
+    let server = site.argument("--pid").argument(&pid).controlled().serve();
+    let document = server.site.document(server.address);
+    server.put("/config", &document);
+    let full = fs::write(small.join("fill"), vec![0; 1 << 20]);
+    assert!(full.is_err(), "the disk is full");
+    let output = command(&server);
+    let pid: u32 = fs::read_to_string(small.join("pid")).unwrap().trim().parse().unwrap();
+    if output.status.success() {
+        let old = server.replaced_by(pid);
+        server.wait_for_end_of(old);
+    }
+    assert_eq!(pid, server.supervisor(), "{output:?}");
+    assert_eq!(server.get("/a.php").text(), "hello");
+    let refused = server.control("PUT", "/config/settings", "{}");
+    assert_eq!(refused.status, 500, "it cannot be stored: {}", refused.body);
+    fs::remove_file(small.join("fill")).unwrap();
+    server.put("/config/settings", &json!({}));
+    server.wait_for_end_of(server.upgrade());
+    assert_eq!(server.get("/a.php").text(), "hello");
+}
+
+/// A state directory of a newer format is not opened, by an upgrade or a start.
+#[test]
+fn a_state_of_a_newer_format_is_refused() {
+    let server = serve(Site::script("a.php", "echo 'hello';"));
+    let format = server.site.state().join("format");
+    let own = fs::read_to_string(&format).unwrap();
+    assert!(own.starts_with("howdah state 1\nwritten by howdah "), "{own}");
+    fs::write(&format, "howdah state 2\nwritten by howdah 9.0.0\n").unwrap();
+    let output = command(&server);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("has format 2") && text.contains("install howdah 9.0.0"), "{text}");
+    assert_eq!(server.get("/a.php").text(), "hello");
+    let refused = server.control("PUT", "/config/settings", "{}");
+    assert_eq!(refused.status, 200, "this server has the directory: {}", refused.body);
+    fs::write(&format, "howdah state 2\n").unwrap();
+    let (_, site) = server.end(Signal::TERM);
+    let output = programs::run(&mut site.command("127.0.0.1:0"));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("install a newer version again"), "{text}");
+}
+
+// -- kill -9 --
+
+/// A server whose application loads PHP only while there is a file `go`, so that an upgrade stops
+/// where the test wants it.
+fn serve_waiting() -> Server {
+    let site = Site::script("a.php", "echo 'hello';").file("slow.php", format!("<?php {SLOW}"));
+    let preload = site.root().join("preload.php");
+    fs::write(
+        &preload,
+        "<?php while (!file_exists(getenv('DATA') . '/start')) {
+        usleep(5000); clearstatcache(); }",
+    )
+    .unwrap();
+    open_to_all(&preload, 0o644);
+    fs::write(site.data().join("start"), "").unwrap();
+    let pid = site.data().join("howdah.pid");
+    let site = site.argument("--pid").argument(&pid.display().to_string()).controlled();
+    let server = site.serve();
+    let mut document = server.site.document(server.address);
+    document["applications"]["site"]["options"]["admin"] =
+        json!({"opcache.preload": preload, "opcache.enable": "1"});
+    server.put("/config", &document);
+    server.workers();
+    server
+}
+
+/// Begins an upgrade that waits for its application. Returns the process id of the new server.
+fn begin(server: &Server) -> u32 {
+    let _ = fs::remove_file(server.site.data().join("start"));
+    server.signal(Signal::USR2);
+    eventually("the new server loads PHP", || {
+        let all = processes::descendants(server.supervisor());
+        let new = all.iter().find(|process| {
+            process.parent == server.supervisor() && process.title.contains(" serve ")
+        })?;
+        all.iter()
+            .any(|process| process.parent == new.pid && process.title.contains("prototype"))
+            .then_some(new.pid)
+    })
+}
+
+fn go_on(server: &Server) {
+    fs::write(server.site.data().join("start"), "").unwrap();
+}
+
+fn child(of: u32, title: &str) -> u32 {
+    let all = processes::descendants(of);
+    let found = all.iter().find(|process| process.parent == of && process.title.contains(title));
+    found.unwrap_or_else(|| panic!("{title}: {all:?}")).pid
+}
+
+#[test]
+fn the_new_server_may_be_killed_before_it_serves() {
+    let server = serve_waiting();
+    for (title, expected) in [
+        ("", "was killed by signal 9 before it served"),
+        ("router", "the router was killed by signal 9 before it served"),
+    ] {
+        let new = begin(&server);
+        let refused = server.control("PUT", "/config/settings", "{}");
+        assert_eq!((refused.status, refused.text("error")), (503, "Upgrade in progress."));
+        assert_eq!(server.get("/a.php").text(), "hello");
+        let victim = if title.is_empty() { new } else { child(new, title) };
+        processes::signal(victim, Signal::KILL);
+        server.wait_for_log(expected);
+        server.wait_for_end_of(new);
+        go_on(&server);
+        assert_eq!(server.get("/a.php").text(), "hello");
+        assert_eq!(pid_file(&server), server.supervisor());
+        eventually("nothing is left over", || {
+            let all = processes::descendants(server.supervisor());
+            (!all.iter().any(|process| process.title.contains(" serve "))).then_some(())
+        });
+        server.put("/config/settings", &json!({}));
+    }
+}
+
+#[test]
+fn the_old_router_may_be_killed_while_the_new_server_starts() {
+    let server = serve_waiting();
+    let new = begin(&server);
+    processes::signal(child(server.supervisor(), "howdah: router"), Signal::KILL);
+    go_on(&server);
+    server.wait_for_log("has taken over");
+    let old = server.replaced_by(new);
+    server.wait_for_end_of(old);
+    assert_eq!(server.get("/a.php").text(), "hello");
+    assert_eq!(pid_file(&server), new);
+}
+
+#[test]
+fn the_old_server_may_be_killed_before_it_hands_over() {
+    let server = serve_waiting();
+    let new = begin(&server);
+    let old = server.replaced_by(new);
+    processes::signal(old, Signal::KILL);
+    server.wait_for_log("the old server has ended before this one served; this one goes on");
+    go_on(&server);
+    assert_eq!(server.get("/a.php").text(), "hello");
+    assert_eq!(pid_file(&server), new);
+    server.put("/config/settings", &json!({"http": {"server_version": false}}));
+}
+
+/// The new server dies after it has taken over, while the old one finishes a request.
+#[test]
+fn the_old_server_serves_again_if_the_new_one_dies_before_it_has_ended() {
+    let server = serve_waiting();
+    let mut client = server.connect();
+    client.send("GET /slow.php HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it has begun", || server.site.data().join("begun").exists().then_some(()));
+    let new = server.control("POST", "/control/upgrade", "").succeeded()["pid"].as_u64().unwrap();
+    assert_eq!(u64::from(pid_file(&server)), new);
+    processes::signal(new as u32, Signal::KILL);
+    server.wait_for_log("this one serves again");
+    fs::write(server.site.data().join("go"), "").unwrap();
+    assert_eq!(server.get("/a.php").text(), "hello");
+    eventually("the PID file is its own again", || {
+        (server.data("howdah.pid").trim() == server.supervisor().to_string()).then_some(())
+    });
+    server.put("/config/settings", &json!({"http": {"server_version": false}}));
+    server.wait_for_end_of(server.upgrade());
+    assert_eq!(server.get("/a.php").text(), "hello");
+}
+
+/// The end of the new server is the end of both: nobody wants the old one to serve again.
+#[test]
+fn a_new_server_that_is_told_to_end_does_not_bring_the_old_one_back() {
+    let server = serve(Site::script("slow.php", SLOW).file("a.txt", "hello"));
+    let mut client = server.connect();
+    client.send("GET /slow.php HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it has begun", || server.site.data().join("begun").exists().then_some(()));
+    let old = server.upgrade();
+    server.signal(Signal::TERM);
+    server.wait_for_end_of(server.supervisor());
+    server.wait_for_end_of(old);
+    assert!(TcpStream::connect_timeout(&server.address, Duration::from_secs(1)).is_err());
+}
+
+#[test]
+fn signals_that_come_meanwhile_reach_the_new_server() {
+    let server = serve_waiting();
+    let new = begin(&server);
+    let log = server.site.log_path();
+    fs::rename(&log, log.with_extension("1")).unwrap();
+    server.signal(Signal::USR1);
+    server.signal(Signal::HUP);
+    server.signal(Signal::USR2);
+    server.wait_for_log("an upgrade is in progress already");
+    go_on(&server);
+    server.wait_for_log("has taken over");
+    let old = server.replaced_by(new);
+    server.wait_for_log("was read again");
+    server.wait_for_end_of(old);
+}
