@@ -50,6 +50,8 @@ enum Sub {
     Status(control::StatusArgs),
     /// Show the processes of applications periodically, like top(1)
     Top(control::TopArgs),
+    /// Check that a running server answers, for health checks
+    Ping(control::PingArgs),
     /// Explain the number of processes of an application, with the equivalent settings of PHP-FPM
     Tune(control::TuneArgs),
     /// Replace all processes of applications, without interrupting a request
@@ -221,6 +223,7 @@ pub fn parse() -> Command {
         Some(Sub::Config(args)) => Command::Control(control::Command::Config(args)),
         Some(Sub::Top(args)) => Command::Control(control::Command::Top(args)),
         Some(Sub::Status(args)) => Command::Control(control::Command::Status(args)),
+        Some(Sub::Ping(args)) => Command::Control(control::Command::Ping(args)),
         Some(Sub::Tune(args)) => Command::Control(control::Command::Tune(args)),
         Some(Sub::Restart(args)) => Command::Control(control::Command::Restart(args)),
         Some(Sub::Reload(args)) => Command::Control(control::Command::Reload(args)),
@@ -309,7 +312,8 @@ fn as_serve(mut arguments: Vec<OsString>) -> (Vec<OsString>, bool) {
 }
 
 /// The commands that use the control API.
-const CONTROL_COMMANDS: [&str; 6] = ["config", "status", "top", "tune", "restart", "reload"];
+const CONTROL_COMMANDS: [&str; 7] =
+    ["config", "status", "ping", "top", "tune", "restart", "reload"];
 
 #[cfg(test)]
 mod tests {

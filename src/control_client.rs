@@ -10,6 +10,7 @@ mod failure;
 mod find;
 mod input;
 mod output;
+mod ping;
 mod pools;
 mod status;
 mod top;
@@ -22,7 +23,8 @@ use serde_json::Value;
 
 use args::ConfigCommand;
 pub use args::{
-    Command, ConfigArgs, DEFAULT_CONTROL, ReloadArgs, RestartArgs, StatusArgs, TopArgs, TuneArgs,
+    Command, ConfigArgs, DEFAULT_CONTROL, PingArgs, ReloadArgs, RestartArgs, StatusArgs, TopArgs,
+    TuneArgs,
 };
 use client::encode;
 use failure::Failure;
@@ -48,6 +50,7 @@ pub fn run(command: Command) -> ExitCode {
 fn execute(command: Command) -> Result<(), Failure> {
     match command {
         Command::Config(args) => config(args),
+        Command::Ping(args) => ping::run(connect(&args.server)?, &args),
         Command::Reload(args) => {
             let client = connect(&args.server)?;
             print_outcome(&client.request("POST", "/control/reload", b"")?)

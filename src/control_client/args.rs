@@ -89,6 +89,29 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
+/// Arguments of `ping`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The request goes through the control socket to the process that serves visitors, and needs neither
+a listener nor a site. Exit status: 0 if the server answers, 1 if it does not or is not ready, 2
+for mistakes in the command line, 3 if no server runs.
+
+  howdah ping          to decide whether to restart it (Docker's HEALTHCHECK, liveness probes)
+  howdah ping --ready  to decide whether to send visitors (readiness probes)")]
+pub struct PingArgs {
+    #[command(flatten)]
+    pub server: Server,
+    /// Fail also if there is no listener, or an application cannot run
+    #[arg(long)]
+    pub ready: bool,
+    /// Seconds to wait for the server
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = interval)]
+    pub timeout: f64,
+    /// Print nothing if the server answers
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
 /// Arguments of `top`.
 #[derive(Debug, Args)]
 pub struct TopArgs {
@@ -143,6 +166,8 @@ pub const DEFAULT_CONTROL: &str = "unix:/run/control.howdah.sock";
 pub enum Command {
     /// `howdah config`.
     Config(ConfigArgs),
+    /// `howdah ping`.
+    Ping(PingArgs),
     /// `howdah reload`.
     Reload(ReloadArgs),
     /// `howdah restart`.

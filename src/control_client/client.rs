@@ -21,6 +21,7 @@ pub(super) struct Client {
     address: String,
     endpoint: Endpoint,
     token: Option<Token>,
+    timeout: Duration,
 }
 
 enum Endpoint {
@@ -73,7 +74,12 @@ impl Client {
         };
         let token = token.map(|(name, path)| control_token::read(name, &path));
         let token = token.transpose().map_err(Failure::Failed)?;
-        Ok(Client { address: address.to_owned(), endpoint, token })
+        Ok(Client { address: address.to_owned(), endpoint, token, timeout: RESPONSE_TIMEOUT })
+    }
+
+    /// Limits the time that the server may take for a response, instead of five minutes.
+    pub(super) fn with_timeout(self, timeout: Duration) -> Client {
+        Client { timeout, ..self }
     }
 
     /// Returns the address of the control API.
@@ -153,16 +159,23 @@ impl Client {
         match &self.endpoint {
             Endpoint::Unix(address) => {
                 let stream = UnixStream::connect_addr(address).map_err(unreachable)?;
-                stream.set_read_timeout(Some(RESPONSE_TIMEOUT)).map_err(unreachable)?;
+                stream.set_read_timeout(Some(self.timeout)).map_err(unreachable)?;
                 exchange(stream, request)
             }
             Endpoint::Tcp(address) => {
                 let stream = TcpStream::connect(address).map_err(unreachable)?;
-                stream.set_read_timeout(Some(RESPONSE_TIMEOUT)).map_err(unreachable)?;
+                stream.set_read_timeout(Some(self.timeout)).map_err(unreachable)?;
                 exchange(stream, request)
             }
         }
-        .map_err(|error| Failure::Failed(format!("{}: {error}", self.address)))
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Failure::Failed(format!(
+                "{}: the server did not answer within {} s",
+                self.address,
+                self.timeout.as_secs_f64()
+            )),
+            _ => Failure::Failed(format!("{}: {error}", self.address)),
+        })
     }
 }
 

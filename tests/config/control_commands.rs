@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use harness::{Server, Site, eventually, own_control, programs};
+use harness::{Server, Site, eventually, own_control, processes, programs};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -89,6 +89,32 @@ fn what_is_refused_is_said_in_one_line_that_names_the_place() {
     }
     assert!(complaint(&run(&server, &["restart", "shop"]), 1).contains("\"shop\""));
     assert_eq!(server.control("GET", "/config", "").succeeded(), before);
+}
+
+#[test]
+fn ping_tells_whether_the_router_answers_and_whether_visitors_can_be_served() {
+    let server = serving();
+    assert_eq!(printed(&run(&server, &["ping"])), "the server answers\n");
+    assert_eq!(printed(&run(&server, &["ping", "--ready"])), "ready\n");
+    assert_eq!(printed(&run(&server, &["ping", "--quiet"])), "");
+    // A router that is stopped holds its connections, and answers nobody.
+    let router = server.processes().into_iter().find(|found| found.title == "howdah: router");
+    let router = router.unwrap().pid;
+    processes::signal(router, Signal::STOP);
+    let complaint = complaint(&run(&server, &["ping", "--timeout", "0.2"]), 1);
+    processes::signal(router, Signal::CONT);
+    assert!(complaint.contains("did not answer within 0.2 s"), "{complaint}");
+    server.put("/config", &json!({}));
+    assert_eq!(printed(&run(&server, &["ping"])), "the server answers\n");
+    let output = run(&server, &["ping", "--ready"]);
+    assert!(self::complaint(&output, 1).contains("no listener"), "{output:?}");
+}
+
+#[test]
+fn ping_without_a_server_has_a_status_of_its_own() {
+    let mut command = Command::new(programs::howdah());
+    let output = programs::run(command.args(["ping", "--control", "unix:/nowhere/control.sock"]));
+    assert!(complaint(&output, 3).contains("no server answers there"), "{output:?}");
 }
 
 #[test]
