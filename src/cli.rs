@@ -138,7 +138,12 @@ pub struct CommonOptions {
 Signals: QUIT ends the server when all requests are answered, TERM and INT end it at once,
 USR1 reopens the log files (after rotation), HUP reads the configuration again.
 
-Without DIR and without --config, --state and --control, the site is the current directory.")]
+Without DIR and without --config, --state and --control, the site is the current directory.
+
+Environment, for containers; an option of the command line takes precedence:
+  HOWDAH_CONFIG   as --config, unless DIR or an option of it (--listen, --tls, ...) is given
+  HOWDAH_LISTEN   as --listen, several separated by spaces; without effect with a configuration
+  HOWDAH_WORKERS  as --workers; without effect with a configuration")]
 pub struct Serve {
     /// The site's directory; the kind of site is recognised
     pub dir: Option<PathBuf>,

@@ -9,6 +9,7 @@ mod control_process;
 mod control_socket;
 mod control_token;
 mod directories;
+mod environment;
 mod php_programs;
 mod router_queries;
 mod serve;

@@ -27,12 +27,13 @@ use howdah_wire::messages::Secret;
 use crate::cli::Serve;
 use crate::directories::{self, Temporary};
 use crate::php_programs::{self, Programs};
-use crate::{control_socket, server_user};
+use crate::{control_socket, environment, server_user};
 use local_tls::LocalCertificate;
 use plan::StartupPlan;
 
 /// Runs the server until it ends.
 pub fn run(mut arguments: Serve) -> Result<(), String> {
+    environment::apply(&mut arguments, |name| std::env::var_os(name))?;
     unitd::apply_defaults(&mut arguments);
     let mut control_token = control_access::read_token(&arguments)?;
     let mut plan = StartupPlan::new(&arguments)?;

@@ -3,3 +3,4 @@
 mod access_log;
 mod command;
 mod descriptors;
+mod environment;

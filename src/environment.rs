@@ -1,0 +1,111 @@
+//! Environment variables in place of options of `serve`, for containers.
+//!
+//! The command line takes precedence: a variable has no effect beside its option, or beside an
+//! option that excludes it. A variable that is empty counts as absent, as Compose files leave it.
+
+use std::ffi::OsString;
+
+use crate::cli::Serve;
+
+/// Fills in options that the command line does not have. `variable` returns the value of a variable.
+/// The error names a variable with an invalid value.
+pub fn apply(
+    arguments: &mut Serve,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<(), String> {
+    let value = |name| variable(name).filter(|value| !value.is_empty());
+    // The options that belong to a directory exclude a configuration.
+    let is_directory = arguments.dir.is_some()
+        || !arguments.listen.is_empty()
+        || arguments.workers.is_some()
+        || arguments.tls
+        || !arguments.domain.is_empty();
+    if arguments.config.is_none() && !is_directory {
+        arguments.config = value("HOWDAH_CONFIG").map(Into::into);
+    }
+    if arguments.config.is_some() {
+        return Ok(());
+    }
+    if arguments.listen.is_empty()
+        && let Some(addresses) = value("HOWDAH_LISTEN")
+    {
+        let addresses = text("HOWDAH_LISTEN", addresses)?;
+        arguments.listen = addresses.split_whitespace().map(str::to_owned).collect();
+    }
+    if arguments.workers.is_none()
+        && let Some(number) = value("HOWDAH_WORKERS")
+    {
+        let number = text("HOWDAH_WORKERS", number)?;
+        let workers = number.parse().ok().filter(|workers| (1..=2000).contains(workers));
+        let problem = || format!("HOWDAH_WORKERS: \"{number}\" is not a number from 1 to 2000");
+        arguments.workers = Some(workers.ok_or_else(problem)?);
+    }
+    Ok(())
+}
+
+fn text(name: &str, value: OsString) -> Result<String, String> {
+    value.into_string().map_err(|value| format!("{name}: {value:?} is not valid UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    fn applied(mut serve: Serve, variables: &[(&str, &str)]) -> Result<Serve, String> {
+        let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
+        apply(&mut serve, |name| find(name).map(|(_, value)| value.into())).map(|()| serve)
+    }
+
+    const ALL: [(&str, &str); 3] = [
+        ("HOWDAH_CONFIG", "/etc/site.json"),
+        ("HOWDAH_LISTEN", "*:8080  [::1]:8081"),
+        ("HOWDAH_WORKERS", "3"),
+    ];
+
+    #[test]
+    fn variables_stand_for_options() {
+        let serve = applied(Serve::default(), &ALL[1..]).unwrap();
+        assert_eq!(serve.listen, ["*:8080", "[::1]:8081"]);
+        assert_eq!((serve.workers, serve.config), (Some(3), None));
+        let serve = applied(Serve::default(), &ALL).unwrap();
+        assert_eq!(serve.config, Some("/etc/site.json".into()));
+        assert!(serve.listen.is_empty() && serve.workers.is_none());
+    }
+
+    #[test]
+    fn the_command_line_takes_precedence() {
+        let with_dir = Serve { dir: Some("/srv".into()), ..Serve::default() };
+        let serve = applied(with_dir, &ALL).unwrap();
+        assert_eq!((serve.config, serve.workers), (None, Some(3)));
+        let with_config = Serve { config: Some("/a.json".into()), ..Serve::default() };
+        let serve = applied(with_config, &ALL).unwrap();
+        assert_eq!(serve.config, Some("/a.json".into()));
+        assert!(serve.listen.is_empty());
+        let with_listen =
+            Serve { listen: vec!["*:1".to_owned()], workers: Some(9), ..Serve::default() };
+        let serve = applied(with_listen, &ALL).unwrap();
+        assert_eq!((serve.listen, serve.workers), (vec!["*:1".to_owned()], Some(9)));
+        assert_eq!(serve.config, None);
+        assert_eq!(applied(Serve { tls: true, ..Serve::default() }, &ALL).unwrap().config, None);
+    }
+
+    #[test]
+    fn an_empty_variable_is_absent() {
+        let empty = ALL.map(|(name, _)| (name, ""));
+        let serve = applied(Serve::default(), &empty).unwrap();
+        assert!(serve.config.is_none() && serve.listen.is_empty() && serve.workers.is_none());
+    }
+
+    #[test]
+    fn an_invalid_value_is_an_error_that_names_the_variable() {
+        for workers in ["0", "2001", "-1", "many", "99999999999999999999"] {
+            let error = applied(Serve::default(), &[("HOWDAH_WORKERS", workers)]).unwrap_err();
+            assert!(error.contains("HOWDAH_WORKERS") && error.contains(workers), "{error}");
+        }
+        let invalid = |_: &str| Some(OsString::from_vec(b"\xff".to_vec()));
+        let mut serve = Serve { workers: Some(1), ..Serve::default() };
+        assert!(apply(&mut serve, invalid).unwrap_err().starts_with("HOWDAH_LISTEN: "));
+    }
+}

@@ -1,0 +1,48 @@
+//! Environment variables in place of options, as containers use them.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use harness::programs;
+use serde_json::{Value, json};
+
+fn howdah(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(programs::howdah());
+    programs::run(command.args(arguments).envs(variables.iter().copied()))
+}
+
+#[test]
+fn the_document_comes_from_the_file_that_the_environment_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("site.json");
+    let document = json!({"listeners": {}, "routes": []});
+    fs::write(&file, document.to_string()).unwrap();
+    let file = file.display().to_string();
+    let variables = [("HOWDAH_CONFIG", file.as_str()), ("HOWDAH_LISTEN", "*:8080")];
+    let output = howdah(&["serve", "--print-config"], &variables);
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed, document, "{output:?}");
+}
+
+#[test]
+fn addresses_and_workers_of_a_directory_come_from_the_environment() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("index.php"), "<?php echo 1;").unwrap();
+    let site = directory.path().display().to_string();
+    let variables = [
+        ("HOWDAH_CONFIG", "/nowhere.json"),
+        ("HOWDAH_LISTEN", "127.0.0.1:8081 [::1]:8081"),
+        ("HOWDAH_WORKERS", "7"),
+    ];
+    let output = howdah(&["serve", &site, "--print-config"], &variables);
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let listeners: Vec<_> = printed["listeners"].as_object().unwrap().keys().collect();
+    assert_eq!(listeners, ["127.0.0.1:8081", "[::1]:8081"], "{output:?}");
+    assert!(
+        output.status.success() && printed.to_string().contains("\"processes\":7"),
+        "{printed}"
+    );
+    let output = howdah(&["serve", &site], &[("HOWDAH_WORKERS", "all")]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(error, "howdah: HOWDAH_WORKERS: \"all\" is not a number from 1 to 2000\n");
+}
