@@ -65,6 +65,11 @@ enum Sub {
     },
     /// Print the JSON Schema of configurations, for editors
     Schema,
+    /// Write the manual pages to a directory
+    Man {
+        /// The directory; it must exist
+        directory: PathBuf,
+    },
     /// Show the version, the features and the versions of PHP found
     Version,
 }
@@ -79,6 +84,8 @@ pub enum Command {
     Completions(Shell),
     /// Print the schema of configurations.
     Schema,
+    /// Write the manual pages to a directory.
+    Man(PathBuf),
     /// Talk to a running server.
     Control(control::Command),
     /// Print the version.
@@ -234,6 +241,7 @@ pub fn parse() -> Command {
         Some(Sub::Reload(args)) => Command::Control(control::Command::Reload(args)),
         Some(Sub::Completions { shell }) => Command::Completions(shell),
         Some(Sub::Schema) => Command::Schema,
+        Some(Sub::Man { directory }) => Command::Man(directory),
         Some(Sub::Version) | None => Command::Version,
     }
 }
@@ -287,6 +295,11 @@ pub fn completions(shell: Shell) -> String {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "howdah", &mut text);
     String::from_utf8_lossy(&text).into_owned()
+}
+
+/// Returns the definitions of the command line, for the manual pages.
+pub fn definitions() -> clap::Command {
+    Cli::command()
 }
 
 /// Inserts `serve` if the command line has only options, like that of unitd; returns true in this

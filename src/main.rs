@@ -10,6 +10,7 @@ mod control_socket;
 mod control_token;
 mod directories;
 mod environment;
+mod manual;
 mod php_programs;
 mod router_queries;
 mod serve;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
             println!("{:#}", howdah_config::schema());
             Ok(())
         }
+        cli::Command::Man(directory) => manual::write(&directory, cli::definitions()),
         cli::Command::Control(command) => return control_client::run(command),
         cli::Command::Version => {
             print!("{}", version::text());
