@@ -156,7 +156,9 @@ impl Findings {
             let problem = Some(answer).filter(|answer| !answer.is_empty());
             self.must("/settings/http/body_temp_path", problem.map_or(Ok(()), Err));
         }
-        if let Some(Err(problem)) = options.log.as_deref().map(opened) {
+        if let Some(Err(problem)) =
+            options.log.as_deref().filter(|log| *log != "journald").map(opened)
+        {
             self.errors.push(format!("--log {problem}"));
         }
         if let Some(Err(problem)) = options.pid.as_ref().map(|pid| named(pid, check::pid(pid))) {

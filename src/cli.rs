@@ -125,7 +125,7 @@ pub struct CommonOptions {
     /// File that holds the process id while the server runs
     #[arg(long, value_name = "FILE")]
     pub pid: Option<PathBuf>,
-    /// Log file [default: standard error]
+    /// Log file, or journald for the journal of systemd [default: standard error]
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Directory for temporary files, such as uploads [default: TMPDIR or /tmp]

@@ -85,7 +85,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
     if sandbox {
         restrict();
     }
-    let log = Arc::new(Log::new(log));
+    let log = Arc::new(Log::passed(log));
     let document = from_memory(next(), MAX_TEXT)?;
     let certificates = certificates::read(next())?;
     let router = next().ok_or_else(|| std::io::Error::other("there is no socket to the router"))?;

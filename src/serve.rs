@@ -20,8 +20,9 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use howdah_config::Config;
-use howdah_supervisor::{self as supervisor, Ending, Options};
+use howdah_supervisor::{self as supervisor, Ending, InheritedSocket, LogTarget, Options};
 use howdah_sys::credentials::{self, Credentials};
+use howdah_sys::service_manager::ServiceManager;
 use howdah_wire::messages::Secret;
 
 use crate::cli::Serve;
@@ -33,6 +34,8 @@ use plan::StartupPlan;
 
 /// Runs the server until it ends.
 pub fn run(mut arguments: Serve) -> Result<(), String> {
+    // First: the variables name descriptors by their numbers.
+    let service = ServiceManager::take();
     environment::apply(&mut arguments, |name| std::env::var_os(name))?;
     unitd::apply_defaults(&mut arguments);
     let mut control_token = control_access::read_token(&arguments)?;
@@ -76,7 +79,12 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
             Err(problem) => warnings.push(problem),
         }
     }
-    if arguments.common.log.is_some() {
+    warnings.extend(service.warnings);
+    let inherited = service.descriptors.into_iter();
+    let inherited =
+        inherited.map(|(fd, name)| InheritedSocket::of_service_manager(fd, name)).collect();
+    let log = LogTarget::of(arguments.common.log.as_deref()).map_err(|error| error.to_string())?;
+    if log != LogTarget::StandardError {
         warnings.iter().for_each(|warning| eprintln!("howdah: {warning}"));
     }
     let mut options = Options {
@@ -91,7 +99,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         certificates,
         upkeep: upkeep(plan.local),
         pid: absolute(&arguments.common.pid)?,
-        log: absolute(&arguments.common.log)?,
+        log,
         tmp: tmp.path,
         control: arguments.control.clone(),
         default_controls,
@@ -99,6 +107,9 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
         control_token,
         sandbox: !arguments.no_sandbox,
         php: php.found,
+        inherited,
+        notifier: service.notifier,
+        watchdog: service.watchdog,
         on_serving: None,
     };
     if arguments.daemon {

@@ -4,3 +4,4 @@ mod access_log;
 mod command;
 mod descriptors;
 mod environment;
+mod service_manager;

@@ -1,14 +1,14 @@
 //! Listening sockets, and the connections that are accepted from them.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use howdah_http::message::ConnectionInfo;
 use howdah_sys::sockets;
 use rustix::net::sockopt::set_tcp_nodelay;
-use rustix::net::{SocketFlags, acceptfrom_with};
+use rustix::net::{SocketFlags, acceptfrom_with, getsockname};
 
 /// A listening socket.
 #[derive(Debug)]
@@ -36,7 +36,9 @@ impl ListeningSocket {
         // the second delays `accept` until a request has arrived.
         let _ = set_tcp_nodelay(&fd, true);
         let _ = sockets::defer_accept(&fd);
-        let local = address.parse().ok().filter(|local: &SocketAddr| !local.ip().is_unspecified());
+        // The service manager may have opened the socket at another address than the listener's.
+        let local = getsockname(&fd).ok().and_then(|local| SocketAddr::try_from(local).ok());
+        let local = local.filter(|local| !local.ip().is_unspecified());
         ListeningSocket { fd, family: Family::Tcp(local) }
     }
 
@@ -75,8 +77,18 @@ fn tcp(
     let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
     let local = local.or_else(|| stream.local_addr().ok()).unwrap_or(unknown);
     let peer = peer.unwrap_or(unknown);
-    let info = ConnectionInfo { peer: Some(peer), local: Some(local), ..ConnectionInfo::default() };
+    let (peer, local) = (Some(canonical(peer)), Some(canonical(local)));
+    let info = ConnectionInfo { peer, local, ..ConnectionInfo::default() };
     (AcceptedStream::Tcp(stream), info)
+}
+
+/// Returns the IPv4 address for an IPv6 address that stands for one: a socket for both families has
+/// such peers.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
+    }
 }
 
 /// An accepted connection that no thread serves yet.

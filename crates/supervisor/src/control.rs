@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
+use howdah_sys::log::Log;
 use howdah_sys::packet;
 use howdah_wire::messages::ToControl;
 
@@ -30,7 +31,7 @@ pub(crate) fn start(
     options: &Options,
     document: &[u8],
     certificates: &Certificates,
-    log: BorrowedFd<'_>,
+    log: &Log,
     router: &OwnedFd,
     listener: Option<BorrowedFd<'_>>,
     now: Instant,
@@ -46,7 +47,8 @@ pub(crate) fn start(
     };
     let document = memory_file("document", document)?;
     let bundles = memory_file("certificates", &certificates.encode(|_| true))?;
-    let mut descriptors = vec![log, document.as_fd(), bundles.as_fd(), router.as_fd()];
+    let log = log.handle()?;
+    let mut descriptors = vec![log.as_fd(), document.as_fd(), bundles.as_fd(), router.as_fd()];
     descriptors.extend(listener);
     packet::send(&socket, &hello.encode(), &descriptors)?;
     Ok(Control { pid, socket, started: now })

@@ -18,7 +18,8 @@
 //! - `zygote`: a process that prototypes are forked from.
 //! - `programs`: programs that change DNS records.
 //! - [`check`]: checks for `howdah check`.
-//! - `sockets`: listening sockets.
+//! - `sockets`: listening sockets, opened or inherited; `descriptor_store`: keeps them at the service
+//!   manager; `service_manager`: state of the notifications to it.
 //! - `store`, `pid_file`, `certificates`: files that outlive the process.
 //! - `safe_path`: paths through directories of other users.
 #![forbid(unsafe_code)]
@@ -29,6 +30,7 @@ mod changes;
 pub mod check;
 mod control;
 mod control_groups;
+mod descriptor_store;
 mod grants;
 mod identity;
 mod launch;
@@ -42,6 +44,7 @@ mod prototype;
 mod rootfs;
 mod router;
 mod safe_path;
+mod service_manager;
 mod sockets;
 mod store;
 mod tree;
@@ -50,7 +53,8 @@ mod usage;
 mod zygote;
 
 pub use grants::{DeriveGrants, Grants, Names};
-pub use options::{Options, PhpProgram, ReloadDocument};
+pub use options::{InheritedSocket, LogTarget, Options, PhpProgram, ReloadDocument};
+pub use sockets::Owner as SocketOwner;
 pub use store::{load_document, open_log};
 #[cfg(any(test, feature = "model"))]
 pub use tree::model;

@@ -1,11 +1,15 @@
 //! The settings of the supervisor.
 
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use howdah_sys::credentials::Credentials;
+use howdah_sys::service_manager::Notifier;
 use howdah_wire::messages::Secret;
 
 use crate::grants::DeriveGrants;
+use crate::sockets::Owner;
 
 /// Reads a document again. Error: the reason why it cannot be read.
 pub type ReloadDocument = Box<dyn Fn() -> Result<Vec<u8>, String>>;
@@ -36,8 +40,8 @@ pub struct Options {
     pub upkeep: Option<Box<dyn FnMut()>>,
     /// File that holds the process id while the server runs.
     pub pid: Option<PathBuf>,
-    /// Log file; `None`: standard error.
-    pub log: Option<PathBuf>,
+    /// Target of the log.
+    pub log: LogTarget,
     /// Directory for temporary files of requests and responses.
     pub tmp: PathBuf,
     /// Address of the control API. With one, the server starts even if its document cannot be run:
@@ -55,8 +59,50 @@ pub struct Options {
     pub sandbox: bool,
     /// The `howdah-php` programs, one per version of PHP.
     pub php: Vec<PhpProgram>,
+    /// Listening sockets that were passed to this process. A listener takes the socket that has its
+    /// address or its name.
+    pub inherited: Vec<InheritedSocket>,
+    /// Receiver of notifications; `None` without a service manager.
+    pub notifier: Option<Notifier>,
+    /// Time after which the service manager ends a server that does not answer; `None` without a
+    /// watchdog.
+    pub watchdog: Option<Duration>,
     /// Called once the server serves.
     pub on_serving: Option<Box<dyn FnOnce()>>,
+}
+
+/// Target of the log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum LogTarget {
+    /// Standard error.
+    #[default]
+    StandardError,
+    /// The journal of systemd.
+    Journal,
+    /// A file, or a device such as `/dev/stdout`.
+    File(PathBuf),
+}
+
+impl LogTarget {
+    /// Reads the value of `--log`: a path, or `journald`.
+    pub fn of(option: Option<&Path>) -> std::io::Result<LogTarget> {
+        Ok(match option {
+            None => LogTarget::StandardError,
+            Some(path) if path.as_os_str() == "journald" => LogTarget::Journal,
+            Some(path) => LogTarget::File(std::path::absolute(path)?),
+        })
+    }
+}
+
+/// A listening socket that was passed to this process.
+#[derive(Debug)]
+pub struct InheritedSocket {
+    /// The socket; nothing about it has been checked.
+    pub fd: OwnedFd,
+    /// Name that the passing process has given it; may be empty.
+    pub name: String,
+    /// The process that opens the socket and removes its file.
+    pub owner: Owner,
 }
 
 /// A `howdah-php` program.

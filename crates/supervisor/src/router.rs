@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
+use howdah_sys::log::Log;
 use howdah_sys::packet;
 use howdah_wire::messages::FromSupervisor;
 
@@ -53,7 +54,7 @@ pub(crate) fn start(
     stage: Stage,
     current: &Current,
     certificates: &Certificates,
-    log: BorrowedFd<'_>,
+    log: &Log,
     now: Instant,
 ) -> io::Result<Router> {
     let (pid, socket) = unprivileged::start(Kind::Router, options, log)?;
@@ -74,7 +75,8 @@ pub(crate) fn start(
     let document = memory_file("document", &current.document)?;
     let granted = |name: &str| current.grants.has_certificate(name);
     let bundles = memory_file("certificates", &certificates.encode(granted))?;
-    packet::send(&socket, &hello.encode(), &[log, document.as_fd(), bundles.as_fd()])?;
+    let log = log.handle()?;
+    packet::send(&socket, &hello.encode(), &[log.as_fd(), document.as_fd(), bundles.as_fd()])?;
     let certificates = certificates.names().filter(|name| granted(name)).map(str::to_owned);
     let (certificates, outbox) = (certificates.collect(), RefCell::default());
     Ok(Router { pid, socket, started: now, certificates, outbox })

@@ -74,6 +74,17 @@ impl SafePath {
         }
     }
 
+    /// Returns the mode of the file if it is a socket; `None` if it is not, or if there is none.
+    pub(crate) fn socket_mode(&self) -> io::Result<Option<u32>> {
+        match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Socket => {
+                Ok(Some(found.st_mode & 0o7777))
+            }
+            Ok(_) | Err(rustix::io::Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Returns true if the path still leads to this open file.
     pub(crate) fn is(&self, file: &File) -> io::Result<bool> {
         let opened = fstat(file)?;

@@ -1,9 +1,12 @@
-//! Listening sockets.
+//! Listening sockets: opens them, or takes those over that another process has passed
+//! ([`inherited`]).
+
+mod inherited;
 
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,7 +14,12 @@ use rustix::fs::{FileType, Mode, fchmod};
 use rustix::process::umask;
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use self::inherited::{Listening, Unclaimed};
+use crate::descriptor_store::DescriptorStore;
 use crate::safe_path::SafePath;
+
+pub use self::inherited::Owner;
+pub(crate) use self::inherited::name_of;
 
 /// Time after the start within which binding an address in use is retried: the addresses of a
 /// killed server are in use until its last process has ended.
@@ -20,10 +28,17 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval between attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The bits of a mode that permit to connect to a unix socket.
+const WRITE_MODES: u32 = 0o222;
+
 /// Open listening sockets, by their configured addresses.
 #[derive(Debug)]
 pub(crate) struct Sockets {
-    open: HashMap<String, Socket>,
+    open: HashMap<String, Listening>,
+    /// Sockets that were passed to this process.
+    unclaimed: Unclaimed,
+    /// Keeps the sockets of the server while it is restarted.
+    store: DescriptorStore,
     /// Time from which on an address in use is an error at once.
     retry_until: Instant,
 }
@@ -35,11 +50,44 @@ impl Sockets {
     }
 
     fn retrying_until(retry_until: Instant) -> Self {
-        Sockets { open: HashMap::new(), retry_until }
+        let store = DescriptorStore::default();
+        Sockets { open: HashMap::new(), unclaimed: Unclaimed::default(), store, retry_until }
     }
 
-    /// Returns the socket for an address: the open one, or a new one. Error: the problem and what
-    /// to do.
+    /// Stores the sockets that the server owns from now on.
+    pub(crate) fn store_at(&mut self, store: DescriptorStore) {
+        self.store = store;
+    }
+
+    /// Adds a listening socket that was passed to this process, with the name that the passing
+    /// process has given it; for a socket of the server this is the address of its listener.
+    /// [`Sockets::bind`] takes it for its address. Error: the reason why it cannot be a listener, and
+    /// what to do; it is closed then.
+    pub(crate) fn inherit(&mut self, fd: OwnedFd, name: &str, owner: Owner) -> Result<(), String> {
+        self.unclaimed.add(Listening::inherit(fd, &name.replace(':', "="), owner)?);
+        Ok(())
+    }
+
+    /// Closes inherited sockets that no listener of the first configuration has, unless the service
+    /// manager owns them: a later configuration may name their addresses. Returns a message for each
+    /// unclaimed socket.
+    pub(crate) fn settle_inherited(&mut self) -> Vec<String> {
+        let closed = self.unclaimed.settle();
+        self.release(&closed);
+        let closed = closed.iter().map(|socket| {
+            format!("inherited socket {socket} is closed: no listener has its address")
+        });
+        let kept = self.unclaimed.iter().map(|socket| {
+            format!(
+                "nobody is served at {socket}, which the service manager has opened: no listener of \
+                 the configuration has this address; add one, or remove it from the socket unit"
+            )
+        });
+        closed.chain(kept).collect()
+    }
+
+    /// Returns the socket for an address: the open one, an inherited one, or a new one. Error: the
+    /// problem and what to do.
     pub(crate) fn bind(
         &mut self,
         address: &str,
@@ -47,21 +95,86 @@ impl Sockets {
         mode: u32,
     ) -> Result<BorrowedFd<'_>, String> {
         if !self.open.contains_key(address) {
-            let socket = loop {
-                match listen(address, backlog, mode) {
-                    Ok(socket) => break socket,
-                    Err(error)
-                        if error.kind() == io::ErrorKind::AddrInUse
-                            && Instant::now() < self.retry_until =>
-                    {
-                        std::thread::sleep(RETRY_INTERVAL);
-                    }
-                    Err(error) => return Err(format!("{address}: {}", explain(address, &error))),
-                }
+            let open = match self.claim(address, backlog, mode) {
+                Some(claimed) => claimed?,
+                None => owned(self.listen(address, backlog, mode)?),
             };
-            self.open.insert(address.to_owned(), socket);
+            self.insert(address, open);
         }
-        Ok(self.open[address].as_fd())
+        Ok(self.open[address].socket.as_fd())
+    }
+
+    fn insert(&mut self, address: &str, socket: Listening) {
+        if socket.owner == Owner::Server {
+            self.store.keep(address, socket.socket.as_fd());
+        }
+        self.open.insert(address.to_owned(), socket);
+    }
+
+    /// Removes inherited sockets of the server from the store.
+    fn release(&self, sockets: &[Listening]) {
+        let own = sockets.iter().filter(|socket| socket.owner == Owner::Server);
+        own.for_each(|socket| self.store.remove(&socket.name));
+    }
+
+    /// Takes the inherited socket for an address; `None` if there is none.
+    fn claim(
+        &mut self,
+        address: &str,
+        backlog: u32,
+        mode: u32,
+    ) -> Option<Result<Listening, String>> {
+        let claimed = self.unclaimed.take(address)?;
+        if let Some(path) = file_of(address) {
+            // Nobody can connect to a socket whose file is gone.
+            let file_mode = SafePath::resolve(path).and_then(|place| place.socket_mode());
+            let Ok(Some(file_mode)) = file_mode else {
+                self.release(&[claimed]);
+                return None;
+            };
+            if claimed.owner == Owner::ServiceManager && file_mode & WRITE_MODES & !mode != 0 {
+                return Some(Err(format!(
+                    "{address}: its mode permits others to connect; set SocketMode={mode:04o} in the \
+                     socket unit"
+                )));
+            }
+        }
+        if claimed.owner == Owner::Server {
+            // The configuration may have another backlog than before.
+            let _ = claimed.socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX));
+        }
+        Some(Ok(claimed))
+    }
+
+    /// Opens a socket. If another one is in the way, retries for a while after the start.
+    fn listen(&mut self, address: &str, backlog: u32, mode: u32) -> Result<Socket, String> {
+        loop {
+            match listen(address, backlog, mode) {
+                Ok(socket) => return Ok(socket),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    let obstacles = self.unclaimed.clear_way(address);
+                    if !obstacles.is_empty() {
+                        self.release(&obstacles);
+                        continue;
+                    }
+                    let mut all = self.unclaimed.iter().chain(self.open.values());
+                    let is_obstacle = |socket: &&Listening| {
+                        socket.owner == Owner::ServiceManager && socket.is_in_the_way_of(address)
+                    };
+                    if let Some(other) = all.find(is_obstacle) {
+                        return Err(format!(
+                            "{address}: the service manager has opened {other}; give the listener \
+                             that address, or change the socket unit"
+                        ));
+                    }
+                    if Instant::now() >= self.retry_until {
+                        return Err(format!("{address}: {}", explain(address, &error)));
+                    }
+                    std::thread::sleep(RETRY_INTERVAL);
+                }
+                Err(error) => return Err(format!("{address}: {}", explain(address, &error))),
+            }
+        }
     }
 
     /// Binds the first of some unix sockets on which no other server listens. All are in one
@@ -72,6 +185,12 @@ impl Sockets {
         backlog: u32,
         mode: u32,
     ) -> Result<Option<String>, String> {
+        for address in addresses {
+            if let Some(Ok(claimed)) = self.claim(address, backlog, mode) {
+                self.insert(address, claimed);
+                return Ok(Some(address.clone()));
+            }
+        }
         let Some(first) = addresses.first() else { return Ok(None) };
         let directory = Path::new(first.strip_prefix("unix:").unwrap_or(first)).parent();
         // Without the lock, two servers that start at once could each take the other's new socket
@@ -88,7 +207,7 @@ impl Sockets {
         for address in addresses {
             match listen(address, backlog, mode) {
                 Ok(socket) => {
-                    self.open.insert(address.clone(), socket);
+                    self.insert(address, owned(socket));
                     return Ok(Some(address.clone()));
                 }
                 Err(error) => problem = format!("{address}: {}", explain(address, &error)),
@@ -99,7 +218,7 @@ impl Sockets {
 
     /// Returns the open socket for an address.
     pub(crate) fn get(&self, address: &str) -> Option<BorrowedFd<'_>> {
-        self.open.get(address).map(AsFd::as_fd)
+        self.open.get(address).map(|open| open.socket.as_fd())
     }
 
     /// Returns the addresses of all open sockets, sorted.
@@ -109,24 +228,43 @@ impl Sockets {
         addresses
     }
 
-    /// Closes the socket of an address, and removes its file if it has one.
+    /// Closes the socket of an address, and removes its file if it has one. A socket of the service
+    /// manager stays open, because its address cannot be bound again.
     pub(crate) fn unbind(&mut self, address: &str) {
-        if self.open.remove(address).is_some() {
-            remove_file(address);
+        match self.open.remove(address) {
+            Some(socket) if socket.owner == Owner::ServiceManager => self.unclaimed.add(socket),
+            Some(_) => {
+                name_of(address).iter().for_each(|name| self.store.remove(name));
+                remove_file(address);
+            }
+            None => {}
         }
     }
 
-    /// Closes all sockets and removes their files.
+    /// Closes all sockets and removes their files, unless the service manager owns them or keeps them
+    /// for the next server.
     pub(crate) fn close(&mut self) {
-        for (address, _) in self.open.drain() {
-            remove_file(&address);
+        for (address, open) in self.open.drain() {
+            if open.owner == Owner::Server && !self.store.exists() {
+                remove_file(&address);
+            }
         }
     }
 }
 
-fn remove_file(address: &str) {
+/// Returns the path of a unix socket that has one.
+fn file_of(address: &str) -> Option<&Path> {
     let path = address.strip_prefix("unix:").filter(|path| !path.starts_with('@'));
-    if let Some(Ok(place)) = path.map(|path| SafePath::resolve(Path::new(path))) {
+    path.map(Path::new)
+}
+
+/// Returns a socket that the server has opened itself.
+fn owned(socket: Socket) -> Listening {
+    Listening { socket, name: String::new(), owner: Owner::Server }
+}
+
+fn remove_file(address: &str) {
+    if let Some(Ok(place)) = file_of(address).map(SafePath::resolve) {
         let _ = remove_socket(&place);
     }
 }
@@ -141,13 +279,11 @@ fn remove_socket(place: &SafePath) -> io::Result<()> {
 
 /// Returns a message that says what to do about an address that cannot be bound.
 pub(crate) fn explain(address: &str, error: &io::Error) -> String {
-    let file = address.strip_prefix("unix:").filter(|name| !name.starts_with('@'));
-    let directory = file.and_then(|file| Path::new(file).parent()).map(|directory| match directory
-        .as_os_str()
-        .is_empty()
-    {
-        true => "this directory".to_owned(),
-        false => directory.display().to_string(),
+    let directory = file_of(address).and_then(Path::parent).map(|directory| {
+        match directory.as_os_str().is_empty() {
+            true => "this directory".to_owned(),
+            false => directory.display().to_string(),
+        }
     });
     match (error.kind(), directory) {
         (io::ErrorKind::AddrInUse, _) => {
@@ -300,6 +436,127 @@ mod tests {
         assert!(error.contains("another program"), "{error}");
         sockets.unbind(&address);
         assert!(!Path::new(&address[5..]).exists());
+    }
+
+    fn local_address(fd: BorrowedFd<'_>) -> String {
+        let socket = Socket::from(fd.try_clone_to_owned().unwrap());
+        socket.local_addr().unwrap().as_socket().unwrap().to_string()
+    }
+
+    #[test]
+    fn an_inherited_socket_is_taken_with_the_connections_that_wait_in_it() {
+        let before = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = before.local_addr().unwrap().to_string();
+        let _client = std::net::TcpStream::connect(&address).unwrap();
+        let mut sockets = settled();
+        sockets.inherit(before.into(), "", Owner::Server).unwrap();
+        let fd = sockets.bind(&address, 1, 0).unwrap().try_clone_to_owned().unwrap();
+        assert!(std::net::TcpListener::from(fd).accept().is_ok());
+        assert_eq!(sockets.settle_inherited(), [""; 0], "it is not closed");
+        assert!(std::net::TcpStream::connect(&address).is_ok());
+    }
+
+    #[test]
+    fn a_socket_that_no_listener_has_is_closed_and_named_unless_it_is_of_a_socket_unit() {
+        let mut sockets = settled();
+        let mut pass = |owner| {
+            let passed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = passed.local_addr().unwrap().to_string();
+            sockets.inherit(passed.into(), "web", owner).unwrap();
+            address
+        };
+        let (own, manager) = (pass(Owner::Server), pass(Owner::ServiceManager));
+        let messages = sockets.settle_inherited().join("\n");
+        assert!(messages.contains(&format!("{own} (\"web\") is closed")), "{messages}");
+        assert!(messages.contains(&format!("at {manager} (\"web\")")), "{messages}");
+        assert!(std::net::TcpStream::connect(&own).is_err());
+        // A later configuration takes it, gives it up, and takes it again.
+        for _ in 0..2 {
+            sockets.bind(&manager, 1, 0).unwrap();
+            sockets.unbind(&manager);
+        }
+        assert!(
+            std::net::TcpStream::connect(&manager).is_ok(),
+            "its address cannot be bound again"
+        );
+    }
+
+    #[test]
+    fn an_unclaimed_socket_of_the_server_is_not_in_the_way_of_a_new_address() {
+        let before = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = before.local_addr().unwrap().port();
+        let mut sockets = settled();
+        sockets.inherit(before.into(), "", Owner::Server).unwrap();
+        let address = format!("127.0.0.1:{port}");
+        assert_eq!(local_address(sockets.bind(&address, 1, 0).unwrap()), address);
+    }
+
+    #[test]
+    fn a_socket_of_the_service_manager_that_is_in_the_way_is_named() {
+        let passed = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = passed.local_addr().unwrap().port();
+        let mut sockets = settled();
+        sockets.inherit(passed.into(), "web", Owner::ServiceManager).unwrap();
+        for _ in 0..2 {
+            let error = sockets.bind(&format!("127.0.0.1:{port}"), 1, 0).unwrap_err();
+            assert!(error.contains(&format!("has opened 0.0.0.0:{port} (\"web\")")), "{error}");
+            sockets.bind(&format!("*:{port}"), 1, 0).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_file_of_a_socket_belongs_to_the_process_that_has_made_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let pass = |sockets: &mut Sockets, name: &str, owner| {
+            let path = dir.path().join(name);
+            let passed = std::os::unix::net::UnixListener::bind(&path).unwrap();
+            sockets.inherit(passed.into(), "", owner).unwrap();
+            let address = format!("unix:{}", path.display());
+            sockets.bind(&address, 1, 0o777).unwrap();
+            (path, address)
+        };
+        let mut sockets = settled();
+        let (manager, address) = pass(&mut sockets, "manager", Owner::ServiceManager);
+        sockets.unbind(&address);
+        let (own, address) = pass(&mut sockets, "own", Owner::Server);
+        sockets.unbind(&address);
+        assert!(manager.exists() && !own.exists());
+    }
+
+    #[test]
+    fn an_inherited_unix_socket_without_file_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let passed = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let mut sockets = settled();
+        sockets.inherit(passed.into(), "", Owner::Server).unwrap();
+        sockets.bind(&format!("unix:{}", path.display()), 1, 0o600).unwrap();
+        assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
+    }
+
+    /// systemd's default mode of a socket's file is 0666; everybody could control the server.
+    #[test]
+    fn a_control_socket_that_everybody_can_connect_to_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let passed = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        std::fs::set_permissions(&path, mode).unwrap();
+        let mut sockets = settled();
+        sockets.inherit(passed.into(), "", Owner::ServiceManager).unwrap();
+        let error = sockets.bind(&format!("unix:{}", path.display()), 1, 0o600).unwrap_err();
+        assert!(error.contains("SocketMode=0600"), "{error}");
+    }
+
+    #[test]
+    fn a_default_control_socket_is_taken_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let addresses = ["a", "b"].map(|name| format!("unix:{}/{name}", dir.path().display()));
+        let passed = std::os::unix::net::UnixListener::bind(&addresses[1][5..]).unwrap();
+        let mut sockets = settled();
+        sockets.inherit(passed.into(), "", Owner::Server).unwrap();
+        assert_eq!(sockets.bind_first(&addresses, 1, 0o600), Ok(Some(addresses[1].clone())));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //!   `configuration`: the change of the configuration.
 //! - `zygotes`: starts and ends them, and the applications that wait for them; `zygotes_state`: both.
 //! - `control`: the control process and its messages.
+//! - `service_manager`: notifications to systemd.
 //! - `shutdown`: the end of the server.
 
 mod applications;
@@ -25,6 +26,7 @@ mod refusals;
 mod requests;
 mod resources;
 mod router;
+mod service_manager;
 mod shutdown;
 mod signals;
 mod startup;
@@ -66,6 +68,7 @@ impl Tree {
             self.end_late_zygotes(now);
             self.programs.end_if_due(now);
             self.run_upkeep_if_due(now);
+            self.ping_router_if_due(now);
             if self.is_over(now) {
                 return self.finish();
             }

@@ -9,9 +9,11 @@
 //! domains separate applications.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use howdah_sys::credentials::Credentials;
+use howdah_sys::log::Log;
+use howdah_sys::log::journal::STREAM_VARIABLE;
 use howdah_sys::{packet, process, signals};
 
 use crate::options::Options;
@@ -78,24 +80,28 @@ impl Kind {
 }
 
 /// Starts a process. Returns its process id and the supervisor's end of its socket.
-pub(crate) fn start(
-    kind: Kind,
-    options: &Options,
-    log: BorrowedFd<'_>,
-) -> io::Result<(u32, OwnedFd)> {
+pub(crate) fn start(kind: Kind, options: &Options, log: &Log) -> io::Result<(u32, OwnedFd)> {
     let (ours, theirs) = packet::pair()?;
+    let output = log.handle()?;
     let role = Role { parent: std::process::id(), user: kind.ids(options) };
     match process::fork()? {
         process::Forked::Parent(pid) => Ok((pid, ours)),
         process::Forked::Child => {
-            let error = execute(kind, &role, &theirs, log);
+            let stream = log.journal_stream();
+            let error = execute(kind, &role, &theirs, output.as_fd(), stream);
             eprintln!("howdah: cannot start {}: {error}", kind.title());
             process::exit_now(127);
         }
     }
 }
 
-fn execute(kind: Kind, role: &Role, socket: &OwnedFd, log: BorrowedFd<'_>) -> io::Error {
+fn execute(
+    kind: Kind,
+    role: &Role,
+    socket: &OwnedFd,
+    log: BorrowedFd<'_>,
+    journal_stream: Option<String>,
+) -> io::Error {
     let prepare = || -> io::Result<()> {
         signals::reset();
         process::close_on_exec_from(3);
@@ -108,8 +114,10 @@ fn execute(kind: Kind, role: &Role, socket: &OwnedFd, log: BorrowedFd<'_>) -> io
     // process cannot enter later.
     match prepare() {
         Ok(()) => {
-            let becomes = [(VARIABLE.to_owned(), role.to_text())];
-            process::exec("/proc/self/exe", &[kind.title()], &becomes)
+            let mut variables = vec![(VARIABLE.to_owned(), role.to_text())];
+            let stream = journal_stream.map(|stream| (STREAM_VARIABLE.to_owned(), stream));
+            variables.extend(stream);
+            process::exec("/proc/self/exe", &[kind.title()], &variables)
         }
         Err(error) => error,
     }

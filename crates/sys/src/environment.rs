@@ -1,5 +1,6 @@
 //! The environment variables of this process.
 
+use std::ffi::OsStr;
 use std::io;
 
 /// Replaces all environment variables. Error: a name or value that the environment cannot hold.
@@ -13,13 +14,23 @@ pub fn replace(variables: &[(String, String)]) -> io::Result<()> {
             return Err(io::Error::other(format!("the environment cannot hold {name:?}")));
         }
     }
-    for (name, _) in std::env::vars_os() {
-        // SAFETY: there is one thread (checked above).
-        unsafe { std::env::remove_var(name) };
-    }
+    let all: Vec<_> = std::env::vars_os().map(|(name, _)| name).collect();
+    remove(&all);
     for (name, value) in variables {
-        // SAFETY: as above.
+        // SAFETY: there is one thread (checked above).
         unsafe { std::env::set_var(name, value) };
     }
     Ok(())
+}
+
+/// Removes environment variables.
+///
+/// # Panics
+/// If the process has more than one thread, as [`replace`].
+pub fn remove(names: &[impl AsRef<OsStr>]) {
+    assert_eq!(crate::process::thread_count(), 1, "environment of a process with several threads");
+    for name in names {
+        // SAFETY: there is one thread (checked above).
+        unsafe { std::env::remove_var(name) };
+    }
 }

@@ -15,6 +15,7 @@
 //! - [`sandbox`]: Landlock domains and filters of system calls.
 //! - [`signals`]: signals as a readable descriptor.
 //! - [`handlers`]: signals without effect.
+//! - [`service_manager`]: descriptors and settings of systemd, and notifications to it.
 //! - [`sockets`]: options of listening sockets.
 //! - [`log`], [`clock`]: the server's log and its time stamps; [`log_rate`]: the rate at which an
 //!   application may write to it.
@@ -54,6 +55,7 @@ pub mod protected;
 #[cfg(feature = "reactor")]
 pub mod reactor;
 pub mod sandbox;
+pub mod service_manager;
 #[allow(unsafe_code)]
 pub mod shm;
 #[allow(unsafe_code)]

@@ -1,8 +1,11 @@
 //! The server's log: one line per record, written with one call, in NGINX Unit's format `2026/11/20
-//! 15:04:05 [notice] 123#123 message`.
+//! 15:04:05 [notice] 123#123 message`. In the journal of systemd a record is `123#123 message` with a
+//! priority, and has the journal's own time ([`journal`]).
 //!
 //! Bytes that could forge a line or control a terminal are escaped; continuation lines of a record
 //! are indented, so that no record can look like two.
+
+pub mod journal;
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -52,21 +55,46 @@ impl Level {
     }
 }
 
-/// A log file or standard error. The file can be replaced (log rotation).
+/// A log file, standard error or the journal. A file can be replaced (log rotation).
 #[derive(Debug)]
 pub struct Log {
+    is_journal: bool,
     file: RwLock<OwnedFd>,
 }
 
 impl Log {
     /// Creates a log that writes to an open file (append mode) or stream.
     pub fn new(file: OwnedFd) -> Self {
-        Log { file: RwLock::new(file) }
+        Log { is_journal: false, file: RwLock::new(file) }
+    }
+
+    /// Creates a log that writes to a descriptor of another process's log ([`Log::handle`]), or to a
+    /// standard stream. It leads to the journal if the environment says so.
+    pub fn passed(file: OwnedFd) -> Self {
+        let variable = std::env::var_os(journal::STREAM_VARIABLE);
+        let is_journal = journal::is_stream(&file, variable.as_deref());
+        Log { is_journal, file: RwLock::new(file) }
     }
 
     /// Creates a log that writes to standard error.
     pub fn standard_error() -> std::io::Result<Self> {
-        Ok(Log::new(std::io::stderr().as_fd().try_clone_to_owned()?))
+        Ok(Log::passed(std::io::stderr().as_fd().try_clone_to_owned()?))
+    }
+
+    /// Creates a log that writes to the journal: to standard error if that leads there, otherwise
+    /// through a connection of its own.
+    pub fn journal() -> std::io::Result<Self> {
+        match Log::standard_error() {
+            Ok(log) if log.is_journal => Ok(log),
+            _ => Ok(Log { is_journal: true, file: RwLock::new(journal::connect()?) }),
+        }
+    }
+
+    /// Returns the value of [`journal::STREAM_VARIABLE`] by which another process recognises that
+    /// [`Log::handle`] leads to the journal; `None` if it does not.
+    pub fn journal_stream(&self) -> Option<String> {
+        let file = self.file.read().unwrap_or_else(|e| e.into_inner());
+        self.is_journal.then(|| journal::stream_name(&*file)).flatten()
     }
 
     /// Replaces the file.
@@ -103,27 +131,28 @@ impl Log {
 
     /// Writes a record and returns its length.
     fn record(&self, level: Level, pid: u32, thread: u32, message: &dyn fmt::Display) -> usize {
-        let mut line = String::with_capacity(128);
-        crate::clock::local_time(&mut line);
-        let start = fmt::Write::write_fmt(
-            &mut line,
-            format_args!(" [{}] {pid}#{thread} {message}", level.as_str()),
-        );
-        debug_assert!(start.is_ok());
-        self.write_escaped(line.as_bytes())
+        let mut text = String::with_capacity(128);
+        if !self.is_journal {
+            crate::clock::local_time(&mut text);
+            text.push_str(" [");
+            text.push_str(level.as_str());
+            text.push_str("] ");
+        }
+        let written = fmt::Write::write_fmt(&mut text, format_args!("{pid}#{thread} {message}"));
+        debug_assert!(written.is_ok());
+        let mut record = Vec::with_capacity(text.len() + 1);
+        escape(text.as_bytes().trim_ascii_end(), &mut record);
+        if self.is_journal {
+            return journal::lines(level, &record).iter().map(|line| self.write_line(line)).sum();
+        }
+        record.push(b'\n');
+        self.write_line(&record)
     }
 
-    /// Writes bytes as one record without a time stamp, escaped.
-    pub fn write_raw(&self, bytes: &[u8]) {
-        self.write_escaped(bytes);
-    }
-
-    fn write_escaped(&self, bytes: &[u8]) -> usize {
-        let mut line = Vec::with_capacity(bytes.len() + 1);
-        escape(bytes.trim_ascii_end(), &mut line);
-        line.push(b'\n');
+    /// Returns the number of bytes, even if they could not be written.
+    fn write_line(&self, line: &[u8]) -> usize {
         let file = self.file.read().unwrap_or_else(|e| e.into_inner());
-        let mut rest = &line[..];
+        let mut rest = line;
         while !rest.is_empty() {
             match rustix::io::retry_on_intr(|| rustix::io::write(&*file, rest)) {
                 Ok(0) | Err(_) => break,
@@ -182,6 +211,18 @@ mod tests {
         escape("é\u{9b}2J\u{85}".as_bytes(), &mut out);
         escape(b"\x9b2J\xe9", &mut out);
         assert_eq!(out, "é\\xc2\\x9b2J\\xc2\\x85\\x9b2J\\xe9".as_bytes());
+    }
+
+    #[test]
+    fn a_record_in_the_journal_has_a_priority_and_no_time() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let log = Log { is_journal: true, file: RwLock::new(writer) };
+        log.write_as(7, Level::Alert, "hello\n<0>forged");
+        let mut buffer = [0; 200];
+        let n = rustix::io::read(reader, &mut buffer).unwrap();
+        let (first, rest) = std::str::from_utf8(&buffer[..n]).unwrap().split_once('\n').unwrap();
+        assert_eq!(first, "<1>7#7 hello");
+        assert!(rest.is_empty() || rest == "<1>    <0>forged\n", "{rest}");
     }
 
     #[test]

@@ -26,6 +26,7 @@ use std::fmt::Display;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -51,6 +52,7 @@ pub struct Site {
     own_control: bool,
     launcher: Vec<String>,
     served: Option<PathBuf>,
+    stdin: Option<OwnedFd>,
     logs_to_stderr: bool,
 }
 
@@ -68,6 +70,7 @@ impl Site {
             own_control: false,
             launcher: Vec::new(),
             served: None,
+            stdin: None,
             logs_to_stderr: false,
         };
         for (name, mode) in [("www", 0o755), ("data", 0o777), ("tmp", 0o777)] {
@@ -131,6 +134,12 @@ impl Site {
     /// Starts the server through a launcher and its arguments, such as `env`, that executes it.
     pub fn through(mut self, launcher: &[&str]) -> Self {
         self.launcher.extend(launcher.iter().map(|argument| (*argument).to_owned()));
+        self
+    }
+
+    /// Starts the launcher with a descriptor as its standard input.
+    pub fn stdin(mut self, descriptor: impl Into<OwnedFd>) -> Self {
+        self.stdin = Some(descriptor.into());
         self
     }
 
@@ -233,7 +242,8 @@ impl Site {
             fs::write(&path, document.to_string()).unwrap();
             command.arg("--config").arg(path);
         }
-        command.stdin(Stdio::null());
+        let stdin = self.stdin.as_ref().map(|fd| fd.try_clone().unwrap());
+        command.stdin(stdin.map_or_else(Stdio::null, Stdio::from));
         command
     }
 

@@ -47,6 +47,10 @@ impl ControlThread {
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
         match message {
+            FromSupervisor::Ping { number } => {
+                self.answer_ping(number);
+                Ok(())
+            }
             FromSupervisor::Reopened {} => self.reopen_logs(descriptors.into_iter().next()),
             FromSupervisor::LogOpened { path, error } => {
                 self.on_log_opened(&path, &error, descriptors.into_iter().next());
@@ -109,6 +113,10 @@ impl ControlThread {
         message: FromSupervisor,
         descriptors: Vec<OwnedFd>,
     ) -> Result<(), String> {
+        if let FromSupervisor::Ping { number } = message {
+            self.answer_ping(number);
+            return Ok(());
+        }
         if matches!(
             message,
             FromSupervisor::Reopened {}

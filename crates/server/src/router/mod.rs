@@ -7,8 +7,8 @@
 //!    the current configuration (`commit`).
 //! 3. `event_loop`: from then on the control thread (`control_thread`) keeps each application at
 //!    the number of workers that it needs (`pools`), applies new configurations, renews
-//!    certificates (`certificate_reload`), and carries out commands of the control API (`command`)
-//!    until it stops (`shutdown`).
+//!    certificates (`certificate_reload`), answers the supervisor's pings (`ping`), and carries out
+//!    commands of the control API (`command`) until it stops (`shutdown`).
 
 mod apply;
 mod certificate_reload;
@@ -21,6 +21,7 @@ mod hello;
 mod link;
 mod logs;
 mod machine;
+mod ping;
 mod pools;
 mod prepare;
 mod programs;

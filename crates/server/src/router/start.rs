@@ -74,7 +74,7 @@ fn control_thread(
     hello: Hello,
     config: &Config,
 ) -> io::Result<(ControlThread, Receiver<OnDemandRequest>)> {
-    let log = Arc::new(Log::new(hello.log));
+    let log = Arc::new(Log::passed(hello.log));
     let empty = Snapshot::compile(empty_config()?, None, None, &ResolvedServers::default(), |_| {
         unreachable!("no application")
     });

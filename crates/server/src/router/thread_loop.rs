@@ -83,6 +83,7 @@ async fn carry_out_commands(
                 let _ = done.send(());
             }
             ThreadCommand::RemoveListener { name, done } => remove_listener(&thread, name, done),
+            ThreadCommand::Ping(answer) => drop(answer.send(())),
             ThreadCommand::Serve(accepted) => accept::spawn_connection(&thread, accepted),
             ThreadCommand::CheckHealth(upstreams) => {
                 upstreams.iter().for_each(|upstream| health_checks::watch(&thread.proxy, upstream));

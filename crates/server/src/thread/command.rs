@@ -48,6 +48,8 @@ pub enum ThreadCommand {
     },
     /// Run the health checks of these upstreams.
     CheckHealth(Vec<Arc<Upstream>>),
+    /// Show that the thread works. The channel is sent the answer.
+    Ping(oneshot::Sender<()>),
     /// Serve a connection that another thread has accepted.
     Serve(Accepted),
     /// Take responses of a new instance of an application.

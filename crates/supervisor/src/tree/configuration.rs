@@ -94,11 +94,17 @@ impl Tree {
             let line = self.start_line();
             self.log.write(Level::Notice, format_args!("{line}"));
             self.check_unloaded_applications();
+            for message in self.sockets.settle_inherited() {
+                self.log.write(Level::Warn, message);
+            }
         }
-        self.has_served = true;
+        let is_first = !std::mem::replace(&mut self.has_served, true);
         release_start_memory();
         if let Some(on_serving) = self.options.on_serving.take() {
             on_serving();
+        }
+        if is_first {
+            self.notify_ready();
         }
     }
 
@@ -123,6 +129,7 @@ impl Tree {
             self.refuse("the end of the server");
             return;
         }
+        self.notify_refusal(&message);
         let deadline = Some(Instant::now() + FAST_SHUTDOWN_TIMEOUT);
         self.shutdown = Some(Shutdown { is_graceful: false, deadline, refusal: Some(message) });
     }

@@ -65,12 +65,11 @@ impl Tree {
     }
 
     fn start_control(&mut self, now: Instant) -> std::io::Result<Control> {
-        let log = self.log.handle()?;
         let (router, control) = packet::pair()?;
         let listener = self.options.control.as_deref();
         let listener = listener.and_then(|address| self.sockets.get(address));
         let (document, certificates) = (&self.changes.current.document, &self.certificates);
-        let (options, log) = (&self.options, log.as_fd());
+        let (options, log) = (&self.options, &self.log);
         let started =
             control::start(options, document, certificates, log, &control, listener, now)?;
         self.send_to_router(&FromSupervisor::Control {}, &[router.as_fd()]);
@@ -85,6 +84,7 @@ impl Tree {
     /// Makes the control process read the configuration again.
     pub(super) fn reload(&mut self) {
         self.control.reload_attempts = Some(0);
+        self.notify_reloading();
         self.send_to_control(&ToControl::Reload {}, &[]);
     }
 
@@ -112,6 +112,7 @@ impl Tree {
                      {MAX_RELOAD_ATTEMPTS} times while it did so"
                 ),
             );
+            self.notify_ready();
         }
     }
 
@@ -149,7 +150,10 @@ impl Tree {
             FromControl::ReadDocument {} => self.send_document(),
             FromControl::StoreCertificate { name } => self.store_certificate(name, descriptors),
             FromControl::DeleteCertificate { name } => self.delete_certificate(name),
-            FromControl::Reloaded {} => self.control.reload_attempts = None,
+            FromControl::Reloaded {} => {
+                self.control.reload_attempts = None;
+                self.notify_ready();
+            }
         }
     }
 

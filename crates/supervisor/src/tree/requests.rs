@@ -15,6 +15,7 @@ use howdah_wire::messages::ToSupervisor;
 use super::state::Tree;
 use crate::grants::Grants;
 use crate::programs::Run;
+use crate::service_manager::RouterNumbers;
 
 impl Tree {
     /// Carries out a message of the router.
@@ -49,6 +50,9 @@ impl Tree {
             Message::Unload { application } => self.unload_application(application),
 
             Message::Serving {} => self.router_serves(),
+            Message::Pong { number, active, idle, requests } => {
+                self.router_answered(number, RouterNumbers { active, idle, requests });
+            }
             Message::Refuse { message } => self.refuse_first_configuration(message),
             Message::Finished {} => self.router_finished(),
             Message::Prepared { generation } => self.commit(generation),

@@ -23,12 +23,9 @@ impl Tree {
             return;
         }
         self.router_start = None;
-        let started = self.log.handle().and_then(|log| {
-            let (options, current) = (&self.options, &self.changes.current);
-            let stage =
-                Stage { can_be_corrected: self.can_be_corrected, has_served: self.has_served };
-            router::start(options, stage, current, &self.certificates, log.as_fd(), now)
-        });
+        let (options, current) = (&self.options, &self.changes.current);
+        let stage = Stage { can_be_corrected: self.can_be_corrected, has_served: self.has_served };
+        let started = router::start(options, stage, current, &self.certificates, &self.log, now);
         match started {
             Ok(router) => self.router = Some(router),
             Err(error) => {

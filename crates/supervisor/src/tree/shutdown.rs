@@ -23,6 +23,7 @@ impl Tree {
         }
         let deadline = (!is_graceful).then(|| Instant::now() + FAST_SHUTDOWN_TIMEOUT);
         self.shutdown = Some(Shutdown { is_graceful, deadline, refusal: None });
+        self.notify_stopping(is_graceful);
         self.router_start = None;
         // The next server may start while this one ends.
         if let Some(file) = &mut self.pid_file {

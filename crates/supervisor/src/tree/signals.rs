@@ -7,6 +7,7 @@ use howdah_sys::{process, signals};
 use howdah_wire::messages::{Exit, FromSupervisor, ToControl};
 
 use super::state::Tree;
+use crate::options::LogTarget;
 use crate::store;
 
 impl Tree {
@@ -59,7 +60,7 @@ impl Tree {
     /// the slow logs. If the server's log cannot be opened, the old one stays in use; the others
     /// are reopened all the same.
     fn reopen_logs(&mut self) {
-        if let Some(path) = &self.options.log {
+        if let LogTarget::File(path) = &self.options.log {
             match store::open_log(path) {
                 Ok(file) => self.log.reopen(file),
                 Err(error) => self.log.write(

@@ -7,8 +7,9 @@ use howdah_sys::log::{Level, Log};
 use howdah_sys::{process, process_tree, signals};
 
 use super::state::Tree;
+use crate::descriptor_store::DescriptorStore;
 use crate::grants::Grants;
-use crate::options::Options;
+use crate::options::{InheritedSocket, LogTarget, Options};
 use crate::pid_file::PidFile;
 use crate::sockets::Sockets;
 use crate::store;
@@ -34,6 +35,12 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
     let signals = handled_signals()?;
     let log = open_log(&options)?;
     let mut sockets = Sockets::at_start();
+    sockets.store_at(DescriptorStore::new(options.notifier.clone()));
+    for InheritedSocket { fd, name, owner } in std::mem::take(&mut options.inherited) {
+        if let Err(problem) = sockets.inherit(fd, &name, owner) {
+            options.warnings.push(format!("inherited descriptor \"{name}\" is closed: {problem}"));
+        }
+    }
     // Before any address: a second server with the same settings has the same PID file and control
     // socket.
     let claim = |path: &PathBuf| {
@@ -83,10 +90,12 @@ fn handled_signals() -> Result<OwnedFd, String> {
 
 fn open_log(options: &Options) -> Result<Log, String> {
     match &options.log {
-        Some(path) => store::open_log(path)
-            .map(Log::new)
+        LogTarget::File(path) => store::open_log(path)
+            .map(Log::passed)
             .map_err(|error| format!("cannot open the log {}: {error}", path.display())),
-        None => Log::standard_error().map_err(|error| {
+        LogTarget::Journal => Log::journal()
+            .map_err(|error| format!("cannot log to the journal: {error}; name a file with --log")),
+        LogTarget::StandardError => Log::standard_error().map_err(|error| {
             format!("cannot log to standard error: {error}; name a file with --log")
         }),
     }

@@ -21,6 +21,7 @@ use crate::pid_file::PidFile;
 use crate::programs::Programs;
 use crate::prototype::Application;
 use crate::router::Router;
+use crate::service_manager::ServiceManager;
 use crate::sockets::Sockets;
 
 /// How the server ended.
@@ -62,6 +63,7 @@ pub(super) struct Tree {
     pub(super) orphans: PendingKills,
     pub(super) programs: Programs,
     pub(super) next_upkeep: Instant,
+    pub(super) service_manager: ServiceManager,
     pub(super) control_groups: ControlGroups,
     pub(super) refusals: Refusals,
     /// A router has served. From then on only a request of the administrator ends the server.
@@ -98,8 +100,9 @@ pub(super) enum Source {
 
 impl Tree {
     /// Creates the state before any process runs; the router is due.
-    pub(super) fn new(options: Options, log: Log, document: Vec<u8>, grants: Grants) -> Tree {
+    pub(super) fn new(mut options: Options, log: Log, document: Vec<u8>, grants: Grants) -> Tree {
         Tree {
+            service_manager: ServiceManager::new(options.notifier.take(), options.watchdog),
             certificates: Certificates::load(options.certificates.as_deref(), &log),
             options,
             log,

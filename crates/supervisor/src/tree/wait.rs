@@ -58,6 +58,7 @@ impl Tree {
             .chain(self.orphans.due())
             .chain(self.zygotes.due())
             .chain(self.programs.due())
+            .chain(self.service_manager.due())
             .chain(self.options.upkeep.is_some().then_some(self.next_upkeep))
             .chain(self.shutdown.as_ref().and_then(|shutdown| shutdown.deadline))
             .min();

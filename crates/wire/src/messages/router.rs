@@ -135,6 +135,17 @@ messages! {
         /// Reopens the system's files for name resolution, because the sandbox of the router allows
         /// only the files that existed at its start; answered with `NameFiles`.
         21 OpenNameFiles {}
+        /// Answer to `Ping`: all router threads have answered, too.
+        30 Pong {
+            /// As given to `Ping`.
+            number: u32,
+            /// Open connections with a request in progress.
+            active: u64,
+            /// Open connections without a request.
+            idle: u64,
+            /// Requests since the start.
+            requests: u64,
+        }
     }
 }
 
@@ -296,6 +307,11 @@ messages! {
             number: u32,
             /// Error message; empty on success.
             error: String,
+        }
+        /// Asks whether the router works; answered with `Pong`.
+        30 Ping {
+            /// Number of the ping.
+            number: u32,
         }
         /// Result of `Measure`.
         14 Measured {

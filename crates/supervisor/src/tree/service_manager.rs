@@ -1,0 +1,97 @@
+//! Notifications to the service manager, such as systemd: the server is ready, reloads, works, stops.
+//!
+//! The watchdog is fed only with answers of the router, in which all of its threads have taken part,
+//! and by this loop: neither can hang unnoticed.
+
+use std::time::Instant;
+
+use howdah_sys::clock;
+use howdah_sys::log::Level;
+use howdah_wire::messages::FromSupervisor;
+
+use super::state::Tree;
+use crate::service_manager::{RouterNumbers, TreeNumbers, describe};
+
+impl Tree {
+    /// Reports that the server serves, for the first time or after a reload.
+    pub(super) fn notify_ready(&mut self) {
+        let pid = std::process::id().to_string();
+        let status = describe(RouterNumbers::default(), self.numbers());
+        let status = if self.service_manager.due().is_some() { None } else { Some(status) };
+        let mut fields = vec![("READY", "1"), ("MAINPID", &pid)];
+        fields.extend(status.as_deref().map(|status| ("STATUS", status)));
+        self.notify(&fields);
+        self.service_manager.forget_status();
+        if self.service_manager.due().is_none() {
+            self.service_manager.start(Instant::now());
+        }
+    }
+
+    /// Reports that the configuration is being read again. The time shows the service manager that
+    /// this is the answer to its signal and not to an earlier one.
+    pub(super) fn notify_reloading(&mut self) {
+        let time = clock::monotonic_us().to_string();
+        let status = "reading the configuration again";
+        self.notify(&[("RELOADING", "1"), ("MONOTONIC_USEC", &time), ("STATUS", status)]);
+    }
+
+    /// Reports that the server is being stopped.
+    pub(super) fn notify_stopping(&mut self, is_graceful: bool) {
+        let status = match is_graceful {
+            true => "stopping when all requests are answered",
+            false => "stopping",
+        };
+        self.notify(&[("STOPPING", "1"), ("STATUS", status)]);
+    }
+
+    /// Reports the reason for which the server does not start.
+    pub(super) fn notify_refusal(&mut self, reason: &str) {
+        self.notify(&[("STATUS", reason)]);
+    }
+
+    /// Asks the router whether it works.
+    pub(super) fn ping_router_if_due(&mut self, now: Instant) {
+        if let Some(number) = self.service_manager.next_ping(now) {
+            self.send_to_router(&FromSupervisor::Ping { number }, &[]);
+        }
+    }
+
+    /// Handles the router's answer to a ping.
+    pub(super) fn router_answered(&mut self, number: u32, router: RouterNumbers) {
+        let status = describe(router, self.numbers());
+        let mut fields = self.service_manager.answered(number, status);
+        // The description would replace the line about the end.
+        fields.retain(|(name, _)| *name != "STATUS" || self.shutdown.is_none());
+        let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        if !fields.is_empty() {
+            self.notify(&fields);
+        }
+    }
+
+    fn numbers(&self) -> TreeNumbers {
+        let control = self.options.control.as_deref();
+        let listeners = self.sockets.addresses();
+        TreeNumbers {
+            listeners: listeners.into_iter().filter(|address| Some(*address) != control).count(),
+            applications: self.changes.current.grants.applications.len(),
+            loaded: self.applications.len(),
+            workers: self.applications.values().map(|app| app.worker_ends().count()).sum(),
+        }
+    }
+
+    fn notify(&mut self, fields: &[(&str, &str)]) {
+        let Some(notifier) = &self.service_manager.notifier else { return };
+        if let Err(error) = notifier.send(fields)
+            && !self.service_manager.has_failed
+        {
+            self.service_manager.has_failed = true;
+            self.log.write(
+                Level::Warn,
+                format_args!(
+                    "cannot notify the service manager: {error}; it may take the server for one that \
+                     has not started"
+                ),
+            );
+        }
+    }
+}
