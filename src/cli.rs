@@ -150,7 +150,8 @@ Without DIR and without --config, --state and --control, the site is the current
 Environment, for containers; an option of the command line takes precedence:
   HOWDAH_CONFIG   as --config, unless DIR or an option of it (--listen, --tls, ...) is given
   HOWDAH_LISTEN   as --listen, several separated by spaces; without effect with a configuration
-  HOWDAH_WORKERS  as --workers; without effect with a configuration")]
+  HOWDAH_WORKERS  as --workers; without effect with a configuration
+  HOWDAH_LOG_FORMAT  json: the log as lines of JSON")]
 pub struct Serve {
     /// The site's directory; the kind of site is recognised
     pub dir: Option<PathBuf>,

@@ -5,6 +5,8 @@
 
 use std::ffi::OsString;
 
+use howdah_sys::log::json::FORMAT_VARIABLE;
+
 use crate::cli::Serve;
 
 /// Fills in options that the command line does not have. `variable` returns the value of a variable.
@@ -14,6 +16,12 @@ pub fn apply(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<(), String> {
     let value = |name| variable(name).filter(|value| !value.is_empty());
+    // The log itself reads this variable.
+    if let Some(format) =
+        value(FORMAT_VARIABLE).filter(|format| format != "json" && format != "text")
+    {
+        return Err(format!("{FORMAT_VARIABLE}: {format:?} is not \"json\" or \"text\""));
+    }
     // The options that belong to a directory exclude a configuration.
     let is_directory = arguments.dir.is_some()
         || !arguments.listen.is_empty()
@@ -104,7 +112,10 @@ mod tests {
             let error = applied(Serve::default(), &[("HOWDAH_WORKERS", workers)]).unwrap_err();
             assert!(error.contains("HOWDAH_WORKERS") && error.contains(workers), "{error}");
         }
-        let invalid = |_: &str| Some(OsString::from_vec(b"\xff".to_vec()));
+        let error = applied(Serve::default(), &[("HOWDAH_LOG_FORMAT", "xml")]).unwrap_err();
+        assert!(error.contains("HOWDAH_LOG_FORMAT: \"xml\""), "{error}");
+        let invalid =
+            |name: &str| (name != FORMAT_VARIABLE).then(|| OsString::from_vec(b"\xff".to_vec()));
         let mut serve = Serve { workers: Some(1), ..Serve::default() };
         assert!(apply(&mut serve, invalid).unwrap_err().starts_with("HOWDAH_LISTEN: "));
     }

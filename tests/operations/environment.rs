@@ -3,7 +3,8 @@
 use std::fs;
 use std::process::{Command, Output};
 
-use harness::programs;
+use harness::{Site, processes, programs};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 fn howdah(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
@@ -45,4 +46,28 @@ fn addresses_and_workers_of_a_directory_come_from_the_environment() {
     let output = howdah(&["serve", &site], &[("HOWDAH_WORKERS", "all")]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(error, "howdah: HOWDAH_WORKERS: \"all\" is not a number from 1 to 2000\n");
+}
+
+#[test]
+fn every_process_writes_the_log_as_json_if_the_environment_asks_for_it() {
+    let script = "error_log(\"two \\\"lines\\\"\\nof a script\"); echo 'a';";
+    let server = Site::script("a.php", script).through(&["env", "HOWDAH_LOG_FORMAT=json"]).serve();
+    assert_eq!(server.get("/a.php").text(), "a");
+    server.wait_for_log("of a script");
+    // A reload adds records of the supervisor, and writes to a file that was opened again.
+    processes::signal(server.supervisor(), Signal::USR1);
+    processes::signal(server.supervisor(), Signal::HUP);
+    let log = server.wait_for_log("was read again");
+    let mut writers = Vec::new();
+    for line in log.lines() {
+        let record: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+        for member in ["time", "level", "pid", "thread", "message"] {
+            assert!(!record[member].is_null(), "{member}: {line}");
+        }
+        writers.extend(record["pid"].as_u64());
+    }
+    writers.sort_unstable();
+    writers.dedup();
+    assert!(writers.len() > 1, "supervisor and router: {log}");
+    assert!(log.contains(r#"two \"lines\"\nof a script"#), "{log}");
 }

@@ -13,7 +13,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use howdah_sys::credentials::Credentials;
 use howdah_sys::log::Log;
-use howdah_sys::log::journal::STREAM_VARIABLE;
 use howdah_sys::{packet, process, signals};
 
 use crate::options::Options;
@@ -87,8 +86,7 @@ pub(crate) fn start(kind: Kind, options: &Options, log: &Log) -> io::Result<(u32
     match process::fork()? {
         process::Forked::Parent(pid) => Ok((pid, ours)),
         process::Forked::Child => {
-            let stream = log.journal_stream();
-            let error = execute(kind, &role, &theirs, output.as_fd(), stream);
+            let error = execute(kind, &role, &theirs, output.as_fd(), log.variables());
             eprintln!("howdah: cannot start {}: {error}", kind.title());
             process::exit_now(127);
         }
@@ -100,7 +98,7 @@ fn execute(
     role: &Role,
     socket: &OwnedFd,
     log: BorrowedFd<'_>,
-    journal_stream: Option<String>,
+    log_variables: Vec<(String, String)>,
 ) -> io::Error {
     let prepare = || -> io::Result<()> {
         signals::reset();
@@ -115,8 +113,7 @@ fn execute(
     match prepare() {
         Ok(()) => {
             let mut variables = vec![(VARIABLE.to_owned(), role.to_text())];
-            let stream = journal_stream.map(|stream| (STREAM_VARIABLE.to_owned(), stream));
-            variables.extend(stream);
+            variables.extend(log_variables);
             process::exec("/proc/self/exe", &[kind.title()], &variables)
         }
         Err(error) => error,

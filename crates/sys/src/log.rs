@@ -1,15 +1,17 @@
 //! The server's log: one line per record, written with one call, in NGINX Unit's format `2026/11/20
 //! 15:04:05 [notice] 123#123 message`. In the journal of systemd a record is `123#123 message` with a
-//! priority, and has the journal's own time ([`journal`]).
+//! priority, and has the journal's own time ([`journal`]). For containers it is a line of JSON ([`json`]).
 //!
 //! Bytes that could forge a line or control a terminal are escaped; continuation lines of a record
 //! are indented, so that no record can look like two.
 
 pub mod journal;
+pub mod json;
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::RwLock;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::log_rate::LogRate;
 
@@ -58,22 +60,34 @@ impl Level {
 /// A log file, standard error or the journal. A file can be replaced (log rotation).
 #[derive(Debug)]
 pub struct Log {
-    is_journal: bool,
+    format: Format,
     file: RwLock<OwnedFd>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Text,
+    Journal,
+    Json,
 }
 
 impl Log {
     /// Creates a log that writes to an open file (append mode) or stream.
     pub fn new(file: OwnedFd) -> Self {
-        Log { is_journal: false, file: RwLock::new(file) }
+        Log { format: Format::Text, file: RwLock::new(file) }
     }
 
-    /// Creates a log that writes to a descriptor of another process's log ([`Log::handle`]), or to a
-    /// standard stream. It leads to the journal if the environment says so.
+    /// Creates a log that writes to a descriptor of another process's log ([`Log::handle`]), to a file
+    /// or to a standard stream, in the format that the environment asks for: JSON, or that of the
+    /// journal if the descriptor leads there.
     pub fn passed(file: OwnedFd) -> Self {
-        let variable = std::env::var_os(journal::STREAM_VARIABLE);
-        let is_journal = journal::is_stream(&file, variable.as_deref());
-        Log { is_journal, file: RwLock::new(file) }
+        let stream = std::env::var_os(journal::STREAM_VARIABLE);
+        let format = match std::env::var_os(json::FORMAT_VARIABLE) {
+            chosen if json::is_chosen(chosen.as_deref()) => Format::Json,
+            _ if journal::is_stream(&file, stream.as_deref()) => Format::Journal,
+            _ => Format::Text,
+        };
+        Log { format, file: RwLock::new(file) }
     }
 
     /// Creates a log that writes to standard error.
@@ -85,16 +99,21 @@ impl Log {
     /// through a connection of its own.
     pub fn journal() -> std::io::Result<Self> {
         match Log::standard_error() {
-            Ok(log) if log.is_journal => Ok(log),
-            _ => Ok(Log { is_journal: true, file: RwLock::new(journal::connect()?) }),
+            Ok(log) if log.format == Format::Journal => Ok(log),
+            _ => Ok(Log { format: Format::Journal, file: RwLock::new(journal::connect()?) }),
         }
     }
 
-    /// Returns the value of [`journal::STREAM_VARIABLE`] by which another process recognises that
-    /// [`Log::handle`] leads to the journal; `None` if it does not.
-    pub fn journal_stream(&self) -> Option<String> {
+    /// Returns the environment variables by which another process recognises the format of
+    /// [`Log::handle`].
+    pub fn variables(&self) -> Vec<(String, String)> {
         let file = self.file.read().unwrap_or_else(|e| e.into_inner());
-        self.is_journal.then(|| journal::stream_name(&*file)).flatten()
+        let (name, value) = match self.format {
+            Format::Text => return Vec::new(),
+            Format::Journal => (journal::STREAM_VARIABLE, journal::stream_name(&*file)),
+            Format::Json => (json::FORMAT_VARIABLE, Some(json::FORMAT.to_owned())),
+        };
+        value.map(|value| (name.to_owned(), value)).into_iter().collect()
     }
 
     /// Replaces the file.
@@ -131,8 +150,13 @@ impl Log {
 
     /// Writes a record and returns its length.
     fn record(&self, level: Level, pid: u32, thread: u32, message: &dyn fmt::Display) -> usize {
+        if self.format == Format::Json {
+            let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let line = json::line(time, level, pid, thread, &message.to_string());
+            return self.write_line(line.as_bytes());
+        }
         let mut text = String::with_capacity(128);
-        if !self.is_journal {
+        if self.format == Format::Text {
             crate::clock::local_time(&mut text);
             text.push_str(" [");
             text.push_str(level.as_str());
@@ -142,7 +166,7 @@ impl Log {
         debug_assert!(written.is_ok());
         let mut record = Vec::with_capacity(text.len() + 1);
         escape(text.as_bytes().trim_ascii_end(), &mut record);
-        if self.is_journal {
+        if self.format == Format::Journal {
             return journal::lines(level, &record).iter().map(|line| self.write_line(line)).sum();
         }
         record.push(b'\n');
@@ -216,7 +240,7 @@ mod tests {
     #[test]
     fn a_record_in_the_journal_has_a_priority_and_no_time() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
-        let log = Log { is_journal: true, file: RwLock::new(writer) };
+        let log = Log { format: Format::Journal, file: RwLock::new(writer) };
         log.write_as(7, Level::Alert, "hello\n<0>forged");
         let mut buffer = [0; 200];
         let n = rustix::io::read(reader, &mut buffer).unwrap();
