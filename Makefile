@@ -26,9 +26,11 @@ DEMO_PACKAGES := phpX.Y-opcache phpX.Y-sqlite3 phpX.Y-mbstring phpX.Y-gd
 TEST_PACKAGES := apache2 ca-certificates phpX.Y-cgi phpX.Y-curl phpX.Y-fpm phpX.Y-mysql spawn-fcgi \
 	libapache2-mod-phpX.Y nginx nodejs media-types openssl python3 procps strace
 LINT_PACKAGES := shellcheck phpX.Y-cli python3
+# For the Debian packages.
+DEB_PACKAGES := debhelper git python3
 
 .PHONY: help run run-setup build test test-setup test-rust test-tools test-demo test-differential lint e2e \
-	bench fuzz mutants clean cargo
+	bench fuzz mutants deb clean cargo
 .NOTPARALLEL:
 
 help:
@@ -40,6 +42,7 @@ help:
 	@echo 'make fuzz     each fuzz target for a short while (FUZZ_SECONDS=60)'
 	@echo 'make mutants  mutation tests of one crate (CRATE=wire)'
 	@echo 'make build    the optimised programs, in $(TARGET_DIR)/release (PHP=8.2,8.4 for these versions)'
+	@echo 'make deb      the Debian packages, in $(TARGET_DIR)/packages (PHP=8.2,8.4 for these versions)'
 	@echo 'make clean    remove what was built; the data of the demo stays'
 
 run: run-setup
@@ -110,6 +113,10 @@ mutants: cargo
 	@$(CARGO) mutants --version >/dev/null 2>&1 || { \
 	    echo 'cargo-mutants is missing. Install it: cargo install --locked cargo-mutants' >&2; exit 1; }
 	$(CARGO) mutants -p howdah-$(CRATE) --output $(TARGET_DIR) $(MUTANTS)
+
+deb: cargo
+	@tools/require.sh $(BUILD_PACKAGES) $(DEB_PACKAGES)
+	packaging/deb
 
 clean: cargo
 	$(CARGO) clean
