@@ -26,11 +26,12 @@ DEMO_PACKAGES := phpX.Y-opcache phpX.Y-sqlite3 phpX.Y-mbstring phpX.Y-gd
 TEST_PACKAGES := apache2 ca-certificates phpX.Y-cgi phpX.Y-curl phpX.Y-fpm phpX.Y-mysql spawn-fcgi \
 	libapache2-mod-phpX.Y nginx nodejs media-types openssl python3 procps strace
 LINT_PACKAGES := shellcheck phpX.Y-cli python3
-# For the Debian packages.
+# For the Debian packages, and for their tests.
 DEB_PACKAGES := debhelper git python3
+TEST_DEB_PACKAGES := $(DEB_PACKAGES) iproute2 lintian mmdebstrap
 
 .PHONY: help run run-setup build test test-setup test-rust test-tools test-demo test-differential lint e2e \
-	bench fuzz mutants deb clean cargo
+	bench fuzz mutants deb test-deb clean cargo
 .NOTPARALLEL:
 
 help:
@@ -43,6 +44,7 @@ help:
 	@echo 'make mutants  mutation tests of one crate (CRATE=wire)'
 	@echo 'make build    the optimised programs, in $(TARGET_DIR)/release (PHP=8.2,8.4 for these versions)'
 	@echo 'make deb      the Debian packages, in $(TARGET_DIR)/packages (PHP=8.2,8.4 for these versions)'
+	@echo 'make test-deb tests of the packages in systems of their own (SUITES="bookworm trixie")'
 	@echo 'make clean    remove what was built; the data of the demo stays'
 
 run: run-setup
@@ -117,6 +119,10 @@ mutants: cargo
 deb: cargo
 	@tools/require.sh $(BUILD_PACKAGES) $(DEB_PACKAGES)
 	packaging/deb
+
+test-deb: cargo
+	@tools/require.sh $(BUILD_PACKAGES) $(TEST_DEB_PACKAGES)
+	packaging/test $(SUITES)
 
 clean: cargo
 	$(CARGO) clean

@@ -1,0 +1,128 @@
+"""Machines for tests of the packages: a root file system of a Debian release, and systemd in namespaces over it.
+
+It takes root, mmdebstrap, and a kernel that permits all of that; `obstacle` says what is missing.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+# Where the root file systems are kept between runs, and a lock for those who make them.
+ROOTS = Path(os.environ.get("HOWDAH_ROOTS", "/tmp/roots"))
+# What a system has besides the essential packages.
+SYSTEM = ("systemd", "systemd-sysv", "ca-certificates")
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root",
+               "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+
+
+def obstacle():
+    """The reason for which no machine can run here, if there is one."""
+    if os.geteuid() != 0:
+        return "it takes root"
+    for program in ("mmdebstrap", "unshare", "nsenter", "ip", "flock"):
+        if not shutil.which(program):
+            return f"there is no {program}"
+    probe = ["unshare", "--mount", "--pid", "--fork", "--uts", "--ipc", "--cgroup", "--net", "sh", "-c",
+             "mount -t tmpfs tmpfs /mnt && mkdir /mnt/c && mount -t cgroup2 none /mnt/c"]
+    if subprocess.run(probe, capture_output=True).returncode:
+        return "namespaces, or the file systems in them, are not permitted here"
+    return None
+
+
+def mirror():
+    """The address of the mirror of Debian that this machine uses."""
+    listed = subprocess.run(["apt-get", "indextargets", "--format", "$(SITE)"], capture_output=True, text=True)
+    sites = [site for site in listed.stdout.split() if site.rstrip("/").endswith("/debian")]
+    return sites[0] if sites else "http://deb.debian.org/debian"
+
+
+def make_root(name, suite, packages, downloads=()):
+    """Returns a root file system of a release with these packages, and others downloaded but not installed.
+
+    It is made once, and again when what is asked for has changed.
+    """
+    root, stamp = ROOTS / name, ROOTS / f"{name}.stamp"
+    wanted = " ".join([suite, *packages, "/", *downloads])
+    ROOTS.mkdir(parents=True, exist_ok=True)
+    if stamp.exists() and stamp.read_text() == wanted:
+        return root
+    if root.exists():
+        shutil.rmtree(root)
+    site = mirror()
+    sources = [f"deb {site} {suite} main", f"deb {site} {suite}-updates main",
+               f"deb {site}-security {suite}-security main"]
+    command = ["flock", f"{ROOTS}.lock", "mmdebstrap", "--mode=root", "--variant=minbase", "--quiet",
+               # Later installations need what was downloaded, and the lists.
+               "--skip=cleanup/apt", f"--include={','.join(packages)}"]
+    if downloads:
+        command.append(f"--customize-hook=chroot \"$1\" apt-get -qq install --download-only {' '.join(downloads)}")
+    subprocess.run([*command, suite, root, "-"], input="\n".join(sources) + "\n", text=True, check=True)
+    stamp.write_text(wanted)
+    return root
+
+
+class Machine:
+    """A machine over a root file system, with a network of its own. Nothing of it is left at the end."""
+
+    def __init__(self, root, init=("/usr/lib/systemd/systemd", "--unit=multi-user.target", "--log-target=console")):
+        self.directory = Path(tempfile.mkdtemp(prefix="howdah-machine-"))
+        self.log = self.directory / "console"
+        command = ["unshare", "--mount", "--pid", "--fork", "--uts", "--ipc", "--cgroup", "--net", "--propagation",
+                   "private", "--kill-child", HERE / "boot.sh", root, self.directory, *init]
+        with self.log.open("w") as console:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console)
+        self.pid = self.first_process()
+
+    def first_process(self):
+        """The id of the machine's process 1, when it has the machine's root."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        for _ in range(200):
+            if self.process.poll() is not None:
+                break
+            for pid in children.read_text().split():
+                if not Path(f"/proc/{pid}/root/.old").exists() and "boot.sh" not in \
+                        Path(f"/proc/{pid}/cmdline").read_text():
+                    return int(pid)
+            time.sleep(0.05)
+        raise RuntimeError(f"the machine does not start: {self.log.read_text()[-500:]}")
+
+    def wait_for_systemd(self):
+        """Waits until systemd has started everything; returns what it says of itself."""
+        for _ in range(300):
+            state = self.run("systemctl is-system-running", check=False).stdout.strip()
+            if state in ("running", "degraded"):
+                return state
+            time.sleep(0.1)
+        raise RuntimeError(f"systemd does not get ready: {state}")
+
+    def run(self, script, check=True, **options):
+        """Runs a shell script in the machine; fails with its output if it fails."""
+        command = ["nsenter", f"--target={self.pid}", "--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup",
+                   "--root", "--wd", "sh", "-ec", script]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=ENVIRONMENT, **options)
+        if check and done.returncode:
+            raise AssertionError(f"{script}: status {done.returncode}: {(done.stdout + done.stderr)[-3000:]}")
+        return done
+
+    def beside(self, command, **options):
+        """Starts a program of this system in the network of the machine."""
+        return subprocess.Popen(["nsenter", f"--target={self.pid}", "--net", *command], **options)
+
+    def path(self, name):
+        """A file of the machine, as seen from this system."""
+        return Path(f"/proc/{self.pid}/root{name}")
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()

@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""Tests the Debian packages in a fresh root file system of a release, with systemd as process 1.
+
+    packaging/test_deb.py [--suite bookworm] [--php 8.2] --packages DIR [--next DIR]
+
+DIR has the packages for this release (packaging/deb --out DIR); the second one has those of the next
+revision, which are installed over them while clients send requests. Without it that test is skipped. What
+a test leaves is gone with the machine. Prints a line for each test, and at the end how many have passed.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import machine
+
+# Runs in the network of the machine: requests on new connections and on kept ones until a line arrives on
+# standard input, then prints their number and each failure.
+LOAD = r'''
+import http.client, sys, threading
+failures, count, lock, ended = [], [0], threading.Lock(), threading.Event()
+def client(keep):
+    connection = None
+    while not ended.is_set():
+        fresh = connection is None
+        try:
+            connection = connection or http.client.HTTPConnection("127.0.0.1", 80, timeout=30)
+            connection.request("GET", "/index.php")
+            response = connection.getresponse()
+            body = response.read()
+            closes = not keep or response.will_close
+            with lock:
+                count[0] += 1
+                if response.status != 200 or not body.startswith(b"PHP "):
+                    failures.append(f"status {response.status}: {body[:80]!r}")
+        except Exception as error:
+            closes = True
+            # A server may close a kept connection between two requests; browsers send them again.
+            is_close = not fresh and isinstance(error, (http.client.RemoteDisconnected, ConnectionResetError,
+                                                        BrokenPipeError))
+            with lock:
+                if not is_close:
+                    failures.append(f"{type(error).__name__}: {error}")
+        if closes:
+            connection.close()
+            connection = None
+threads = [threading.Thread(target=client, args=(number % 2,)) for number in range(6)]
+[thread.start() for thread in threads]
+sys.stdin.readline()
+ended.set()
+[thread.join() for thread in threads]
+print(count[0])
+print("\n".join(failures[:20]))
+'''
+
+
+class Load:
+    """Clients that send requests from start to end."""
+
+    def __init__(self, host):
+        self.process = host.beside([sys.executable, "-c", LOAD], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   text=True)
+
+    def end(self):
+        """Returns the number of requests and the failures."""
+        output, _ = self.process.communicate("end\n", timeout=120)
+        count, *failures = output.strip("\n").split("\n")
+        return int(count), [failure for failure in failures if failure]
+
+
+def get(host, target, port=80):
+    """Status and body of a response of the machine's server."""
+    script = (f"import http.client as h; c = h.HTTPConnection('127.0.0.1', {port}, timeout=20); "
+              f"c.request('GET', '{target}'); r = c.getresponse(); print(r.status); print(r.read().decode())")
+    process = host.beside([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    output, errors = process.communicate(timeout=60)
+    if process.returncode:
+        raise AssertionError(f"GET {target}: {errors.strip().splitlines()[-1:]}")
+    status, body = output.split("\n", 1)
+    return int(status), body
+
+
+def install(host, packages):
+    """Installs packages from files; their dependencies have been downloaded."""
+    names = " ".join(f"/tmp/packages/{path.name}" for path in packages)
+    shutil.rmtree(host.path("/tmp/packages"), ignore_errors=True)
+    host.path("/tmp/packages").mkdir()
+    for path in packages:
+        shutil.copy(path, host.path("/tmp/packages") / path.name)
+    return host.run(f"apt-get install --yes {names}")
+
+
+SITE = """{
+    "listeners": { "*:80": { "pass": "applications/site" } },
+    // A remark of the administrator.
+    "applications": { "site": { "type": "php", "root": "/srv/site", "script": "index.php", "processes": 2 } }
+}
+"""
+
+
+class Tests:
+    def __init__(self, arguments, root):
+        self.arguments = arguments
+        self.root = root
+        self.packages = programs(arguments.packages, arguments.php)
+
+    def machine(self):
+        host = machine.Machine(self.root)
+        host.wait_for_systemd()
+        return host
+
+    def with_site(self, host):
+        """Serves a PHP site with a configuration that the administrator has changed."""
+        host.path("/srv/site").mkdir(parents=True)
+        host.path("/srv/site/index.php").write_text("<?php echo 'PHP ', PHP_VERSION;")
+        host.path("/etc/howdah/howdah.json").write_text(SITE)
+        host.run("howdah check /etc/howdah/howdah.json")
+        host.run("systemctl reload howdah")
+        wait_for(lambda: get(host, "/index.php")[1].startswith(f"PHP {self.arguments.php}."))
+
+    def test_an_installed_server_answers(self):
+        with self.machine() as host:
+            begin = time.monotonic()
+            install(host, self.packages)
+            took = time.monotonic() - begin
+            status, body = get(host, "/")
+            assert status == 200 and "Howdah is running" in body, (status, body)
+            print(f"    installed in {took:.1f} s, with PHP {self.arguments.php} and its dependencies")
+            # The router's own user, and nobody's files.
+            assert "howdah" in host.run("getent passwd howdah").stdout
+            versions = host.run("howdah --version").stdout
+            assert f"PHP {self.arguments.php}." in versions, versions
+            for page in ("howdah", "howdah-serve"):
+                assert host.path(f"/usr/share/man/man1/{page}.1.gz").exists() or \
+                    "path-exclude" in host.run("cat /etc/dpkg/dpkg.cfg.d/* || true").stdout, page
+            host.run("howdah check --syntax /usr/share/doc/howdah/examples/example.json")
+            assert "answers" in host.run("howdah ping").stdout
+            self.with_site(host)
+
+    def test_a_site_is_served_by_a_unit_of_its_own(self):
+        with self.machine() as host:
+            install(host, self.packages)
+            host.path("/srv/blog").mkdir(parents=True)
+            host.path("/srv/blog/index.php").write_text("<?php echo 'PHP ', PHP_VERSION;")
+            host.run("howdah serve /srv/blog --listen 127.0.0.1:8081 --print-config "
+                     ">/etc/howdah/sites/blog.json && systemctl enable --now howdah@blog")
+            assert get(host, "/", 8081)[1].startswith("PHP ")
+            host.run("apt-get remove --yes howdah")
+            assert host.run("systemctl is-active howdah@blog", check=False).stdout.strip() == "inactive"
+
+    def test_an_upgrade_under_load_fails_no_request(self):
+        if not self.arguments.next:
+            return "there are no packages of a next revision"
+        new = programs(self.arguments.next, self.arguments.php)
+        with self.machine() as host:
+            install(host, self.packages)
+            self.with_site(host)
+            before = host.run("pidof -s howdah || systemctl show -p MainPID --value howdah").stdout.strip()
+            load = Load(host)
+            time.sleep(1)
+            output = install(host, new)
+            time.sleep(2)
+            count, failures = load.end()
+            after = host.run("systemctl show -p MainPID --value howdah").stdout.strip()
+            program = host.path(f"/proc/{after}/exe").readlink()
+            assert after != before, f"the server was not replaced: {output.stdout[-1000:]}"
+            assert str(program) == "/usr/bin/howdah", program
+            print(f"    {count} requests during the upgrade, {len(failures)} failed")
+            assert count > 100 and not failures, failures
+            assert host.path("/etc/howdah/howdah.json").read_text() == SITE
+
+    def test_what_the_administrator_changed_survives(self):
+        with self.machine() as host:
+            install(host, self.packages)
+            self.with_site(host)
+            host.run("systemctl disable howdah && apt-get remove --yes 'howdah*'")
+            assert host.path("/etc/howdah/howdah.json").read_text() == SITE
+            try:
+                get(host, "/")
+            except AssertionError:
+                pass
+            else:
+                raise AssertionError("a removed server answers")
+            install(host, self.packages)
+            assert host.path("/etc/howdah/howdah.json").read_text() == SITE
+            host.run("systemctl start howdah")
+            assert get(host, "/index.php")[1].startswith("PHP ")
+
+    def test_a_purge_leaves_nothing_and_the_next_installation_is_new(self):
+        with self.machine() as host:
+            install(host, self.packages)
+            self.with_site(host)
+            get(host, "/index.php")
+            host.run("touch /var/log/howdah/access.log /var/lib/howdah/x")
+            host.run("apt-get purge --yes 'howdah*'")
+            found = host.run("find / -xdev -name '*howdah*' -not -path '/proc/*' -not -path '/tmp/*' "
+                             "-not -path '/sys/*' 2>/dev/null || true; find /run -name '*howdah*'").stdout.split()
+            assert not found, found
+            assert not host.run("getent passwd howdah || true").stdout
+            assert not host.run("ps ax 2>/dev/null | grep '[h]owdah' || true").stdout
+            install(host, self.packages)
+            assert "Howdah is running" in get(host, "/")[1]
+
+    def test_logs_are_rotated_without_losing_a_line(self):
+        with self.machine() as host:
+            install(host, self.packages)
+            self.with_site(host)
+            document = SITE.replace('"listeners"', '"access_log": "/var/log/howdah/access.log", "listeners"')
+            host.path("/etc/howdah/howdah.json").write_text(document)
+            host.run("systemctl reload howdah")
+            wait_for(lambda: get(host, "/index.php?one") and host.path("/var/log/howdah/access.log").exists())
+            host.run("logrotate --force /etc/logrotate.d/howdah")
+            wait_for(lambda: get(host, "/index.php?two") and
+                     "?two" in host.path("/var/log/howdah/access.log").read_text())
+            assert "?one" in host.path("/var/log/howdah/access.log.1").read_text()
+
+
+def programs(directory, php):
+    """The packages of the server and of one PHP."""
+    directory = Path(directory)
+    found = sorted(path for name in ("howdah", f"howdah-php{php}") for path in directory.glob(f"{name}_*.deb"))
+    if len(found) != 2:
+        sys.exit(f"{directory}: expected one package howdah and one howdah-php{php}, found "
+                 f"{[path.name for path in found]}")
+    return found
+
+
+def wait_for(condition):
+    for _ in range(200):
+        try:
+            if condition():
+                return
+        except AssertionError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError("what was waited for did not happen")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--suite", default="bookworm")
+    parser.add_argument("--php", default="8.2")
+    parser.add_argument("--packages", required=True)
+    parser.add_argument("--next")
+    parser.add_argument("--only", default="", help="tests whose name contains this")
+    arguments = parser.parse_args()
+    names = [name for name in vars(Tests) if name.startswith("test_") and arguments.only in name]
+    passed = failed = 0
+    if reason := machine.obstacle():
+        for name in names:
+            print(f"skipped: {name}: {reason}")
+        print("0 passed, 0 failed")
+        return 0
+    php = arguments.php
+    root = machine.make_root(f"packages-{arguments.suite}", arguments.suite, machine.SYSTEM,
+                             (f"libphp{php}-embed", f"php{php}-sqlite3", "logrotate", "media-types"))
+    tests = Tests(arguments, root)
+    for name in names:
+        try:
+            reason = getattr(tests, name)()
+        except Exception:
+            failed += 1
+            traceback.print_exc(file=sys.stdout)
+            print(f"test {name} ... FAILED", flush=True)
+            continue
+        if reason:
+            print(f"skipped: {name}: {reason}")
+        passed += 1
+        print(f"test {name} ... {'skipped' if reason else 'ok'}", flush=True)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
