@@ -26,12 +26,14 @@ DEMO_PACKAGES := phpX.Y-opcache phpX.Y-sqlite3 phpX.Y-mbstring phpX.Y-gd
 TEST_PACKAGES := apache2 ca-certificates phpX.Y-cgi phpX.Y-curl phpX.Y-fpm phpX.Y-mysql spawn-fcgi \
 	libapache2-mod-phpX.Y nginx nodejs media-types openssl python3 procps strace
 LINT_PACKAGES := shellcheck phpX.Y-cli python3
-# For the Debian packages, and for their tests.
+# For the Debian packages, their tests, the image for containers, and its tests.
 DEB_PACKAGES := debhelper git python3
 TEST_DEB_PACKAGES := $(DEB_PACKAGES) iproute2 lintian mmdebstrap
+OCI_PACKAGES := dpkg-dev mmdebstrap python3 umoci
+TEST_OCI_PACKAGES := $(OCI_PACKAGES) crun iproute2 python3-jsonschema python3-yaml
 
 .PHONY: help run run-setup build test test-setup test-rust test-tools test-demo test-differential lint e2e \
-	bench fuzz mutants deb test-deb clean cargo
+	bench fuzz mutants deb test-deb oci test-oci release clean cargo
 .NOTPARALLEL:
 
 help:
@@ -44,7 +46,9 @@ help:
 	@echo 'make mutants  mutation tests of one crate (CRATE=wire)'
 	@echo 'make build    the optimised programs, in $(TARGET_DIR)/release (PHP=8.2,8.4 for these versions)'
 	@echo 'make deb      the Debian packages, in $(TARGET_DIR)/packages (PHP=8.2,8.4 for these versions)'
-	@echo 'make test-deb tests of the packages in systems of their own (SUITES="bookworm trixie")'
+	@echo 'make oci      the image for containers, from these packages'
+	@echo 'make test-deb, make test-oci   tests of both in systems of their own (SUITES="bookworm trixie")'
+	@echo 'make release  everything of a release, with checksums'
 	@echo 'make clean    remove what was built; the data of the demo stays'
 
 run: run-setup
@@ -77,6 +81,8 @@ test-tools:
 	python3 tests/differential/test_differ.py
 	python3 tests/e2e/test_compare.py
 	python3 bench/test_bench.py
+	python3 packaging/test_tools.py
+	packaging/test_oci.py
 
 test-demo: test-setup
 	tests/demo_test.py --howdah $(DEBUG)
@@ -123,6 +129,18 @@ deb: cargo
 test-deb: cargo
 	@tools/require.sh $(BUILD_PACKAGES) $(TEST_DEB_PACKAGES)
 	packaging/test $(SUITES)
+
+oci: deb
+	@tools/require.sh $(OCI_PACKAGES)
+	packaging/oci --php $(shell tools/php.sh version)
+
+test-oci: oci
+	@tools/require.sh $(TEST_OCI_PACKAGES)
+	packaging/test_oci.py $(wildcard $(TARGET_DIR)/packages/*.oci.tar)
+
+release: cargo
+	@tools/require.sh $(BUILD_PACKAGES) $(DEB_PACKAGES) $(OCI_PACKAGES)
+	packaging/release
 
 clean: cargo
 	$(CARGO) clean

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Tests of the scripts for packages and releases that need neither root nor a build."""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+sys.path.insert(0, str(HERE))
+
+import changes  # noqa: E402
+import components  # noqa: E402
+
+
+def output(*command):
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+class Example(unittest.TestCase):
+    def test_it_has_every_key_of_the_schema_with_its_meaning(self):
+        text = output("packaging/example.py", "docs/howdah.schema.json")
+        self.assertIn("// Document root\n", text)
+        without_comments = re.sub(r"^ *//.*\n", "", text, flags=re.MULTILINE)
+        self.assertEqual(json.loads(without_comments), json.loads((HERE / "example.json").read_text()))
+
+    def test_a_key_that_is_missing_is_named(self):
+        schema = json.loads((ROOT / "docs/howdah.schema.json").read_text())
+        schema["definitions"]["limits"]["properties"]["patience"] = {"type": "integer"}
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(schema, file)
+            file.flush()
+            done = subprocess.run([HERE / "example.py", file.name], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("limits/patience", done.stderr)
+
+
+class Changes(unittest.TestCase):
+    TEXT = "# Changelog\n\n## [Unreleased]\n\n- new\n\n## [1.0.0] - 2026-01-01\n\n- first\n\n[1.0.0]: https://x\n"
+
+    def test_a_version_has_its_section(self):
+        self.assertEqual(changes.section(self.TEXT, "1.0.0"), "- first")
+
+    def test_a_version_without_a_section_has_the_unreleased_changes(self):
+        self.assertEqual(changes.section(self.TEXT, "1.1.0"), "- new")
+
+
+class Version(unittest.TestCase):
+    def test_it_comes_from_the_workspace(self):
+        manifest = tomllib.loads((ROOT / "Cargo.toml").read_text())
+        self.assertEqual(output("packaging/version").strip(), manifest["workspace"]["package"]["version"])
+
+
+class BillOfMaterials(unittest.TestCase):
+    def package(self, name, kind="lib"):
+        return {"id": name, "name": name, "version": "1.0.0", "source": "registry", "targets": [{"kind": [kind]}]}
+
+    def test_it_has_what_is_linked_and_no_tools_of_the_build(self):
+        def uses(name, kind):
+            return {"pkg": name, "dep_kinds": [{"kind": kind}]}
+        data = {
+            "packages": [self.package("howdah") | {"source": None}, self.package("linked"), self.package("deep"),
+                         self.package("cc"), self.package("tester"), self.package("derive", "proc-macro"),
+                         self.package("syn")],
+            "resolve": {"nodes": [
+                {"id": "howdah", "deps": [uses("linked", None), uses("cc", "build"), uses("tester", "dev"),
+                                          uses("derive", None)]},
+                {"id": "linked", "deps": [uses("deep", None)]},
+                {"id": "derive", "deps": [uses("syn", None)]},
+                *({"id": name, "deps": []} for name in ("deep", "cc", "tester", "syn"))]},
+        }
+        packages, _ = components.linked(data)
+        self.assertEqual(list(packages), ["deep", "derive", "howdah", "linked"])
+
+
+if __name__ == "__main__":
+    unittest.main()
