@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::Level;
+use super::level::Level;
 
 /// Variable with the format of the log: `json`, or `text` (default).
 pub const FORMAT_VARIABLE: &str = "HOWDAH_LOG_FORMAT";
