@@ -125,7 +125,7 @@ pub struct CommonOptions {
     /// File that holds the process id while the server runs
     #[arg(long, value_name = "FILE")]
     pub pid: Option<PathBuf>,
-    /// Log file, or journald for the journal of systemd [default: standard error]
+    /// Log file, or "journald" for the journal of systemd [default: standard error]
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Directory for temporary files, such as uploads [default: TMPDIR or /tmp]
@@ -144,6 +144,9 @@ pub struct CommonOptions {
 #[command(after_help = "\
 Signals: QUIT ends the server when all requests are answered, TERM and INT end it at once,
 USR1 reopens the log files (after rotation), HUP reads the configuration again.
+
+Under systemd (Type=notify-reload) the server reports its state (NOTIFY_SOCKET, WATCHDOG_USEC),
+and its listeners take the sockets that have their addresses or names (LISTEN_FDS).
 
 Without DIR and without --config, --state and --control, the site is the current directory.
 

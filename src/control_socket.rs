@@ -127,10 +127,17 @@ fn own_token() -> Result<Token, String> {
     control_token::read("the token of the control socket,", &path)
 }
 
-/// Returns the sockets in the directory, stale ones included.
+/// Returns the sockets in the directory and in those in it, stale ones included. The service manager
+/// gives each server of a template a directory below that of all servers (`howdah@.service`).
 pub fn sockets() -> Vec<String> {
-    let entries = directory().and_then(|directory| fs::read_dir(directory).ok());
-    let paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+    directory().map(|directory| sockets_in(&directory)).unwrap_or_default()
+}
+
+fn sockets_in(directory: &Path) -> Vec<String> {
+    let list = |directory: &Path| fs::read_dir(directory).into_iter().flatten().flatten();
+    let is_directory = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    let below = list(directory).filter(is_directory).flat_map(|entry| list(&entry.path()));
+    let paths = list(directory).chain(below).map(|entry| entry.path());
     let is_socket = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "sock");
     let mut names: Vec<_> = paths
         .filter(is_socket)
@@ -145,6 +152,18 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+
+    #[test]
+    fn sockets_of_a_template_are_found_beside_the_others() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("blog")).unwrap();
+        for name in ["control.sock", "other.txt", "blog/control.sock"] {
+            File::create(dir.path().join(name)).unwrap();
+        }
+        let found = sockets_in(dir.path());
+        let name = |path: &str| format!("unix:{}/{path}", dir.path().display());
+        assert_eq!(found, [name("blog/control.sock"), name("control.sock")]);
+    }
 
     #[test]
     fn a_directory_that_others_could_change_is_not_used() {

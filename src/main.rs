@@ -20,6 +20,8 @@ mod version;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
+use howdah_sys::log::{Level, Log};
+
 fn main() -> ExitCode {
     let title = std::env::args_os().next().unwrap_or_default();
     if title == howdah_supervisor::ROUTER_TITLE {
@@ -53,9 +55,17 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            eprintln!("howdah: {problem}");
+            report(&problem);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Writes the reason of a failure to standard error, as a record if that leads to the journal.
+fn report(problem: &str) {
+    match Log::standard_error() {
+        Ok(log) if log.journal_stream().is_some() => log.write(Level::Alert, problem),
+        _ => eprintln!("howdah: {problem}"),
     }
 }
 

@@ -84,7 +84,7 @@ pub fn run(mut arguments: Serve) -> Result<(), String> {
     let inherited =
         inherited.map(|(fd, name)| InheritedSocket::of_service_manager(fd, name)).collect();
     let log = LogTarget::of(arguments.common.log.as_deref()).map_err(|error| error.to_string())?;
-    if log != LogTarget::StandardError {
+    if matches!(log, LogTarget::File(_)) {
         warnings.iter().for_each(|warning| eprintln!("howdah: {warning}"));
     }
     let mut options = Options {

@@ -5,3 +5,4 @@ mod command;
 mod descriptors;
 mod environment;
 mod service_manager;
+mod systemd;

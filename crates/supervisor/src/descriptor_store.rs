@@ -6,8 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use howdah_sys::service_manager::Notifier;
 
-use crate::options::InheritedSocket;
-use crate::sockets::{Owner, name_of};
+use crate::passed_socket::{InheritedSocket, Owner, name_of};
 
 /// Distinguishes the names of the server's own sockets from those that socket units give.
 const PREFIX: &str = "howdah-listener-";

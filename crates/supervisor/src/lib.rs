@@ -18,7 +18,7 @@
 //! - `zygote`: a process that prototypes are forked from.
 //! - `programs`: programs that change DNS records.
 //! - [`check`]: checks for `howdah check`.
-//! - `sockets`: listening sockets, opened or inherited; `descriptor_store`: keeps them at the service
+//! - `sockets`: listening sockets, opened or inherited (`passed_socket`); `descriptor_store`: keeps them at the service
 //!   manager; `service_manager`: state of the notifications to it.
 //! - `store`, `pid_file`, `certificates`: files that outlive the process.
 //! - `safe_path`: paths through directories of other users.
@@ -38,6 +38,7 @@ mod memory;
 mod options;
 mod outbox;
 mod output;
+mod passed_socket;
 mod pid_file;
 mod programs;
 mod prototype;
@@ -53,8 +54,8 @@ mod usage;
 mod zygote;
 
 pub use grants::{DeriveGrants, Grants, Names};
-pub use options::{InheritedSocket, LogTarget, Options, PhpProgram, ReloadDocument};
-pub use sockets::Owner as SocketOwner;
+pub use options::{LogTarget, Options, PhpProgram, ReloadDocument};
+pub use passed_socket::{InheritedSocket, Owner as SocketOwner};
 pub use store::{load_document, open_log};
 #[cfg(any(test, feature = "model"))]
 pub use tree::model;

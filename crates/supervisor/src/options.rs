@@ -1,6 +1,5 @@
 //! The settings of the supervisor.
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use howdah_sys::service_manager::Notifier;
 use howdah_wire::messages::Secret;
 
 use crate::grants::DeriveGrants;
-use crate::sockets::Owner;
+use crate::passed_socket::InheritedSocket;
 
 /// Reads a document again. Error: the reason why it cannot be read.
 pub type ReloadDocument = Box<dyn Fn() -> Result<Vec<u8>, String>>;
@@ -92,17 +91,6 @@ impl LogTarget {
             Some(path) => LogTarget::File(std::path::absolute(path)?),
         })
     }
-}
-
-/// A listening socket that was passed to this process.
-#[derive(Debug)]
-pub struct InheritedSocket {
-    /// The socket; nothing about it has been checked.
-    pub fd: OwnedFd,
-    /// Name that the passing process has given it; may be empty.
-    pub name: String,
-    /// The process that opens the socket and removes its file.
-    pub owner: Owner,
 }
 
 /// A `howdah-php` program.

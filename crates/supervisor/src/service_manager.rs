@@ -61,9 +61,11 @@ impl ServiceManager {
         }
     }
 
-    /// Begins to ask the router: it serves.
+    /// Asks the router now, and then at the interval. Its next answer gives the description, even if
+    /// that has not changed.
     pub(crate) fn start(&mut self, now: Instant) {
         self.next_ping = self.notifier.is_some().then_some(now);
+        self.status.clear();
     }
 
     /// Returns the time of the next ping; `None` if there is none.
@@ -96,11 +98,6 @@ impl ServiceManager {
             fields.push(("STATUS", status));
         }
         fields
-    }
-
-    /// Makes the next answer of the router send the description again.
-    pub(crate) fn forget_status(&mut self) {
-        self.status.clear();
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub mod journal;
 pub mod json;
+mod level;
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,47 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::log_rate::LogRate;
 
-/// Severity of a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// The administrator must act.
-    Alert,
-    /// Something failed.
-    Error,
-    /// Something may fail.
-    Warn,
-    /// Normal and important.
-    Notice,
-    /// Normal.
-    Info,
-    /// For debugging only.
-    Debug,
-}
-
-impl Level {
-    fn as_str(self) -> &'static str {
-        match self {
-            Level::Alert => "alert",
-            Level::Error => "error",
-            Level::Warn => "warn",
-            Level::Notice => "notice",
-            Level::Info => "info",
-            Level::Debug => "debug",
-        }
-    }
-
-    /// Returns the level of a syslog severity, 0 (emergency) to 7 (debug). Emergencies and alerts
-    /// of a script are errors to the server.
-    pub fn from_syslog(severity: u8) -> Self {
-        match severity {
-            0..=3 => Level::Error,
-            4 => Level::Warn,
-            5 => Level::Notice,
-            6 => Level::Info,
-            _ => Level::Debug,
-        }
-    }
-}
+pub use self::level::Level;
 
 /// A log file, standard error or the journal. A file can be replaced (log rotation).
 #[derive(Debug)]

@@ -11,18 +11,8 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{FileType, fstat};
 use socket2::{Domain, Socket, Type};
 
-use super::parse;
-
-/// The process that opens a socket and removes its file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
-    /// The server. A socket that it does not use is closed.
-    Server,
-    /// The service manager, for a socket unit. It keeps the socket open as long as the unit is
-    /// active, so the server cannot bind the address itself and keeps the socket for later
-    /// listeners.
-    ServiceManager,
-}
+use super::address::parse;
+use crate::passed_socket::{Owner, name_of};
 
 /// An open listening socket.
 #[derive(Debug)]
@@ -109,6 +99,14 @@ impl Listening {
         }
     }
 
+    /// Returns the path of a unix socket that has one.
+    pub(super) fn file(&self) -> Option<String> {
+        match Local::of(&self.socket) {
+            Ok(Some(Local::File(path))) => Some(path),
+            _ => None,
+        }
+    }
+
     /// Returns true if another socket cannot be bound to an address while this one is open.
     pub(super) fn is_in_the_way_of(&self, address: &str) -> bool {
         let (Ok(Some(Local::Tcp { address: local, is_dual })), Some(wanted)) =
@@ -192,125 +190,6 @@ impl Unclaimed {
     }
 }
 
-/// Returns the name of a listener's socket at the service manager: the address with `=` for each
-/// colon, which such a name cannot have (sd_pid_notify_with_fds(3)). `None` if the address has other
-/// characters that it cannot have, or is too long.
-pub(crate) fn name_of(address: &str) -> Option<String> {
-    let can = address.len() <= 255 && address.bytes().all(|b| matches!(b, b' '..=b'~'));
-    can.then(|| address.replace(':', "="))
-}
-
 #[cfg(test)]
-mod tests {
-    use std::net::{TcpListener, TcpStream, UdpSocket};
-    use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram, UnixListener};
-
-    use super::*;
-
-    fn inherit(fd: impl Into<OwnedFd>, name: &str) -> Listening {
-        Listening::inherit(fd.into(), name, Owner::Server).unwrap()
-    }
-
-    fn dual() -> (OwnedFd, u16) {
-        let socket = Socket::new(Domain::IPV6, Type::STREAM, None).unwrap();
-        socket.set_only_v6(false).unwrap();
-        socket.bind(&SocketAddr::from(([0; 8], 0)).into()).unwrap();
-        socket.listen(1).unwrap();
-        let port = socket.local_addr().unwrap().as_socket().unwrap().port();
-        (socket.into(), port)
-    }
-
-    #[test]
-    fn only_listening_stream_sockets_are_taken() {
-        let refusal = |fd: OwnedFd| Listening::inherit(fd, "", Owner::ServiceManager).unwrap_err();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        assert!(refusal(connection.into()).contains("Accept=no"));
-        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert!(refusal(udp.into()).contains("ListenStream="));
-        assert!(refusal(UnixDatagram::unbound().unwrap().into()).contains("ListenStream="));
-        assert!(refusal(tempfile::tempfile().unwrap().into()).contains("no socket"));
-        assert!(refusal(rustix::pipe::pipe().unwrap().0).contains("no socket"));
-        let unbound = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        assert!(refusal(unbound.into()).contains("does not listen"));
-        let unnamed = Socket::new(Domain::UNIX, Type::SEQPACKET, None).unwrap();
-        assert!(refusal(unnamed.into()).contains("ListenStream="));
-    }
-
-    #[test]
-    fn a_socket_serves_the_address_that_it_is_bound_to() {
-        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = tcp.local_addr().unwrap().port();
-        let tcp = inherit(tcp, "");
-        assert_eq!(tcp.matches(&format!("127.0.0.1:{port}")), Some(Match::Address));
-        for other in [format!("127.0.0.2:{port}"), format!("*:{port}"), format!("[::1]:{port}")] {
-            assert_eq!(tcp.matches(&other), None, "{other}");
-        }
-        assert_eq!(tcp.matches("unix:/s"), None);
-        let any = TcpListener::bind("0.0.0.0:0").unwrap();
-        let port = any.local_addr().unwrap().port();
-        let any = inherit(any, "");
-        assert_eq!(any.matches(&format!("*:{port}")), Some(Match::Address));
-        assert_eq!(any.matches(&format!("0.0.0.0:{port}")), Some(Match::Address));
-        assert_eq!(any.matches(&format!("[::]:{port}")), None);
-    }
-
-    #[test]
-    fn a_unix_socket_serves_its_path_or_its_abstract_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("s");
-        let file = inherit(UnixListener::bind(&path).unwrap(), "");
-        assert_eq!(file.matches(&format!("unix:{}", path.display())), Some(Match::Address));
-        assert_eq!(file.matches(&format!("unix:@{}", path.display())), None);
-        let name = format!("howdah-{}", path.display());
-        let address = UnixAddress::from_abstract_name(&name).unwrap();
-        let hidden = inherit(UnixListener::bind_addr(&address).unwrap(), "");
-        assert_eq!(hidden.matches(&format!("unix:@{name}")), Some(Match::Address));
-        assert_eq!(hidden.matches(&format!("unix:{name}")), None);
-    }
-
-    /// `ListenStream=80` in a socket unit opens one socket for IPv4 and IPv6.
-    #[test]
-    fn a_socket_for_both_families_serves_either_of_them() {
-        let (fd, port) = dual();
-        let socket = inherit(fd, "");
-        assert_eq!(socket.matches(&format!("*:{port}")), Some(Match::Dual));
-        assert_eq!(socket.matches(&format!("[::]:{port}")), Some(Match::Dual));
-        assert_eq!(socket.matches(&format!("127.0.0.1:{port}")), None);
-        assert_eq!(socket.matches(&format!("*:{}", port ^ 1)), None);
-    }
-
-    #[test]
-    fn a_name_takes_precedence_over_an_address() {
-        let by_address = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = by_address.local_addr().unwrap().to_string();
-        let by_name = TcpListener::bind("127.0.0.1:0").unwrap();
-        let named = by_name.local_addr().unwrap().to_string();
-        let mut unclaimed = Unclaimed::default();
-        unclaimed.add(inherit(by_address, "web"));
-        unclaimed.add(inherit(by_name, &name_of(&address).unwrap()));
-        assert!(unclaimed.take(&address).unwrap().to_string().starts_with(&named));
-        assert!(unclaimed.take(&address).unwrap().to_string().ends_with(" (\"web\")"));
-        assert!(unclaimed.take(&address).is_none());
-    }
-
-    /// A listener's family follows from its address, and with it the trust in its connections.
-    #[test]
-    fn a_name_gives_no_socket_of_another_family() {
-        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-        assert_eq!(inherit(tcp, "unix=/s").matches("unix:/s"), None);
-        let dir = tempfile::tempdir().unwrap();
-        let unix = UnixListener::bind(dir.path().join("s")).unwrap();
-        assert_eq!(inherit(unix, "*=80").matches("*:80"), None);
-    }
-
-    #[test]
-    fn names_have_only_characters_that_the_service_manager_accepts() {
-        assert_eq!(name_of("[::1]:80").unwrap(), "[==1]=80");
-        assert_eq!(name_of("unix:/run/a b").unwrap(), "unix=/run/a b");
-        assert_eq!(name_of("unix:/run/é"), None);
-        assert_eq!(name_of("unix:/run/\n"), None);
-        assert_eq!(name_of(&"a".repeat(256)), None);
-    }
-}
+#[path = "inherited_tests.rs"]
+mod tests;

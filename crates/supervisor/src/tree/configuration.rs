@@ -129,7 +129,6 @@ impl Tree {
             self.refuse("the end of the server");
             return;
         }
-        self.notify_refusal(&message);
         let deadline = Some(Instant::now() + FAST_SHUTDOWN_TIMEOUT);
         self.shutdown = Some(Shutdown { is_graceful: false, deadline, refusal: Some(message) });
     }

@@ -13,18 +13,15 @@ use super::state::Tree;
 use crate::service_manager::{RouterNumbers, TreeNumbers, describe};
 
 impl Tree {
-    /// Reports that the server serves, for the first time or after a reload.
+    /// Reports that the server serves, for the first time or after a reload. Then asks the router at
+    /// once, whose answer gives the description.
     pub(super) fn notify_ready(&mut self) {
-        let pid = std::process::id().to_string();
-        let status = describe(RouterNumbers::default(), self.numbers());
-        let status = if self.service_manager.due().is_some() { None } else { Some(status) };
-        let mut fields = vec![("READY", "1"), ("MAINPID", &pid)];
-        fields.extend(status.as_deref().map(|status| ("STATUS", status)));
+        let is_first = self.service_manager.due().is_none();
+        let status = is_first.then(|| describe(RouterNumbers::default(), self.numbers()));
+        let status = status.as_deref().map(|status| ("STATUS", status));
+        let fields: Vec<_> = [("READY", "1")].into_iter().chain(status).collect();
         self.notify(&fields);
-        self.service_manager.forget_status();
-        if self.service_manager.due().is_none() {
-            self.service_manager.start(Instant::now());
-        }
+        self.service_manager.start(Instant::now());
     }
 
     /// Reports that the configuration is being read again. The time shows the service manager that
@@ -79,7 +76,8 @@ impl Tree {
         }
     }
 
-    fn notify(&mut self, fields: &[(&str, &str)]) {
+    /// Sends a notification. The first failure is logged.
+    pub(super) fn notify(&mut self, fields: &[(&str, &str)]) {
         let Some(notifier) = &self.service_manager.notifier else { return };
         if let Err(error) = notifier.send(fields)
             && !self.service_manager.has_failed

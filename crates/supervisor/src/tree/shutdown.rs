@@ -62,7 +62,10 @@ impl Tree {
         self.end_orphans_now();
         self.control_groups.tidy();
         match self.shutdown.take().and_then(|shutdown| shutdown.refusal) {
-            Some(message) => Ending::Refused(message),
+            Some(message) => {
+                self.notify_refusal(&message);
+                Ending::Refused(message)
+            }
             None => Ending::Stopped,
         }
     }
