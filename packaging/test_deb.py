@@ -173,6 +173,20 @@ class Tests:
             assert count > 100 and not failures, failures
             assert host.path("/etc/howdah/howdah.json").read_text() == SITE
 
+    def test_an_upgrade_keeps_the_server_if_its_configuration_would_be_refused(self):
+        if not self.arguments.next:
+            return "there are no packages of a next revision"
+        with self.machine() as host:
+            install(host, self.packages)
+            self.with_site(host)
+            before = host.run("systemctl show -p MainPID --value howdah").stdout.strip()
+            host.path("/etc/howdah/howdah.json").write_text(SITE.replace("processes", "proceses"))
+            said = install(host, programs(self.arguments.next, self.arguments.php))
+            assert "goes on with the program of the version before" in said.stdout + said.stderr, said
+            assert "proceses" in said.stdout + said.stderr, said
+            assert host.run("systemctl show -p MainPID --value howdah").stdout.strip() == before
+            assert get(host, "/index.php")[1].startswith("PHP ")
+
     def test_what_the_administrator_changed_survives(self):
         with self.machine() as host:
             install(host, self.packages)
