@@ -59,7 +59,8 @@ def make_root(name, suite, packages, downloads=()):
                # Later installations need what was downloaded, and the lists.
                "--skip=cleanup/apt", f"--include={','.join(packages)}"]
     if downloads:
-        command.append(f"--customize-hook=chroot \"$1\" apt-get -qq install --download-only {' '.join(downloads)}")
+        command.append("--customize-hook=chroot \"$1\" apt-get -qq install --download-only --no-install-recommends "
+                       + " ".join(downloads))
     subprocess.run([*command, suite, root, "-"], input="\n".join(sources) + "\n", text=True, check=True)
     stamp.write_text(wanted)
     return root

@@ -227,6 +227,7 @@ class Tests:
             host.path("/etc/howdah/howdah.json").write_text(document)
             host.run("systemctl reload howdah")
             wait_for(lambda: get(host, "/index.php?one") and host.path("/var/log/howdah/access.log").exists())
+            host.run("apt-get install --yes --no-install-recommends logrotate")
             host.run("logrotate --force /etc/logrotate.d/howdah")
             wait_for(lambda: get(host, "/index.php?two") and
                      "?two" in host.path("/var/log/howdah/access.log").read_text())

@@ -61,10 +61,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes the reason of a failure to standard error, as a record if that leads to the journal.
+/// Writes the reason of a failure to standard error, as a record if the log is in the journal or JSON.
 fn report(problem: &str) {
     match Log::standard_error() {
-        Ok(log) if log.journal_stream().is_some() => log.write(Level::Alert, problem),
+        Ok(log) if log.is_structured() => log.write(Level::Alert, problem),
         _ => eprintln!("howdah: {problem}"),
     }
 }

@@ -65,6 +65,12 @@ impl Log {
         }
     }
 
+    /// Returns true if records are not plain text: another program reads them, in the journal's format
+    /// or as JSON.
+    pub fn is_structured(&self) -> bool {
+        self.format != Format::Text
+    }
+
     /// Returns the environment variables by which another process recognises the format of
     /// [`Log::handle`].
     pub fn variables(&self) -> Vec<(String, String)> {
