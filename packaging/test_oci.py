@@ -114,9 +114,8 @@ class Container:
         self.pid = self.wait_for_start()
 
     def wait_for_start(self):
-        for _ in range(300):
-            if self.process.poll() is not None:
-                break
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and self.process.poll() is None:
             state = subprocess.run([RUNTIME, "state", self.name], capture_output=True, text=True)
             if state.returncode == 0 and (pid := json.loads(state.stdout)["pid"]):
                 if Path(f"/proc/{pid}/exe").readlink().name == "howdah" and not self.ping().returncode:
