@@ -76,7 +76,11 @@ class Machine:
                    "private", "--kill-child", HERE / "boot.sh", root, self.directory, *init]
         with self.log.open("w") as console:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console)
-        self.pid = self.first_process()
+        try:
+            self.pid = self.first_process()
+        except Exception:
+            self.end()
+            raise
 
     def first_process(self):
         """The id of the machine's process 1, when it has the machine's root."""
