@@ -305,6 +305,12 @@ fn announcement(child: &mut Child, stderr: &Path) -> String {
 /// Returns an address that is free and stays free for this process: each process has its own hosts
 /// of the loopback network, so that no other one takes the port.
 pub fn free_address() -> SocketAddr {
+    free_listener().local_addr().unwrap()
+}
+
+/// Listens on such an address. Unlike a later bind, this cannot meet a socket that has been bound to the
+/// port on all addresses meanwhile.
+pub fn free_listener() -> TcpListener {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     static GIVEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
     let [.., high, low] = std::process::id().to_be_bytes();
@@ -314,7 +320,7 @@ pub fn free_address() -> SocketAddr {
         let address = listener.local_addr().unwrap();
         // A process has more tests than such hosts.
         if GIVEN.lock().unwrap().insert(address) {
-            return address;
+            return listener;
         }
     }
 }

@@ -1,12 +1,12 @@
 //! A server that handles each connection with a function of the test, byte for byte.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use super::client::PATIENCE;
-use super::free_address;
+use super::free_listener;
 
 /// A server; its thread ends with the test.
 pub struct Raw {
@@ -29,7 +29,7 @@ pub struct Connection {
 impl Raw {
     /// Calls `serve` for each connection, on a new thread; then closes the connection.
     pub fn new(serve: impl Fn(&mut Connection) + Send + Sync + 'static) -> Raw {
-        let listener = TcpListener::bind(free_address()).unwrap();
+        let listener = free_listener();
         let address = listener.local_addr().unwrap();
         let (asked, connections) = (Arc::default(), Arc::<AtomicUsize>::default());
         let (kept, counted, serve) =

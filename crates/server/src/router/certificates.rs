@@ -44,7 +44,7 @@ impl ControlThread {
         self.link.send_with(&store, &[memory.as_fd()]).map_err(text)?;
         let error = self.receive_answer(|message| match message {
             (FromSupervisor::Stored { error }, _) => Ok(error),
-            other => Err(other),
+            other => Err(Box::new(other)),
         });
         match error.await? {
             error if error.is_empty() => Ok(()),

@@ -23,7 +23,7 @@ impl ControlThread {
             (FromSupervisor::Commit { generation: stored, error }, _) if stored == generation => {
                 Ok(error)
             }
-            other => Err(other),
+            other => Err(Box::new(other)),
         });
         match error.await? {
             error if error.is_empty() => Ok(()),
@@ -102,7 +102,7 @@ impl ControlThread {
         self.link.send(&ToSupervisor::Unbind { address: name.to_owned() }).map_err(text)?;
         self.receive_answer(|message| match message {
             (FromSupervisor::Unbound { address }, _) if address == name => Ok(()),
-            other => Err(other),
+            other => Err(Box::new(other)),
         })
         .await
     }

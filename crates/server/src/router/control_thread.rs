@@ -68,14 +68,17 @@ impl ControlThread {
     /// none will come.
     pub(super) async fn receive_answer<T>(
         &mut self,
-        mut pick: impl FnMut(Message) -> Result<T, Message>,
+        mut pick: impl FnMut(Message) -> Result<T, Box<Message>>,
     ) -> Result<T, String> {
         loop {
             let message = self.receive_until(None).await?;
             let message = message.ok_or("the supervisor does not answer")?;
             match pick(message) {
                 Ok(answer) => return Ok(answer),
-                Err((other, descriptors)) => self.on_unrelated(other, descriptors)?,
+                Err(unrelated) => {
+                    let (other, descriptors) = *unrelated;
+                    self.on_unrelated(other, descriptors)?;
+                }
             }
         }
     }

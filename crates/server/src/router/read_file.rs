@@ -19,7 +19,7 @@ impl ControlThread {
             (FromSupervisor::FileRead { error }, descriptors) => {
                 Ok(descriptors.into_iter().next().ok_or(error))
             }
-            other => Err(other),
+            other => Err(Box::new(other)),
         });
         let memory = answer.await??;
         from_memory(Some(memory), u64::MAX).map_err(text)

@@ -27,11 +27,8 @@ impl Tree {
                 self.reopen_logs();
             }
             signals::SIGUSR2 => self.upgrade(),
-            signals::SIGHUP => {
-                if !self.postpone_signal(signal) {
-                    self.reload();
-                }
-            }
+            signals::SIGHUP if self.postpone_signal(signal) => {}
+            signals::SIGHUP => self.reload(),
             _ => {}
         }
     }
