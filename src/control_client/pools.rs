@@ -206,7 +206,7 @@ mod tests {
     fn status() -> Value {
         json!({
             "memory": {"budget": 160 << 20, "used": 40 << 20},
-            "applications": {
+            "php": {
                 "blog": {"state": "loaded", "memory": {"prototype": 4 << 20, "processes": 36 << 20}},
             },
         })

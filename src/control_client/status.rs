@@ -80,7 +80,7 @@ impl Use {
     /// Returns the values for an application in a response of `/status`; `-` for unknown ones.
     pub(super) fn of(status: &Value, name: &str) -> Use {
         let unknown = || "-".to_owned();
-        let application = status.get("applications").and_then(|all| all.get(name));
+        let application = status.get("php").and_then(|all| all.get(name));
         let member = |pointer: &str| application.and_then(|value| value.pointer(pointer));
         let bytes = |pointer: &str| member(pointer).and_then(Value::as_u64);
         let used = bytes("/memory/prototype").zip(bytes("/memory/processes"));

@@ -61,20 +61,19 @@ fn the_status_says_whether_php_is_loaded_and_who_has_which_memory() {
     let server = two_sites("512M", unloads, json!(1));
     assert_eq!(status(&server, "/memory/budget"), json!(512 << 20));
     eventually("the fixed one is loaded and measured", || {
-        let prototype = status(&server, "/applications/other/memory/prototype");
+        let prototype = status(&server, "/php/other/memory/prototype");
         (prototype.as_u64() > Some(0)).then_some(())
     });
-    assert_eq!(status(&server, "/applications/other/state"), "loaded");
+    assert_eq!(status(&server, "/php/other/state"), "loaded");
     assert_eq!(server.get("/a.php").status, 200);
     eventually("the unused one is unloaded and has no memory", || {
-        let site = status(&server, "/applications/site");
+        let site = status(&server, "/php/site");
         let none = json!({"prototype": 0, "processes": 0});
         (site["state"] == "unloaded" && site["memory"] == none).then_some(())
     });
     let all = status(&server, "");
     let of = |pointer: &str| all.pointer(pointer).and_then(Value::as_u64).unwrap();
-    let other =
-        of("/applications/other/memory/prototype") + of("/applications/other/memory/processes");
+    let other = of("/php/other/memory/prototype") + of("/php/other/memory/processes");
     assert_eq!(of("/memory/used"), other, "{all}");
 }
 

@@ -408,7 +408,7 @@ fn the_status_says_which_applications_share_a_start() {
     let place = place();
     let server = sites(place.path(), "<?php echo 'here';", json!({})).serve();
     let start = |name: &str| {
-        let status = server.control("GET", &format!("/status/applications/{name}"), "").succeeded();
+        let status = server.control("GET", &format!("/status/php/{name}"), "").succeeded();
         status.get("start").cloned()
     };
     assert_eq!(start("site"), None, "it is not loaded");

@@ -159,6 +159,7 @@ impl Status {
     /// Returns the tree that the API shows.
     pub fn to_value(&self) -> Value {
         let applications: Map<_, _> = self.applications.iter().map(application).collect();
+        let php: Map<_, _> = self.applications.iter().map(php).collect();
         let mut status = json!({
             "modules": self.modules(),
             "connections": {
@@ -169,8 +170,13 @@ impl Status {
             },
             "requests": { "total": self.requests },
             "applications": applications,
-            "memory": { "budget": self.memory.budget, "used": self.memory.used },
+            "php": php,
+            "memory": { "used": self.memory.used },
         });
+        // Clients of Unit subtract figures of two states, so none may be null.
+        if let Some(budget) = self.memory.budget {
+            status["memory"]["budget"] = budget.into();
+        }
         status["protection"] = self.protection.to_value();
         if let (false, Value::Object(members)) = (self.upstreams.is_empty(), &mut status) {
             let upstreams: Map<_, _> = self.upstreams.iter().map(upstream).collect();
@@ -234,17 +240,24 @@ fn upstream(status: &UpstreamStatus) -> (String, Value) {
     (status.name.clone(), json!({ "servers": servers }))
 }
 
-fn application(status: &ApplicationStatus) -> (String, Value) {
-    let Processes { running, starting, idle } = status.processes;
+/// Returns what Unit does not have. It is apart from the rest: clients of Unit compare that as a whole.
+fn php(status: &ApplicationStatus) -> (String, Value) {
     let mut value = json!({
         "state": status.state,
         "memory": { "prototype": status.prototype_bytes, "processes": status.process_bytes },
-        "processes": { "running": running, "starting": starting, "idle": idle },
-        "requests": { "active": status.active_requests },
     });
     if let Some(shares_start) = status.shares_start {
         value["start"] = if shares_start { "shared" } else { "own" }.into();
     }
+    (status.name.clone(), value)
+}
+
+fn application(status: &ApplicationStatus) -> (String, Value) {
+    let Processes { running, starting, idle } = status.processes;
+    let mut value = json!({
+        "processes": { "running": running, "starting": starting, "idle": idle },
+        "requests": { "active": status.active_requests },
+    });
     if let Some(problem) = &status.problem {
         value["problem"] = problem.as_str().into();
     }
@@ -317,6 +330,13 @@ mod tests {
     }
 
     #[test]
+    fn figures_that_there_are_not_are_omitted() {
+        let value = Status::default().to_value();
+        assert_eq!(value["memory"], json!({"used": 0}));
+        assert!(!value.to_string().contains("null"), "{value}");
+    }
+
+    #[test]
     fn the_tree_has_units_names() {
         let expected = json!({
             "modules": {"php": {"version": "8.2.30", "lib": "/p"}},
@@ -324,10 +344,14 @@ mod tests {
             "requests": {"total": 33},
             "applications": {
                 "blog": {
+                    "processes": {"running": 4, "starting": 1, "idle": 3},
+                    "requests": {"active": 1}
+                }
+            },
+            "php": {
+                "blog": {
                     "state": "loaded",
                     "memory": {"prototype": 20, "processes": 300},
-                    "processes": {"running": 4, "starting": 1, "idle": 3},
-                    "requests": {"active": 1},
                     "start": "shared"
                 }
             },
