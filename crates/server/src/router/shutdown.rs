@@ -67,8 +67,15 @@ impl ControlThread {
         deadline: Option<Instant>,
     ) -> io::Result<Mode> {
         let threads = self.threads.clone();
-        let quit = |finished| ThreadCommand::Quit { graceful, handed_over, finished };
-        let finished = send_and_wait(&threads, quit);
+        let quit = move |finished| ThreadCommand::Quit { graceful, handed_over, finished };
+        let finished = async {
+            send_and_wait(&threads, quit).await;
+            if graceful {
+                // Until the last thread had stopped accepting, it could hand connections over to threads
+                // that had finished already. Those connections are before this command in the queue.
+                send_and_wait(&threads, quit).await;
+            }
+        };
         tokio::pin!(finished);
         loop {
             let due = self.pools.tick()?;
