@@ -128,9 +128,16 @@ impl Successor {
     /// Reads the next answer.
     pub(crate) fn answer(&mut self) -> Answer {
         let mut buffer = vec![0; MAX_MESSAGE];
+        let mut is_reset = false;
         loop {
             let length = match packet::receive(&self.socket, &mut buffer) {
                 Ok(Received::Packet(length, _)) => length,
+                // If a process ends with unread messages, the kernel reports that once, before its
+                // last answer (ECONNRESET).
+                Ok(Received::Closed) if !is_reset => {
+                    is_reset = true;
+                    continue;
+                }
                 // SIGCHLD reports its end.
                 Ok(Received::Empty | Received::Closed) => return Answer::None,
                 Err(error) => return Answer::Failed(format!("cannot read its answer: {error}")),
