@@ -1,7 +1,9 @@
 #!/bin/sh
 # Starts a machine for tests over a root file system: boot.sh ROOT WORKDIR INIT...
-# Called by machine.py in new namespaces. Changes go to memory and end with the machine; ROOT stays as
-# it is. INIT is systemd, or a program that waits.
+# Called in new namespaces (mount, pid, uts, ipc, cgroup) by machine.py and tests/operations/systemd.rs.
+# Changes go to memory and end with the machine; ROOT stays as it is, and may be that of the real machine.
+# INIT is systemd, or a program that waits. The variable PROGRAMS names a directory with howdah and
+# howdah-php, which the machine gets under the same name and in its PATH.
 set -eu
 
 lower=$1 work=$2
@@ -14,12 +16,11 @@ mount -t overlay -o "lowerdir=$lower,upperdir=$work/data/upper,workdir=$work/dat
 
 mount -t proc proc "$root/proc"
 # Settings of the kernel belong to the real machine.
-mount --bind "$root/proc/sys" "$root/proc/sys"
-mount -o remount,bind,ro "$root/proc/sys"
-if [ -e "$root/proc/sysrq-trigger" ]; then
-    mount --bind "$root/proc/sysrq-trigger" "$root/proc/sysrq-trigger"
-    mount -o remount,bind,ro "$root/proc/sysrq-trigger"
-fi
+for name in sys sysrq-trigger; do
+    [ -e "$root/proc/$name" ] || continue
+    mount --bind "$root/proc/$name" "$root/proc/$name"
+    mount -o remount,bind,ro "$root/proc/$name"
+done
 mount -t sysfs -o ro sysfs "$root/sys"
 mount -t cgroup2 none "$root/sys/fs/cgroup"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
@@ -31,14 +32,23 @@ for device in null zero full random urandom tty; do
 done
 mkdir "$root/dev/pts" "$root/dev/shm"
 mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
-mount -t tmpfs tmpfs "$root/dev/shm"
+mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
 ln -s pts/ptmx "$root/dev/ptmx"
 ln -s /proc/self/fd "$root/dev/fd"
 ln -s fd/0 "$root/dev/stdin"
 ln -s fd/1 "$root/dev/stdout"
 ln -s fd/2 "$root/dev/stderr"
 : >"$root/etc/machine-id"
-ip link set lo up
+: >"$root/etc/fstab"
+
+if [ -n "${PROGRAMS:-}" ]; then
+    # Where they are, in /tmp for example, services may not see them.
+    mkdir -p "$root/usr/libexec/howdah"
+    mount --bind "$PROGRAMS" "$root/usr/libexec/howdah"
+    ln -sf /usr/libexec/howdah/howdah "$root/usr/bin/howdah"
+fi
+# In a network namespace of its own nobody else does so.
+if command -v ip >/dev/null; then ip link set lo up; fi
 
 cd "$root"
 mkdir .old

@@ -43,7 +43,8 @@ def mirror():
 def make_root(name, suite, packages, downloads=()):
     """Returns a root file system of a release with these packages, and others downloaded but not installed.
 
-    It is made once, and again when what is asked for has changed.
+    Each of `downloads` is the arguments of one `apt-get install`. The root is made once, and again when what is
+    asked for has changed.
     """
     root, stamp = ROOTS / name, ROOTS / f"{name}.stamp"
     wanted = " ".join([suite, *packages, "/", *downloads])
@@ -58,9 +59,8 @@ def make_root(name, suite, packages, downloads=()):
     command = ["flock", f"{ROOTS}.lock", "mmdebstrap", "--mode=root", "--variant=minbase", "--quiet",
                # Later installations need what was downloaded, and the lists.
                "--skip=cleanup/apt", f"--include={','.join(packages)}"]
-    if downloads:
-        command.append("--customize-hook=chroot \"$1\" apt-get -qq install --download-only --no-install-recommends "
-                       + " ".join(downloads))
+    for arguments in downloads:
+        command.append(f"--customize-hook=chroot \"$1\" apt-get -qq install --download-only {arguments}")
     subprocess.run([*command, suite, root, "-"], input="\n".join(sources) + "\n", text=True, check=True)
     stamp.write_text(wanted)
     return root

@@ -9,11 +9,13 @@ a test leaves is gone with the machine. Prints a line for each test, and at the 
 """
 
 import argparse
+import concurrent.futures
 import shutil
 import subprocess
 import sys
 import time
 import traceback
+import urllib.parse
 from pathlib import Path
 
 import machine
@@ -72,26 +74,61 @@ class Load:
         return int(count), [failure for failure in failures if failure]
 
 
+# Sends one request in the network of the machine: port, target, and the body of a form, if there is one.
+REQUEST = r'''
+import http.client, sys
+port, target, *form = sys.argv[1:]
+connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
+if form:
+    connection.request("POST", target, form[0], {"Content-Type": "application/x-www-form-urlencoded"})
+else:
+    connection.request("GET", target)
+response = connection.getresponse()
+print(response.status)
+print(response.read().decode())
+'''
+
+
 def get(host, target, port=80):
     """Status and body of a response of the machine's server."""
-    script = (f"import http.client as h; c = h.HTTPConnection('127.0.0.1', {port}, timeout=20); "
-              f"c.request('GET', '{target}'); r = c.getresponse(); print(r.status); print(r.read().decode())")
-    process = host.beside([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    output, errors = process.communicate(timeout=60)
+    return request(host, port, target)
+
+
+def post(host, target, fields, port=80):
+    """Status and body of the response to a form."""
+    return request(host, port, target, urllib.parse.urlencode(fields))
+
+
+def request(host, port, target, *form):
+    process = host.beside([sys.executable, "-c", REQUEST, str(port), target, *form], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True)
+    output, errors = process.communicate(timeout=90)
     if process.returncode:
-        raise AssertionError(f"GET {target}: {errors.strip().splitlines()[-1:]}")
+        raise AssertionError(f"{target}: {errors.strip().splitlines()[-1:]}")
     status, body = output.split("\n", 1)
     return int(status), body
 
 
 def install(host, packages):
     """Installs packages from files; their dependencies have been downloaded."""
+    copy(host, packages)
     names = " ".join(f"/tmp/packages/{path.name}" for path in packages)
+    return host.run(f"apt-get install --yes {names}")
+
+
+def copy(host, packages):
+    """Puts packages into the machine, and removes others from there."""
     shutil.rmtree(host.path("/tmp/packages"), ignore_errors=True)
     host.path("/tmp/packages").mkdir()
     for path in packages:
         shutil.copy(path, host.path("/tmp/packages") / path.name)
-    return host.run(f"apt-get install --yes {names}")
+
+
+def wordpress(arguments):
+    """The packages of WordPress and a database. php-cgi stands for the PHP that they depend on, but is not used."""
+    theme = "twentytwentythree" if arguments.suite == "bookworm" else "twentytwentyfive"
+    return ("wordpress", f"wordpress-theme-{theme}", "mariadb-server",
+            *(f"php{arguments.php}-{name}" for name in ("cgi", "mysql", "gd")))
 
 
 SITE = """{
@@ -100,6 +137,20 @@ SITE = """{
     "applications": { "site": { "type": "php", "root": "/srv/site", "script": "index.php", "processes": 2 } }
 }
 """
+
+
+PASSWORD = "eleven quiet elephants at dawn"
+# A directory with WordPress, and its database. Nothing may depend on other servers.
+WORDPRESS = r'''
+cp -rL /usr/share/wordpress /srv/blog 2>/dev/null || true
+cd /srv/blog
+rm -f wp-config.php .htaccess
+sed -e s/database_name_here/blog/ -e s/username_here/blog/ -e s/password_here/secret/ \
+    -e "/Add any custom values/a define('WP_HTTP_BLOCK_EXTERNAL', true);" wp-config-sample.php >wp-config.php
+chown -R www-data:www-data .
+systemctl start mariadb
+mariadb -e "CREATE DATABASE blog; GRANT ALL ON blog.* TO blog@localhost IDENTIFIED BY 'secret'"
+'''
 
 
 class Tests:
@@ -152,6 +203,27 @@ class Tests:
             host.run("apt-get remove --yes howdah")
             assert host.run("systemctl is-active howdah@blog", check=False).stdout.strip() == "inactive"
 
+    def test_wordpress_is_served_from_a_new_system(self):
+        with self.machine() as host:
+            copy(host, self.packages)
+            measured("apt install ./howdah*.deb", host.run, "apt-get install --yes /tmp/packages/howdah*.deb")
+            measured("apt install wordpress mariadb-server", host.run,
+                     "apt-get install --yes --no-install-recommends " + " ".join(wordpress(self.arguments)))
+            host.run(WORDPRESS)
+            measured("howdah serve --print-config", host.run,
+                     "howdah serve /srv/blog --listen '*:8080' --print-config >/etc/howdah/sites/blog.json")
+            measured("systemctl enable --now howdah@blog", host.run, "systemctl enable --now howdah@blog")
+            status, body = measured("the first page", get, host, "/wp-admin/install.php", 8080)
+            assert status == 200 and "weblog_title" in body, (status, body[:2000])
+            form = {"weblog_title": "A Caravan", "user_name": "mahout", "admin_email": "mahout@example.org",
+                    "admin_password": PASSWORD, "admin_password2": PASSWORD, "pw_weak": "1"}
+            status, body = post(host, "/wp-admin/install.php?step=2", form, 8080)
+            assert status == 200 and "Success" in body, (status, body[:2000])
+            status, body = measured("the front page", get, host, "/", 8080)
+            assert status == 200 and "A Caravan" in body and "Hello world!" in body, (status, body[:2000])
+            log = host.run("journalctl --no-pager --priority warning --unit howdah@blog").stdout
+            assert "PHP Fatal" not in log, log
+
     def test_an_upgrade_under_load_fails_no_request(self):
         if not self.arguments.next:
             return "there are no packages of a next revision"
@@ -159,6 +231,9 @@ class Tests:
         with self.machine() as host:
             install(host, self.packages)
             self.with_site(host)
+            # A dash stands for a slash in systemd's names of units; here it is a dash.
+            host.run("howdah serve /srv/site --listen 127.0.0.1:8081 --print-config "
+                     ">/etc/howdah/sites/my-blog.json && systemctl start howdah@my-blog")
             before = host.run("pidof -s howdah || systemctl show -p MainPID --value howdah").stdout.strip()
             load = Load(host)
             time.sleep(1)
@@ -169,28 +244,48 @@ class Tests:
             program = host.path(f"/proc/{after}/exe").readlink()
             assert after != before, f"the server was not replaced: {output.stdout[-1000:]}"
             assert str(program) == "/usr/bin/howdah", program
+            site = host.run("systemctl show -p MainPID --value howdah@my-blog").stdout.strip()
+            program = host.path(f"/proc/{site}/exe").readlink()
+            assert str(program) == "/usr/bin/howdah", f"{program}: {output.stdout[-1000:]}"
+            assert get(host, "/index.php", 8081)[1].startswith("PHP ")
             print(f"    {count} requests during the upgrade, {len(failures)} failed")
             assert count > 100 and not failures, failures
             assert host.path("/etc/howdah/howdah.json").read_text() == SITE
 
-    def test_an_upgrade_keeps_the_server_if_its_configuration_would_be_refused(self):
+    def test_an_upgrade_keeps_the_server_if_the_new_version_cannot_run(self):
         if not self.arguments.next:
             return "there are no packages of a next revision"
         with self.machine() as host:
             install(host, self.packages)
             self.with_site(host)
             before = host.run("systemctl show -p MainPID --value howdah").stdout.strip()
-            host.path("/etc/howdah/howdah.json").write_text(SITE.replace("processes", "proceses"))
-            said = install(host, programs(self.arguments.next, self.arguments.php))
-            assert "goes on with the program of the version before" in said.stdout + said.stderr, said
-            assert "proceses" in said.stdout + said.stderr, said
+            # As if a version that is newer than both had written the state.
+            host.path("/var/lib/howdah/format").write_text("howdah state 999\nwritten by howdah 9.9.9\n")
+            done = install(host, programs(self.arguments.next, self.arguments.php))
+            said = done.stdout + done.stderr
+            assert "goes on with the program of the version before" in said and "has format 999" in said, said
             assert host.run("systemctl show -p MainPID --value howdah").stdout.strip() == before
+            assert get(host, "/index.php")[1].startswith("PHP ")
+
+    def test_an_upgrade_keeps_the_running_configuration(self):
+        if not self.arguments.next:
+            return "there are no packages of a next revision"
+        with self.machine() as host:
+            install(host, self.packages)
+            self.with_site(host)
+            before = host.run("systemctl show -p MainPID --value howdah").stdout.strip()
+            # Somebody is editing it.
+            host.path("/etc/howdah/howdah.json").write_text(SITE.replace("processes", "proceses"))
+            install(host, programs(self.arguments.next, self.arguments.php))
+            assert host.run("systemctl show -p MainPID --value howdah").stdout.strip() != before
             assert get(host, "/index.php")[1].startswith("PHP ")
 
     def test_what_the_administrator_changed_survives(self):
         with self.machine() as host:
             install(host, self.packages)
             self.with_site(host)
+            host.run("howdah serve /srv/site --listen 127.0.0.1:8081 --print-config "
+                     ">/etc/howdah/sites/my-blog.json && systemctl enable --now howdah@my-blog")
             host.run("systemctl disable howdah && apt-get remove --yes 'howdah*'")
             assert host.path("/etc/howdah/howdah.json").read_text() == SITE
             try:
@@ -203,6 +298,24 @@ class Tests:
             assert host.path("/etc/howdah/howdah.json").read_text() == SITE
             host.run("systemctl start howdah")
             assert get(host, "/index.php")[1].startswith("PHP ")
+            # A unit of a site was enabled before, and is started again.
+            assert get(host, "/index.php", 8081)[1].startswith("PHP ")
+
+    def test_a_stop_after_an_upgrade_lets_requests_finish(self):
+        with self.machine() as host:
+            install(host, self.packages)
+            self.with_site(host)
+            host.path("/srv/site/index.php").write_text(
+                "<?php if (isset($_GET['slow'])) { touch('/tmp/begun'); sleep(3); } echo 'done';")
+            old = host.run("systemctl show -p MainPID --value howdah").stdout.strip()
+            host.run("howdah upgrade")
+            wait_for(lambda: not host.path(f"/proc/{old}").exists())
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                slow = pool.submit(get, host, "/?slow")
+                wait_for(lambda: host.run("ls /tmp/systemd-private-*/tmp/begun /tmp/begun", check=False).stdout)
+                host.run("systemctl stop howdah")
+                assert slow.result()[0] == 200 and slow.result()[1].strip() == "done", slow.result()
+            assert host.run("systemctl show -p Result --value howdah").stdout.strip() == "success"
 
     def test_a_purge_leaves_nothing_and_the_next_installation_is_new(self):
         with self.machine() as host:
@@ -210,6 +323,8 @@ class Tests:
             self.with_site(host)
             get(host, "/index.php")
             host.run("touch /var/log/howdah/access.log /var/lib/howdah/x")
+            host.run("howdah serve /srv/site --listen 127.0.0.1:8081 --print-config "
+                     ">/etc/howdah/sites/blog.json && systemctl enable --now howdah@blog")
             host.run("apt-get purge --yes 'howdah*'")
             found = host.run("find / -xdev -name '*howdah*' -not -path '/proc/*' -not -path '/tmp/*' "
                              "-not -path '/sys/*' 2>/dev/null || true; find /run -name '*howdah*'").stdout.split()
@@ -244,6 +359,14 @@ def programs(directory, php):
     return found
 
 
+def measured(title, function, *arguments):
+    """Calls a function, and prints its duration."""
+    begin = time.monotonic()
+    result = function(*arguments)
+    print(f"    {time.monotonic() - begin:5.1f} s  {title}", flush=True)
+    return result
+
+
 def wait_for(condition):
     for _ in range(200):
         try:
@@ -272,7 +395,9 @@ def main():
         return 0
     php = arguments.php
     root = machine.make_root(f"packages-{arguments.suite}", arguments.suite, machine.SYSTEM,
-                             (f"libphp{php}-embed", f"php{php}-sqlite3", "logrotate", "media-types"))
+                             (f"--install-recommends libphp{php}-embed php{php}-sqlite3 media-types",
+                              "--no-install-recommends logrotate",
+                              "--no-install-recommends " + " ".join(wordpress(arguments))))
     tests = Tests(arguments, root)
     for name in names:
         try:

@@ -4,12 +4,15 @@
     packaging/test_oci.py [IMAGE.oci.tar]
 
 The containers have a read-only root, a user id that nothing knows, no capabilities, and a network of their
-own. Without an image only the example files are tested. Prints a line for each test, and at the end how many
-have passed.
+own. Without an image only the example files and the Containerfile are tested; packaging/schemas installs the
+schemas. Prints a line for each test, and at the end how many have passed.
 """
 
+import copy
+import importlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -21,6 +24,8 @@ import traceback
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+# The modules and schemas that packaging/schemas installs.
+SCHEMAS = HERE.parent / ".build" / "schemas"
 # The largest size of the compressed image.
 MAX_BYTES = 90_000_000
 USER = 54321
@@ -29,14 +34,9 @@ GET = ("import http.client as h, sys; c = h.HTTPConnection('127.0.0.1', 8080, ti
        "c.request('GET', sys.argv[1]); r = c.getresponse(); print(r.status); print(r.read().decode())")
 
 
-def runtime():
-    """The runtime for containers: crun does not know hybrid control groups (versions 1 and 2)."""
-    is_unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
-    names = ("crun", "runc") if is_unified else ("runc", "crun")
-    return next((name for name in names if shutil.which(name)), None)
-
-
-RUNTIME = runtime()
+# Whether the control groups are of version 2 only. crun refuses hybrid ones, also without a manager of them.
+IS_UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+RUNTIME = next((name for name in (("crun", "runc") if IS_UNIFIED else ("runc",)) if shutil.which(name)), None)
 
 
 class Skip(Exception):
@@ -47,7 +47,7 @@ def obstacle():
     if os.geteuid() != 0:
         return "it takes root"
     if not RUNTIME:
-        return "there is neither crun nor runc"
+        return "there is neither crun nor runc" if IS_UNIFIED else "there is no runc, and crun refuses hybrid control groups"
     for program in ("umoci", "nsenter", "ip"):
         if not shutil.which(program):
             return f"there is no {program}"
@@ -93,7 +93,7 @@ class Container:
         process["capabilities"] = {name: [] for name in process.get("capabilities", {})}
         process["noNewPrivileges"] = True
         config["root"]["readonly"] = True
-        for place in ("/tmp", "/run/howdah"):
+        for place in ("/tmp", "/var/lib/howdah"):
             config["mounts"].append({"destination": place, "type": "tmpfs", "source": "tmpfs",
                                      "options": ["nosuid", "nodev", "mode=1777"]})
         if site:
@@ -190,7 +190,11 @@ class ImageTests:
     def test_the_image_says_how_it_is_run(self):
         config = self.image.config
         assert config["StopSignal"] == "SIGQUIT" and config["User"] == "33:33", config
-        assert "8080/tcp" in config["ExposedPorts"], config
+        for name, value in Containerfile((HERE / "Containerfile").read_text()).config().items():
+            if name == "Env":
+                assert set(value) <= set(config[name]), config
+            else:
+                assert value == config[name], (name, config)
 
     def test_a_site_is_served_by_any_user_from_a_read_only_root(self):
         with Container(self.image, self.site) as container:
@@ -202,6 +206,12 @@ class ImageTests:
             users = {line.split()[1] for line in Path(f"/proc/{container.pid}/status").read_text().splitlines()
                      if line.startswith("Uid:")}
             assert users == {str(USER)}
+
+    def test_a_script_cannot_command_the_server(self):
+        with Container(self.image, self.site) as container:
+            assert container.get("/token.php")[1] == "[]"
+            # The check can fail: there is a token.
+            assert "token" in container.execute("find", "/var/lib/howdah").stdout
 
     def test_the_usual_extensions_are_there(self):
         with Container(self.image, self.site) as container:
@@ -283,53 +293,141 @@ SCRIPTS = {
     "upload.php": "echo file_put_contents(sys_get_temp_dir() . '/x', 'x') ? 'written' : 'read-only';",
     "extensions.php": "foreach (get_loaded_extensions() as $name) echo strtr($name, ' ', '-'), \"\\n\";",
     # The shell ends at once; what it has started gets a new parent, and ends while PHP goes on.
+    "token.php": "$found = [];"
+                 "foreach (['/run', '/tmp', '/var/tmp', '/var/lib/howdah', '/dev/shm'] as $place)"
+                 "  foreach ([1, 2, 3, 4] as $depth)"
+                 "    foreach (glob($place . str_repeat('/*', $depth)) ?: [] as $path)"
+                 "      if (str_contains($path, 'token') && @file_get_contents($path)) $found[] = $path;"
+                 "echo json_encode($found);",
     "orphan.php": "exec('sh -c \"sleep 0.2 & sleep 0.3 &\" >/dev/null 2>&1'); echo 'started';",
     "slow.php": "error_log('begun'); sleep(2); echo 'slept';",
     "error.php": "error_log(\"a remark\\nof two lines\");",
 }
 
 
-class ExampleTests:
-    def __init__(self):
-        try:
-            import yaml
-            self.yaml = yaml
-        except ImportError:
-            self.yaml = None
+def module(name):
+    """A Python module of packaging/schemas, or of the system."""
+    for directory in SCHEMAS.glob("lib/python*/site-packages"):
+        if str(directory) not in sys.path:
+            sys.path.insert(0, str(directory))
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise Skip(f"there is no Python module {name}; packaging/schemas installs it") from None
 
+
+class Containerfile:
+    """The instructions of the last stage of a Containerfile."""
+
+    def __init__(self, text):
+        text = "\n".join(line for line in text.splitlines() if not line.startswith("#")).replace("\\\n", " ")
+        self.instructions = [tuple(line.split(None, 1)) for line in text.splitlines() if line.strip()]
+        last = max(at for at, (name, _) in enumerate(self.instructions) if name == "FROM")
+        self.instructions = self.instructions[last + 1:]
+
+    def all(self, name):
+        return [" ".join(value.split()) for key, value in self.instructions if key == name]
+
+    def config(self):
+        """What it says about running the image, with the names of OCI's specification."""
+        def last(name):
+            return self.all(name)[-1]
+        return {"User": last("USER"), "WorkingDir": last("WORKDIR"), "StopSignal": last("STOPSIGNAL"),
+                "Entrypoint": json.loads(last("ENTRYPOINT")), "Cmd": json.loads(last("CMD")),
+                "ExposedPorts": {f"{port}/tcp": {} for port in last("EXPOSE").split()},
+                "Env": sorted(word for line in self.all("ENV") for word in shlex.split(line))}
+
+
+def umoci_config(script):
+    """The same of packaging/oci."""
+    words = shlex.split(script[script.index("umoci config "):].split("\numoci gc")[0].replace("\\\n", " "))
+    options = [word.removeprefix("--config.").split("=", 1) for word in words if word.startswith("--config.")]
+
+    def values(name):
+        return [value for key, value in options if key == name]
+    return {"User": values("user")[0], "WorkingDir": values("workingdir")[0], "StopSignal": values("stopsignal")[0],
+            "Entrypoint": values("entrypoint"), "Cmd": values("cmd"),
+            "ExposedPorts": {port: {} for port in values("exposedports")},
+            # The images that the Containerfile is based on have this PATH.
+            "Env": sorted(value for value in values("env") if not value.startswith("PATH="))}
+
+
+class ExampleTests:
     def documents(self, name):
-        if not self.yaml:
-            raise Skip("there is no Python module yaml (python3-yaml)")
-        return list(self.yaml.safe_load_all((HERE / name).read_text()))
+        return list(module("yaml").safe_load_all((HERE / name).read_text()))
 
     def test_the_kubernetes_example_fits_the_schema(self):
         documents = self.documents("kubernetes.yaml")
-        try:
-            import kubernetes_validate
-        except ImportError:
-            raise Skip("there is no Python module kubernetes_validate, which has the schemas") from None
+        kubernetes = module("kubernetes_validate")
+        version = kubernetes.latest_version()
         for document in documents:
-            kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
+            kubernetes.validate(document, version, strict=True)
+        [deployment] = [document for document in documents if document["kind"] == "Deployment"]
+        for change in ({"replica": 2}, {"replicas": "two"}):
+            wrong = copy.deepcopy(deployment)
+            wrong["spec"] |= change
+            refuses(kubernetes.ValidationError, kubernetes.validate, wrong, version, strict=True)
 
     def test_the_compose_example_fits_the_schema(self):
         [document] = self.documents("compose.yaml")
-        try:
-            import jsonschema
-        except ImportError:
-            raise Skip("there is no Python module jsonschema (python3-jsonschema)") from None
-        schema = Path(os.environ.get("COMPOSE_SCHEMA",
-                                     "/usr/lib/python3/dist-packages/compose/config/compose_spec.json"))
-        if not schema.exists():
-            raise Skip(f"there is no {schema}, the schema, which the package docker-compose has")
-        jsonschema.validate(document, json.loads(schema.read_text()))
+        validate, error = module("jsonschema").validate, module("jsonschema").ValidationError
+        found = [*SCHEMAS.glob("lib/python*/site-packages/compose/config/compose_spec.json")]
+        if not found:
+            raise Skip("there is no schema of Compose; packaging/schemas installs it")
+        schema = json.loads(found[0].read_text())
+        validate(document, schema)
+        for change in ({"read_olny": True}, {"read_only": "perhaps"}):
+            wrong = copy.deepcopy(document)
+            wrong["services"]["web"] |= change
+            refuses(error, validate, wrong, schema)
 
     def test_the_documents_in_the_examples_are_valid(self):
-        howdah = os.environ.get("HOWDAH") or shutil.which("howdah")
+        built = HERE.parent / "target/debug/howdah"
+        howdah = os.environ.get("HOWDAH") or shutil.which("howdah") or (str(built) if built.exists() else None)
         if not howdah:
             raise Skip("there is no howdah; name it with HOWDAH=PATH")
         for document in self.documents("kubernetes.yaml"):
             for text in document.get("data", {}).values() if document["kind"] == "ConfigMap" else ():
                 subprocess.run([howdah, "check", "--syntax"], input=text, text=True, check=True, capture_output=True)
+
+    def test_the_containerfile_makes_the_same_image(self):
+        file, script = Containerfile((HERE / "Containerfile").read_text()), (HERE / "oci").read_text()
+        assert file.config() == umoci_config(script), (file.config(), umoci_config(script))
+        [run] = file.all("RUN")
+        for word in ("ca-certificates", "systemd-standalone-sysusers", "/packages/howdah_*.deb",
+                     "/packages/howdah-php${PHP}_*.deb"):
+            assert word in run, word
+        [include] = [line for line in script.splitlines() if line.startswith("include=usr-is-merged")]
+        for word in ("ca-certificates", "systemd-standalone-sysusers", "howdah", "howdah-php$php"):
+            assert word in include.split("=", 1)[1].split(","), word
+        # The directories that both make, with their modes, and the file that both copy.
+        for command in ("install -d -m 755 {}/srv/www", "install -d -m 1777 {}/var/lib/howdah",
+                        "cp {}/usr/share/howdah/welcome/index.html {}/srv/www/"):
+            assert command.format("", "") in run, command
+            assert command.format('"$1"', '"$1"') in script, command
+
+    def test_all_health_checks_are_howdah_ping(self):
+        [check] = Containerfile((HERE / "Containerfile").read_text()).all("HEALTHCHECK")
+        options, command = check.split(" CMD ")
+        assert json.loads(command) == ["howdah", "ping", "--quiet"], command
+        [compose] = self.documents("compose.yaml")
+        health = compose["services"]["web"]["healthcheck"]
+        assert health["test"] == ["CMD", *json.loads(command)], health
+        assert set(options.split()) == {f"--{name.replace('_', '-')}={health[name]}"
+                                        for name in ("interval", "timeout", "start_period")}, (options, health)
+        [deployment] = [one for one in self.documents("kubernetes.yaml") if one["kind"] == "Deployment"]
+        [container] = deployment["spec"]["template"]["spec"]["containers"]
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            assert container[probe]["exec"]["command"][:2] == ["howdah", "ping"], probe
+
+
+def refuses(error, function, *arguments, **options):
+    """Fails unless the call raises this error."""
+    try:
+        function(*arguments, **options)
+    except error:
+        return
+    raise AssertionError(f"{function.__name__} accepts {arguments[0]}")
 
 
 def run(suite):
