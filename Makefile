@@ -23,14 +23,14 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # To build; to run the demo; to compare with others; to check. X.Y is each version of PHP.
 BUILD_PACKAGES := gcc libc6-dev phpX.Y-dev libphpX.Y-embed
 DEMO_PACKAGES := phpX.Y-opcache phpX.Y-sqlite3 phpX.Y-mbstring phpX.Y-gd
-TEST_PACKAGES := apache2 ca-certificates phpX.Y-cgi phpX.Y-curl phpX.Y-fpm phpX.Y-mysql spawn-fcgi \
+TEST_PACKAGES := apache2 ca-certificates phpX.Y-cgi phpX.Y-cli phpX.Y-curl phpX.Y-fpm phpX.Y-mysql spawn-fcgi \
 	libapache2-mod-phpX.Y nginx nodejs media-types openssl python3 procps strace
 LINT_PACKAGES := shellcheck phpX.Y-cli python3
 # For the Debian packages, their tests, the image for containers, and its tests.
 DEB_PACKAGES := debhelper git python3
 TEST_DEB_PACKAGES := $(DEB_PACKAGES) iproute2 lintian mmdebstrap
 OCI_PACKAGES := dpkg-dev mmdebstrap python3 umoci
-TEST_OCI_PACKAGES := $(OCI_PACKAGES) crun iproute2 python3-jsonschema python3-yaml
+TEST_OCI_PACKAGES := $(OCI_PACKAGES) crun iproute2 python3-venv runc
 
 .PHONY: help run run-setup build test test-setup test-rust test-php test-tools test-demo test-differential \
 	test-trixie lint e2e bench fuzz mutants deb test-deb oci test-oci release clean cargo
@@ -41,7 +41,7 @@ help:
 	@echo 'make test     all tests but those in a browser'
 	@echo 'make test-trixie  those that depend on PHP, in a root of Debian 13 (takes root)'
 	@echo 'make lint     formatting, clippy, and the rules of this project'
-	@echo 'make e2e      real applications in a real browser, compared with Apache'
+	@echo 'make e2e      real applications in a real browser, and frameworks in worker mode'
 	@echo 'make bench    measures Howdah beside its peers (BENCH=--quick for a look; see docs/benchmarks.md)'
 	@echo 'make fuzz     each fuzz target for a short while (FUZZ_SECONDS=60)'
 	@echo 'make mutants  mutation tests of one crate (CRATE=wire)'
@@ -98,6 +98,7 @@ test-tools:
 
 test-demo: test-setup
 	tests/demo_test.py --howdah $(DEBUG)
+	tests/octane_test.py --howdah $(DEBUG)
 
 test-differential: test-setup
 	tests/differential/run --howdah $(DEBUG)
@@ -148,6 +149,7 @@ oci: deb
 
 test-oci: oci
 	@tools/require.sh $(TEST_OCI_PACKAGES)
+	packaging/schemas
 	packaging/test_oci.py $(wildcard $(TARGET_DIR)/packages/*.oci.tar)
 
 release: cargo

@@ -9,6 +9,7 @@ from html import escape
 # Server: colour, shape of its mark.
 LOOKS = {
     "howdah": ("#d55e00", "circle"), "howdah-again": ("#f0a875", "ring"),
+    "howdah-classic": ("#7a3600", "stripe"),
     "nginx-unix": ("#0072b2", "square"), "nginx-unix-511": ("#003f63", "frame"),
     "nginx-tcp": ("#7fb2d0", "bar"), "nginx-kept": ("#56b4e9", "diamond"),
     "apache": ("#009e73", "up"), "lighttpd": ("#cc79a7", "down"),
@@ -54,6 +55,8 @@ def mark(x, y, name, size=5.0):
         fill = colour if shape == "square" else "white"
         return (f'<rect x="{x - r + 1:.1f}" y="{y - r + 1:.1f}" width="{2 * r - 2}" height="{2 * r - 2}" fill="{fill}" '
                 f'stroke="{colour}" stroke-width="2"/>')
+    if shape == "stripe":
+        return f'<rect x="{x - size / 3:.1f}" y="{y - size:.1f}" width="{size / 1.5:.1f}" height="{2 * size:.1f}" fill="{colour}"/>'
     if shape == "bar":
         return f'<rect x="{x - r:.1f}" y="{y - 2:.1f}" width="{2 * r}" height="4" fill="{colour}"/>'
     if shape == "diamond":

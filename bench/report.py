@@ -16,12 +16,13 @@ GROUPS = {
     "crowd": "1,000 connections, 4 PHP processes",
     "behind": "Requests that are passed on",
     "tls": "TLS and HTTP/2",
+    "worker": "Worker mode",
     "wordpress": "WordPress",
     "ab": "Files, by ab",
 }
 # Clients that are not called as their program.
 PROGRAMS = {"handshakes": "ab (one for each processor)", "http2": "h2load"}
-METRIC_NAMES = {"rate": "requests/s", "cpu": "processor time a request", "p99": "p99"}
+METRIC_NAMES = {"rate": "requests/s", "cpu": "processor time a request", "p99": "p99", "p50": "p50"}
 
 
 def make(data):
@@ -137,6 +138,9 @@ def workload_part(one):
         notes.append(f"disturbed rounds discarded: {one['discarded']}")
     if one["doubtful"]:
         notes.append(f"disturbed rounds kept, as no calmer ones came: {one['doubtful']} of {len(one['rounds'])}")
+    if one.get("memory"):
+        notes.append("memory of all processes afterwards: " + ", ".join(
+            f"{servers.title_of(name)} {mebibytes(used)} MiB" for name, used in one["memory"].items()))
     notes += [f"not measured: {servers.title_of(name)}" for name in one["failures"]]
     tail = "".join(f" {note[0].upper()}{note[1:]}." for note in notes)
     return f"### {one['title']}\n\n{said}.{tail}\n\n{markdown(columns, rows)}"

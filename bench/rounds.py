@@ -152,13 +152,14 @@ def run(workload, running, options, directory, progress, shared=()):
         elif attempt < options.attempts:
             progress.note(f"{workload.title}: round {attempt} is discarded; other processes took "
                           + ", ".join(f"{result['cpu_others'] / result['seconds'] / processors:.0%}" for result in one.values()))
+    used = {name: running[name].memory()[0] for name in names} if workload.setup.worker else {}
     believed, discarded, doubtful = figures.pick(rounds, wanted, processors)
     progress.step(workload.title, (wanted - calm) * len(names))
     for name, problem in failures.items():
         progress.note(f"{workload.title}: {name} cannot be measured: {problem.strip().splitlines()[-1]}")
     return {"id": workload.id, "group": workload.group, "title": workload.title, "client": workload.client,
             "connections": workload.connections, "workers": workload.setup.workers, "ideal": workload.ideal, "stretch": workload.stretch,
-            "rounds": believed, "discarded": discarded, "doubtful": doubtful, "failures": failures}
+            "rounds": believed, "discarded": discarded, "doubtful": doubtful, "failures": failures, "memory": used}
 
 
 def plain(body, port):

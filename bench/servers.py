@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 
+import frameworks
 import machine
 from processes import Process, Unusable, answers, free_port, memory, processor_time, title, tree
 
@@ -126,6 +127,8 @@ class Howdah(Server):
     front = "howdah: router"
     packages = machine.HOWDAH
     pool = None
+    # Keeps the application in memory where the setup is about that.
+    is_resident = True
 
     def start(self):
         share = {"share": f"{self.place.root}$uri", "index": ["index.php", "index.html"], "scripts": "applications/site"}
@@ -143,6 +146,13 @@ class Howdah(Server):
             "applications": {"site": application},
             "settings": {"listen_threads": machine.processors()},
         }
+        if name := self.place.setup.worker:
+            application = {"type": "php", "root": str(self.place.root), "script": "index.php", "processes": processes,
+                           "environment": frameworks.ENVIRONMENT.get(name, {}), "options": {"file": str(self.place.ini)}}
+            if self.is_resident:
+                application["worker"] = {**frameworks.WORKERS[name], "requests": 0}
+            document["applications"] = {"site": application}
+            document["routes"] = [{"action": {"pass": "applications/site"}}]
         if self.place.setup.tls:
             # nginx's defaults: sessions are remembered, and clients get tickets.
             document["listeners"][f"127.0.0.1:{self.port}"]["tls"] = {
@@ -163,6 +173,12 @@ class Howdah(Server):
                             self.write("howdah.json", json.dumps(document, indent=4)),
                             "--control", f"unix:{self.directory}/control",
                             *(["--user", user, "--group", user] if user else [])])
+
+
+class HowdahClassic(Howdah):
+    """The same, with a new start of the script for each request."""
+
+    is_resident = False
 
 
 FPM_GLOBAL = """[global]
@@ -513,6 +529,7 @@ class FrankenPhp(Server):
 KINDS = {
     "howdah": (Howdah, "Howdah"),
     "howdah-again": (Howdah, "Howdah, again"),
+    "howdah-classic": (HowdahClassic, "Howdah, classic mode"),
     "nginx-unix": (Nginx, "nginx + FPM, unix socket"),
     "nginx-unix-511": (NginxBacklog, "nginx + FPM, backlog 511"),
     "nginx-tcp": (NginxTcp, "nginx + FPM, TCP"),

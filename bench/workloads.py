@@ -7,6 +7,7 @@ SWEEP = (1, 20, 50, 64, 100, 200, 400, 1000)
 FILE_SERVERS = ("howdah", "howdah-again", "nginx-unix", "apache", "lighttpd", "unit", "frankenphp")
 PHP_SERVERS = ("howdah", "howdah-again", "nginx-unix", "nginx-kept", "apache", "lighttpd", "unit", "frankenphp")
 FRONT_SERVERS = ("howdah", "howdah-again", "nginx-unix")
+WORKER_SERVERS = ("howdah", "howdah-again", "howdah-classic")
 CROWD_SERVERS = ("howdah", "howdah-again", "nginx-unix", "nginx-unix-511", "nginx-tcp", "apache", "lighttpd", "unit",
                  "frankenphp")
 
@@ -29,6 +30,8 @@ class Setup:
     backlog: int = 0
     # Clients speak TLS.
     tls: bool = False
+    # The application of frameworks.py that stays in memory.
+    worker: str = ""
 
 
 MAIN = Setup("main", 8, 64)
@@ -37,6 +40,8 @@ WORDPRESS = Setup("wordpress", 8, 64, wordpress=True)
 BEHIND = Setup("behind", 8, 0, behind=True)
 BACKLOG = Setup("backlog", 4, 0, behind=True, backlog=128)
 TLS = Setup("tls", 8, 0, tls=True)
+WORKERS = tuple(Setup(f"worker-{name}", 4, 0, worker=name) for name in ("hello", "symfony", "laravel"))
+SETUPS = (MAIN, CROWD, BEHIND, BACKLOG, TLS, *WORKERS, WORDPRESS)
 
 
 @dataclass(frozen=True)
@@ -138,6 +143,12 @@ def tls():
                    16, streams=100, servers=FRONT_SERVERS)
 
 
+def worker():
+    """Applications that stay in memory, beside themselves in the classic mode."""
+    for setup, title, path in zip(WORKERS, ("13 bytes", "Symfony 5.4, a page by Twig", "Laravel 8, a page by Blade"), ("/", "/", "/plain")):
+        yield Workload(setup.name, "worker", f"{title}, in memory", path, setup, servers=WORKER_SERVERS, same=setup.worker == "hello")
+
+
 def wordpress(addresses):
     """WordPress's front page, and a walk through the site in random order."""
     # Each of 50 visitors waits for more than a second.
@@ -148,7 +159,7 @@ def wordpress(addresses):
 
 def all_workloads(addresses=("/",)):
     """Everything, in the order of the report."""
-    return [*files(), *php(), *crowd(), *behind(), *tls(), *wordpress(addresses), *sweep()]
+    return [*files(), *php(), *crowd(), *behind(), *tls(), *worker(), *wordpress(addresses), *sweep()]
 
 
 # What is not a row of requests, but can be chosen like one.
@@ -209,6 +220,11 @@ AIMS = (
     Aim("tls-13", "rate", NGINX, 1.2, "1.2 × nginx"),
     Aim("tls-1m", "rate", NGINX, 1.0, "nginx"),
     Aim("http2-13", "rate", NGINX, 1.2, "1.2 × nginx"),
+    Aim("worker-hello", "rate", ("howdah-classic",), 2.2, "2.2 × the classic mode"),
+    Aim("worker-symfony", "rate", ("howdah-classic",), 8.0, "8 × the classic mode"),
+    Aim("worker-laravel", "rate", ("howdah-classic",), 8.0, "8 × the classic mode"),
+    Aim("worker-symfony", "p50", ("howdah-classic",), 1 / 6, "a sixth of the classic mode's p50"),
+    Aim("worker-laravel", "p50", ("howdah-classic",), 1 / 6, "a sixth of the classic mode's p50"),
     Aim("wordpress-front", "rate", EVERY, 1.0, "every peer"),
     Aim("wordpress-front", "p99", NGINX, 1.0, "nginx + PHP-FPM's p99"),
 )

@@ -60,6 +60,8 @@ enum Sub {
     Reload(control::ReloadArgs),
     /// Replace the running server by the program file as it is now, without refusing a connection
     Upgrade(control::UpgradeArgs),
+    /// Compare the pages of a running site in worker mode with those of the classic mode
+    WorkerCheck(control::WorkerCheckArgs),
     /// Print the completion script of a shell
     Completions {
         /// The shell
@@ -172,6 +174,10 @@ pub struct Serve {
     /// Number of PHP workers [default: chosen from processors and memory]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=2000))]
     pub workers: Option<u32>,
+    /// Keep the application in memory between requests, if DIR has a script for that: Laravel Octane's,
+    /// or Symfony's runtime
+    #[arg(long, conflicts_with = "config")]
+    pub worker: bool,
     /// Address of the control API, such as unix:/run/howdah/control.sock [default: a socket in
     /// /run/howdah or $XDG_RUNTIME_DIR/howdah, where the commands look for it]
     #[arg(long, value_name = "ADDRESS")]
@@ -247,6 +253,7 @@ pub fn parse() -> Command {
         Some(Sub::Restart(args)) => Command::Control(control::Command::Restart(args)),
         Some(Sub::Reload(args)) => Command::Control(control::Command::Reload(args)),
         Some(Sub::Upgrade(args)) => Command::Control(control::Command::Upgrade(args)),
+        Some(Sub::WorkerCheck(args)) => Command::Control(control::Command::WorkerCheck(args)),
         Some(Sub::Completions { shell }) => Command::Completions(shell),
         Some(Sub::Schema) => Command::Schema,
         Some(Sub::Man { directory }) => Command::Man(directory),
@@ -338,8 +345,8 @@ fn as_serve(mut arguments: Vec<OsString>) -> (Vec<OsString>, bool) {
 }
 
 /// The commands that use the control API.
-const CONTROL_COMMANDS: [&str; 8] =
-    ["config", "status", "ping", "top", "tune", "restart", "reload", "upgrade"];
+const CONTROL_COMMANDS: [&str; 9] =
+    ["config", "status", "ping", "top", "tune", "restart", "reload", "upgrade", "worker-check"];
 
 #[cfg(test)]
 mod tests {

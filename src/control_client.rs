@@ -15,6 +15,7 @@ mod pools;
 mod status;
 mod top;
 mod tune;
+mod worker_check;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use serde_json::Value;
 use args::ConfigCommand;
 pub use args::{
     Command, ConfigArgs, DEFAULT_CONTROL, PingArgs, ReloadArgs, RestartArgs, StatusArgs, TopArgs,
-    TuneArgs, UpgradeArgs,
+    TuneArgs, UpgradeArgs, WorkerCheckArgs,
 };
 use client::encode;
 use failure::Failure;
@@ -37,14 +38,21 @@ pub fn run(command: Command) -> ExitCode {
     match execute(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Failed(problem)) => {
-            eprintln!("howdah: {problem}");
+            eprintln!("howdah: {}", without_controls(&problem));
             ExitCode::FAILURE
         }
         Err(Failure::Unreachable(problem)) => {
-            eprintln!("howdah: {problem}");
+            eprintln!("howdah: {}", without_controls(&problem));
             ExitCode::from(3)
         }
     }
+}
+
+/// Replaces control characters other than the ends of lines: the message may be that of an application,
+/// which must not command the terminal.
+fn without_controls(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(status::printable).collect();
+    lines.join("\n")
 }
 
 fn execute(command: Command) -> Result<(), Failure> {
@@ -76,6 +84,7 @@ fn execute(command: Command) -> Result<(), Failure> {
             let pid = done.get("pid").and_then(Value::as_u64).unwrap_or_default();
             write_out(&format!("Upgrade done: howdah {version}, process {pid}, serves.\n"))
         }
+        Command::WorkerCheck(args) => worker_check::run(&connect(&args.server)?, &args),
         Command::Tune(args) => {
             let name = encode(&args.application, |_| false);
             let target = format!("/control/applications/{name}/tune");

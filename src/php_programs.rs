@@ -8,8 +8,11 @@ use std::process::Command;
 use howdah_supervisor::{PhpProgram, UnusableProgram};
 
 /// Advice if no program is found.
-pub const ADVICE: &str = "no usable howdah-php beside howdah or in /usr/lib/howdah; install PHP's \
-                          library (Debian: apt-get install libphp-embed)";
+pub const ADVICE: &str = "there is no howdah-php beside howdah or in /usr/lib/howdah; install a package \
+                          howdah-phpX.Y, such as howdah-php8.2, or build it";
+
+/// Advice if a program does not run and does not name what is missing.
+const LIBRARY_ADVICE: &str = "install PHP's library (Debian: apt-get install libphp-embed)";
 
 /// The programs that were found.
 #[derive(Debug, Default)]
@@ -38,16 +41,15 @@ pub fn find() -> Programs {
     let mut versions = BTreeMap::new();
     for directory in own.into_iter().chain([PathBuf::from("/usr/lib/howdah")]) {
         for path in candidates(&directory) {
-            match version_of(&path) {
-                Ok(version) => {
-                    versions.entry(version).or_insert(path);
+            match open(&path) {
+                Ok(program) => {
+                    versions.entry(program.version.clone()).or_insert(program);
                 }
                 Err(reason) => programs.unusable.push(UnusableProgram { path, reason }),
             }
         }
     }
-    let program = |(version, path)| PhpProgram { version, path };
-    programs.found = versions.into_iter().map(program).collect();
+    programs.found = versions.into_values().collect();
     programs
 }
 
@@ -65,6 +67,12 @@ fn candidates(directory: &Path) -> Vec<PathBuf> {
         .collect();
     paths.sort();
     paths
+}
+
+/// Opens a program of this version of Howdah. Error: why it cannot be used.
+fn open(path: &Path) -> Result<PhpProgram, String> {
+    let version = version_of(path)?;
+    PhpProgram::open(version, path.to_owned()).map_err(|error| format!("cannot be opened: {error}"))
 }
 
 /// Runs a program to get its version.
@@ -114,7 +122,7 @@ fn library_advice(message: &str) -> String {
         Some(version) => {
             format!("install PHP's library (Debian: apt-get install libphp{version}-embed)")
         }
-        None => ADVICE.to_owned(),
+        None => LIBRARY_ADVICE.to_owned(),
     }
 }
 
@@ -149,7 +157,7 @@ mod tests {
                        open shared object file: No such file or directory";
         assert!(library_advice(message).contains("apt-get install libphp8.4-embed)"));
         for message in ["libxml2.so.2: cannot open", "", "libphp.so: cannot open"] {
-            assert_eq!(library_advice(message), ADVICE);
+            assert_eq!(library_advice(message), LIBRARY_ADVICE);
         }
     }
 }

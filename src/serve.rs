@@ -148,19 +148,23 @@ fn serve(
         // The old server has left the terminal and has printed what is served.
         if arguments.daemon {
             std::env::set_current_dir("/").map_err(|error| format!("cannot detach: {error}"))?;
-            options.on_serving = Some(Box::new(|| drop(daemon::leave_terminal())));
+            options.on_serving = Some(Box::new(|_| drop(daemon::leave_terminal())));
         }
     } else if arguments.daemon {
         let serving = daemon::detach().map_err(|error| format!("cannot detach: {error}"))?;
-        options.on_serving = Some(Box::new(move || {
+        options.on_serving = Some(Box::new(move |_| {
             let _ = daemon::leave_terminal();
             let _ = rustix::io::write(&serving, b"ok");
         }));
     } else {
         let lines = announcement(&plan.explanation, config.as_ref());
         // Standard output may be closed, which is not an error.
-        options.on_serving = Some(Box::new(move || {
-            let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));
+        options.on_serving = Some(Box::new(move |is_applied| {
+            let text = match is_applied {
+                true => lines.join("\n"),
+                false => NOTHING_SERVED.to_owned(),
+            };
+            let _ = writeln!(std::io::stdout(), "{text}");
         }));
     }
     match supervisor::run(options)? {
@@ -199,6 +203,10 @@ fn upkeep(local: Option<LocalCertificate>) -> Option<Box<dyn FnMut()>> {
     }))
 }
 
+/// Printed when the server waits for a configuration that can be applied.
+const NOTHING_SERVED: &str =
+    "Nothing is served until the configuration is corrected; the log has the reason";
+
 /// Returns the lines that are printed when the server is ready.
 fn announcement(explanation: &[String], config: Option<&Config>) -> Vec<String> {
     let mut lines = explanation.to_vec();
@@ -214,8 +222,7 @@ fn announcement(explanation: &[String], config: Option<&Config>) -> Vec<String> 
         lines.push(format!("Serving {url}"));
     }
     if listeners.is_empty() {
-        lines
-            .push("Ready; nothing is served until the control API gets a configuration".to_owned());
+        lines.push("Ready; nothing is served until the control API gets a configuration".into());
     }
     lines
 }

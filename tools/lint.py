@@ -67,7 +67,8 @@ class Tree:
             return {".h": "c", ".sh": "shell", ".py": "python"}.get(suffix, suffix[1:])
         first = self.texts[name].split("\n", 1)[0]
         if first.startswith("#!"):
-            return "python" if "python" in first else "shell" if re.search(r"\b(ba|da)?sh\b", first) else None
+            return next((kind for kind, name in (("python", "python"), ("php", r"\bphp\b"), ("shell", r"\b(ba|da)?sh\b"))
+                         if re.search(name, first)), None)
         return None
 
     def of_kind(self, *kinds):

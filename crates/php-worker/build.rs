@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 13] = [
+    "shim/apache.c",
+    "shim/request_settings.c",
     "shim/sapi.c",
     "shim/request.c",
     "shim/variables.c",
@@ -22,6 +24,8 @@ const SOURCES: [&str; 9] = [
     "shim/layout.c",
     "shim/mail.c",
     "shim/memory.c",
+    "shim/resident.c",
+    "shim/resident_state.c",
     "shim/zygote.c",
 ];
 

@@ -7,11 +7,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use howdah_wire::dns;
 use howdah_wire::fastcgi::{Answer, Answers, Pairs, Part, Records, put_pair};
 use howdah_wire::frame::{Head, Log, RequestUsage};
-use howdah_wire::messages::{FromPrototype, FromSupervisor, ToPrototype, ToSupervisor, ToWorker};
+use howdah_wire::messages::{
+    FromPrototype, FromSupervisor, FromTemplate, ToPrototype, ToSupervisor, ToTemplate, ToWorker,
+};
 use howdah_wire::proxy_protocol::{Header, MAX_HEADER_BYTES, Version};
 use howdah_wire::queue::{Claim, Producer, Work, WorkerId};
 use howdah_wire::region::{Geometry, Region};
-use howdah_wire::request::{HEADER_BYTES, Params, RequestHeader, decode_params};
+use howdah_wire::php_values::{self, PhpValues};
+use howdah_wire::request::{HEADER_BYTES, Params, RequestHeader, Reserved, decode_params};
 use howdah_wire::stream::{Reader, Writer};
 
 use crate::Bytes;
@@ -25,6 +28,8 @@ pub fn messages(input: &[u8]) {
         b's' => ToSupervisor::decode(packet).map(|message| message.encode()),
         b'p' => ToPrototype::decode(packet).map(|message| message.encode()),
         b'f' => FromPrototype::decode(packet).map(|message| message.encode()),
+        b't' => ToTemplate::decode(packet).map(|message| message.encode()),
+        b'b' => FromTemplate::decode(packet).map(|message| message.encode()),
         _ => ToWorker::decode(packet).map(|message| message.encode()),
     };
     if let Ok(encoded) = encoded {
@@ -147,11 +152,22 @@ pub fn request(input: &[u8]) {
     };
     let mut params = Params::default();
     let mut count = 0;
+    let mut has_unknown = false;
     let body = decode_params(rest, fixed.params, |name, value| {
-        params.push(name, value);
+        match Reserved::from_name(name) {
+            Ok(None) => params.push(name, value),
+            Ok(Some(reserved)) => params.push_reserved(reserved, value),
+            Err(_) => has_unknown = true,
+        }
+        if name == Reserved::PhpValues.name() {
+            php_values(value);
+        }
         count += 1;
     });
     assert!(count <= fixed.params);
+    if has_unknown {
+        return;
+    }
     assert!(rest.starts_with(params.as_bytes()));
     let Ok(body) = body else { return };
     assert_eq!(count, fixed.params);
@@ -161,6 +177,14 @@ pub fn request(input: &[u8]) {
     assert_eq!(pairs, count);
     let again = RequestHeader::new(&params, fixed.flags, fixed.id, fixed.body_len, fixed.queued_us);
     assert_eq!(RequestHeader { params_len: again.params_len, ..fixed }, again);
+}
+
+/// Decodes settings of PHP. They must encode to the same bytes.
+fn php_values(input: &[u8]) {
+    let Ok(settings) = php_values::decode(input) else { return };
+    let mut again = PhpValues::default();
+    assert!(settings.iter().all(|(name, value)| again.push(name, value)));
+    assert_eq!(again.as_bytes(), input);
 }
 
 /// Two slots, one router thread, the smallest areas.

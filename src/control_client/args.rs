@@ -177,6 +177,38 @@ pub struct UpgradeArgs {
     pub server: Server,
 }
 
+/// Arguments of `worker-check`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Asks the running server for its configuration, and starts two copies of it for itself, on free
+ports of 127.0.0.1: one that runs the application in the classic mode, one in worker mode. Then it
+visits the page and those that it links to in both, as a visitor who has not logged in, and
+compares status, header and content. What changes by itself from one classic answer to the next is
+left out. Run it as the user who has started the server. Links are requested, so do not use it
+where a link changes data.
+
+  howdah worker-check http://localhost:8080/
+  howdah worker-check https://shop.example/ --application shop --script frankenphp-worker.php
+
+Exit status: 0 all pages are the same, 1 some differ or a mode does not start, 2 mistake in the
+command line, 3 no server answers.")]
+pub struct WorkerCheckArgs {
+    #[command(flatten)]
+    pub server: Server,
+    /// The page of the running site to begin with
+    pub url: String,
+    /// Name of the application [default: the only one in worker mode, or the only one]
+    #[arg(long, value_name = "NAME")]
+    pub application: Option<String>,
+    /// Worker script, relative to the root [default: that of the configuration, or the application's
+    /// script]
+    #[arg(long)]
+    pub script: Option<String>,
+    /// Maximum number of pages
+    #[arg(long, default_value_t = 100)]
+    pub pages: usize,
+}
+
 /// Default address of the control API of a server that is started like unitd.
 pub const DEFAULT_CONTROL: &str = "unix:/run/control.howdah.sock";
 
@@ -198,4 +230,6 @@ pub enum Command {
     Tune(TuneArgs),
     /// `howdah upgrade`.
     Upgrade(UpgradeArgs),
+    /// `howdah worker-check`.
+    WorkerCheck(WorkerCheckArgs),
 }

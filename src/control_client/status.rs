@@ -252,6 +252,7 @@ mod tests {
             processes: Processes { running, starting: 0, idle: running - active_requests },
             active_requests,
             problem: (active_requests == 0).then(|| "its root\nis gone".to_owned()),
+            worker: None,
         };
         let status = Status {
             modules: vec![Module { version: "8.2.30".into(), path: "/p".into() }],

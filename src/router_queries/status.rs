@@ -6,6 +6,7 @@ use howdah_acme::AcmeReport;
 use howdah_control::{
     ApplicationStatus, CertificateStatus, Connections, ListenerStatus, MemoryStatus, Module,
     ProcessProtection, Processes, ProtectionStatus, Renewal, ServerStatus, Status, UpstreamStatus,
+    WorkerStatus,
 };
 use howdah_server::router::{ProcessProtection as Protected, Report, ServerReport, TlsReport};
 
@@ -45,6 +46,16 @@ pub(crate) fn of(report: Report) -> Status {
                 },
                 active_requests: application.active,
                 problem: application.problem,
+                worker: application.boot.map(|boot| WorkerStatus {
+                    generation: boot.generation,
+                    boot_ms: boot.boot_us / 1000,
+                    has_template: boot.has_template,
+                    retired: application
+                        .retired
+                        .into_iter()
+                        .map(|(reason, count)| (reason.name(), count))
+                        .collect(),
+                }),
             })
             .collect(),
         upstreams: { report.upstreams.into_iter() }

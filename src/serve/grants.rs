@@ -41,6 +41,7 @@ fn of(config: &Config) -> Grants {
                 (application.name.clone(), spec(application, Geometry::for_pool(1, 1)))
             })
             .collect(),
+        shutdown_timeout: config.settings.shutdown_timeout,
     };
     for source in tls_sources(config) {
         match source {

@@ -41,7 +41,17 @@ impl StartupPlan {
             return StartupPlan::stored(arguments.common.state.as_deref());
         }
         let directory = arguments.dir.clone().unwrap_or_else(|| PathBuf::from("."));
-        let site = detect::detect(&directory).map_err(|error| error.to_string())?;
+        let mut site = detect::detect(&directory).map_err(|error| error.to_string())?;
+        if arguments.worker && site.worker_script.is_none() {
+            return Err(format!(
+                "--worker: {} has no worker script: neither that of Laravel Octane \
+                 (public/frankenphp-worker.php) nor Symfony's runtime for FrankenPHP (symfony/runtime \
+                 7.4, or runtime/frankenphp-symfony); for another one, name it in a configuration \
+                 (\"worker\")",
+                directory.display()
+            ));
+        }
+        site.is_resident = arguments.worker;
         for address in &arguments.listen {
             Address::parse(address).map_err(|error| match Address::listen_advice(address) {
                 Some(advice) => {

@@ -113,9 +113,28 @@ fn a_version_that_is_missing_is_reported_with_those_that_there_are() {
     assert!(!is_valid, "{told}");
     let start = "/applications/site/type: PHP 98.3 is not available; there is PHP 7.98.2, ";
     assert!(told.contains(start), "{told}");
-    assert!(told.contains("install howdah-php98.3") && told.contains("libphp98.3-embed"), "{told}");
+    assert!(
+        told.contains("install the package howdah-php98.3") && told.contains("libphp98.3-embed"),
+        "{told}"
+    );
     let (is_valid, told) = programs.check(&site, json!({"type": "php 7.98.1"}));
     assert!(!is_valid && told.contains("write \"php 7.98\" for any release"), "{told}");
+}
+
+#[test]
+fn a_change_to_a_missing_version_is_refused_and_what_runs_goes_on() {
+    let server = Site::script("a.php", "echo 'here';").controlled().serve();
+    let document = server.site.document(server.address);
+    server.put("/config", &document);
+    let mut other = document.clone();
+    other["applications"]["site"]["type"] = json!("php 98");
+    other["applications"]["site"]["processes"] = json!({"spare": 0, "max": 1});
+    let refused = server.control("PUT", "/config", other.to_string());
+    assert_eq!(refused.status, 500, "{}", refused.body);
+    let start = "application \"site\": type: PHP 98 is not available; there is PHP ";
+    assert!(refused.text("detail").starts_with(start), "{}", refused.body);
+    assert_eq!(server.get("/a.php").text(), "here");
+    assert_eq!(server.control("GET", "/config", "").succeeded(), document);
 }
 
 #[test]

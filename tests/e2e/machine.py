@@ -12,15 +12,20 @@ ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".build" / "e2e-venv"
 REQUIREMENTS = Path(__file__).resolve().parent / "requirements.txt"
 
-PACKAGES = (
-    # the applications
+# What all applications need; libphpX.Y-embed is what Howdah runs PHP with.
+COMMON = ("libphpX.Y-embed", "phpX.Y-opcache", "phpX.Y-xml", "phpX.Y-mbstring")
+# The applications in a browser, what they need of PHP, what they are compared with, and their database.
+IN_BROWSER = (
     "wordpress", "wordpress-theme-twentytwentythree", "dokuwiki", "adminer",
-    # what they need of PHP; libphpX.Y-embed is what Howdah runs it with
-    "libphpX.Y-embed", "phpX.Y-mysql", "phpX.Y-gd", "phpX.Y-xml", "phpX.Y-mbstring",
-    "phpX.Y-curl", "phpX.Y-opcache", "phpX.Y-fpm",
-    # what they are compared with, their database, and the browser
+    "phpX.Y-mysql", "phpX.Y-gd", "phpX.Y-curl", "phpX.Y-fpm",
     "apache2", "libapache2-mod-phpX.Y", "mariadb-server-core", "chromium",
 )
+FRAMEWORKS = {
+    "symfony": ("php-symfony-framework-bundle", "php-symfony-runtime", "php-symfony-twig-bundle",
+                "php-symfony-security-bundle", "php-symfony-mime", "php-symfony-yaml"),
+    "laravel": ("php-laravel-framework",),
+    "slim": ("php-slim", "php-guzzlehttp-psr7"),
+}
 
 
 class Unusable(Exception):
@@ -39,16 +44,27 @@ def php():
     return subprocess.run([ROOT / "tools" / "php.sh", "version"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
-def prepare():
-    """Installs what is missing; does nothing when all is there."""
-    packages = list(PACKAGES)
-    try:
-        import ensurepip  # noqa: F401 - Debian ships it apart from Python
-    except ImportError:
-        packages.append("python3-venv")
+def prepare(applications):
+    """Installs what is missing; does nothing when all is there. Returns whether a browser is needed."""
+    packages = list(COMMON)
+    browser = any(name not in FRAMEWORKS for name in applications)
+    if browser:
+        packages += IN_BROWSER
+        try:
+            import ensurepip  # noqa: F401 - Debian ships it apart from Python
+        except ImportError:
+            packages.append("python3-venv")
+    for name in applications:
+        packages += FRAMEWORKS.get(name, ())
     if subprocess.run([ROOT / "tools" / "require.sh", *packages], check=False).returncode:
         give_up("The packages above are needed.")
+    if browser:
+        install_driver()
+    return browser
 
+
+def install_driver():
+    """Installs the browser driver into its environment, unless it is there."""
     wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
     stamp = ENVIRONMENT / "installed"
     if stamp.is_file() and stamp.read_text() == wanted:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 from machine import Unusable
 
@@ -68,6 +69,26 @@ class Process:
     def alive(self):
         """Whether it still runs."""
         return self.child.poll() is None
+
+    def descendant(self, title):
+        """The number of the oldest process with this title that it, or a process of it, has started, or None.
+
+        A process that has just been forked has the title of its parent for a moment.
+        """
+        parents, found = {}, []
+        for directory in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                pid = int(directory.name)
+                fields = (directory / "stat").read_text().rpartition(")")[2].split()
+                parents[pid] = int(fields[1])
+                if (directory / "cmdline").read_bytes().rstrip(b"\0") == title.encode():
+                    found.append((int(fields[19]), pid))
+        for _, pid in sorted(found):
+            parent = pid
+            while parent := parents.get(parent):
+                if parent == self.child.pid:
+                    return pid
+        return None
 
     def tail(self, lines=20):
         """The end of its log."""

@@ -1,6 +1,7 @@
 """The servers of a run: MariaDB, Apache with mod_php, PHP-FPM, and Howdah."""
 
 import json
+import socket
 import subprocess
 from pathlib import Path
 
@@ -148,8 +149,9 @@ class Howdah:
 
     title = "Howdah"
 
-    def __init__(self, program, directory, root, configuration=None):
+    def __init__(self, program, directory, root, configuration=None, controlled=False):
         """`configuration` makes the document from the address to listen on."""
+        self.program = program
         self.port = free_port()
         directory.mkdir()
         address = f"127.0.0.1:{self.port}"
@@ -163,9 +165,32 @@ class Howdah:
             command += [root, "--listen", address]
         if owner:
             command += ["--user", owner, "--group", owner]
+        self.socket = directory / "control"
+        if controlled:
+            command += ["--control", f"unix:{self.socket}"]
         self.process = Process("howdah", command, directory / "log")
         self.process.wait_for_http(self.port)
 
     def stop(self):
         """Ends it."""
         self.process.stop()
+
+    def control(self, path):
+        """The body of an answer of the control API."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self.socket))
+            connection.sendall(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+            answer = b""
+            while piece := connection.recv(65536):
+                answer += piece
+        head, _, body = answer.partition(b"\r\n\r\n")
+        if b" 200 " not in head.split(b"\r\n", 1)[0]:
+            raise Unusable(f"{path} of the control API: {answer.decode('utf-8', 'replace')}")
+        return body.decode()
+
+    def command(self, *words):
+        """Runs a command of the program on this server."""
+        done = subprocess.run([self.program, *words, "--control", f"unix:{self.socket}"],
+                              capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Unusable(f"howdah {' '.join(words)}: {done.stdout}{done.stderr}")

@@ -6,7 +6,7 @@ import os
 import shutil
 
 import servers
-from browser import Browser
+from machine import FRAMEWORKS
 from report import Stop, describe
 
 DATABASES = {"wordpress": "wordpress", "adminer": "ledger"}
@@ -29,11 +29,14 @@ class Session:
             databases = [DATABASES[name] for name in self.options.applications if name in DATABASES]
             if databases:
                 self.database = self.own(servers.MariaDb(self.directory, databases))
-            self.browser = Browser(self.options.screenshots)
+            if any(name not in FRAMEWORKS for name in self.options.applications):
+                # Its driver exists only where a browser is needed.
+                from browser import Browser
+                self.browser = Browser(self.options.screenshots)
+                self.report.on_failure = self.browser.shot_of_failure
         except BaseException:
             self.__exit__()
             raise
-        self.report.on_failure = self.browser.shot_of_failure
         return self
 
     def __exit__(self, *_problem):

@@ -187,6 +187,23 @@ fn requests_end_when_their_time_is_over() {
     server.wait_for_log("settings/shutdown_timeout has passed");
 }
 
+/// A router that hangs, or that somebody has taken over, does not keep its server for ever.
+#[test]
+fn a_router_that_does_not_end_is_killed() {
+    let server = serve(Site::script("slow.php", SLOW).file("a.txt", "hello"));
+    let mut client = server.connect();
+    client.send("GET /slow.php HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it has begun", || server.site.data().join("begun").exists().then_some(()));
+    server.put("/config/settings", &json!({"shutdown_timeout": 1}));
+    let router = server.router();
+    let old = server.upgrade();
+    processes::signal(router, Signal::STOP);
+    server.wait_for_end_of(old);
+    server.wait_for_log("it has not ended with settings/shutdown_timeout");
+    assert!(!processes::is_alive(router));
+    assert_eq!(server.get("/a.txt").text(), "hello");
+}
+
 /// The listener is a file, which the old server must not remove, and a new server that fails must
 /// not either.
 #[test]
@@ -450,6 +467,48 @@ fn the_new_server_may_be_killed_before_it_serves() {
         eventually("nothing is left over", || {
             let all = processes::descendants(server.supervisor());
             (!all.iter().any(|process| process.title.contains(" serve "))).then_some(())
+        });
+        server.put("/config/settings", &json!({}));
+    }
+}
+
+/// Whichever process dies, one server serves afterwards, owns the PID file and takes changes.
+#[test]
+fn any_process_may_be_killed_during_an_upgrade() {
+    let server = serve_waiting();
+    for (is_new, title) in [
+        (true, "prototype"),
+        (false, "prototype"),
+        (false, "application"),
+        (false, "control"),
+        (false, "router"),
+    ] {
+        let before = server.supervisor();
+        let new = begin(&server);
+        server.control("GET", "/status", "").succeeded();
+        let below = processes::descendants(if is_new { new } else { before });
+        let is_victim = |process: &&processes::Process| {
+            let is_of_new =
+                processes::descendants(new).iter().any(|other| other.pid == process.pid);
+            process.title.contains(title) && is_of_new == is_new
+        };
+        let victims: Vec<_> = below.iter().filter(is_victim).map(|process| process.pid).collect();
+        assert!(!victims.is_empty(), "{title}: {below:?}");
+        for victim in &victims {
+            processes::signal(*victim, Signal::KILL);
+        }
+        go_on(&server);
+        let serves = eventually("the upgrade ends", || {
+            let owner = server.data("howdah.pid").trim().parse::<u32>().ok()?;
+            let is_over =
+                [before, new].iter().filter(|pid| processes::is_alive(**pid)).count() == 1;
+            (is_over && processes::is_alive(owner)).then_some(owner)
+        });
+        if serves == new {
+            server.replaced_by(new);
+        }
+        eventually(&format!("{title} was killed, it serves"), || {
+            (server.get("/a.php").text() == "hello").then_some(())
         });
         server.put("/config/settings", &json!({}));
     }

@@ -15,4 +15,6 @@ mod queue;
 mod slow_log;
 mod status;
 mod timeouts;
+mod worker_check;
+mod worker_mode;
 mod zygotes;

@@ -261,7 +261,7 @@ fn a_zygote_that_was_stopped_is_replaced() {
 }
 
 #[test]
-fn applications_that_start_after_an_upgrade_use_the_new_files() {
+fn the_programs_of_another_version_are_left_to_its_server() {
     let place = place();
     let programs = place.path().join("programs");
     fs::create_dir(&programs).unwrap();
@@ -276,12 +276,19 @@ fn applications_that_start_after_an_upgrade_use_the_new_files() {
     assert_eq!(server.get("/site").text(), "here");
     assert_eq!(zygote(&server), Some(first));
     let new = programs.join("new");
-    harness::programs::copy(&installed, &new);
+    fs::write(&new, "#!/bin/sh\nexit 3\n").unwrap();
+    open_to_all(&new, 0o755);
     fs::rename(&new, &installed).unwrap();
     assert_eq!(server.get("/other").text(), "here");
     server.wait_for_log("PHP's files have changed");
-    assert!(zygote(&server).is_some_and(|pid| pid != first));
-    assert_eq!(server.get("/site").text(), "here", "it goes on with the old ones");
+    let second = eventually("there is a new zygote", || zygote(&server));
+    assert_ne!(second, first);
+    for kind in ["zygote", "prototype"] {
+        let found = server.processes().into_iter().find(|process| process.title.contains(kind));
+        processes::signal(found.unwrap().pid, Signal::KILL);
+        eventually("it serves", || (server.get("/site").text() == "here").then_some(()));
+        eventually("it serves", || (server.get("/other").text() == "here").then_some(()));
+    }
 }
 
 #[test]

@@ -5,9 +5,10 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use harness::tls::{Authority, get};
-use harness::{Server, Site, eventually, free_address};
+use harness::{Server, Site, eventually, free_address, free_listener, processes};
 use serde_json::{Value, json};
 
 /// Where nobody listens, of all tests.
@@ -18,13 +19,17 @@ fn nobody() -> SocketAddr {
 
 /// A server that asks an authority which is not there for a certificate.
 fn without_authority(name: &str) -> (Server, SocketAddr) {
+    with_authority_at(nobody(), name)
+}
+
+fn with_authority_at(authority: SocketAddr, name: &str) -> (Server, SocketAddr) {
     let server = Site::script("index.php", "echo 'PHP: ', $_SERVER['REQUEST_URI'];").controlled();
     let mut server = server.serve();
     let (plain, secure) = (free_address(), free_address());
     let mut document = server.site.document(plain);
     document["routes"] = json!([{"action": {"pass": "applications/site"}}]);
     document["applications"]["site"]["script"] = json!("index.php");
-    let acme = json!({"domains": name, "servers": format!("https://{}/directory", nobody())});
+    let acme = json!({"domains": name, "servers": format!("https://{authority}/directory")});
     document["listeners"][secure.to_string()] = json!({"pass": "routes", "tls": {"acme": acme}});
     server.control("PUT", "/config", document.to_string()).succeeded();
     server.address = plain;
@@ -56,6 +61,29 @@ fn an_authority_that_cannot_be_reached_stops_nothing() {
         (status["listeners"][secure.to_string()]["tls"]["failed"] == 1).then_some(())
     });
     assert_eq!(server.get("/").text(), "PHP: /");
+}
+
+#[test]
+fn an_upgrade_waits_for_an_order_in_progress() {
+    let authority = free_listener();
+    let (server, _) = with_authority_at(authority.local_addr().unwrap(), "a.example");
+    // The order has begun: it waits for the authority's answer.
+    let (order, _) = authority.accept().unwrap();
+    let old = std::thread::scope(|scope| {
+        let upgrade = scope.spawn(|| server.upgrade());
+        server.wait_for_log("upgrade: the new server is started");
+        // Time in which the new server would have been started.
+        std::thread::sleep(Duration::from_millis(300));
+        let is_new = |process: &processes::Process| process.title.contains(" serve ");
+        assert!(!server.processes().iter().any(is_new), "{:?}", server.processes());
+        assert_eq!(server.get("/").text(), "PHP: /");
+        drop(order);
+        upgrade.join().unwrap()
+    });
+    // The new server begins another order.
+    let (_order, _) = authority.accept().unwrap();
+    assert_eq!(server.get("/").text(), "PHP: /");
+    server.wait_for_end_of(old);
 }
 
 #[test]

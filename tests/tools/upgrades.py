@@ -9,6 +9,7 @@ Prints the figures, and exits with 1 if a request has failed, or anything is lef
 """
 
 import argparse
+import atexit
 import os
 import pathlib
 import re
@@ -103,12 +104,23 @@ done
 """
 
 
+def end(pid_file):
+    """Ends the server, also after an error in this program."""
+    try:
+        os.kill(int(pid_file.read_text()), signal.SIGTERM)
+    except (OSError, ValueError):
+        pass
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("howdah", type=pathlib.Path)
     parser.add_argument("--upgrades", type=int, default=50)
     parser.add_argument("--port", type=int, default=18_471)
     arguments = parser.parse_args()
+    for needed in ("wrk", "curl", "openssl"):
+        if not shutil.which(needed):
+            parser.error(f"{needed} is missing; install it")
     place = pathlib.Path(tempfile.mkdtemp(prefix="howdah-upgrades-"))
     place.chmod(0o755)
     www = place / "www"
@@ -124,6 +136,7 @@ def main():
     server = subprocess.Popen(
         [str(program), "serve", "--config", place / "config.json", "--log", place / "log", "--pid",
          place / "pid"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    atexit.register(end, place / "pid")
     while "Serving" not in (line := server.stdout.readline()):
         assert line, "it does not start"
     pid = server.pid

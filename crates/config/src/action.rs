@@ -10,6 +10,7 @@ use crate::action_options::ActionOptions;
 use crate::error::Error;
 use crate::fixed_response::{Ping, Return};
 use crate::groups::Groups;
+use crate::htaccess::Htaccess;
 use crate::node::{Node, Object, Scope, quoted};
 use crate::pattern::{Patterns, Subject};
 use crate::proxy::Proxy;
@@ -69,6 +70,8 @@ pub struct Share {
     pub traverse_mounts: bool,
     /// The application that runs PHP scripts of the share; if `None`, scripts are refused.
     pub scripts: Option<Target>,
+    /// Settings for `.htaccess` files; `None` if they are not read.
+    pub htaccess: Option<Htaccess>,
     /// The action for requests that match no file.
     pub fallback: Option<Action>,
 }
@@ -144,7 +147,9 @@ impl Share {
         let candidates = object.read("try", read)?.unwrap_or_default();
         let index = object.read("index", share::read_index)?;
         let types = object.read("types", |types| Patterns::read(types, Subject::MimeType))?;
+        let htaccess = Htaccess::of_share(object, &paths)?;
         Ok(Share {
+            htaccess,
             paths,
             candidates,
             index: index.unwrap_or_else(|| vec!["index.html".to_owned()]),

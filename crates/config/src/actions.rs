@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::action::{Action, ActionKind, PageSource};
 use crate::node::path;
 use crate::template::{Part, Template};
-use crate::{Config, Route, Symlinks};
+use crate::{Config, Route, Symlinks, Target};
 
 /// A file or directory that the router reads for requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,27 @@ impl Config {
             let chroot = share.chroot.as_ref().and_then(fixed);
             chroot.into_iter().for_each(|(file, _)| name("chroot", (file, true), share.symlinks));
         }
+        for application in self.applications.iter().filter(|found| found.htaccess.is_some()) {
+            all.extend(application.targets.iter().map(|target| RouterPath {
+                path: format!("applications{}/{}", path([&application.name]), target.key("root")),
+                file: target.root.clone(),
+                is_directory: true,
+                symlinks: Symlinks::OwnerMatch,
+            }));
+        }
         all
+    }
+
+    /// Returns the applications whose scripts the `.htaccess` files of a share decide about.
+    pub(crate) fn applications_of_htaccess_shares(&self) -> Vec<String> {
+        let name = |(_, action): (String, &Action)| match &action.kind {
+            ActionKind::Share(share) if share.htaccess.is_some() => match &share.scripts {
+                Some(Target::Application { name, .. }) => Some(name.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        self.actions().into_iter().filter_map(name).collect()
     }
 }
 

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use crate::delegation::Delegation;
 use crate::error::{Error, ErrorKind};
+use crate::htaccess::Htaccess;
 use crate::isolation::Isolation;
 use crate::node::{Node, Shown};
 use crate::php::{PhpOptions, PhpTarget, PhpVersion, ScriptDirectories};
 use crate::processes::Processes;
+use crate::worker::WorkerScript;
 
 /// A PHP application.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +22,12 @@ pub struct Application {
     /// Its targets in document order, at least one; a single one without a name if the document has
     /// no `targets`.
     pub targets: Vec<PhpTarget>,
+    /// The script that stays in memory; `None` to start a script for each request.
+    pub worker: Option<WorkerScript>,
+    /// Settings for `.htaccess` files below its roots; `None` if they are not read.
+    pub htaccess: Option<Htaccess>,
+    /// `.htaccess` files decide about its scripts: its own, or those of a share.
+    pub obeys_htaccess: bool,
     /// PHP's own settings.
     pub options: PhpOptions,
     /// The number of its processes.
@@ -93,14 +101,20 @@ impl Application {
     pub(crate) fn read(name: &str, node: &Node<'_>) -> Result<Application, Error> {
         let object = node.object()?;
         let version = read_type(&object.required("type")?)?;
-        let targets = PhpTarget::read_all(&object)?;
+        let mut targets = PhpTarget::read_all(&object)?;
+        let limits = object.read("limits", Limits::read)?.unwrap_or_default();
+        let worker = WorkerScript::read(&object, &mut targets, limits.requests)?;
+        let htaccess = Htaccess::of_application(&object, &targets)?;
         let application = Application {
             name: name.to_owned(),
             version,
             targets,
+            worker,
+            obeys_htaccess: htaccess.is_some(),
+            htaccess,
             options: object.read("options", PhpOptions::read)?.unwrap_or_default(),
             processes: object.read("processes", Processes::read)?.unwrap_or(Processes::Automatic),
-            limits: object.read("limits", Limits::read)?.unwrap_or_default(),
+            limits,
             environment: object.read("environment", read_environment)?.unwrap_or_default(),
             script_directories: object
                 .read("script_directories", ScriptDirectories::read)?

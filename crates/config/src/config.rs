@@ -73,7 +73,7 @@ impl Config {
         let upstreams = object.read("upstreams", Upstream::read_all)?.unwrap_or_default();
         let access_log = object.read("access_log", AccessLog::read)?;
         object.end()?;
-        Ok(Config {
+        let mut config = Config {
             listeners,
             routes,
             applications,
@@ -82,7 +82,12 @@ impl Config {
             settings,
             access_log,
             document,
-        })
+        };
+        let obedient = config.applications_of_htaccess_shares();
+        for application in &mut config.applications {
+            application.obeys_htaccess |= obedient.contains(&application.name);
+        }
+        Ok(config)
     }
 
     /// Returns the route of a [`Target::Route`](crate::Target::Route).

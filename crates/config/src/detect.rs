@@ -19,6 +19,7 @@ mod files;
 mod framework;
 mod kind;
 mod site;
+mod worker;
 
 use std::path::Path;
 
@@ -27,6 +28,7 @@ pub use error::DetectError;
 pub use framework::{Evidence, Framework};
 pub use kind::Kind;
 pub use site::Site;
+pub use worker::WorkerScript;
 
 /// Recognises the site in a directory.
 pub fn detect(directory: &Path) -> Result<Site, DetectError> {
@@ -45,7 +47,11 @@ pub fn detect(directory: &Path) -> Result<Site, DetectError> {
     };
     closed_paths::check_project(&directory, &kind)?;
     let closed = ClosedPaths::find(&root, &kind)?;
-    Ok(Site { directory, root, kind, closed_paths: closed })
+    let worker_script = match kind {
+        Kind::PublicFrontController { .. } => worker::worker_script(&directory, &root)?,
+        _ => None,
+    };
+    Ok(Site { directory, root, kind, closed_paths: closed, worker_script, is_resident: false })
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ mod fixed_response;
 mod foreign;
 mod forwarded;
 mod groups;
+mod htaccess;
 mod isolation;
 pub mod json;
 mod json_schema;
@@ -65,6 +66,7 @@ mod tls;
 mod token;
 mod upstream;
 mod upstream_tls;
+mod worker;
 
 pub use access::{Access, BasicAuth};
 pub use access_log::{AccessLog, LogFormat};
@@ -89,6 +91,7 @@ pub use fields::FieldPatterns;
 pub use fixed_response::{Ping, Return};
 pub use forwarded::Forwarded;
 pub use groups::{Group, Groups};
+pub use htaccess::Htaccess;
 pub use isolation::{Automount, IdRange, Isolation, Namespaces};
 pub use json_schema::schema;
 pub use listener::{CleartextHttp2, Listener};
@@ -115,6 +118,7 @@ pub use tls::{
 };
 pub use upstream::{Balance, Failures, ForwardedFields, Health, Upstream, UpstreamServer};
 pub use upstream_tls::UpstreamTls;
+pub use worker::WorkerScript;
 
 #[cfg(test)]
 mod tests;

@@ -118,6 +118,21 @@ pub struct ApplicationStatus {
     /// Reason for which the application does not run or its processes end; omitted if there is no
     /// problem.
     pub problem: Option<String>,
+    /// The worker script, if the application is resident and the script has started.
+    pub worker: Option<WorkerStatus>,
+}
+
+/// The worker script of a resident application.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkerStatus {
+    /// Number of the instance of the application; higher after each restart.
+    pub generation: u32,
+    /// Time that the script took until it waited for a request, in milliseconds.
+    pub boot_ms: u64,
+    /// Processes are forked from one in which the script has started.
+    pub has_template: bool,
+    /// Processes that have ended after a request since the start of the server, by the reason.
+    pub retired: Vec<(&'static str, u64)>,
 }
 
 /// An upstream.
@@ -249,6 +264,16 @@ fn php(status: &ApplicationStatus) -> (String, Value) {
     if let Some(shares_start) = status.shares_start {
         value["start"] = if shares_start { "shared" } else { "own" }.into();
     }
+    if let Some(worker) = &status.worker {
+        let retired =
+            worker.retired.iter().map(|(reason, count)| ((*reason).to_owned(), (*count).into()));
+        value["worker"] = json!({
+            "generation": worker.generation,
+            "boot_ms": worker.boot_ms,
+            "template": worker.has_template,
+            "retired": Map::from_iter(retired),
+        });
+    }
     (status.name.clone(), value)
 }
 
@@ -284,6 +309,12 @@ mod tests {
                 processes: Processes { running: 4, starting: 1, idle: 3 },
                 active_requests: 1,
                 problem: None,
+                worker: Some(WorkerStatus {
+                    generation: 3,
+                    boot_ms: 12,
+                    has_template: true,
+                    retired: vec![("requests", 7), ("exit", 1)],
+                }),
             }],
             ..Status::default()
         }
@@ -352,7 +383,11 @@ mod tests {
                 "blog": {
                     "state": "loaded",
                     "memory": {"prototype": 20, "processes": 300},
-                    "start": "shared"
+                    "start": "shared",
+                    "worker": {
+                        "generation": 3, "boot_ms": 12, "template": true,
+                        "retired": {"requests": 7, "exit": 1}
+                    }
                 }
             },
             "memory": {"budget": 1000, "used": 320},

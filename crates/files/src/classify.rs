@@ -40,6 +40,9 @@ impl<'s> Classifier<'s, '_> {
         if !self.place.is_sound() {
             return Err(NotServedReason::NotFound);
         }
+        if self.share.options().is_decided {
+            return self.classify_decided();
+        }
         if self.share.options().scripts
             && let Some(script) = self.find_script()?
         {
@@ -97,6 +100,24 @@ impl<'s> Classifier<'s, '_> {
             Kind::Regular => Ok(Target::File { index: b"", opened }),
             Kind::Directory => Ok(Target::Directory),
             Kind::Other => Err(NotServedReason::NotFound),
+        }
+    }
+
+    fn classify_decided(&self) -> Result<Target<'s>, NotServedReason> {
+        let name = self.place.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        // Where scripts run, source is sent only if a directive says so of this file.
+        let is_refused = match self.share.options().scripts {
+            true => hidden::is_php_copy(name),
+            false => hidden::is_php_source(name),
+        };
+        if is_refused {
+            return self.classify_directory(NotServedReason::Forbidden);
+        }
+        let opened = self.opener.open(self.share, self.place, &[], Access::Read)?;
+        match opened.kind {
+            Kind::Regular => Ok(Target::File { index: b"", opened }),
+            Kind::Directory => Ok(Target::Directory),
+            Kind::Other => Err(NotServedReason::Forbidden),
         }
     }
 

@@ -24,6 +24,7 @@ mod classify;
 pub mod conditional;
 pub mod etag;
 pub mod hidden;
+mod inspect;
 mod links;
 mod load;
 pub mod mime;
@@ -51,6 +52,7 @@ use self::classify::{Classifier, Target};
 use self::conditional::Conditions;
 use self::load::{Loader, Resource};
 
+pub use self::inspect::{FileKind, Inspected};
 pub use self::links::{RefusedLink, refused_link};
 pub use self::outcome::{NotServedReason, ScriptPath, ServeOutcome};
 pub use self::reply::redirect_to_directory;
@@ -192,7 +194,7 @@ impl Files {
         now: RequestTime,
         redirect: fn(&Request) -> Option<Response>,
     ) -> ServeOutcome {
-        let is_read = matches!(&*request.method, b"GET" | b"HEAD");
+        let is_read = matches!(&*request.method, b"GET" | b"HEAD") || share.options().is_decided;
         if !is_read && !share.options().scripts {
             return ServeOutcome::NotServed(NotServedReason::MethodNotAllowed);
         }

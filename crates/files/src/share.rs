@@ -21,6 +21,10 @@ pub struct Options {
     /// Returns PHP files as [`Outcome::Script`](super::ServeOutcome::Script). They are never sent
     /// as files.
     pub scripts: bool,
+    /// The caller has decided that a path is sent: directories have no index, any method is answered
+    /// like GET, and of the rules for names only that for PHP source applies; with `scripts`, only to
+    /// copies of source.
+    pub is_decided: bool,
     /// Sends the `.br`, `.zst` and `.gz` siblings of files to clients that accept them.
     pub precompressed: bool,
     /// Media types that may be sent; the empty type stands for files of unknown type. The type of
@@ -37,6 +41,7 @@ impl Default for Options {
             symlinks: Symlinks::OwnerMatch,
             traverse_mounts: true,
             scripts: false,
+            is_decided: false,
             precompressed: true,
             types: None,
             mime: Arc::default(),

@@ -11,12 +11,13 @@ use howdah_http::authority;
 use howdah_http::handshake::Handshake;
 use howdah_http::message::{Request, ShownAddress, is_internal_field};
 use howdah_http::variables::ShownRequestId;
-use howdah_wire::request::Params;
+use howdah_wire::php_values::PhpValues;
+use howdah_wire::request::{Params, Reserved};
 
-use super::target::Script;
+use super::target::{Directives, Script};
 
 /// Default value of `SERVER_SOFTWARE`.
-const SOFTWARE: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));
+pub const SOFTWARE: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));
 
 /// Length in bytes of the longest formatted value: an IPv6 address.
 const LONGEST_TEXT: usize = 45;
@@ -38,6 +39,9 @@ pub fn write(
     };
     let root = script.root.as_os_str().as_bytes();
     params.clear();
+    if let Some(directives) = &script.directives {
+        return write_as_apache(params, request, script, directives, software);
+    }
     params.push(b"SCRIPT_FILENAME", script.file.as_os_str().as_bytes());
     if !script.path_info.is_empty() {
         params.push(b"PATH_INFO", &script.path_info);
@@ -95,6 +99,133 @@ pub fn write(
     }
     params.push(b"FCGI_ROLE", b"RESPONDER");
     write_fields(params, request);
+}
+
+/// Writes the parameters of a request to a site with `.htaccess` files: those of Apache's mod_php. What
+/// directives say is left out where CGI has a variable of that name.
+fn write_as_apache(
+    params: &mut Params,
+    request: &Request,
+    script: &Script,
+    directives: &Directives,
+    software: Option<&str>,
+) {
+    let mut text = String::with_capacity(LONGEST_TEXT);
+    let mut shown = |params: &mut Params, name: &str, value: &dyn Display| {
+        text.clear();
+        let _ = write!(text, "{value}");
+        params.push(name.as_bytes(), text.as_bytes());
+    };
+    let (connection, root) = (&request.connection, script.root.as_os_str().as_bytes());
+    for (name, field) in [("CONTENT_TYPE", "content-type"), ("CONTENT_LENGTH", "content-length")] {
+        if let Some(value) = request.fields.get(field) {
+            params.push(name.as_bytes(), value);
+        }
+    }
+    let is_passed = |name: &[u8]| {
+        let is_authorization = name.eq_ignore_ascii_case(b"authorization");
+        !name.eq_ignore_ascii_case(b"content-type")
+            && !name.eq_ignore_ascii_case(b"content-length")
+            && (directives.passes_authorization || !is_authorization)
+    };
+    // Of several fields of one name, the last one counts.
+    let fields: Vec<(&[u8], &[u8])> = request.fields.iter().collect();
+    for (index, (name, value)) in fields.iter().enumerate() {
+        let is_refused = name.eq_ignore_ascii_case(b"proxy") || is_internal_field(name);
+        let is_last =
+            !fields[index + 1..].iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
+        if !is_refused && is_last && is_passed(name) {
+            params.push_field(name, value);
+        }
+    }
+    params.push(b"SERVER_SIGNATURE", b"");
+    params.push(b"SERVER_SOFTWARE", software.unwrap_or(SOFTWARE).as_bytes());
+    let local = connection.local.map(|local| local.ip());
+    match local {
+        Some(_) if request.host.is_empty() => shown(params, "SERVER_NAME", &ShownAddress(local)),
+        _ => params.push(b"SERVER_NAME", &authority::encoded(&request.host)),
+    }
+    shown(params, "SERVER_ADDR", &ShownAddress(local));
+    shown(params, "SERVER_PORT", &directives.server_port);
+    shown(params, "REMOTE_ADDR", &ShownAddress(connection.peer.map(|peer| peer.ip())));
+    params.push(b"DOCUMENT_ROOT", root);
+    params.push(b"REQUEST_SCHEME", connection.scheme().as_bytes());
+    params.push(b"CONTEXT_PREFIX", b"");
+    params.push(b"CONTEXT_DOCUMENT_ROOT", root);
+    params.push(b"SERVER_ADMIN", b"");
+    params.push(b"SCRIPT_FILENAME", script.file.as_os_str().as_bytes());
+    shown(params, "REMOTE_PORT", &connection.peer.map_or(0, |peer| peer.port()));
+    params.push(b"GATEWAY_INTERFACE", b"CGI/1.1");
+    params.push(b"SERVER_PROTOCOL", request.version.as_str().as_bytes());
+    params.push(b"REQUEST_METHOD", &request.method);
+    params.push(b"QUERY_STRING", &request.query);
+    params.push(b"REQUEST_URI", &request.target);
+    params.push(b"SCRIPT_NAME", &script.name);
+    if !script.path_info.is_empty() {
+        params.push(b"PATH_INFO", &script.path_info);
+        params.push(b"PATH_TRANSLATED", &[root, &script.path_info].concat());
+    }
+    if connection.tls {
+        params.push(b"HTTPS", b"on");
+    }
+    if let Some(shown) = &connection.handshake {
+        handshake(params, shown);
+    }
+    write_variables(params, request, directives);
+    shown(params, "REQUEST_ID", &ShownRequestId(request.id));
+}
+
+/// Writes what `.htaccess` files say about the script, for a worker of this server.
+pub fn write_settings(params: &mut Params, request: &Request, script: &Script) {
+    let Some(directives) = &script.directives else { return };
+    let mut values = PhpValues::default();
+    for (name, value) in &directives.settings {
+        values.push(name, value);
+    }
+    if !values.is_empty() {
+        params.push_reserved(Reserved::PhpValues, values.as_bytes());
+    }
+    let authorization = request.fields.get("authorization").unwrap_or_default();
+    params.push_reserved(Reserved::Authorization, authorization);
+    params.push_reserved(Reserved::AnyName, b"1");
+    if (300..600).contains(&directives.status) {
+        params.push_reserved(Reserved::Status, directives.status.to_string().as_bytes());
+    }
+}
+
+/// Writes the settings of PHP that `.htaccess` files make, for PHP-FPM.
+pub fn write_fpm_settings(params: &mut Params, script: &Script) {
+    let Some(directives) = &script.directives else { return };
+    let mut text = Vec::new();
+    let is_plain = |part: &[u8]| !part.iter().any(|byte| matches!(byte, b'\n' | b'\r' | 0));
+    for (name, value) in &directives.settings {
+        if is_plain(name) && is_plain(value) && !name.contains(&b'=') {
+            text.extend_from_slice(&[name, &b"="[..], value, b"\n"].concat());
+        }
+    }
+    if !text.is_empty() {
+        params.push(b"PHP_VALUE", &text);
+    }
+}
+
+/// Writes the variables of directives, unless CGI has one of the name.
+fn write_variables(params: &mut Params, request: &Request, directives: &Directives) {
+    let own: Vec<Vec<u8>> = params.iter().map(|(name, _)| name.to_vec()).collect();
+    for (index, (name, value)) in directives.variables.iter().enumerate() {
+        // The last one counts.
+        if directives.variables[index + 1..].iter().any(|(other, _)| other == name) {
+            continue;
+        }
+        let is_usable = !name.is_empty()
+            && !name.iter().chain(value).any(|byte| *byte == 0)
+            && !name.starts_with(b"PHP_AUTH_")
+            && !own.contains(name);
+        // A field of the client is no variable of the server, whatever the directives copy.
+        let is_field = name.starts_with(b"HTTP_PROXY") && request.fields.get("proxy").is_some();
+        if is_usable && !is_field {
+            params.push(name, value);
+        }
+    }
 }
 
 /// Writes the facts of the TLS handshake: the names of Apache's mod_ssl, or nginx's where mod_ssl
@@ -184,6 +315,7 @@ mod tests {
             path_info: Bytes::from_static(b"/i"),
             file: Path::new("/site/a.php").into(),
             root: Path::new("/site").into(),
+            directives: None,
         };
         let mut params = Params::default();
         write(&mut params, &request, &script, None, 0);

@@ -18,7 +18,7 @@ use super::pending::{Failure, Next, PendingResponse};
 use super::request::RequestContext;
 use super::response;
 use super::target::Script;
-use super::thread::{ControlRequest, PhpThread, RequestHandle, is_server_idle};
+use super::thread::{PhpThread, RequestHandle, is_server_idle};
 use crate::application::Application;
 use crate::queue::QueueError;
 
@@ -83,10 +83,8 @@ pub async fn run(
     handle.queue = Some(Arc::clone(&application.queue));
     let has_workers = match application.queue.submit(handle.key(), request, Arc::clone(&context)) {
         Ok((requests, workers)) => {
-            if application.wants_workers(requests, workers)
-                && application.queue.claim_growth_request()
-            {
-                thread.send_to_control(ControlRequest::AddWorkers);
+            if application.wants_workers(requests, workers) {
+                thread.ask_for_check(&application.queue);
             }
             workers > 0
         }
@@ -183,6 +181,7 @@ fn encode(
     let length = body.len();
     let software = application.config.server_software.as_deref();
     cgi_params::write(&mut params, &exchange.request, script, software, length);
+    cgi_params::write_settings(&mut params, &exchange.request, script);
     let mut descriptors = Vec::new();
     let mut flags = if is_server_idle() { flags::IS_ONLY_REQUEST } else { 0 };
     let room = SLOT_BYTES.checked_sub(HEADER_BYTES + params.as_bytes().len());

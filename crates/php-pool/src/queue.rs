@@ -4,7 +4,7 @@
 //! workers take them from there. The key of a slot identifies the waiting thread. The region has
 //! that information too, but workers could change it, so it is only a hint.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -65,7 +65,7 @@ pub struct Load {
 #[derive(Debug)]
 pub struct Queue {
     limit: usize,
-    /// A thread has asked for more workers since the last decision.
+    /// A thread has asked for a check of the workers since the last one.
     has_asked: AtomicBool,
     max_workers: AtomicU32,
     /// Limit of the application's log records.
@@ -361,7 +361,7 @@ impl Queue {
     }
 
     /// Returns the current load for a decision about the number of workers. Resets the peak, and
-    /// lets threads ask for more workers again.
+    /// lets threads ask for a check again.
     pub fn take_load(&self) -> Load {
         self.has_asked.store(false, SeqCst);
         let mut inner = self.lock();
@@ -439,6 +439,30 @@ impl Queue {
         status
     }
 
+    /// Returns the workers that have no request although requests wait for one: process id and number of
+    /// requests so far. Empty if none waits. In worker mode a script may go on after a response. A worker
+    /// without any request so far may still start its script, and is left out.
+    pub fn unavailable_workers(&self) -> Vec<(WorkerId, u32, u64)> {
+        let inner = self.lock();
+        let Some(serving) = &inner.serving else { return Vec::new() };
+        let (mut running, mut is_waiting) = (HashSet::new(), !inner.waiting.is_empty());
+        for slot in 0..serving.infos.len() as u32 {
+            match serving.instance.region.claim_of(slot) {
+                Claim::Taken(_, worker) => drop(running.insert(worker)),
+                Claim::Queued(_) => is_waiting |= serving.infos[slot as usize].is_some(),
+                _ => {}
+            }
+        }
+        if !is_waiting {
+            return Vec::new();
+        }
+        let workers = serving.instance.workers();
+        let has_served = |worker: &Worker| worker.last.requests() > 0;
+        let idle =
+            workers.iter().filter(|(id, worker)| !running.contains(*id) && has_served(worker));
+        idle.map(|(id, worker)| (*id, worker.pid, worker.last.requests())).collect()
+    }
+
     /// Returns the current maximum number of workers.
     pub fn max_workers(&self) -> u32 {
         self.max_workers.load(Relaxed)
@@ -449,9 +473,9 @@ impl Queue {
         self.lock().feed();
     }
 
-    /// Returns true for the first caller since the last decision: that caller asks for more
-    /// workers.
-    pub fn claim_growth_request(&self) -> bool {
+    /// Returns true for the first caller since the last check of the workers: that caller asks for
+    /// one.
+    pub fn claim_check(&self) -> bool {
         !self.has_asked.swap(true, SeqCst)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use howdah_config::{DynamicProcesses, Processes};
 use howdah_sys::clock;
-use howdah_wire::frame::RequestUsage;
+use howdah_wire::frame::{RequestUsage, Retirement};
 use howdah_wire::queue::WorkerId;
 
 use super::request::RequestContext;
@@ -46,6 +46,9 @@ pub struct PoolStatus {
     pub waiting_time: u64,
     /// Maximum waiting time of a request since `start_time`.
     pub max_waiting_time: u64,
+    /// Number of workers that have ended after a request, by the reason. Reasons without any are left
+    /// out.
+    pub retired: Vec<(Retirement, u64)>,
     /// All workers, if requested.
     pub processes: Vec<ProcessStatus>,
 }
@@ -144,6 +147,8 @@ pub(super) struct Counters {
     max_children_reached: u64,
     memory_peak: u64,
     max_waiting_time: u64,
+    /// Retired workers, in the order of [`Retirement::ALL`].
+    retired: [u64; Retirement::ALL.len()],
     /// Number of slow requests.
     pub(super) slow: u64,
     /// Maximum number of workers.
@@ -173,6 +178,10 @@ impl Counters {
     /// Counts the end of a request.
     pub(super) fn finished(&mut self, times: Times, done: RequestUsage) {
         self.max_waiting_time = self.max_waiting_time.max(times.waited);
+        let reason = Retirement::ALL.iter().position(|reason| done.retirement == Some(*reason));
+        if let Some(count) = reason.and_then(|reason| self.retired.get_mut(reason)) {
+            *count += 1;
+        }
         self.memory_peak = self.memory_peak.max(done.peak_memory);
     }
 
@@ -190,6 +199,11 @@ impl Counters {
             memory_peak: self.memory_peak,
             max_processes: self.max_workers,
             max_waiting_time: self.max_waiting_time,
+            retired: Retirement::ALL
+                .into_iter()
+                .zip(self.retired)
+                .filter(|(_, count)| *count > 0)
+                .collect(),
             ..PoolStatus::default()
         }
     }

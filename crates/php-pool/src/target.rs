@@ -24,6 +24,23 @@ pub struct Script {
     pub file: Arc<Path>,
     /// `DOCUMENT_ROOT`: document root of the target.
     pub root: Arc<Path>,
+    /// What `.htaccess` files say about the script; `None` where they are not read.
+    pub directives: Option<Arc<Directives>>,
+}
+
+/// What `.htaccess` files say about a script.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Directives {
+    /// Variables beside those of CGI, which win over them.
+    pub variables: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Settings of PHP for the request, by name.
+    pub settings: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The script sees `HTTP_AUTHORIZATION`.
+    pub passes_authorization: bool,
+    /// Status of the response unless the script sets another: that of the error whose page it is.
+    pub status: u16,
+    /// Port of the server, as the client knows it.
+    pub server_port: u16,
 }
 
 /// A compiled target of an application.
@@ -77,7 +94,8 @@ impl Target {
     pub fn script(&self, path: &Bytes) -> Script {
         if let Some((name, file)) = &self.fixed {
             let (file, root) = (Arc::clone(file), Arc::clone(&self.root));
-            return Script { name: name.clone(), path_info: Bytes::new(), file, root };
+            let (name, path_info) = (name.clone(), Bytes::new());
+            return Script { name, path_info, file, root, directives: None };
         }
         let (name, path_info) = match memchr::memmem::find(path, b".php/") {
             Some(dot) => (path.slice(..dot + 4), path.slice(dot + 4..)),
@@ -94,7 +112,7 @@ impl Target {
         let mut file = self.root.as_os_str().as_bytes().to_vec();
         file.extend_from_slice(&name);
         let file = Path::new(std::ffi::OsStr::from_bytes(&file)).into();
-        Script { name, path_info, file, root: Arc::clone(&self.root) }
+        Script { name, path_info, file, root: Arc::clone(&self.root), directives: None }
     }
 }
 

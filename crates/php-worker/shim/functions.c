@@ -5,6 +5,9 @@
 #include "ext/standard/head.h"
 #include "ext/standard/info.h"
 #include "ext/json/php_json.h"
+#include "zend_smart_str.h"
+
+#include <syslog.h>
 
 bool howdah_fix_pathinfo = 1;
 
@@ -18,6 +21,16 @@ ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers, 0, 0, IS_ARRAY, 0)
 ZEND_END_ARG_INFO()
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_handle_request, 0, 1, _IS_BOOL, 0)
+    ZEND_ARG_TYPE_INFO(0, callback, IS_CALLABLE, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_log, 0, 1, IS_VOID, 0)
+    ZEND_ARG_TYPE_INFO(0, message, IS_STRING, 0)
+    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, level, IS_LONG, 0, "0")
+    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, context, IS_ARRAY, 0, "[]")
+ZEND_END_ARG_INFO()
+
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_status, 0, 0, MAY_BE_ARRAY | MAY_BE_FALSE)
 ZEND_END_ARG_INFO()
 
@@ -29,7 +42,7 @@ ZEND_END_ARG_INFO()
    output does not end the script. */
 ZEND_FUNCTION(fastcgi_finish_request)
 {
-    const struct howdah_request *request = howdah_request();
+    const struct howdah_request *request = howdah_client_request();
 
     ZEND_PARSE_PARAMETERS_NONE();
 
@@ -60,6 +73,10 @@ ZEND_FUNCTION(apache_request_headers)
 
         sapi_add_request_header(param->name.data, param->name.len, (char *)param->value.data,
                                 param->value.len, return_value);
+    }
+    if (request->authorization.len > 0) {
+        add_assoc_stringl(return_value, "Authorization", request->authorization.data,
+                          request->authorization.len);
     }
 }
 
@@ -106,7 +123,7 @@ ZEND_FUNCTION(headers_send)
         SG(sapi_headers).http_response_code = (int)status;
         RETURN_LONG(sapi_send_headers());
     }
-    if (howdah_request() == NULL || SG(headers_sent)) {
+    if (howdah_client_request() == NULL || SG(headers_sent)) {
         RETURN_LONG(SAPI_HEADER_SEND_FAILED);
     }
     RETURN_LONG(howdah_send_head(&SG(sapi_headers), (int)status));
@@ -115,7 +132,7 @@ ZEND_FUNCTION(headers_send)
 /* Returns PHP-FPM's pool status, with additions, for the application that runs the script. */
 ZEND_FUNCTION(fpm_get_status)
 {
-    const struct howdah_request *request = howdah_request();
+    const struct howdah_request *request = howdah_client_request();
     const char *text;
     size_t len = 0;
 
@@ -132,6 +149,45 @@ ZEND_FUNCTION(fpm_get_status)
     }
 }
 
+/* Levels of frankenphp_log(), as of Go's package log/slog. */
+enum { LEVEL_DEBUG = -4, LEVEL_INFO = 0, LEVEL_WARN = 4, LEVEL_ERROR = 8 };
+
+/* Writes to the log, with the context as JSON. */
+ZEND_FUNCTION(frankenphp_log)
+{
+    const struct howdah_request *request = howdah_client_request();
+    zend_string *message;
+    zend_long level = LEVEL_INFO;
+    zval *context = NULL;
+    smart_str text = {0};
+    int severity;
+
+    ZEND_PARSE_PARAMETERS_START(1, 3)
+        Z_PARAM_STR(message)
+        Z_PARAM_OPTIONAL
+        Z_PARAM_LONG(level)
+        Z_PARAM_ARRAY(context)
+    ZEND_PARSE_PARAMETERS_END();
+
+    severity = level >= LEVEL_ERROR  ? LOG_ERR
+               : level >= LEVEL_WARN ? LOG_WARNING
+               : level >= LEVEL_INFO ? LOG_INFO
+                                     : LOG_DEBUG;
+    smart_str_append(&text, message);
+    if (context && zend_hash_num_elements(Z_ARRVAL_P(context)) > 0) {
+        smart_str_appendc(&text, ' ');
+        php_json_encode(&text, context,
+                        PHP_JSON_UNESCAPED_SLASHES | PHP_JSON_UNESCAPED_UNICODE
+                            | PHP_JSON_PARTIAL_OUTPUT_ON_ERROR);
+    }
+    smart_str_0(&text);
+    if (text.s && !EG(exception)) {
+        howdah_rust.log(request ? request->context : NULL, severity, ZSTR_VAL(text.s),
+                        ZSTR_LEN(text.s));
+    }
+    smart_str_free(&text);
+}
+
 static const zend_function_entry functions[] = {
     ZEND_FE(fastcgi_finish_request, arginfo_finish_request)
     ZEND_FE(apache_request_headers, arginfo_headers)
@@ -139,6 +195,11 @@ static const zend_function_entry functions[] = {
     ZEND_FE(apache_response_headers, arginfo_headers)
     ZEND_FE(headers_send, arginfo_headers_send)
     ZEND_FE(fpm_get_status, arginfo_status)
+    ZEND_FE(frankenphp_handle_request, arginfo_handle_request)
+    ZEND_FALIAS(frankenphp_finish_request, fastcgi_finish_request, arginfo_finish_request)
+    ZEND_FALIAS(frankenphp_request_headers, apache_request_headers, arginfo_headers)
+    ZEND_FALIAS(frankenphp_response_headers, apache_response_headers, arginfo_headers)
+    ZEND_FE(frankenphp_log, arginfo_log)
     ZEND_FE_END
 };
 
@@ -171,13 +232,23 @@ void howdah_read_settings(void)
     howdah_fix_pathinfo = zend_ini_long("cgi.fix_pathinfo", sizeof("cgi.fix_pathinfo") - 1, 0) != 0;
 }
 
+static void register_log_level(const char *name, int level, int module_number)
+{
+    zend_register_long_constant(name, strlen(name), level, CONST_PERSISTENT, module_number);
+}
+
 static PHP_MINIT_FUNCTION(howdah)
 {
     (void)type;
     if (skips_preload) {
         take_preload_away();
     }
+    howdah_define_apache_functions();
     REGISTER_INI_ENTRIES();
+    register_log_level("FRANKENPHP_LOG_LEVEL_DEBUG", LEVEL_DEBUG, module_number);
+    register_log_level("FRANKENPHP_LOG_LEVEL_INFO", LEVEL_INFO, module_number);
+    register_log_level("FRANKENPHP_LOG_LEVEL_WARN", LEVEL_WARN, module_number);
+    register_log_level("FRANKENPHP_LOG_LEVEL_ERROR", LEVEL_ERROR, module_number);
     howdah_read_settings();
     howdah_user_ini_startup();
     howdah_hook_open();

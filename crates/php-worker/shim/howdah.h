@@ -1,12 +1,13 @@
 /*
- * The boundary between the Rust side and the C side of howdah-php. src/ffi.rs declares the same in
- * Rust; both sides assert sizes and offsets.
+ * The boundary between the Rust side and the C side of howdah-php. src/ffi.rs and src/ffi/ declare the
+ * same in Rust; both sides assert sizes and offsets.
  *
  * Rules of the boundary:
  *
  * - Only C calls Zend, and always below a zend_try: a bailout is a longjmp, which must not cross
  *   a Rust frame. A callback therefore never calls back into PHP; it copies bytes and returns a
- *   status, and C decides whether to bail out.
+ *   status, and C decides whether to bail out. The exception is `serve`: it calls functions of C that
+ *   have a zend_try of their own and never bail out of it.
  * - Strings have a length and end in a NUL that the length does not count. They belong to the
  *   caller; the callee copies a string that it keeps.
  */
@@ -27,22 +28,60 @@ struct howdah_param {
     struct howdah_string value;
 };
 
-/* A request. All pointers are valid until howdah_php_handle returns. */
+/* A setting of PHP for one request. Neither string ends in a NUL, and neither contains one. */
+struct howdah_setting {
+    struct howdah_string name;
+    struct howdah_string value;
+};
+
+/* A request. All pointers are valid until the function that gets it returns. */
 struct howdah_request {
-    /* Passed to every callback. */
+    /* Passed to every callback; null if there is no client. */
     void *context;
     const struct howdah_param *params;
     size_t param_count;
     /* Bytes that the callback `read` will deliver. */
     int64_t content_length;
+    /* Settings that .htaccess files have for this request; ignored by a worker script. */
+    const struct howdah_setting *settings;
+    size_t setting_count;
+    /* The field Authorization, empty if the client has sent none. Without data, it is among the
+       parameters, if anywhere. */
+    struct howdah_string authorization;
+    /* Not 0: the script may have a name that does not end in ".php". */
+    uint64_t any_name;
+    /* The status of the response unless the script sets another. */
+    uint64_t status;
+};
+
+/* Why a worker script's process must not handle another request. */
+enum howdah_end {
+    HOWDAH_END_NONE = 0,
+    /* The script has called exit(). */
+    HOWDAH_END_EXIT = 1,
+    /* An error that PHP cannot go on after, such as memory_limit. */
+    HOWDAH_END_FATAL = 2,
+    /* max_execution_time */
+    HOWDAH_END_TIMEOUT = 3,
+    /* The client has closed its connection, which ends a script unless it ignores that. */
+    HOWDAH_END_DISCONNECTED = 4,
+    /* What the request has changed and could not be restored. */
+    HOWDAH_END_LOCALE = 5,
+    HOWDAH_END_TIME_ZONE = 6,
+    HOWDAH_END_ENVIRONMENT = 7,
+    HOWDAH_END_DIRECTORY = 8,
+    /* opcache_reset(): the application starts again. */
+    HOWDAH_END_RESTART = 9,
 };
 
 /* The result of a request. */
 struct howdah_outcome {
     /* memory_get_peak_usage(true) */
     uint64_t peak_memory;
-    /* Not 0: this process must not serve another request. */
+    /* Not 0: this process must not call PHP again. */
     uint64_t broken;
+    /* enum howdah_end; 0 without a worker script. */
+    uint64_t end;
 };
 
 /* The result of a callback. */
@@ -73,6 +112,9 @@ struct howdah_callbacks {
     const char *(*status)(void *context, size_t *len);
     /* Called when PHP ends the process while it is being loaded. */
     void (*exiting)(void);
+    /* Waits for a request and calls howdah_php_handle_resident for it. Returns 0 if the worker script
+       must end. Gets the context of howdah_php_run_worker_script. */
+    int (*serve)(void *context);
 };
 
 /*
@@ -113,6 +155,10 @@ const char *howdah_php_extension_dir(void);
 const char *howdah_php_ini_file(void);
 const char *howdah_php_ini_directories(void);
 const char *howdah_php_ini_scanned(void);
+
+/* Makes the start of PHP define the functions of Apache. Must be called before it, or before `pause`
+ * returns. */
+void howdah_php_define_apache_functions(void);
 
 /* Makes howdah_php_start() run no preload script; howdah_php_preload() returns its name. */
 void howdah_php_skip_preload(void);
@@ -184,14 +230,31 @@ void howdah_php_release_memory(void);
 /* Runs one request, from its parameters to the end of its shutdown functions. */
 void howdah_php_handle(const struct howdah_request *request, struct howdah_outcome *outcome);
 
+/*
+ * Runs a worker script to its end. `boot` has its parameters and no client. Each call of
+ * frankenphp_handle_request() calls the callback `serve` with `context`.
+ */
+void howdah_php_run_worker_script(const struct howdah_request *boot, void *context);
+
+/* Handles one request by the function that the worker script has passed. Only for `serve`. A request
+ * without a client is handled and its response is dropped. */
+void howdah_php_handle_resident(const struct howdah_request *request,
+                                struct howdah_outcome *outcome);
+
+/* The error with which a worker script ended that never called frankenphp_handle_request(); empty if
+ * there was none. */
+const char *howdah_php_boot_error(void);
+
 _Static_assert(sizeof(struct howdah_string) == 16, "shared with src/ffi.rs");
-_Static_assert(sizeof(struct howdah_param) == 32, "shared with src/ffi.rs");
-_Static_assert(offsetof(struct howdah_param, value) == 16, "shared with src/ffi.rs");
-_Static_assert(sizeof(struct howdah_request) == 32, "shared with src/ffi.rs");
-_Static_assert(offsetof(struct howdah_request, content_length) == 24, "shared with src/ffi.rs");
-_Static_assert(sizeof(struct howdah_outcome) == 16, "shared with src/ffi.rs");
+_Static_assert(sizeof(struct howdah_param) == 32, "shared with src/ffi/params.rs");
+_Static_assert(offsetof(struct howdah_param, value) == 16, "shared with src/ffi/params.rs");
+_Static_assert(sizeof(struct howdah_setting) == 32, "shared with src/ffi/params.rs");
+_Static_assert(sizeof(struct howdah_request) == 80, "shared with src/ffi/params.rs");
+_Static_assert(offsetof(struct howdah_request, authorization) == 48, "shared with src/ffi/params.rs");
+_Static_assert(offsetof(struct howdah_request, content_length) == 24, "shared with src/ffi/params.rs");
+_Static_assert(sizeof(struct howdah_outcome) == 24, "shared with src/ffi.rs");
 _Static_assert(offsetof(struct howdah_outcome, broken) == 8, "shared with src/ffi.rs");
-_Static_assert(sizeof(struct howdah_callbacks) == 80, "shared with src/ffi.rs");
+_Static_assert(sizeof(struct howdah_callbacks) == 88, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_layout) == 23 * 8, "shared with src/ffi.rs");
 
 #endif

@@ -30,10 +30,18 @@ void howdah_read_settings(void);
 /* cgi.fix_pathinfo */
 extern bool howdah_fix_pathinfo;
 
-/* Returns the current request, or null. */
+/* Returns the current request, with its parameters; null while PHP is loaded. */
 static inline const struct howdah_request *howdah_request(void)
 {
     return SG(server_context);
+}
+
+/* Returns the current request if it has a client, otherwise null. */
+static inline const struct howdah_request *howdah_client_request(void)
+{
+    const struct howdah_request *request = howdah_request();
+
+    return request && request->context ? request : NULL;
 }
 
 /* Returns the value of a parameter of the current request, or null. */
@@ -58,10 +66,78 @@ void howdah_hook_open(void);
 void howdah_user_ini_startup(void);
 int howdah_user_ini_activate(void);
 
+/* ---- applications with .htaccess files ---- */
+
+/* Defines the functions of Apache if the application is to have them. Called while modules start. */
+void howdah_define_apache_functions(void);
+
+/* The same for a start of PHP that was paused then. */
+void howdah_define_apache_functions_late(void);
+
+/* Returns a variable of the current request for getenv(), or null. */
+char *howdah_environment(const char *name, size_t len);
+
+/* Returns the value of a variable that the script has set with apache_setenv(); otherwise null. */
+zend_string *howdah_changed_variable(const char *name, size_t len);
+
+/* Calls a function for each variable that the script has set and that is not among the parameters. */
+void howdah_each_new_variable(void (*each)(zend_string *name, zend_string *value, void *context),
+                              void *context);
+
+/* Sends the router what the script has set, as lines of a head. */
+void howdah_send_variables(void *context);
+
+/* Called at the end of each request. */
+int howdah_forget_variables(void);
+
+/* Applies the settings of the current request. Must run below zend_try. */
+void howdah_apply_settings(const struct howdah_request *request);
+
+/* The same after .user.ini files, whose settings do not replace them. */
+void howdah_apply_settings_again(void);
+
+/* True if the settings of the current request keep PHP from running its script. */
+bool howdah_is_engine_off(void);
+
 /* Returns the attributes of the current script for OPcache, or null. */
 zend_stat_t *howdah_script_stat(void);
 /* Called in a new worker: opens the working directory to return to. */
 void howdah_request_child(void);
+
+/* Fills SG(request_info). Must run below zend_try: decoding credentials allocates. */
+void howdah_fill_request_info(const struct howdah_request *request);
+
+/* Clears SG(request_info) after sapi_deactivate(), which leaves pointers to freed memory. */
+void howdah_free_request_info(void);
+
+/* Makes PHP use the directory for uploaded files of howdah_php_set_upload_directory(). */
+void howdah_apply_upload_directory(void);
+
+/* Runs the script of a request, or refuses it. */
+void howdah_run_script(const struct howdah_request *request);
+
+/* True in a process that runs a worker script. */
+bool howdah_is_resident(void);
+
+/* True while a worker script handles a request. */
+bool howdah_in_resident_request(void);
+
+/* True while a worker script handles a request whose response nobody gets. */
+bool howdah_discards_output(void);
+
+/* Keeps PHP's state after the boot of a worker script. */
+void howdah_remember_state(void);
+/* Begins to notice changes of the state. */
+void howdah_watch_state(void);
+
+/* Restores that state after a request. Returns why the process must end if it cannot, or 0. */
+enum howdah_end howdah_restore_state(void);
+
+/* Calls a function of PHP without arguments. */
+void howdah_call(const char *name, zval *result);
+
+/* Functions of resident applications, see resident.c. */
+ZEND_FUNCTION(frankenphp_handle_request);
 
 /* Sends the head of the response; with a status of 1xx, the head of an interim response. */
 int howdah_send_head(sapi_headers_struct *headers, int interim_status);

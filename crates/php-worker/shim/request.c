@@ -38,6 +38,14 @@ void howdah_php_set_upload_directory(const char *directory)
     upload_directory = strdup(directory);
 }
 
+void howdah_apply_upload_directory(void)
+{
+    if (upload_directory) {
+        /* Sections of php.ini for a directory may set it for one request. */
+        PG(upload_tmp_dir) = upload_directory;
+    }
+}
+
 /* Each script runs in its own directory. If a later script's directory cannot be entered, it must
    not run in that of an earlier one, so the worker returns to its working directory in between: by
    a descriptor, since its user may have no access to the path, or the path may lead elsewhere by
@@ -59,8 +67,11 @@ static int protocol_number(const struct howdah_string *protocol)
 }
 
 /* Must run below zend_try: decoding credentials allocates. */
-static void fill_request_info(const struct howdah_request *request)
+void howdah_fill_request_info(const struct howdah_request *request)
 {
+    const struct howdah_string *shown = HOWDAH_PARAM("HTTP_AUTHORIZATION");
+    const struct howdah_string *authorization
+        = request->authorization.data ? &request->authorization : shown;
     const struct howdah_string *type = HOWDAH_PARAM("CONTENT_TYPE");
 
     SG(request_info).request_method = howdah_value(HOWDAH_PARAM("REQUEST_METHOD"));
@@ -72,11 +83,33 @@ static void fill_request_info(const struct howdah_request *request)
     SG(request_info).proto_num = protocol_number(HOWDAH_PARAM("SERVER_PROTOCOL"));
     SG(request_info).argc = 0;
     SG(request_info).argv = NULL;
-    SG(sapi_headers).http_response_code = 200;
+    SG(sapi_headers).http_response_code = (int)request->status;
     if (SG(request_info).request_method == NULL) {
         SG(request_info).request_method = "GET";
     }
-    php_handle_auth_data(howdah_value(HOWDAH_PARAM("HTTP_AUTHORIZATION")));
+    php_handle_auth_data(howdah_value(authorization));
+    if (request->authorization.data && SG(request_info).auth_user == NULL) {
+        /* As mod_php: the user that the server has checked. */
+        const struct howdah_string *user = HOWDAH_PARAM("REMOTE_USER");
+
+        SG(request_info).auth_user = user && HOWDAH_PARAM("AUTH_TYPE") ? estrdup(user->data) : NULL;
+    }
+}
+
+void howdah_free_request_info(void)
+{
+    SG(request_info).request_method = NULL;
+    SG(request_info).query_string = NULL;
+    SG(request_info).request_uri = NULL;
+    SG(request_info).path_translated = NULL;
+    SG(request_info).content_type = NULL;
+    SG(request_info).cookie_data = NULL;
+    /* Freed by sapi_deactivate(). */
+    SG(request_info).auth_user = NULL;
+    SG(request_info).auth_password = NULL;
+    SG(request_info).auth_digest = NULL;
+    SG(request_info).content_type_dup = NULL;
+    SG(request_info).current_user = NULL;
 }
 
 static bool has_dot_dot(const char *path)
@@ -91,16 +124,20 @@ static bool has_dot_dot(const char *path)
 
 /* Returns the status with which the script is refused; 0 if it can be run. The router has already
    chosen the file; this second check is in the process that opens it. */
-static int refuse_script(const char *path)
+static int refuse_script(const char *path, bool any_name)
 {
     size_t len = path ? strlen(path) : 0;
 
     have_script_stat = false;
+    if (howdah_is_engine_off()) {
+        return 403;
+    }
     if (len == 0 || len >= MAXPATHLEN || path[0] != '/' || has_dot_dot(path)) {
         return 404;
     }
-    /* Only names that certainly are scripts: compared byte for byte, in lower case. */
-    bool is_script = len >= sizeof("/.php") - 1 && strcmp(path + len - 4, ".php") == 0;
+    /* Only names that certainly are scripts: compared byte for byte, in lower case. A .htaccess file may
+       make PHP the handler of others. */
+    bool is_script = any_name || (len >= sizeof("/.php") - 1 && strcmp(path + len - 4, ".php") == 0);
 
     if (stat(path, &script_stat) != 0) {
         return errno == EACCES ? 403 : 404;
@@ -199,10 +236,10 @@ static void leave_directory(void)
     }
 }
 
-static void run_script(const struct howdah_request *request)
+void howdah_run_script(const struct howdah_request *request)
 {
     const char *path = SG(request_info).path_translated;
-    int refused = refuse_script(path);
+    int refused = refuse_script(path, request->any_name != 0);
     zend_file_handle file;
 
     if (refused) {
@@ -241,17 +278,18 @@ static int start_request(const struct howdah_request *request)
 
 void howdah_php_handle(const struct howdah_request *request, struct howdah_outcome *outcome)
 {
+    volatile bool has_begun = false;
+
     memset(outcome, 0, sizeof(*outcome));
     SG(server_context) = (void *)request;
 
-    if (upload_directory) {
-        /* Sections of php.ini for a directory may set it for one request. */
-        PG(upload_tmp_dir) = upload_directory;
-    }
+    howdah_apply_upload_directory();
     zend_first_try {
-        fill_request_info(request);
+        howdah_fill_request_info(request);
+        howdah_apply_settings(request);
+        has_begun = true;
         if (start_request(request) == SUCCESS) {
-            run_script(request);
+            howdah_run_script(request);
         } else {
             outcome->broken = 1;
         }
@@ -262,6 +300,12 @@ void howdah_php_handle(const struct howdah_request *request, struct howdah_outco
     } zend_end_try();
 
     outcome->peak_memory = zend_memory_peak_usage(1);
+    if (!has_begun) {
+        /* Credentials or settings that PHP cannot hold: there is no request to shut down. */
+        outcome->broken = 1;
+        SG(server_context) = NULL;
+        return;
+    }
     zend_first_try {
         php_request_shutdown(NULL);
     } zend_catch {

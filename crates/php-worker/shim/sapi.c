@@ -17,11 +17,11 @@ struct howdah_callbacks howdah_rust;
 /* Runs below PHP's zend_try; a disconnected client ends the script unless ignore_user_abort is on. */
 static size_t write_output(const char *data, size_t len)
 {
-    const struct howdah_request *request = howdah_request();
+    const struct howdah_request *request = howdah_client_request();
 
     if (request == NULL) {
-        /* Messages while PHP is loaded. */
-        return fwrite(data, 1, len, stderr);
+        /* Messages while PHP is loaded, and of a worker script outside of a request. */
+        return howdah_discards_output() ? len : fwrite(data, 1, len, stderr);
     }
     if (howdah_rust.write(request->context, data, len) != HOWDAH_OK) {
         php_handle_aborted_connection();
@@ -33,7 +33,7 @@ static void flush_output(void *context)
 {
     const struct howdah_request *request = context;
 
-    if (request == NULL) {
+    if (request == NULL || request->context == NULL) {
         return;
     }
     sapi_send_headers();
@@ -47,7 +47,7 @@ static char *get_environment(const char *name, size_t len)
     if (howdah_request() == NULL) {
         return getenv(name);
     }
-    return howdah_value(howdah_param(name, len));
+    return howdah_environment(name, len);
 }
 
 static bool named(const sapi_header_struct *header, const char *name, size_t len)
@@ -114,7 +114,7 @@ static int final_status(sapi_headers_struct *headers, const char **reason)
 /* As under PHP-FPM, "Status" is not a field of the response, and 304 has no Content-Type. */
 int howdah_send_head(sapi_headers_struct *headers, int interim_status)
 {
-    const struct howdah_request *request = howdah_request();
+    const struct howdah_request *request = howdah_client_request();
     const char *reason = "";
     int status = interim_status ? interim_status : final_status(headers, &reason);
     zend_llist_position position;
@@ -131,6 +131,9 @@ int howdah_send_head(sapi_headers_struct *headers, int interim_status)
         }
         howdah_rust.head_field(request->context, header->header, header->header_len);
     }
+    if (interim_status == 0) {
+        howdah_send_variables(request->context);
+    }
     howdah_rust.head_end(request->context, interim_status != 0);
     return SAPI_HEADER_SENT_SUCCESSFULLY;
 }
@@ -142,7 +145,7 @@ static int send_headers(sapi_headers_struct *headers)
 
 static size_t read_post(char *buffer, size_t len)
 {
-    const struct howdah_request *request = howdah_request();
+    const struct howdah_request *request = howdah_client_request();
 
     return request ? howdah_rust.read(request->context, buffer, len) : 0;
 }
@@ -154,7 +157,7 @@ static char *read_cookies(void)
 
 static void log_message(const char *message, int severity)
 {
-    const struct howdah_request *request = howdah_request();
+    const struct howdah_request *request = howdah_client_request();
 
     howdah_rust.log(request ? request->context : NULL, severity, message, strlen(message));
 }
@@ -165,6 +168,7 @@ static sapi_module_struct howdah_sapi = {
     .startup = howdah_start_modules,
     .shutdown = php_module_shutdown_wrapper,
     .HOWDAH_READS_USER_INI = howdah_user_ini_activate,
+    .deactivate = howdah_forget_variables,
     .ub_write = write_output,
     .flush = flush_output,
     .get_stat = howdah_script_stat,

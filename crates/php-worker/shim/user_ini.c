@@ -85,7 +85,8 @@ int howdah_user_ini_activate(void)
     const char *slash = script ? strrchr(script, '/') : NULL;
     bool files = PG(user_ini_filename) && *PG(user_ini_filename);
 
-    if (slash == NULL) {
+    /* The settings for a worker script apply from its boot on. */
+    if (slash == NULL || howdah_in_resident_request()) {
         return SUCCESS;
     }
     if (php_ini_has_per_host_config()) {
@@ -108,5 +109,6 @@ int howdah_user_ini_activate(void)
         }
         efree(path);
     }
+    howdah_apply_settings_again();
     return SUCCESS;
 }

@@ -35,6 +35,37 @@ static void register_filtered(int source, const char *name, const char *value, s
     }
 }
 
+static void register_new(zend_string *name, zend_string *value, void *array)
+{
+    php_register_variable_safe(ZSTR_VAL(name), ZSTR_VAL(value), ZSTR_LEN(value), array);
+}
+
+/* Where register_new_filtered() puts variables. */
+struct target {
+    zval *array;
+    int source;
+};
+
+static void register_new_filtered(zend_string *name, zend_string *value, void *context)
+{
+    const struct target *target = context;
+
+    register_filtered(target->source, ZSTR_VAL(name), ZSTR_VAL(value), ZSTR_LEN(value), target->array);
+}
+
+/* Returns the value of a parameter, which the script may have changed. */
+static struct howdah_string current_value(const struct howdah_param *param)
+{
+    zend_string *changed = howdah_changed_variable(param->name.data, param->name.len);
+    struct howdah_string value = param->value;
+
+    if (changed) {
+        value.data = ZSTR_VAL(changed);
+        value.len = ZSTR_LEN(changed);
+    }
+    return value;
+}
+
 /* Loads the environment for getenv() without a name, unfiltered. */
 static void load_environment(zval *array)
 {
@@ -47,8 +78,11 @@ static void load_environment(zval *array)
     for (size_t i = 0; i < request->param_count; i++) {
         const struct howdah_param *param = &request->params[i];
 
-        php_register_variable_safe(param->name.data, param->value.data, param->value.len, array);
+        struct howdah_string value = current_value(param);
+
+        php_register_variable_safe(param->name.data, value.data, value.len, array);
     }
+    howdah_each_new_variable(register_new, array);
 }
 
 /* Returns true if PHP is filling $_ENV (TRACK_VARS_ENV) or $_SERVER (TRACK_VARS_SERVER). */
@@ -63,6 +97,7 @@ static void import_environment(zval *array)
 {
     const struct howdah_request *request = howdah_request();
     bool is_env = is_global(array, TRACK_VARS_ENV);
+    struct target target = {array, is_env ? PARSE_ENV : PARSE_SERVER};
 
     if (!is_env && !is_global(array, TRACK_VARS_SERVER)) {
         /* For getenv(), which calls this, or a newer function that does the same by default. */
@@ -70,15 +105,17 @@ static void import_environment(zval *array)
         return;
     }
     import_process_environment(array);
-    if (request == NULL) {
+    /* $_ENV of a worker script is the same for all requests. */
+    if (request == NULL || (is_env && howdah_is_resident())) {
         return;
     }
     for (size_t i = 0; i < request->param_count; i++) {
         const struct howdah_param *param = &request->params[i];
+        struct howdah_string value = current_value(param);
 
-        register_filtered(is_env ? PARSE_ENV : PARSE_SERVER, param->name.data, param->value.data,
-                          param->value.len, array);
+        register_filtered(target.source, param->name.data, value.data, value.len, array);
     }
+    howdah_each_new_variable(register_new_filtered, &target);
 }
 
 void howdah_hook_environment(void)

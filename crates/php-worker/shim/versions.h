@@ -55,6 +55,33 @@ static inline zend_result howdah_module_startup(sapi_module_struct *sapi, zend_m
 #define HOWDAH_READS_USER_INI activate
 #endif
 
+/* 8.1 cannot reset the peak of its memory: for a worker script it is the one since the boot. */
+static inline void howdah_reset_peak_memory(void)
+{
+#if PHP_VERSION_ID >= 80200
+    zend_memory_reset_peak_usage();
+#endif
+}
+
+/* 8.6 has changed the type of this setting to zend_string. */
+static inline bool howdah_has_output_handler(void)
+{
+#if PHP_VERSION_ID >= 80600
+    return PG(output_handler) && ZSTR_LEN(PG(output_handler)) > 0;
+#else
+    return PG(output_handler) && PG(output_handler)[0];
+#endif
+}
+
+static inline void howdah_output_handler(zval *name)
+{
+#if PHP_VERSION_ID >= 80600
+    ZVAL_STR(name, zend_string_dup(PG(output_handler), false));
+#else
+    ZVAL_STRING(name, PG(output_handler));
+#endif
+}
+
 /* 8.5 has removed the setting disable_classes and its function. The log then warns that no extension has
  * the setting. */
 static inline void howdah_disable_class(const char *name, size_t len)

@@ -68,6 +68,7 @@ static zend_result paused(void)
     hooks.pause(hooks.context, &settings); /* Returns in a new process only. */
     howdah_loading_begins();
     tzset();
+    howdah_define_apache_functions_late();
     if (settings.lock_dir) {
         set_default(ZEND_STRL("opcache.lockfile_path"), settings.lock_dir);
     }

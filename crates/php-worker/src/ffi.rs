@@ -1,55 +1,25 @@
-//! The C side, `shim/howdah.h`: the same structures, the calls into it, and the callbacks that it
-//! makes.
+//! The C side, `shim/howdah.h`: the same structures and the calls into it; [`callbacks`] has those
+//! that it makes.
 //!
 //! No bailout crosses a Rust frame: C calls Zend below a `zend_try` only, and a callback returns a
-//! status before C decides to bail out. No panic crosses into C: each callback goes through
-//! [`guard`].
+//! status before C decides to bail out.
+
+mod callbacks;
+mod params;
 
 use std::ffi::{CStr, CString, NulError, OsStr, OsString, c_char, c_int, c_void};
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock};
-use std::{ptr, slice};
+use std::ptr;
 
-use crate::exchange::{Disconnected, Exchange};
+use howdah_wire::frame::Retirement;
 
-/// A string for C. It ends in a NUL that `len` does not count.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub struct Text {
-    data: *const c_char,
-    len: usize,
-}
-
-/// A CGI parameter for C.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub struct Param {
-    name: Text,
-    value: Text,
-}
-
-impl Param {
-    /// Creates a parameter; `None` unless both strings end in a NUL and have no other.
-    fn new(name: &[u8], value: &[u8]) -> Option<Self> {
-        let text = |with_nul: &[u8]| {
-            let c = CStr::from_bytes_with_nul(with_nul).ok()?;
-            Some(Text { data: c.as_ptr(), len: c.count_bytes() })
-        };
-        Some(Param { name: text(name)?, value: text(value)? })
-    }
-}
-
-#[repr(C)]
-struct RawRequest {
-    context: *mut c_void,
-    params: *const Param,
-    param_count: usize,
-    content_length: i64,
-}
+use self::callbacks::{CALLBACKS, Callbacks, ON_EXIT, STARTUP, Serve};
+pub use self::params::Params;
+use self::params::RawRequest;
+use crate::exchange::Exchange;
 
 /// Result of a request.
 #[derive(Debug, Default)]
@@ -58,12 +28,30 @@ pub struct RequestResult {
     /// `memory_get_peak_usage(true)`.
     pub peak_memory: u64,
     broken: u64,
+    end: u64,
 }
 
 impl RequestResult {
     /// Returns true if PHP must not serve another request in this process.
-    pub fn broken(&self) -> bool {
+    pub fn is_broken(&self) -> bool {
         self.broken != 0
+    }
+
+    /// Returns the reason for which a worker script's process must end.
+    pub fn end(&self) -> Option<Retirement> {
+        Some(match self.end {
+            0 => return None,
+            1 => Retirement::Exit,
+            2 => Retirement::Fatal,
+            3 => Retirement::Timeout,
+            4 => Retirement::Disconnected,
+            5 => Retirement::Locale,
+            6 => Retirement::TimeZone,
+            7 => Retirement::Environment,
+            8 => Retirement::Directory,
+            9 => Retirement::Restart,
+            _ => Retirement::Broken,
+        })
     }
 }
 
@@ -96,20 +84,6 @@ pub struct Layout {
     pub object_class: u64,
     pub reference_value: u64,
     pub call_is_top: u64,
-}
-
-#[repr(C)]
-struct Callbacks {
-    write: extern "C" fn(*mut c_void, *const c_char, usize) -> c_int,
-    flush: extern "C" fn(*mut c_void) -> c_int,
-    head_begin: extern "C" fn(*mut c_void, u32, *const c_char, usize),
-    head_field: extern "C" fn(*mut c_void, *const c_char, usize),
-    head_end: extern "C" fn(*mut c_void, c_int) -> c_int,
-    finish: extern "C" fn(*mut c_void) -> c_int,
-    read: extern "C" fn(*mut c_void, *mut c_char, usize) -> usize,
-    log: extern "C" fn(*mut c_void, c_int, *const c_char, usize),
-    status: extern "C" fn(*mut c_void, *mut usize) -> *const c_char,
-    exiting: extern "C" fn(),
 }
 
 #[repr(C)]
@@ -178,12 +152,7 @@ impl IniFiles {
 
 const _: () = {
     assert!(size_of::<RawSettings>() == 16 && size_of::<RawPause>() == 24);
-    assert!(size_of::<Text>() == 16);
-    assert!(size_of::<Param>() == 32 && std::mem::offset_of!(Param, value) == 16);
-    assert!(size_of::<RawRequest>() == 32);
-    assert!(std::mem::offset_of!(RawRequest, content_length) == 24);
-    assert!(size_of::<RequestResult>() == 16 && std::mem::offset_of!(RequestResult, broken) == 8);
-    assert!(size_of::<Callbacks>() == 80);
+    assert!(size_of::<RequestResult>() == 24 && std::mem::offset_of!(RequestResult, broken) == 8);
     assert!(size_of::<Layout>() == 23 * 8);
 };
 
@@ -204,6 +173,7 @@ unsafe extern "C" {
     fn howdah_php_ini_directories() -> *const c_char;
     fn howdah_php_ini_scanned() -> *const c_char;
     fn howdah_php_skip_preload();
+    fn howdah_php_define_apache_functions();
     fn howdah_php_preload() -> *const c_char;
     fn howdah_php_lock(name: *const c_char, len: usize) -> c_int;
     fn howdah_php_disable_functions(list: *const c_char);
@@ -219,17 +189,10 @@ unsafe extern "C" {
     fn howdah_php_child();
     fn howdah_php_release_memory();
     fn howdah_php_handle(request: *const RawRequest, outcome: *mut RequestResult);
+    fn howdah_php_run_worker_script(boot: *const RawRequest, context: *mut c_void);
+    fn howdah_php_handle_resident(request: *const RawRequest, outcome: *mut RequestResult);
+    fn howdah_php_boot_error() -> *const c_char;
 }
-
-/// PHP's messages while it is loaded. They are the error if that fails.
-static STARTUP: Mutex<String> = Mutex::new(String::new());
-
-/// Maximum length of those messages, in bytes.
-const MAX_STARTUP_BYTES: usize = 8 * 1024;
-
-/// Function that is called if PHP ends the process while it is being loaded. Set once, as PHP can
-/// be loaded only once.
-static ON_EXIT: OnceLock<fn()> = OnceLock::new();
 
 /// The loaded PHP. There is one per process, and threads must not share it.
 #[derive(Debug)]
@@ -289,6 +252,13 @@ impl Php {
     pub fn skip_preload() {
         // SAFETY: the function sets a variable of C, in a process that has one thread.
         unsafe { howdah_php_skip_preload() };
+    }
+
+    /// Makes [`Php::start`] define the functions of Apache. Must be called before it, or before the
+    /// function `pause` of [`Php::start_paused`] returns.
+    pub fn define_apache_functions() {
+        // SAFETY: the function sets a variable of C, in a process that has one thread.
+        unsafe { howdah_php_define_apache_functions() };
     }
 
     /// Returns the script that was not preloaded after [`Php::skip_preload`].
@@ -406,17 +376,47 @@ impl Php {
         exchange: &mut Exchange<'_>,
     ) -> RequestResult {
         let mut outcome = RequestResult::default();
-        let request = RawRequest {
-            context: ptr::from_mut(exchange).cast(),
-            params: params.list.as_ptr(),
-            param_count: params.list.len(),
-            content_length: length,
-        };
+        let request = params.raw(ptr::from_mut(exchange).cast(), length);
         // SAFETY: PHP is loaded. The request and all that it points to outlive the call: `params`
         // borrows the bytes. The callbacks get back `context`, which is derived from an exclusive
         // reference that nothing else uses until the call returns. `outcome` is written once.
         unsafe { howdah_php_handle(&request, &mut outcome) };
         outcome
+    }
+
+    /// Runs a worker script to its end. Each time that it asks for a request, calls `serve`, which
+    /// waits for one and calls [`Php::handle_resident`]; if it returns false, the script must end.
+    pub fn run_worker_script(&self, params: &Params<'_>, mut serve: &mut dyn FnMut() -> bool) {
+        let boot = params.raw(ptr::null_mut(), 0);
+        let context: *mut Serve<'_> = &mut serve;
+        // SAFETY: PHP is loaded. The parameters and `serve` outlive the call, and C passes `context`
+        // only to the callback `serve`, which does not nest: C refuses that.
+        unsafe { howdah_php_run_worker_script(&boot, context.cast()) };
+    }
+
+    /// Handles a request with a body of `length` bytes in the running worker script; without
+    /// `exchange`, its response is dropped. Only for the function that [`Php::run_worker_script`]
+    /// calls.
+    pub fn handle_resident(
+        &self,
+        params: &Params<'_>,
+        length: i64,
+        exchange: Option<&mut Exchange<'_>>,
+    ) -> RequestResult {
+        let mut outcome = RequestResult::default();
+        let context = exchange.map_or(ptr::null_mut(), |exchange| ptr::from_mut(exchange).cast());
+        let request = params.raw(context, length);
+        // SAFETY: as in `handle`; C makes no callback with a null context but `log`, which permits it.
+        // The function has a `zend_try` of its own, so nothing jumps over this frame.
+        unsafe { howdah_php_handle_resident(&request, &mut outcome) };
+        outcome
+    }
+
+    /// Returns the error with which a worker script ended before it asked for a request; empty if
+    /// there was none.
+    pub fn boot_error(&self) -> String {
+        // SAFETY: the string is in a buffer that is never freed, and copied at once.
+        unsafe { CStr::from_ptr(howdah_php_boot_error()) }.to_string_lossy().into_owned()
     }
 }
 
@@ -462,139 +462,4 @@ extern "C" fn pause_start<C: FnMut(), P: FnOnce() -> Settings>(
         settings.lock_directory.map_or(ptr::null(), |path| path.into_raw().cast_const());
     // SAFETY: C passes a variable of its own; the strings are never freed.
     unsafe { *out = RawSettings { ini: settings.ini.into_raw(), lock_directory } };
-}
-
-/// Parameters that borrow the bytes they point to.
-#[derive(Debug, Default)]
-pub struct Params<'a> {
-    list: Vec<Param>,
-    bytes: PhantomData<&'a [u8]>,
-}
-
-impl<'a> Params<'a> {
-    /// Adds a parameter; both slices include the NUL that ends them. Returns false if one does not
-    /// end in a NUL or contains another.
-    pub fn push(&mut self, name: &'a [u8], value: &'a [u8]) -> bool {
-        Param::new(name, value).is_some_and(|param| {
-            self.list.push(param);
-            true
-        })
-    }
-}
-
-static CALLBACKS: Callbacks = Callbacks {
-    write,
-    flush,
-    head_begin,
-    head_field,
-    head_end,
-    finish,
-    read,
-    log,
-    status,
-    exiting,
-};
-
-const OK: c_int = 0;
-const DISCONNECTED: c_int = 1;
-
-fn outcome(result: Result<(), Disconnected>) -> c_int {
-    if result.is_ok() { OK } else { DISCONNECTED }
-}
-
-/// Runs a callback. After a panic, which the hook has reported, the process ends: the state of the
-/// request is unknown.
-fn guard<T>(context: *mut c_void, callback: impl FnOnce(&mut Exchange<'_>) -> T) -> T {
-    let run = AssertUnwindSafe(|| {
-        // SAFETY: C passes the context of the current request, which `Php::handle` derived from an
-        // exclusive reference that it holds while C runs; callbacks do not nest.
-        callback(unsafe { &mut *context.cast::<Exchange<'_>>() })
-    });
-    catch_unwind(run).unwrap_or_else(|_| howdah_sys::process::exit_now(70))
-}
-
-/// Returns the bytes that C passes to a callback.
-///
-/// # Safety
-/// `data` must be valid for `len` bytes while the callback runs, or `len` be 0.
-unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
-    if data.is_null() || len == 0 {
-        return &[];
-    }
-    // SAFETY: passed on to the caller.
-    unsafe { slice::from_raw_parts(data.cast(), len) }
-}
-
-extern "C" fn write(context: *mut c_void, data: *const c_char, len: usize) -> c_int {
-    // SAFETY: PHP's output, valid while this callback runs.
-    let data = unsafe { bytes(data, len) };
-    guard(context, |exchange| outcome(exchange.write(data)))
-}
-
-extern "C" fn flush(context: *mut c_void) -> c_int {
-    guard(context, |exchange| outcome(exchange.flush()))
-}
-
-extern "C" fn head_begin(context: *mut c_void, code: u32, reason: *const c_char, len: usize) {
-    // SAFETY: part of a string of PHP's, valid while this callback runs.
-    let reason = unsafe { bytes(reason, len) };
-    guard(context, |exchange| exchange.head_begin(code as u16, reason));
-}
-
-extern "C" fn head_field(context: *mut c_void, line: *const c_char, len: usize) {
-    // SAFETY: a header line of PHP's, valid while this callback runs.
-    let line = unsafe { bytes(line, len) };
-    guard(context, |exchange| exchange.head_field(line));
-}
-
-extern "C" fn head_end(context: *mut c_void, informational: c_int) -> c_int {
-    guard(context, |exchange| outcome(exchange.head_end(informational != 0)))
-}
-
-extern "C" fn finish(context: *mut c_void) -> c_int {
-    guard(context, |exchange| c_int::from(exchange.finish()))
-}
-
-extern "C" fn read(context: *mut c_void, buffer: *mut c_char, len: usize) -> usize {
-    if buffer.is_null() || len == 0 {
-        return 0;
-    }
-    // SAFETY: PHP's buffer of `len` bytes, perhaps not initialised, which nobody else uses while
-    // this callback runs.
-    let buffer = unsafe { slice::from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), len) };
-    guard(context, |exchange| exchange.read(buffer))
-}
-
-extern "C" fn log(context: *mut c_void, severity: c_int, message: *const c_char, len: usize) {
-    // SAFETY: a string of PHP's, valid while this callback runs.
-    let message = unsafe { bytes(message, len) };
-    let severity = severity.clamp(0, 7) as u8;
-    if !context.is_null() {
-        return guard(context, |exchange| exchange.log(severity, message));
-    }
-    let text = String::from_utf8_lossy(message);
-    eprintln!("{text}");
-    if let Ok(mut messages) = STARTUP.lock()
-        && messages.len() + text.len() < MAX_STARTUP_BYTES
-    {
-        messages.push_str(&text);
-        messages.push('\n');
-    }
-}
-
-extern "C" fn status(context: *mut c_void, len: *mut usize) -> *const c_char {
-    let text = guard(context, |exchange| {
-        let text = exchange.status();
-        (text.as_ptr(), text.count_bytes())
-    });
-    // SAFETY: C passes the address of a variable of its own.
-    unsafe { *len = text.1 };
-    text.0
-}
-
-extern "C" fn exiting() {
-    if let Some(on_exit) = ON_EXIT.get() {
-        // The process is ending anyway.
-        let _ = catch_unwind(on_exit);
-    }
 }

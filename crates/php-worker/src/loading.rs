@@ -102,6 +102,9 @@ pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Pr
         _ => {}
     }
     let ini = settings::text(spec)?;
+    if spec.htaccess {
+        Php::define_apache_functions();
+    }
     let lock_directory = make_lock_directory(tmp);
     let php = Php::start(&ini, ini_file, lock_directory.as_deref(), ended_by_php);
     drop(take_lock_directory());
@@ -120,6 +123,9 @@ pub fn begin(
     loading_begins(supervisor);
     let c = |text: String| CString::new(text).map_err(Problem::of);
     let ini = c(settings::text(spec)?)?;
+    if spec.htaccess {
+        Php::define_apache_functions();
+    }
     let lock_directory = make_lock_directory(tmp).map(c).transpose()?;
     Ok(Settings { ini, lock_directory })
 }

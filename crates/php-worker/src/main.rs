@@ -9,6 +9,8 @@
 //! - [`prototype`]: loads PHP, forks and reaps workers.
 //! - [`zygote`]: starts PHP once and forks the prototypes of several applications; [`loaded_files`]:
 //!   the files that it was started from; [`trusted_start`]: whether they are the administrator's.
+//! - [`origin`]: what workers are forked from: the prototype, or the template of a resident
+//!   application.
 //! - [`supervisor`]: the connection to the supervisor.
 //! - [`loading`]: the steps of loading PHP.
 //! - [`check`]: checks an application for `howdah check`.
@@ -18,8 +20,14 @@
 //! - [`trace`]: the stack of a worker's script, read from outside.
 //! - [`usage`]: memory and processor time of workers.
 //!
+//! The template of a resident application:
+//!
+//! - [`template`]: boots the worker script and forks workers.
+//! - [`open_files`]: the files that it must not share with them.
+//!
 //! A worker:
 //!
+//! - [`resident`]: runs the worker script of a resident application.
 //! - [`worker`]: the loop that takes requests.
 //! - [`socket`]: waiting on the socket to the router.
 //! - [`parameters`]: the CGI parameters in the form that C reads.
@@ -30,9 +38,10 @@
 //! - [`memory`]: the limit of a worker's private memory.
 //! - [`uploads`]: the directories of uploaded files.
 //!
-//! Both: [`ffi`], the C side.
+//! All: [`application`], what they are forked with, and [`ffi`], the C side.
 #![deny(unsafe_code)]
 
+mod application;
 mod body;
 mod check;
 mod document_root;
@@ -44,16 +53,21 @@ mod loading;
 mod lock_directory;
 mod mail;
 mod memory;
+mod open_files;
+mod origin;
 mod parameters;
 mod prototype;
+mod resident;
 mod script_directories;
 mod settings;
 mod socket;
 mod supervisor;
+mod template;
 mod trace;
 mod trusted_start;
 mod uploads;
 mod usage;
+mod watch;
 mod worker;
 mod zygote;
 

@@ -1,7 +1,8 @@
 //! The CGI parameters of a request in the form that C reads: pointers into the worker's copy.
 
 use howdah_wire::bytes::Malformed;
-use howdah_wire::request::decode_params;
+use howdah_wire::php_values;
+use howdah_wire::request::{Reserved, decode_params};
 
 use crate::document_root::Roots;
 use crate::ffi::Params;
@@ -57,6 +58,7 @@ impl Resolved {
 }
 
 /// Decodes `count` parameters from the front of `bytes`. Returns them and the bytes that follow.
+/// Reserved parameters are kept apart from those that scripts see.
 pub fn decode<'a: 'r, 'r>(
     bytes: &'a [u8],
     count: u32,
@@ -64,17 +66,52 @@ pub fn decode<'a: 'r, 'r>(
 ) -> Result<(Params<'r>, &'a [u8]), Unusable> {
     let mut params = Params::default();
     let mut is_valid = true;
+    let mut reserved: Vec<(Reserved, &[u8])> = Vec::new();
+    let mut is_broken = false;
     // `decode_params` passes strings without the NUL that follows them.
     let with_nul = |text: &[u8]| {
         let start = text.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?;
         bytes.get(start..start.checked_add(text.len() + 1)?)
     };
     let rest = decode_params(bytes, count, |name, value| {
+        match Reserved::from_name(name) {
+            Ok(None) => {}
+            Ok(Some(parameter)) => {
+                is_broken |= reserved.iter().any(|(other, _)| *other == parameter);
+                return reserved.push((parameter, value));
+            }
+            Err(Malformed) => return is_broken = true,
+        }
         is_valid &= match (with_nul(name), resolved.get(name).or_else(|| with_nul(value))) {
             (Some(name), Some(value)) => params.push(name, value),
             _ => false,
         };
     })?;
+    if is_broken {
+        return Err(Unusable::Malformed);
+    }
+    for (parameter, value) in reserved {
+        is_valid &= match parameter {
+            Reserved::PhpValues if value.contains(&0) => false,
+            Reserved::PhpValues => {
+                params.set_php_values(php_values::decode(value)?);
+                true
+            }
+            Reserved::Authorization => {
+                with_nul(value).is_some_and(|value| params.set_authorization(value))
+            }
+            Reserved::AnyName => {
+                params.allow_any_name(value == b"1");
+                true
+            }
+            Reserved::Status => {
+                let digits = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                let status = digits.filter(|status| (100..=599).contains(status));
+                params.set_status(status.ok_or(Unusable::Malformed)?);
+                true
+            }
+        };
+    }
     if is_valid { Ok((params, rest)) } else { Err(Unusable::Nul) }
 }
 
@@ -111,6 +148,36 @@ mod tests {
         let mut bytes = encoded.as_bytes().to_vec();
         bytes.extend_from_slice(b"body");
         assert_eq!(decode(&bytes, 1, &Resolved::default()).unwrap().1, b"body");
+    }
+
+    #[test]
+    fn broken_reserved_parameters_are_refused() {
+        let decoded = |pairs: &[(&[u8], &[u8])]| {
+            let mut bytes = Vec::new();
+            for (name, value) in pairs {
+                bytes.extend((name.len() as u32).to_le_bytes());
+                bytes.extend((value.len() as u32).to_le_bytes());
+                bytes.extend([name, &b"\0"[..], value, b"\0"].concat());
+            }
+            decode(&bytes, pairs.len() as u32, &Resolved::default()).map(|_| ())
+        };
+        let settings = Reserved::PhpValues.name();
+        let authorization = Reserved::Authorization.name();
+        assert_eq!(decoded(&[(settings, b"a\x021\x03"), (authorization, b"Basic x")]), Ok(()));
+        assert_eq!(decoded(&[(settings, b""), (authorization, b"")]), Ok(()));
+        for broken in [
+            &[(settings, &b"a"[..])][..],
+            &[(settings, b""), (settings, b"")],
+            &[(authorization, b""), (authorization, b"")],
+            &[(b"\x01unknown", b"")],
+        ] {
+            assert_eq!(decoded(broken), Err(Unusable::Malformed), "{broken:?}");
+        }
+        for nul in
+            [(settings, &b"a\x02\0\x03"[..]), (settings, b"a\0\x021\x03"), (authorization, b"\0")]
+        {
+            assert_eq!(decoded(&[nul]), Err(Unusable::Nul), "{nul:?}");
+        }
     }
 
     #[test]

@@ -13,31 +13,27 @@
 //! that another thread holds would stay held in the workers. No process can trace it: workers have
 //! the same user, and must not get its descriptors.
 
-use std::cell::{Cell, OnceCell};
-use std::ffi::c_int;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use howdah_sys::packet::{self, Received};
-use howdah_sys::process::{self, Forked};
+use howdah_sys::process;
 use howdah_sys::shm::Mapping;
-use howdah_sys::spin::SpinPolicy;
 use howdah_sys::{futex, handlers, memory, process_memory, process_tree, signals, title};
 use howdah_wire::messages::{
     ApplicationSpec, Exit, FromPrototype, MAX_MESSAGE, MAX_REPORT, Problem, ToPrototype,
 };
 use howdah_wire::queue::WorkerId;
 use howdah_wire::region::Region;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::document_root::Roots;
+use crate::application::{Application, IGNORED_SIGNALS};
 use crate::ffi::Php;
 use crate::loading::{check_roots, during_loading, load};
-use crate::memory::MemoryLimit;
-use crate::script_directories::ScriptDirectories;
+use crate::origin::{Child, Event, Origin, Spawned};
 use crate::supervisor::Supervisor;
-use crate::worker::Worker;
+use crate::watch::Watch;
 use crate::{check, mail, trace, uploads, usage};
 
 /// Descriptor of the socket of requests.
@@ -45,18 +41,6 @@ pub const COMMANDS: i32 = 3;
 
 /// Descriptor of the pipe of reports.
 pub const REPORTS: i32 = 4;
-
-/// Signals that a terminal or an administrator may send to a whole process group. They are ignored:
-/// the supervisor ends prototypes and workers, by closing a socket or by SIGKILL.
-pub const IGNORED_SIGNALS: [c_int; 7] = [
-    signals::SIGHUP,
-    signals::SIGINT,
-    signals::SIGQUIT,
-    signals::SIGTERM,
-    signals::SIGUSR1,
-    signals::SIGUSR2,
-    signals::SIGPIPE,
-];
 
 /// An application whose PHP is not loaded yet.
 pub struct Prototype {
@@ -66,24 +50,25 @@ pub struct Prototype {
     events: Vec<OwnedFd>,
 }
 
-/// A prototype that can start workers.
+/// A prototype that has loaded PHP.
 struct Loaded {
     supervisor: Supervisor,
     child_ended: OwnedFd,
-    spec: ApplicationSpec,
-    region: Region<Mapping>,
-    events: Vec<OwnedFd>,
-    php: Php,
+    application: Application,
+    origin: Origin,
+    watch: Option<Watch>,
+    is_ready: bool,
     workers: Vec<(WorkerId, u32)>,
-    upload_directory: PathBuf,
 }
 
 /// Reason for which the prototype's loop ends.
 enum LoopEnd {
     /// The supervisor has ended, or has closed its end of the socket.
     Orphaned,
-    /// This process is a new worker, with its end of its socket and the pipe of its output.
-    Worker(WorkerId, OwnedFd, Option<OwnedFd>),
+    /// The application cannot run.
+    Failed(Problem),
+    /// This process is a new child.
+    Child(Child),
 }
 
 /// Runs the prototype to its end.
@@ -131,6 +116,16 @@ pub fn run() -> ExitCode {
     }
 }
 
+/// Watches the files whose changes restart the application.
+fn watch(spec: &ApplicationSpec) -> Option<Watch> {
+    let paths = &spec.worker.as_ref()?.watch;
+    if paths.is_empty() {
+        return None;
+    }
+    let problem = |problem| eprintln!("application \"{}\": worker/watch: {problem}", spec.name);
+    Watch::new(paths).map_err(problem).ok()
+}
+
 /// Reports that the application cannot run.
 pub fn failed(supervisor: &Supervisor, mut problem: Problem) -> ExitCode {
     let message = &mut problem.message;
@@ -170,50 +165,169 @@ impl Prototype {
         let Ok(child_ended) = signals::descriptor(&[signals::SIGCHLD]) else {
             return failed(&supervisor, Problem::of("it cannot receive signals"));
         };
-        if let Err(error) = supervisor.report(&FromPrototype::Ready { version: php.version() }) {
-            eprintln!("application \"{}\": cannot report to the supervisor: {error}", spec.name);
-            return ExitCode::FAILURE;
-        }
         let upload_directory = php.upload_directory();
         uploads::remove_abandoned(&upload_directory);
-        let workers = Vec::new();
-        Loaded { supervisor, child_ended, spec, region, events, php, workers, upload_directory }
-            .serve();
-        ExitCode::SUCCESS
+        let origin = Origin::new(&spec);
+        let application = Application { spec, region, events, php, upload_directory };
+        let watch = watch(&application.spec);
+        let (is_ready, workers) = (false, Vec::new());
+        Loaded { supervisor, child_ended, application, origin, watch, is_ready, workers }.serve()
     }
 }
 
 impl Loaded {
-    fn serve(mut self) {
+    fn serve(mut self) -> ExitCode {
+        let mut result = self.begin();
         loop {
-            let mut ready = [
-                PollFd::new(&self.supervisor.commands, PollFlags::IN),
-                PollFd::new(&self.child_ended, PollFlags::IN),
-            ];
-            if poll(&mut ready, None).is_err() {
-                continue; // a signal interrupted the wait
-            }
-            let (message, child) = (!ready[0].revents().is_empty(), !ready[1].revents().is_empty());
-            let result = self.reap(child).and_then(|()| match message {
-                true => self.receive(),
-                false => Ok(()),
-            });
             match result {
                 Ok(()) => {}
-                Err(LoopEnd::Worker(owner, socket, output)) => {
-                    self.become_worker(owner, socket, output)
+                Err(LoopEnd::Child(child)) => {
+                    let Loaded { supervisor, child_ended, application, origin, watch, .. } = self;
+                    drop((supervisor, child_ended, origin, watch));
+                    child.run(&application)
+                }
+                Err(LoopEnd::Failed(problem)) => {
+                    let code = failed(&self.supervisor, problem);
+                    self.end_processes();
+                    return code;
                 }
                 Err(LoopEnd::Orphaned) => break,
             }
+            result = self.turn();
         }
+        self.end_processes();
+        ExitCode::SUCCESS
+    }
+
+    /// Reports that the application can run; a resident one must have booted before.
+    fn begin(&mut self) -> Result<(), LoopEnd> {
+        match self.origin.begin().map_err(not_booted)? {
+            Some(child) => Err(LoopEnd::Child(child)),
+            None if self.origin.is_booting() => Ok(()),
+            None => self.ready(),
+        }
+    }
+
+    fn ready(&mut self) -> Result<(), LoopEnd> {
+        if std::mem::replace(&mut self.is_ready, true) {
+            return Ok(());
+        }
+        self.report(&FromPrototype::Ready { version: self.application.php.version() })
+    }
+
+    /// Waits for something to do, and does it.
+    fn turn(&mut self) -> Result<(), LoopEnd> {
+        let mut ready = vec![
+            PollFd::new(&self.supervisor.commands, PollFlags::IN),
+            PollFd::new(&self.child_ended, PollFlags::IN),
+        ];
+        ready.extend(
+            self.watch
+                .as_ref()
+                .map(|watch| PollFd::from_borrowed_fd(watch.descriptor(), PollFlags::IN)),
+        );
+        let has_watch = self.watch.is_some();
+        ready.extend(self.origin.reports().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        let timeout = self.time_left(Instant::now());
+        if poll(&mut ready, timeout.as_ref()).is_err() {
+            return Ok(()); // a signal interrupted the wait
+        }
+        let is_ready = |index: usize| ready.get(index).is_some_and(|fd| !fd.revents().is_empty());
+        let (message, child) = (is_ready(0), is_ready(1));
+        let (files, template) = (has_watch && is_ready(2), is_ready(2 + usize::from(has_watch)));
+        if template {
+            self.on_template()?;
+        }
+        self.reap(child)?;
+        let now = Instant::now();
+        let events = self.origin.expire(now);
+        self.handle(events)?;
+        self.report_changes(files, now)?;
+        if message { self.receive() } else { Ok(()) }
+    }
+
+    /// Returns the time until there is something to do without an event; `None` for any time.
+    fn time_left(&self, now: Instant) -> Option<Timespec> {
+        let changes = self.watch.as_ref().filter(|_| self.is_ready).and_then(Watch::due);
+        let due = self.origin.due().into_iter().chain(changes).min()?;
+        // A millisecond more: the time must have passed then.
+        (due.saturating_duration_since(now) + Duration::from_millis(1)).try_into().ok()
+    }
+
+    /// Reports changed files. `are_noticed`: there are events.
+    fn report_changes(&mut self, are_noticed: bool, now: Instant) -> Result<(), LoopEnd> {
+        let Some(watch) = &mut self.watch else { return Ok(()) };
+        if are_noticed {
+            watch.receive(now);
+        }
+        // A change during the boot is reported after it.
+        match self.is_ready.then(|| watch.take_changed(now)).flatten() {
+            Some(path) => {
+                let path = path.to_string_lossy().into_owned();
+                self.report(&FromPrototype::Changed { path })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Handles the reports of the template.
+    fn on_template(&mut self) -> Result<(), LoopEnd> {
+        let events = self.origin.receive();
+        self.handle(events)
+    }
+
+    fn handle(&mut self, events: Vec<Event>) -> Result<(), LoopEnd> {
+        let name = self.application.spec.name.clone();
+        for event in events {
+            match event {
+                Event::Booted { boot_us, template, without } => {
+                    self.ready()?;
+                    self.report(&FromPrototype::Booted { boot_us, template, without })?;
+                }
+                Event::Notice(message) => eprintln!("application \"{name}\": {message}"),
+                Event::NotBooted { message } if !self.is_ready => {
+                    let notice = self.origin.fall_back(&message);
+                    let Some(notice) = notice else {
+                        return Err(LoopEnd::Failed(Problem::at("worker", message)));
+                    };
+                    eprintln!("application \"{name}\": {notice}");
+                    self.ready()?;
+                }
+                Event::NotBooted { message } => eprintln!("application \"{name}\": {message}"),
+                Event::Boot => {
+                    if let Some(child) = self.origin.begin().map_err(not_booted)? {
+                        return Err(LoopEnd::Child(child));
+                    }
+                }
+                Event::Started { worker, pid } => self.started(worker, pid)?,
+                Event::NotStarted { worker, message } => {
+                    self.report(&FromPrototype::NotStarted { worker, message })?;
+                }
+                Event::Ended { worker, pid, exit } => {
+                    self.workers.retain(|(running, _)| *running != worker);
+                    self.ended(worker, pid, exit, false)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn started(&mut self, worker: WorkerId, pid: u32) -> Result<(), LoopEnd> {
+        self.workers.push((worker, pid));
+        self.report(&FromPrototype::Started { worker, pid })
+    }
+
+    /// Ends all processes below this one, and removes their temporary files.
+    fn end_processes(&self) {
         process_tree::kill_descendants(std::process::id(), &[]);
         // Without /proc, the call above finds no processes.
-        for (_, pid) in &self.workers {
-            let _ = signals::send(*pid, signals::SIGKILL);
+        let template = self.origin.template();
+        for pid in self.workers.iter().map(|(_, pid)| *pid).chain(template) {
+            let _ = signals::send(pid, signals::SIGKILL);
         }
         // Remove temporary files only after the worker that writes them has ended.
         while let Some((pid, _)) = process::wait() {
-            uploads::remove(&self.upload_directory, pid);
+            uploads::remove(&self.application.upload_directory, pid);
         }
     }
 
@@ -245,7 +359,8 @@ impl Loaded {
                 let found = self.workers.iter().find(|(owner, _)| *owner == worker);
                 let stack = match found {
                     Some((_, pid)) => {
-                        trace::take(&process_memory::Process(*pid), &self.php.layout())
+                        let layout = self.application.php.layout();
+                        trace::take(&process_memory::Process(*pid), &layout)
                     }
                     None => Err("its worker has ended".to_owned()),
                 };
@@ -257,17 +372,10 @@ impl Loaded {
     }
 
     fn spawn(&mut self, worker: WorkerId, descriptors: Vec<OwnedFd>) -> Result<(), LoopEnd> {
-        let mut descriptors = descriptors.into_iter();
-        let forked = match descriptors.next() {
-            Some(socket) => fork().map(|side| (side, socket)),
-            None => Err("its socket did not arrive".to_owned()),
-        };
-        match forked {
-            Ok((Forked::Child, socket)) => Err(LoopEnd::Worker(worker, socket, descriptors.next())),
-            Ok((Forked::Parent(pid), _)) => {
-                self.workers.push((worker, pid));
-                self.report(&FromPrototype::Started { worker, pid })
-            }
+        match self.origin.spawn(worker, descriptors, Instant::now()) {
+            Ok(Spawned::Parent(pid)) => self.started(worker, pid),
+            Ok(Spawned::Child(child)) => Err(LoopEnd::Child(child)),
+            Ok(Spawned::Requested) => Ok(()),
             Err(message) => self.report(&FromPrototype::NotStarted { worker, message }),
         }
     }
@@ -277,52 +385,10 @@ impl Loaded {
         let known = |worker: &WorkerId| self.workers.iter().find(|(owner, _)| owner == worker);
         let usage = |(worker, pid): &(WorkerId, u32)| usage::of(*worker, *pid);
         let workers = requested.iter().filter_map(known).filter_map(usage).collect();
-        let (base, memory_limit) = (usage::of_self(), self.php.memory_limit());
+        let template = self.origin.template().map_or(0, usage::pss);
+        let base = usage::of_self().saturating_add(template);
+        let memory_limit = self.application.php.memory_limit();
         self.report(&FromPrototype::Measured { base, memory_limit, workers })
-    }
-
-    /// Becomes a worker. Closes the descriptors of the prototype first.
-    fn become_worker(self, owner: WorkerId, socket: OwnedFd, output: Option<OwnedFd>) -> ! {
-        let Loaded {
-            supervisor,
-            child_ended,
-            spec,
-            region,
-            events,
-            php,
-            workers: _,
-            upload_directory,
-        } = self;
-        drop((supervisor, child_ended));
-        // Permits core dumps, debuggers, and the prototype's measurements and stack traces.
-        let _ = process::allow_tracing();
-        title::set(&format!("howdah: \"{}\" application", spec.name));
-        let output = output.and_then(|pipe| redirect_output(&spec, &pipe));
-        php.after_fork();
-        // Without it, a script that forks would mix its response with that of the child.
-        let _ = process::track_forks();
-        let limit = spec.requests;
-        // Opened in the worker: /proc/self/statm belongs to the process that opens it.
-        let memory = MemoryLimit::new(spec.memory);
-        Worker {
-            owner,
-            socket,
-            region: &region,
-            events: &events,
-            php: &php,
-            limit,
-            memory,
-            upload_directory: &upload_directory,
-            roots: Roots::default(),
-            script_directories: ScriptDirectories::new(&spec),
-            uploads: OnceCell::new(),
-            output,
-            was_only_request: Cell::new(false),
-            keeps_memory: Cell::new(false),
-            spin_policy: SpinPolicy::default(),
-        }
-        .run();
-        process::exit_now(0)
     }
 
     fn reap(&mut self, child_ended: bool) -> Result<(), LoopEnd> {
@@ -331,22 +397,39 @@ impl Loaded {
         }
         while signals::next(&self.child_ended).is_some() {}
         while let Some((pid, exit)) = process::reap() {
-            let Some(index) = self.workers.iter().position(|(_, worker)| *worker == pid) else {
-                continue;
-            };
-            let (worker, _) = self.workers.swap_remove(index);
-            let was_idle = self.region.is_asleep(worker);
-            if let Some(call) = self.region.ended(worker) {
-                futex::wake_in(self.region.wake_word(), call.wake_set());
+            match self.workers.iter().position(|(_, worker)| *worker == pid) {
+                Some(index) => {
+                    let (worker, _) = self.workers.swap_remove(index);
+                    let was_idle = self.application.region.is_asleep(worker);
+                    self.ended(worker, pid, exit, was_idle)?;
+                }
+                None => {
+                    let events = self.origin.reaped(pid, exit);
+                    self.handle(events)?;
+                }
             }
-            uploads::remove(&self.upload_directory, pid);
-            let status = match exit {
-                process::Exit::Status(status) => Exit::Status(status),
-                process::Exit::Signal(signal) => Exit::Signal(signal),
-            };
-            self.report(&FromPrototype::Died { worker, pid, status, was_idle })?;
         }
         Ok(())
+    }
+
+    /// Reports the end of a worker.
+    fn ended(
+        &mut self,
+        worker: WorkerId,
+        pid: u32,
+        exit: process::Exit,
+        was_idle: bool,
+    ) -> Result<(), LoopEnd> {
+        let region = &self.application.region;
+        if let Some(call) = region.ended(worker) {
+            futex::wake_in(region.wake_word(), call.wake_set());
+        }
+        uploads::remove(&self.application.upload_directory, pid);
+        let status = match exit {
+            process::Exit::Status(status) => Exit::Status(status),
+            process::Exit::Signal(signal) => Exit::Signal(signal),
+        };
+        self.report(&FromPrototype::Died { worker, pid, status, was_idle })
     }
 
     fn report(&self, message: &FromPrototype) -> Result<(), LoopEnd> {
@@ -354,35 +437,6 @@ impl Loaded {
     }
 }
 
-/// Redirects standard output and error to a pipe, unless they are files. Returns one that is
-/// redirected.
-fn redirect_output(spec: &ApplicationSpec, pipe: &OwnedFd) -> Option<BorrowedFd<'static>> {
-    let mut redirected = None;
-    for (file, target) in
-        [(&spec.stdout, rustix::stdio::stdout()), (&spec.stderr, rustix::stdio::stderr())]
-    {
-        if file.is_none() && process::duplicate_to(pipe, target.as_raw_fd()).is_ok() {
-            redirected = Some(target);
-        }
-    }
-    redirected
-}
-
-fn fork() -> Result<Forked, String> {
-    let threads = process::thread_count();
-    if threads != 1 {
-        return Err(format!(
-            "a PHP extension has started {} threads while it was loaded; PHP cannot be forked \
-             then: remove the extension",
-            threads - 1
-        ));
-    }
-    let prototype = std::process::id();
-    let side = process::fork().map_err(|error| format!("a worker could not be forked: {error}"))?;
-    if side == Forked::Child {
-        process::die_with_parent(Some(prototype));
-        signals::reset();
-        handlers::disarm(&IGNORED_SIGNALS);
-    }
-    Ok(side)
+fn not_booted(message: String) -> LoopEnd {
+    LoopEnd::Failed(Problem::at("worker", message))
 }

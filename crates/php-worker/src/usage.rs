@@ -30,6 +30,12 @@ pub fn of_self() -> u64 {
     bytes(&rollup, "Pss:").unwrap_or(0)
 }
 
+/// Returns the memory of a process in bytes, shared pages in proportion; 0 if it has ended.
+pub fn pss(pid: u32) -> u64 {
+    let rollup = process::read_proc_file(pid, "smaps_rollup").unwrap_or_default();
+    bytes(&rollup, "Pss:").unwrap_or(0)
+}
+
 fn parse(worker: WorkerId, rollup: &str, status: &str) -> Option<Usage> {
     let resident = bytes(rollup, "Rss:")?;
     let pss = bytes(rollup, "Pss:")?;

@@ -1,5 +1,6 @@
 //! A worker: takes requests from the shared queue, one at a time, until it is asked to leave, has
-//! reached a limit, or the router has ended.
+//! reached a limit, or the router has ended. The worker of a resident application does so inside its
+//! worker script, see [`resident`](crate::resident).
 
 use std::cell::{Cell, OnceCell};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -11,7 +12,7 @@ use howdah_sys::packet::Received;
 use howdah_sys::shm::Mapping;
 use howdah_sys::spin::SpinPolicy;
 use howdah_sys::{clock, futex, process};
-use howdah_wire::frame::RequestUsage;
+use howdah_wire::frame::{RequestUsage, Retirement};
 use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::{Work, WorkerId};
 use howdah_wire::region::Region;
@@ -35,6 +36,9 @@ const LIVENESS_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// The next request then takes less than a millisecond longer.
 const MEMORY_RELEASE_DELAY: Duration = Duration::from_secs(1);
 
+/// The parameter by which scripts recognise a resident application, each with its NUL.
+pub const RESIDENT_MARK: (&[u8], &[u8]) = (b"FRANKENPHP_WORKER\0", b"1\0");
+
 /// Maximum size of parameters in a file, in bytes. The router's own limits are far below.
 const MAX_PARAMS_BYTES: u32 = 16 << 20;
 
@@ -53,6 +57,10 @@ pub struct Worker<'a> {
     pub events: &'a [OwnedFd],
     /// PHP.
     pub php: &'a Php,
+    /// Requests are handled by the worker script that is running.
+    pub is_resident: bool,
+    /// The router reads `.htaccess` files for this application.
+    pub has_htaccess: bool,
     /// Number of requests after which the worker ends; 0: no limit.
     pub limit: u64,
     /// The limit of its private memory, checked after each request.
@@ -75,12 +83,33 @@ pub struct Worker<'a> {
     pub spin_policy: SpinPolicy,
 }
 
+/// What a worker keeps from one request to the next.
+#[derive(Default)]
+pub struct Progress {
+    /// Number of requests.
+    served: u64,
+    /// Processor time at which the next request begins, in microseconds.
+    cpu: u64,
+    buffers: Buffers,
+}
+
 /// Buffers that are reused for the next request.
 #[derive(Default)]
 struct Buffers {
     request: Vec<u8>,
     params: Vec<u8>,
     output: Vec<u8>,
+}
+
+/// Outcome of a request.
+#[derive(Default)]
+struct Outcome {
+    /// `memory_get_peak_usage(true)` in bytes.
+    peak_memory: u64,
+    /// Reason for which the worker must leave, if PHP has one.
+    retirement: Option<Retirement>,
+    /// PHP must not be called again.
+    is_php_broken: bool,
 }
 
 /// Reason why a request is answered without PHP.
@@ -94,24 +123,29 @@ enum Refused {
 impl Worker<'_> {
     /// Serves requests until the worker must leave.
     pub fn run(&self) {
-        let mut buffers = Buffers::default();
-        let mut served = 0;
-        let mut cpu = cpu_time_us();
+        let mut progress = self.begin();
+        while self.serve_next(&mut progress) {}
+    }
+
+    /// Returns the state before the first request.
+    pub fn begin(&self) -> Progress {
+        Progress { cpu: cpu_time_us(), ..Progress::default() }
+    }
+
+    /// Waits for a request and serves it. Returns false if the worker must leave.
+    pub fn serve_next(&self, progress: &mut Progress) -> bool {
         loop {
-            match self.next_work(&mut cpu) {
+            match self.next_work(&mut progress.cpu) {
                 Some(Work::Request { slot, ticket, thread }) => {
                     if let Some(words) = self.region.slot(slot) {
                         words.started.store(clock::monotonic_us(), Ordering::Release);
                     }
-                    served += 1;
+                    progress.served += 1;
                     self.keeps_memory.set(true);
-                    let last = self.limit != 0 && served >= self.limit;
-                    if !self.serve(slot, ticket, thread, last, &mut cpu, &mut buffers) {
-                        return;
-                    }
+                    return self.serve(slot, ticket, thread, progress);
                 }
                 Some(Work::Idle) => {}
-                Some(Work::Exit) | None => return,
+                Some(Work::Exit) | None => return false,
             }
         }
     }
@@ -158,52 +192,54 @@ impl Worker<'_> {
     }
 
     /// Serves one request. Returns false if this was the worker's last one.
-    fn serve(
-        &self,
-        slot: u32,
-        ticket: u32,
-        thread: u64,
-        last: bool,
-        cpu: &mut u64,
-        buffers: &mut Buffers,
-    ) -> bool {
+    fn serve(&self, slot: u32, ticket: u32, thread: u64, progress: &mut Progress) -> bool {
+        let Progress { served, cpu, buffers } = progress;
         let mut exchange = Exchange::new(self.region, self.events, &self.socket, slot, thread);
         exchange.reuse(std::mem::take(&mut buffers.output));
         self.region.request(slot, &mut buffers.request);
         let Buffers { request, params, .. } = buffers;
         let result = self.handle(request, params, ticket, &mut exchange);
-        let (peak_memory, broken) = match result {
-            Ok(outcome) => outcome,
-            Err(Refused::Status(status)) => {
+        let outcome = result.unwrap_or_else(|refused| {
+            if let Refused::Status(status) = refused {
                 let _ = exchange.replace(status);
-                (0, false)
             }
-            Err(Refused::Disconnected) => (0, false),
-        };
+            Outcome::default()
+        });
         let before = std::mem::replace(cpu, cpu_time_us());
-        let leaving = last
-            || broken
-            || exchange.router_gone()
-            || self.memory.is_exceeded()
-            || process::is_forked_copy();
+        let retirement = outcome.retirement.or_else(|| self.retirement(*served, &exchange));
         let cpu_us = cpu.saturating_sub(before);
-        buffers.output = exchange
-            .done(RequestUsage { peak_memory, cpu_us, is_worker_exiting: leaving }, self.output);
+        let usage = RequestUsage { peak_memory: outcome.peak_memory, cpu_us, retirement };
+        buffers.output = exchange.done(usage, self.output);
         if buffers.params.capacity() > MAX_KEPT_PARAMS_BYTES {
             buffers.params = Vec::new();
         }
-        !leaving
+        if outcome.is_php_broken || (self.is_resident && process::is_forked_copy()) {
+            process::exit_now(0); // PHP must not be called again, not even to go on with a script
+        }
+        retirement.is_none()
     }
 
-    /// Runs PHP for a request. Returns the peak of its memory, and true if the worker must not go
-    /// on.
+    /// Returns the reason for which the worker must leave after its request number `served`.
+    fn retirement(&self, served: u64, exchange: &Exchange<'_>) -> Option<Retirement> {
+        if exchange.router_gone() || process::is_forked_copy() {
+            Some(Retirement::Broken)
+        } else if self.limit != 0 && served >= self.limit {
+            Some(Retirement::Requests)
+        } else if self.memory.is_exceeded() {
+            Some(Retirement::Memory)
+        } else {
+            None
+        }
+    }
+
+    /// Runs PHP for a request.
     fn handle<'m>(
         &self,
         request: &'m [u8],
         params: &'m mut Vec<u8>,
         ticket: u32,
         exchange: &mut Exchange<'m>,
-    ) -> Result<(u64, bool), Refused>
+    ) -> Result<Outcome, Refused>
     where
         Self: 'm,
     {
@@ -227,13 +263,16 @@ impl Worker<'_> {
         let resolved = Resolved::new(encoded, header.params, &self.roots, now_us);
         let decoded = resolved.as_ref().map_err(|unusable| *unusable);
         let decoded = decoded.and_then(|found| parameters::decode(encoded, header.params, found));
-        let (list, inline) = match decoded {
+        let (mut list, inline) = match decoded {
             Ok(decoded) => decoded,
             Err(Unusable::Nul) => return Err(Refused::Status(400)),
             Err(Unusable::Malformed) => {
                 return Err(malformed(exchange, "its parameters are broken"));
             }
         };
+        if !self.has_htaccess {
+            list = list.without_htaccess();
+        }
         let Ok(length) = i64::try_from(header.body_len) else {
             return Err(malformed(exchange, "its body has an impossible length"));
         };
@@ -244,8 +283,16 @@ impl Worker<'_> {
         if length > 0 {
             self.prepare_uploads();
         }
-        let outcome = self.php.handle(&list, length, exchange);
-        Ok((outcome.peak_memory, outcome.broken()))
+        if !self.is_resident {
+            let result = self.php.handle(&list, length, exchange);
+            let retirement = result.is_broken().then_some(Retirement::Broken);
+            let peak_memory = result.peak_memory;
+            return Ok(Outcome { peak_memory, retirement, is_php_broken: false });
+        }
+        list.push(RESIDENT_MARK.0, RESIDENT_MARK.1);
+        let result = self.php.handle_resident(&list, length, Some(exchange));
+        let (retirement, is_php_broken) = (result.end(), result.is_broken());
+        Ok(Outcome { peak_memory: result.peak_memory, retirement, is_php_broken })
     }
 
     /// Creates this worker's directory for uploaded files, once.

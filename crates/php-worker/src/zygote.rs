@@ -14,10 +14,8 @@
 //! The zygote runs no script, opens no socket and reads no file of an application.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::process::ExitCode;
 
 use howdah_launch::{User, open_files};
@@ -30,10 +28,12 @@ use howdah_wire::messages::{
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::application::IGNORED_SIGNALS;
 use crate::ffi::{IniFiles, Php, Settings};
 use crate::loaded_files::LoadedFiles;
 use crate::loading::{self, check_roots};
-use crate::prototype::{self, COMMANDS, IGNORED_SIGNALS, Prototype, REPORTS};
+use crate::open_files::OpenFiles;
+use crate::prototype::{self, COMMANDS, Prototype, REPORTS};
 use crate::supervisor::Supervisor;
 use crate::trusted_start::refusal;
 
@@ -46,7 +46,7 @@ struct Zygote {
     /// The program that this process runs.
     executable: File,
     /// Descriptors that were open before PHP started.
-    descriptors: BTreeSet<String>,
+    descriptors: OpenFiles,
 }
 
 /// A process that was forked to become a prototype.
@@ -83,7 +83,7 @@ pub fn run() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let descriptors = open_descriptors();
+    let descriptors = OpenFiles::of_this_process();
     let zygote = Zygote { requests, replies, parent, executable, descriptors };
     let begun = RefCell::new(None);
     let started = match zygote.load_request() {
@@ -269,7 +269,7 @@ fn credentials_of(user: ProcessUser) -> Credentials {
 
 /// Returns the reason why forks of this process would not be separate from each other, or could not
 /// run an application. `before` are the descriptors that were open before PHP started.
-fn obstacle(before: &BTreeSet<String>) -> Option<String> {
+fn obstacle(before: &OpenFiles) -> Option<String> {
     let threads = process::thread_count();
     if threads != 1 {
         return Some(format!("an extension has started {} threads", threads - 1));
@@ -279,7 +279,7 @@ fn obstacle(before: &BTreeSet<String>) -> Option<String> {
     if has_shared_memory(&maps) {
         return Some("an extension shares memory between processes, as APCu does".to_owned());
     }
-    if let Some(opened) = open_descriptors().difference(before).next() {
+    if let Some(opened) = OpenFiles::of_this_process().opened_since(before) {
         return Some(format!("an extension keeps {opened} open"));
     }
     None
@@ -292,21 +292,6 @@ fn has_shared_memory(maps: &str) -> bool {
         access.contains('w') && access.ends_with('s')
     })
 }
-
-/// Returns what the open descriptors lead to. A descriptor of a device without content, such as
-/// /dev/null, can be shared by any processes and is left out.
-fn open_descriptors() -> BTreeSet<String> {
-    let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let target = |entry: fs::DirEntry| fs::read_link(entry.path()).ok();
-    let targets = entries
-        .filter_map(target)
-        .filter(|target| !HARMLESS.iter().any(|path| target == Path::new(path)));
-    let own = |target: &std::path::PathBuf| !target.starts_with("/proc/");
-    targets.filter(own).map(|target| target.display().to_string()).collect()
-}
-
-/// Devices whose descriptors carry nothing from one process to another.
-const HARMLESS: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"];
 
 #[cfg(test)]
 mod tests {

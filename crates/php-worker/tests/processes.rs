@@ -135,7 +135,7 @@ fn a_worker_leaves_after_its_last_request() {
     let mut application = Application::start_with(1, &|spec| spec.requests = 3);
     for n in 1..=3 {
         let answer = application.run("echo 1;");
-        assert_eq!(answer.done.unwrap().is_worker_exiting, n == 3);
+        assert_eq!(answer.done.unwrap().retirement.is_some(), n == 3);
     }
     assert_eq!(application.death().2, Exit::Status(0));
 }

@@ -15,6 +15,7 @@ mod connection;
 mod descriptor_shortage;
 mod descriptors;
 mod filters;
+mod htaccess;
 mod listener;
 pub mod packets;
 mod pipeline;

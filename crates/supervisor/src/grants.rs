@@ -5,6 +5,7 @@
 //! names. The document never comes from the router.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use howdah_wire::messages::ApplicationSpec;
 
@@ -28,6 +29,8 @@ pub struct Grants {
     pub managed: Names,
     /// Applications, by name.
     pub applications: HashMap<String, ApplicationSpec>,
+    /// Maximum time in which the router must have finished its requests when the server ends gracefully.
+    pub shutdown_timeout: Option<Duration>,
 }
 
 /// A set of names and prefixes of names.

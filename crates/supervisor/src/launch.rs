@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use howdah_launch::User;
 use howdah_sys::namespaces::{self, Namespaces};
@@ -31,7 +32,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) spec: &'a ApplicationSpec,
     pub(crate) identity: &'a Identity,
     /// The program `howdah-php`.
-    pub(crate) executable: File,
+    pub(crate) executable: Arc<File>,
     /// The socket of requests.
     pub(crate) socket: OwnedFd,
     /// The pipe of reports.
@@ -154,7 +155,7 @@ impl Launch<'_> {
     /// Moves descriptors to numbers from 10 on: the program expects others at low numbers.
     fn move_descriptors(self) -> std::io::Result<Self> {
         let moved = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 10);
-        let executable = moved(self.executable.as_fd())?.into();
+        let executable = Arc::new(moved(self.executable.as_fd())?.into());
         let (socket, reports) = (moved(self.socket.as_fd())?, moved(self.reports.as_fd())?);
         Ok(Launch { executable, socket, reports, ..self })
     }

@@ -1,7 +1,9 @@
 //! The settings of the supervisor.
 
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use howdah_sys::credentials::Credentials;
@@ -76,8 +78,9 @@ pub struct Options {
     /// Time after which the service manager ends a server that does not answer; `None` without a
     /// watchdog.
     pub watchdog: Option<Duration>,
-    /// Called once the server serves.
-    pub on_serving: Option<Box<dyn FnOnce()>>,
+    /// Called once the server has started; with false if nothing is served before the configuration is
+    /// corrected through the control API.
+    pub on_serving: Option<Box<dyn FnOnce(bool)>>,
 }
 
 /// Target of the log.
@@ -104,12 +107,23 @@ impl LogTarget {
 }
 
 /// A `howdah-php` program.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct PhpProgram {
     /// Full version of PHP, such as `8.2.35`.
     pub version: String,
     /// Path of the program.
     pub path: PathBuf,
+    /// The program as it was when the server started. It is executed from here: a package that is being
+    /// upgraded has replaced the file at the path, and its messages may be those of another version.
+    pub(crate) file: Arc<File>,
+}
+
+impl PhpProgram {
+    /// Opens a program.
+    pub fn open(version: String, path: PathBuf) -> std::io::Result<Self> {
+        let file = Arc::new(File::open(&path)?);
+        Ok(PhpProgram { version, path, file })
+    }
 }
 
 /// A `howdah-php` program that does not run.
@@ -154,7 +168,7 @@ mod tests {
         Options {
             php: versions
                 .iter()
-                .map(|v| PhpProgram { version: (*v).to_owned(), path: PathBuf::from(v) })
+                .map(|v| PhpProgram::open((*v).to_owned(), "/dev/null".into()).unwrap())
                 .collect(),
             ..Options::default()
         }

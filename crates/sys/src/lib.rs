@@ -54,6 +54,8 @@ pub mod protected;
 #[allow(unsafe_code)]
 #[cfg(feature = "reactor")]
 pub mod reactor;
+#[allow(unsafe_code)]
+pub mod record_lock;
 pub mod sandbox;
 pub mod service_manager;
 #[allow(unsafe_code)]

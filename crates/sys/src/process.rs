@@ -3,12 +3,14 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use std::{fs, io};
 
 use rustix::fs::{Mode, OFlags};
 pub use rustix::process::Resource;
 use rustix::process::{
-    DumpableBehavior, Pid, Rlimit, WaitOptions, WaitStatus, set_dumpable_behavior,
+    DumpableBehavior, Pid, Rlimit, WaitId, WaitIdOptions, WaitOptions, WaitStatus,
+    set_dumpable_behavior,
 };
 
 /// The process in which a fork has returned.
@@ -38,14 +40,20 @@ pub fn fork() -> io::Result<Forked> {
 
 /// Duplicates this process; the new one does not become its child, but that of the nearest ancestor
 /// that adopts orphans (see [`process_tree::adopt_orphans`](crate::process_tree::adopt_orphans)). When
-/// the call returns here, that has happened already.
+/// the call returns, here and in the new process, that has happened already.
 ///
 /// The caller must have no other children. Panics as [`fork`] does.
 pub fn fork_detached() -> io::Result<Forked> {
     let (answer, question) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     if fork()? == Forked::Child {
+        let between = rustix::process::getpid();
         return match fork() {
-            Ok(Forked::Child) => Ok(Forked::Child),
+            Ok(Forked::Child) => {
+                while rustix::process::getppid() == Some(between) {
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+                Ok(Forked::Child)
+            }
             Ok(Forked::Parent(pid)) => {
                 let written = rustix::io::write(&question, &pid.to_ne_bytes());
                 exit_now(i32::from(written.is_err()))
@@ -112,6 +120,13 @@ pub fn reap() -> Option<(u32, Exit)> {
             return Some(ended);
         }
     }
+}
+
+/// Returns true if this process has a child, or one that has not been reaped. Asks the kernel: `/proc` may
+/// have the numbers of another namespace.
+pub fn has_children() -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    rustix::process::waitid(WaitId::All, look).is_ok()
 }
 
 /// A change of a child's state.
@@ -280,8 +295,8 @@ pub fn close_on_exec_from(first: u32) {
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOSE_RANGE_CLOEXEC) };
 }
 
-/// Duplicates `fd` as descriptor `target`, open across exec. A `target` that is in use is replaced:
-/// only for a new process before exec.
+/// Duplicates `fd` as descriptor `target`, open across exec. A `target` that is in use is replaced: only for
+/// a new process, in which nothing else owns it.
 pub fn duplicate_to(fd: impl AsFd, target: i32) -> io::Result<()> {
     let raw = fd.as_fd().as_raw_fd();
     let done = if raw == target {

@@ -84,10 +84,90 @@ impl<'a> Head<'a> {
         Ok(Head { status, reason, fields: take.0 })
     }
 
+    /// Returns the name and the value of a line that is no field: a variable that the script has set for
+    /// the server (`apache_setenv`). Both may hold any byte; the name has no `=`. No valid field has such
+    /// a name.
+    pub fn variable(line: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+        let pair = line.strip_prefix(b"\x01env:")?;
+        let end = pair.iter().position(|b| *b == b'=')?;
+        Some((&pair[..end], &pair[end + 1..]))
+    }
+
     /// Returns the header lines.
     pub fn fields(&self) -> impl Iterator<Item = &'a [u8]> {
         let mut take = Decoder(self.fields);
         std::iter::from_fn(move || take.bytes().ok())
+    }
+}
+
+/// Reason for which a worker ends after a request, with its number on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Retirement {
+    /// It has served the permitted number of requests.
+    Requests = 1,
+    /// It uses more private memory than permitted.
+    Memory = 2,
+    /// PHP or the connection to the router cannot go on.
+    Broken = 3,
+    /// The script of a resident application has called `exit()`.
+    Exit = 4,
+    /// An error after which PHP cannot go on with a resident application.
+    Fatal = 5,
+    /// A request of a resident application has exceeded `max_execution_time`.
+    Timeout = 6,
+    /// The client of a resident application has closed its connection.
+    Disconnected = 7,
+    /// A request has changed the locale, and it could not be restored.
+    Locale = 8,
+    /// A request has changed the time zone, and it could not be restored.
+    TimeZone = 9,
+    /// A request has changed the environment, and it could not be restored.
+    Environment = 10,
+    /// A request has changed the working directory, and it could not be restored.
+    Directory = 11,
+    /// The application is to start again.
+    Restart = 12,
+}
+
+impl Retirement {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [Retirement; 12] = [
+        Retirement::Requests,
+        Retirement::Memory,
+        Retirement::Broken,
+        Retirement::Exit,
+        Retirement::Fatal,
+        Retirement::Timeout,
+        Retirement::Disconnected,
+        Retirement::Locale,
+        Retirement::TimeZone,
+        Retirement::Environment,
+        Retirement::Directory,
+        Retirement::Restart,
+    ];
+
+    /// Returns the reason with this number on the wire; `None` if it is unknown.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| *reason as u8 == byte)
+    }
+
+    /// Returns its name in the status and in the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Retirement::Requests => "requests",
+            Retirement::Memory => "memory",
+            Retirement::Broken => "broken",
+            Retirement::Exit => "exit",
+            Retirement::Fatal => "fatal",
+            Retirement::Timeout => "timeout",
+            Retirement::Disconnected => "disconnected",
+            Retirement::Locale => "changed state: locale",
+            Retirement::TimeZone => "changed state: time zone",
+            Retirement::Environment => "changed state: environment",
+            Retirement::Directory => "changed state: directory",
+            Retirement::Restart => "restart",
+        }
     }
 }
 
@@ -98,8 +178,8 @@ pub struct RequestUsage {
     pub peak_memory: u64,
     /// Processor time, user and system, in microseconds.
     pub cpu_us: u64,
-    /// The worker ends after this request: it has reached a limit, or cannot continue.
-    pub is_worker_exiting: bool,
+    /// Reason for which the worker ends after this request; `None` if it goes on.
+    pub retirement: Option<Retirement>,
 }
 
 impl RequestUsage {
@@ -107,7 +187,7 @@ impl RequestUsage {
     pub fn put(self, out: &mut Vec<u8>) {
         out.put_u64(self.peak_memory);
         out.put_u64(self.cpu_us);
-        out.put_u8(u8::from(self.is_worker_exiting));
+        out.put_u8(self.retirement.map_or(0, |reason| reason as u8));
     }
 
     /// Decodes a payload.
@@ -116,7 +196,10 @@ impl RequestUsage {
         let done = RequestUsage {
             peak_memory: take.u64()?,
             cpu_us: take.u64()?,
-            is_worker_exiting: take.u8()? != 0,
+            retirement: match take.u8()? {
+                0 => None,
+                byte => Some(Retirement::from_byte(byte).ok_or(Malformed)?),
+            },
         };
         take.end()?;
         Ok(done)
@@ -180,17 +263,31 @@ mod tests {
     }
 
     #[test]
+    fn a_variable_for_the_server_is_no_field() {
+        let variable = |line: &'static str| Head::variable(line.as_bytes());
+        assert_eq!(variable("\x01env:no-gzip=1"), Some((&b"no-gzip"[..], &b"1"[..])));
+        assert_eq!(variable("\x01env:A=b=c: d"), Some((&b"A"[..], &b"b=c: d"[..])));
+        assert_eq!(variable("\x01env:="), Some((&b""[..], &b""[..])));
+        for line in ["\x01env:A", "\x01env", "env:A=1", "X: \x01env:A=1", ""] {
+            assert_eq!(variable(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
     fn the_figures_of_a_request_are_read_back() {
-        for leaving in [false, true] {
-            let (done, mut out) = (
-                RequestUsage { peak_memory: 1 << 40, cpu_us: 7, is_worker_exiting: leaving },
-                Vec::new(),
-            );
+        let reasons = Retirement::ALL.into_iter().map(Some);
+        for retirement in reasons.chain([None]) {
+            let done = RequestUsage { peak_memory: 1 << 40, cpu_us: 7, retirement };
+            let mut out = Vec::new();
             done.put(&mut out);
             assert_eq!(RequestUsage::decode(&out), Ok(done));
             out.push(0);
             assert_eq!(RequestUsage::decode(&out), Err(Malformed));
         }
+        let mut unknown = Vec::new();
+        RequestUsage::default().put(&mut unknown);
+        *unknown.last_mut().unwrap() = 99;
+        assert_eq!(RequestUsage::decode(&unknown), Err(Malformed));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! - [`region`]: memory shared between the router and one application's workers.
 //! - [`queue`]: queue of requests from the router to idle workers.
 //! - [`request`]: encoding of a request.
+//! - [`php_values`]: settings of PHP for one request.
 //! - [`stream`]: responses of workers to router threads.
 //! - [`frame`]: frames of a response.
 //! - [`messages`]: messages between router, control process, supervisor, prototypes and workers.
@@ -19,6 +20,7 @@ pub mod dns;
 pub mod fastcgi;
 pub mod frame;
 pub mod messages;
+pub mod php_values;
 pub mod proxy_protocol;
 pub mod queue;
 pub mod region;

@@ -6,6 +6,7 @@
 //! - `router`: between router and supervisor.
 //! - `control`: between control process, supervisor and router.
 //! - `prototype`: between supervisor and prototypes.
+//! - `template`: between a prototype and the template of a resident application.
 //! - `worker`: from the router to workers.
 //! - `handover`: between a server and the program that replaces it.
 //! - `zygote`: between supervisor and zygotes.
@@ -23,6 +24,7 @@ mod prototype;
 mod router;
 mod secret;
 mod spec;
+mod template;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -36,9 +38,12 @@ pub use self::field::Field;
 pub use self::handover::{FromSuccessor, HANDOVER_PROTOCOL, ToSuccessor};
 pub use self::outcome::ChangeOutcome;
 pub use self::prototype::{FromPrototype, Stack, ToPrototype};
-pub use self::router::{FromSupervisor, ToSupervisor};
+pub use self::router::{FromSupervisor, HAND_OVER_TIMEOUT, ToSupervisor};
 pub use self::secret::Secret;
-pub use self::spec::{ApplicationSpec, IdRange, Isolation, Problem, ProcessUser, Sandbox};
+pub use self::spec::{
+    ApplicationSpec, IdRange, Isolation, Problem, ProcessUser, Sandbox, WorkerScript,
+};
+pub use self::template::{FromTemplate, ToTemplate};
 pub use self::usage::Usage;
 pub use self::worker::ToWorker;
 pub use self::zygote::{FromZygote, ToZygote};

@@ -8,6 +8,9 @@
 //! parameter: name length u32 │ value length u32 │ name NUL │ value NUL
 //! body bytes, if the body is inline
 //! ```
+//!
+//! Names that begin with byte 1 are reserved: they tell the worker something that no script sees
+//! ([`Reserved`]).
 
 use crate::bytes::{Decoder, Encode, Malformed};
 
@@ -24,6 +27,48 @@ pub mod flags {
 
 /// Length of the fixed part before the parameters, in bytes.
 pub const HEADER_BYTES: usize = 4 + 4 + 4 + 8 + 8 + 8;
+
+/// First byte of the names of reserved parameters.
+const RESERVED: u8 = 1;
+
+/// Parameters for the worker itself. Each may occur once in a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reserved {
+    /// Settings of PHP for this request: [`PhpValues`](crate::php_values::PhpValues).
+    PhpValues,
+    /// The value of the field `Authorization`, from which PHP takes the visitor's credentials. Without
+    /// this parameter, PHP takes them from `HTTP_AUTHORIZATION`; an empty value means that there are
+    /// none.
+    Authorization,
+    /// The value `1`: the script may have a name that does not end in `.php`.
+    AnyName,
+    /// The status that the response has unless the script sets another: that of the error which the
+    /// script is the page of. Three digits.
+    Status,
+}
+
+impl Reserved {
+    /// Returns the name on the wire.
+    pub const fn name(self) -> &'static [u8] {
+        match self {
+            Reserved::PhpValues => b"\x01php_values",
+            Reserved::Authorization => b"\x01authorization",
+            Reserved::AnyName => b"\x01any_name",
+            Reserved::Status => b"\x01status",
+        }
+    }
+
+    /// Returns the meaning of a parameter's name; `None` if scripts see the parameter. Error: the name
+    /// is reserved and has no meaning.
+    pub fn from_name(name: &[u8]) -> Result<Option<Self>, Malformed> {
+        if name.first() != Some(&RESERVED) {
+            return Ok(None);
+        }
+        let all =
+            [Reserved::PhpValues, Reserved::Authorization, Reserved::AnyName, Reserved::Status];
+        all.into_iter().find(|one| one.name() == name).map(Some).ok_or(Malformed)
+    }
+}
 
 /// Encodes the parameters of one request.
 #[derive(Debug, Default)]
@@ -45,13 +90,25 @@ impl Params {
     }
 
     /// Adds a parameter. A NUL in the value ends it for PHP as for any CGI program; callers must
-    /// refuse or drop such values.
+    /// refuse or drop such values. A parameter whose name is reserved is dropped, so names may come
+    /// from files of a site.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         self.push_with(name, value.len(), |out| out.extend_from_slice(value));
     }
 
     /// Adds a parameter; `write` appends its value of `len` bytes.
     pub fn push_with(&mut self, name: &[u8], len: usize, write: impl FnOnce(&mut Vec<u8>)) {
+        if name.first() != Some(&RESERVED) {
+            self.put(name, len, write);
+        }
+    }
+
+    /// Adds a parameter for the worker itself.
+    pub fn push_reserved(&mut self, parameter: Reserved, value: &[u8]) {
+        self.put(parameter.name(), value.len(), |out| out.extend_from_slice(value));
+    }
+
+    fn put(&mut self, name: &[u8], len: usize, write: impl FnOnce(&mut Vec<u8>)) {
         self.bytes.put_u32(name.len() as u32);
         self.bytes.put_u32(len as u32);
         self.bytes.extend_from_slice(name);
@@ -213,6 +270,22 @@ mod tests {
         }
         params.clear();
         assert_eq!((params.as_bytes(), params.iter().count()), (&b""[..], 0));
+    }
+
+    #[test]
+    fn only_the_server_adds_reserved_parameters() {
+        let mut params = Params::default();
+        for reserved in [Reserved::PhpValues, Reserved::Authorization, Reserved::AnyName] {
+            params.push(reserved.name(), b"from a file");
+            params.push_with(reserved.name(), 1, |out| out.push(b'x'));
+            assert_eq!(Reserved::from_name(reserved.name()), Ok(Some(reserved)));
+        }
+        assert_eq!(params.iter().count(), 0);
+        params.push_reserved(Reserved::AnyName, b"1");
+        assert_eq!(params.iter().collect::<Vec<_>>(), [(&b"\x01any_name"[..], &b"1"[..])]);
+        assert_eq!(Reserved::from_name(b"A"), Ok(None));
+        assert_eq!(Reserved::from_name(b""), Ok(None));
+        assert_eq!(Reserved::from_name(b"\x01any_name2"), Err(Malformed));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::closed_paths::ClosedPaths;
 use super::framework::{Evidence, Framework};
 use super::kind::Kind;
+use super::worker::WorkerScript;
 use crate::template::Template;
 
 /// A directory and the site that was recognised in it.
@@ -20,6 +21,10 @@ pub struct Site {
     pub kind: Kind,
     /// Parts of the site that are not served.
     pub closed_paths: ClosedPaths,
+    /// The script that can stay in memory, if there is one.
+    pub worker_script: Option<WorkerScript>,
+    /// The worker script handles the requests for scripts and for no file.
+    pub is_resident: bool,
 }
 
 impl Site {
@@ -67,7 +72,24 @@ impl Site {
             // pretty permalinks only under nginx or Apache.
             "server_software": concat!("Howdah/", env!("CARGO_PKG_VERSION"), " (nginx compatible)"),
         });
-        if let Some(script) = self.front_controller() {
+        if let Some(worker) = self.worker_script.as_ref().filter(|_| self.is_resident) {
+            if let Some(members) = action.as_object_mut() {
+                members.remove("scripts");
+                members.remove("index");
+            }
+            action["fallback"] = json!({"pass": "applications/site"});
+            if let Some(members) = application.as_object_mut() {
+                members.remove("targets");
+            }
+            application["root"] = json!(root);
+            application["script"] = json!(worker.script);
+            application["worker"] = json!(true);
+            let variable = |(name, value): &(&str, String)| ((*name).to_owned(), json!(value));
+            let environment: Map<_, _> = worker.environment.iter().map(variable).collect();
+            if !environment.is_empty() {
+                application["environment"] = environment.into();
+            }
+        } else if let Some(script) = self.front_controller() {
             action["fallback"] = json!({"pass": "applications/site/front"});
             application["targets"]["front"] = json!({"root": root, "script": script});
         }
@@ -103,7 +125,12 @@ impl Site {
             Kind::PhpFiles => "PHP scripts without an index.php".to_owned(),
             Kind::Static => "files, and no PHP among them".to_owned(),
         };
+        let worker = self.worker_script.as_ref();
         let requests = match (self.has_php(), self.front_controller()) {
+            _ if self.is_resident => format!(
+                "files are sent, the rest goes to {}, which stays in memory",
+                worker.map_or("the worker script", |worker| worker.script)
+            ),
             (_, Some(script)) => {
                 format!("files are sent, *.php files are run, the rest goes to {script}")
             }
@@ -115,6 +142,12 @@ impl Site {
             format!("root: {}", self.root.to_string_lossy().escape_debug()),
             format!("requests: {requests}"),
         ];
+        if let Some(worker) = worker.filter(|_| !self.is_resident) {
+            let evidence = worker.evidence;
+            lines.push(format!(
+                "worker mode: possible ({evidence} is there); turn it on with --worker"
+            ));
+        }
         lines.extend(self.closed_paths.explain());
         lines
     }

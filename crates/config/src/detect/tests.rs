@@ -345,3 +345,30 @@ proptest! {
         wordpress_version(&site.path().join("wp-includes/version.php"));
     }
 }
+
+#[test]
+fn a_script_that_can_stay_in_memory_is_offered_and_used_only_if_wanted() {
+    let octane = directory(&["public/index.php", "public/frankenphp-worker.php", "artisan"]);
+    let mut site = detect(octane.path()).expect("a site");
+    let lines = site.explain();
+    let offer = "worker mode: possible (frankenphp-worker.php is there); turn it on with --worker";
+    assert!(lines.iter().any(|line| line == offer), "{lines:?}");
+    assert!(config(&site).applications[0].worker.is_none());
+    site.is_resident = true;
+    let served = config(&site);
+    let application = &served.applications[0];
+    assert_eq!(application.worker.as_ref().unwrap().script, "frankenphp-worker.php");
+    let base = octane.path().display().to_string();
+    assert!(application.environment.contains(&("APP_BASE_PATH".to_owned(), base)));
+    assert!(site.explain()[2].ends_with("goes to frankenphp-worker.php, which stays in memory"));
+    let runner = "vendor/symfony/runtime/Runner/FrankenPhpWorkerRunner.php";
+    let package = "vendor/runtime/frankenphp-symfony/src/Runtime.php";
+    for (file, variables) in [(runner, 0), (package, 1)] {
+        let symfony = directory(&["public/index.php", file]);
+        let site = detect(symfony.path()).expect("a site");
+        let worker = site.worker_script.expect("a worker script");
+        assert_eq!((worker.script, worker.environment.len()), ("index.php", variables));
+    }
+    let plain = directory(&["public/index.php"]);
+    assert_eq!(detect(plain.path()).expect("a site").worker_script, None);
+}

@@ -17,6 +17,16 @@ pub(super) const TABLE: &[Shape] = &[
             Key("script", Text, "Script that handles all requests"),
             Key("index", Text, "Index script of directories"),
             Key("targets", Named(&Kind::Shape("target")), "Several roots and scripts by name"),
+            Key(
+                "worker",
+                Either(&[Switch, Kind::Shape("worker")]),
+                "Script that stays in memory and handles one request after the other",
+            ),
+            Key(
+                "htaccess",
+                Either(&[Switch, Kind::Shape("htaccess")]),
+                "Apache's .htaccess files below the root are read",
+            ),
             Key("options", Kind::Shape("options"), "Settings of PHP"),
             Key(
                 "processes",
@@ -52,6 +62,44 @@ pub(super) const TABLE: &[Shape] = &[
             Key("root", Text, "Document root"),
             Key("script", Text, "Script that handles all requests"),
             Key("index", Text, "Index script of directories"),
+        ],
+    },
+    Shape {
+        name: "htaccess",
+        required: &[],
+        keys: &[
+            Key(
+                "allow",
+                Texts,
+                "Classes of directives that are allowed, as Apache's AllowOverride",
+            ),
+            Key("file", Text, "Name of the files"),
+            Key("index", Texts, "Index files of directories, as Apache's DirectoryIndex"),
+            Key("options", Texts, "Features of directories, as Apache's Options"),
+            Key("scripts", Text, "Regular expression of the names of scripts"),
+        ],
+    },
+    Shape {
+        name: "worker",
+        required: &["script"],
+        keys: &[
+            Key("script", Text, "Script that stays in memory, relative to the root"),
+            Key("warm_up", Text, "Path that is requested before the first process starts"),
+            Key(
+                "requests",
+                Integer(0, COUNT),
+                "Number of requests after which a process is replaced; 0 is no limit",
+            ),
+            Key(
+                "fallback",
+                Word(&["classic"]),
+                "Runs a script for each request if the worker script does not work",
+            ),
+            Key(
+                "watch",
+                Texts,
+                "Files and directories whose changes restart the application, for development",
+            ),
         ],
     },
     Shape {

@@ -144,6 +144,11 @@ pub(super) const TABLE: &[Shape] = &[
             Key("traverse_mounts", Switch, "With \"share\": whether mount points are crossed"),
             Key("scripts", Text, "With \"share\": the application that runs PHP scripts"),
             Key(
+                "htaccess",
+                Either(&[Switch, Kind::Shape("htaccess")]),
+                "With \"share\": Apache's .htaccess files in its directories are read",
+            ),
+            Key(
                 "fallback",
                 Kind::Shape("action"),
                 "With \"share\": the action for requests that match no file",

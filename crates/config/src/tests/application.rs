@@ -156,3 +156,60 @@ fn other_languages_are_sent_behind_a_proxy() {
         assert!(line.ends_with("Howdah runs PHP; put this back end behind \"proxy\""), "{line}");
     }
 }
+
+#[test]
+fn a_worker_script_is_that_of_the_application_or_its_own() {
+    let of = |value: Value| read_application(value).worker.expect("a worker script");
+    let own = of(json!({"type": "php", "root": "/w", "script": "index.php", "worker": true}));
+    assert_eq!(
+        (own.script.as_str(), own.requests, own.has_fallback),
+        ("index.php", Some(500), false)
+    );
+    let site = read_application(json!({
+        "type": "php", "root": "/w", "script": "index.php", "limits": {"requests": 7},
+        "worker": {"script": "/worker.php", "warm_up": "/a?b", "fallback": "classic"},
+    }));
+    assert_eq!(site.targets[0].script.as_deref(), Some("index.php"));
+    let worker = site.worker.expect("a worker script");
+    assert_eq!((worker.script.as_str(), worker.requests), ("worker.php", Some(7)));
+    assert_eq!((worker.warm_up.as_deref(), worker.has_fallback), (Some("/a?b"), true));
+    assert!(worker.watch.is_empty());
+    let endless = json!({"script": "w.php", "requests": 0, "watch": ["../src", "/etc/site.ini"]});
+    let limits = json!({"requests": 7});
+    let targets = json!({"a": {"root": "/a"}, "b": {"root": "/b"}});
+    let site = read_application(
+        json!({"type": "php", "targets": targets, "limits": limits, "worker": endless}),
+    );
+    let worker = site.worker.expect("a worker script");
+    assert_eq!(
+        (worker.requests, worker.watch),
+        (None, vec!["../src".into(), "/etc/site.ini".into()])
+    );
+    let scripts: Vec<_> = site.targets.iter().map(|target| target.script.as_deref()).collect();
+    assert_eq!(scripts, [Some("w.php"), Some("w.php")]);
+    assert!(
+        read_application(json!({"type": "php", "root": "/w", "worker": false})).worker.is_none()
+    );
+}
+
+#[test]
+fn a_worker_script_that_cannot_be_is_refused() {
+    let refused = |worker: Value, expected: &str| {
+        let application = json!({"type": "php", "root": "/w", "worker": worker});
+        let error = refused_application(application);
+        assert!(error.contains(expected), "{error}");
+    };
+    refused(json!(true), "needs the \"script\" of the application beside it");
+    refused(json!("w.php"), "a boolean or an object");
+    refused(json!({}), "script");
+    refused(json!({"script": "w.phtml"}), "ends in \".php\"");
+    refused(json!({"script": "w.php", "warm_up": "a"}), "must begin with \"/\"");
+    refused(json!({"script": "w.php", "fallback": "fpm"}), "must be \"classic\"");
+    refused(json!({"script": "w.php", "watch": [""]}), "watch/0");
+    refused(json!({"script": "w.php", "watch": true}), "watch");
+    let targets = json!({"a": {"root": "/a", "script": "a.php"}});
+    let both = json!({"type": "php", "targets": targets, "worker": {"script": "w.php"}});
+    assert!(
+        refused_application(both).contains("must not stand beside targets that have a \"script\"")
+    );
+}

@@ -73,6 +73,41 @@ pub fn apply(compression: &Compression, request: &Request, response: &mut Respon
     describe(response, compressor.encoding);
 }
 
+/// Compresses a response with gzip as Apache's mod_deflate does, which has decided to: its entity tag stays
+/// strong and says so. A response without content keeps the tag of the compressed content.
+pub fn gzip_as_apache(response: &mut Response) {
+    response.fields = changed(&response.fields, |name, value| {
+        let is_tag = name.eq_ignore_ascii_case(b"etag") && value.ends_with(b"\"");
+        match is_tag {
+            true => Change::TagSuffix(b"-gzip\""),
+            false => Change::Keep,
+        }
+    });
+    if response.status == 304 {
+        return;
+    }
+    let compressor = Compressor { encoding: Encoding::Gzip, level: None, min_length: 0 };
+    let Ok(mut encoder) = Encoder::new(&compressor) else { return };
+    response.body = match std::mem::take(&mut response.body) {
+        Body::Bytes(bytes) if bytes.len() <= MAX_WHOLE => {
+            let compressed = encoder.write(&bytes).and_then(|mut start| {
+                start.append(&mut encoder.finish()?);
+                Ok(start)
+            });
+            match compressed {
+                Ok(compressed) => Body::from(Bytes::from(compressed)),
+                Err(_) => {
+                    response.body = Body::Bytes(bytes);
+                    return;
+                }
+            }
+        }
+        body => Body::Stream(Box::new(Compressed::new(body, encoder))),
+    };
+    response.drop_trailer();
+    response.fields.push("Content-Encoding", "gzip");
+}
+
 fn scope(compression: &Compression, response: &mut Response) -> Scope {
     if !compression.enabled || compression.compressors.is_empty() {
         return Scope::Nothing;
@@ -192,6 +227,8 @@ enum Change {
     Keep,
     /// Adds a prefix to the value.
     Prefix(&'static [u8]),
+    /// Replaces the quote at the end of the value.
+    TagSuffix(&'static [u8]),
 }
 
 /// Makes an entity tag weak, since bodies with the same strong tag must have the same bytes.
@@ -206,12 +243,13 @@ fn weaken(name: &[u8], value: &[u8]) -> Change {
 fn changed(fields: &FieldBlock, change: impl Fn(&[u8], &[u8]) -> Change) -> FieldBlock {
     let mut lines = Vec::with_capacity(fields.as_bytes().len() + 32);
     for (name, value) in fields.iter() {
-        let prefix: &[u8] = match change(name, value) {
+        let (prefix, value, suffix): (&[u8], _, &[u8]) = match change(name, value) {
             Change::Drop => continue,
-            Change::Keep => b"",
-            Change::Prefix(prefix) => prefix,
+            Change::Keep => (b"", value, b""),
+            Change::Prefix(prefix) => (prefix, value, b""),
+            Change::TagSuffix(suffix) => (b"", value.strip_suffix(b"\"").unwrap_or(value), suffix),
         };
-        for part in [name, b": ", prefix, value, b"\r\n"] {
+        for part in [name, b": ", prefix, value, suffix, b"\r\n"] {
             lines.extend_from_slice(part);
         }
     }

@@ -30,6 +30,7 @@ fn pool() -> Pool {
         max_processes: 6,
         waiting_time: 1_500_000,
         max_waiting_time: 2_000_001,
+        retired: Vec::new(),
         processes: vec![ProcessStatus { request, ..busy }, ProcessStatus::default()],
     };
     Pool { name: "blog".into(), status }

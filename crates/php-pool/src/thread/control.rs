@@ -16,6 +16,11 @@ pub enum ControlRequest {
         /// Name of the worker in the region.
         worker: WorkerId,
     },
-    /// An application has more requests than workers.
-    AddWorkers,
+    /// A script has asked for its resident application to start again.
+    Restart {
+        /// Number of the instance.
+        instance: u32,
+    },
+    /// An application has more requests than workers, or no worker takes a request.
+    CheckWorkers,
 }

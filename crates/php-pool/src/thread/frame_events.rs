@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use howdah_http::spool;
 use howdah_sys::log::Level;
+use howdah_wire::frame::Retirement;
 use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::Claim;
 
@@ -52,6 +53,9 @@ impl PhpThread {
                 }
             }
             Event::Done(done) => {
+                if let Some(reason) = done.retirement {
+                    self.on_retirement(attached, slot, key, reason);
+                }
                 self.with_entry(key, |entry| {
                     entry.is_settled = true;
                     entry.pending.wake();
@@ -63,6 +67,33 @@ impl PhpThread {
             }
         }
         false
+    }
+
+    /// Logs why a worker ends after a request; that it has served its number of requests is no news.
+    fn on_retirement(
+        &self,
+        attached: &AttachedInstance,
+        slot: u32,
+        key: RequestKey,
+        reason: Retirement,
+    ) {
+        let instance = attached.instance.number;
+        if reason == Retirement::Restart {
+            self.send_to_control(ControlRequest::Restart { instance });
+        }
+        if reason == Retirement::Requests {
+            return;
+        }
+        let Some(context) = self.with_entry(key, |entry| Arc::clone(&entry.context)) else {
+            return;
+        };
+        let pid = match attached.instance.region.claim_of(slot) {
+            Claim::Taken(_, owner) => attached.instance.pid(owner),
+            _ => None,
+        };
+        let message = format_args!("{context}: its worker is replaced: {}", reason.name());
+        let pid = pid.unwrap_or(std::process::id());
+        self.log.write_limited(&attached.queue.log_rate, pid, Level::Info, message);
     }
 
     fn send_descriptors(&self, attached: &AttachedInstance, slot: u32, key: RequestKey) {

@@ -16,6 +16,7 @@ use super::log_backlog::LogBacklog;
 use super::requests::{Entry, RequestTable};
 use super::time_limit::LimitedRequests;
 use crate::pending::Failure;
+use crate::queue::Queue;
 use crate::request::RequestKey;
 
 /// PHP state of one router thread.
@@ -67,6 +68,13 @@ impl PhpThread {
     /// Sends a message to the control thread.
     pub fn send_to_control(&self, message: ControlRequest) {
         let _ = self.control.send(message);
+    }
+
+    /// Lets the control thread check the workers of an application, unless a thread has asked already.
+    pub fn ask_for_check(&self, queue: &Queue) {
+        if queue.claim_check() {
+            self.send_to_control(ControlRequest::CheckWorkers);
+        }
     }
 
     /// Fails a queued request because its application cannot run.

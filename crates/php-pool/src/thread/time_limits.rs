@@ -39,7 +39,15 @@ impl PhpThread {
     fn end_overdue(&self, attached: &AttachedInstance) {
         let now = clock::monotonic_us();
         for (slot, key) in attached.instance.slots_of(self.number) {
-            let Claim::Taken(_, worker) = attached.instance.region.claim_of(slot) else { continue };
+            let worker = match attached.instance.region.claim_of(slot) {
+                Claim::Taken(_, worker) => worker,
+                Claim::Queued(_) => {
+                    // No worker takes it: in worker mode those that there are may be unavailable.
+                    self.ask_for_check(&attached.queue);
+                    continue;
+                }
+                _ => continue,
+            };
             let times = || attached.queue.times(key).unwrap_or_default();
             let context_if_exceeded = |entry: &mut Entry| {
                 let is_exceeded = !entry.is_rejected

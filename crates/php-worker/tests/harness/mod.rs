@@ -21,7 +21,7 @@ use howdah_wire::messages::{
 };
 use howdah_wire::queue::{Claim, Producer, WorkerId};
 use howdah_wire::region::{Geometry, Region};
-use howdah_wire::request::{Params, RequestHeader, flags};
+use howdah_wire::request::{Params, RequestHeader, Reserved, flags};
 use howdah_wire::stream::Reader;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
@@ -42,6 +42,9 @@ pub struct Application {
     /// True if the last worker that died was waiting for a request.
     pub last_was_idle: bool,
     pub version: String,
+    /// Processes from which workers are forked, in the order in which the worker script has started in
+    /// them; `None` for each start after which workers start it themselves.
+    pub templates: Vec<Option<u32>>,
     pub root: tempfile::TempDir,
 }
 
@@ -135,6 +138,7 @@ impl Application {
             deaths: Vec::new(),
             last_was_idle: false,
             version: String::new(),
+            templates: Vec::new(),
             root,
         };
         match application.receive() {
@@ -153,7 +157,10 @@ impl Application {
         loop {
             match self.reader.receive(&self.reports).unwrap() {
                 Received::Message(message) => {
-                    return FromPrototype::decode(&message).expect("a message");
+                    match FromPrototype::decode(&message).expect("a message") {
+                        FromPrototype::Booted { template, .. } => self.templates.push(template),
+                        message => return message,
+                    }
                 }
                 Received::Empty => wait_readable(&self.reports),
                 Received::Closed => panic!("the prototype has gone"),
@@ -163,6 +170,11 @@ impl Application {
 
     /// Forks a worker and waits until it runs.
     pub fn spawn(&mut self, owner: WorkerId) -> u32 {
+        self.try_spawn(owner).unwrap_or_else(|message| panic!("{message}"))
+    }
+
+    /// Forks a worker and waits until it runs. Error: why it does not.
+    pub fn try_spawn(&mut self, owner: WorkerId) -> Result<u32, String> {
         let (socket, theirs) = packet::one_way().unwrap();
         let spawn = ToPrototype::Spawn { worker: owner }.encode();
         packet::send(&self.commands, &spawn, &[theirs.as_fd()]).unwrap();
@@ -170,7 +182,10 @@ impl Application {
             match self.receive() {
                 FromPrototype::Started { worker, pid } if worker == owner => {
                     self.workers.insert(owner, Worker { pid, socket });
-                    return pid;
+                    return Ok(pid);
+                }
+                FromPrototype::NotStarted { worker, message } if worker == owner => {
+                    return Err(message);
                 }
                 FromPrototype::Died { worker, pid, status, was_idle } => {
                     self.last_was_idle = was_idle;
@@ -405,7 +420,10 @@ impl Request {
     fn encode_params(&self) -> Params {
         let mut params = Params::default();
         for (name, value) in &self.params {
-            params.push(name, value);
+            match Reserved::from_name(name) {
+                Ok(Some(reserved)) => params.push_reserved(reserved, value),
+                _ => params.push(name, value),
+            }
         }
         params
     }

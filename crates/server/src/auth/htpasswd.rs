@@ -1,13 +1,15 @@
 //! Files of names and password hashes, as Apache's `htpasswd` writes them.
 //!
 //! One user a line, `name:hash`. A hash is bcrypt (`$2y$`, also `$2a$` and `$2b$`), Apache's MD5
-//! (`$apr1$`) or SHA-1 (`{SHA}`). Lines with any other hash or with plain text are not used.
+//! (`$apr1$`), SHA-1 (`{SHA}`), or one of crypt(3): MD5 (`$1$`), SHA-256 (`$5$`), SHA-512 (`$6$`). Lines
+//! with any other hash or with plain text are not used.
 
 use std::collections::HashMap;
 use std::hint::black_box;
 
 use howdah_config::base64;
 use md5::Md5;
+use sha_crypt::{PasswordVerifier, ShaCrypt};
 use sha1::{Digest, Sha1};
 
 /// Maximum cost of a bcrypt hash; hashes of a higher cost are not used. Each step doubles the time,
@@ -16,6 +18,9 @@ use sha1::{Digest, Sha1};
 /// second.
 const MAX_BCRYPT_COST: u8 = 14;
 
+/// Maximum number of rounds of the SHA hashes of crypt(3); the default is 5,000.
+const MAX_SHA_ROUNDS: u32 = 500_000;
+
 /// A password hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hash {
@@ -23,6 +28,10 @@ pub enum Hash {
     Apache(Vec<u8>, Vec<u8>),
     /// `$2y$...`
     Bcrypt(String),
+    /// `$1$SALT$...`: the salt and the hash as text.
+    Md5(Vec<u8>, Vec<u8>),
+    /// `$5$...` or `$6$...`
+    Sha2(String),
     /// `{SHA}...`
     Sha1([u8; 20]),
 }
@@ -50,7 +59,8 @@ pub fn parse(text: &[u8]) -> (HashMap<Vec<u8>, Hash>, Vec<String>) {
     let mut notes = Vec::new();
     if useless > 0 {
         notes.push(format!(
-            "{useless} lines are not used: only bcrypt, apr1 and {{SHA}} are supported"
+            "{useless} lines are not used: only bcrypt, apr1, {{SHA}}, and $1$, $5$, $6$ of crypt \
+             are supported"
         ));
     }
     if let Some((line, cost)) = costly.first() {
@@ -69,10 +79,19 @@ pub fn parse(text: &[u8]) -> (HashMap<Vec<u8>, Hash>, Vec<String>) {
 impl Hash {
     /// Parses a hash; `None` if its kind is unknown or it is malformed.
     pub fn parse(text: &[u8]) -> Option<Hash> {
-        if let Some(rest) = text.strip_prefix(b"$apr1$") {
+        let salted = |rest: &[u8]| {
             let dollar = memchr::memchr(b'$', rest)?;
             let (salt, hash) = (rest.get(..dollar.min(8))?, rest.get(dollar + 1..)?);
-            return (hash.len() == 22).then(|| Hash::Apache(salt.to_vec(), hash.to_vec()));
+            (hash.len() == 22).then(|| (salt.to_vec(), hash.to_vec()))
+        };
+        if let Some(rest) = text.strip_prefix(b"$apr1$") {
+            return salted(rest).map(|(salt, hash)| Hash::Apache(salt, hash));
+        }
+        if let Some(rest) = text.strip_prefix(b"$1$") {
+            return salted(rest).map(|(salt, hash)| Hash::Md5(salt, hash));
+        }
+        if text.starts_with(b"$5$") || text.starts_with(b"$6$") {
+            return sha2(std::str::from_utf8(text).ok()?);
         }
         if let Some(rest) = text.strip_prefix(b"{SHA}") {
             return base64::decode(rest)?.try_into().ok().map(Hash::Sha1);
@@ -82,6 +101,11 @@ impl Hash {
         // 60 characters: the rest is salt and hash.
         let hash = (is_bcrypt && text.len() == 60).then(|| Hash::Bcrypt(text.to_owned()))?;
         hash.cost().is_some().then_some(hash)
+    }
+
+    /// Parses a hash; `None` also if testing it would take too long.
+    pub fn usable(text: &[u8]) -> Option<Hash> {
+        Hash::parse(text).filter(|hash| hash.cost().is_none_or(|cost| cost <= MAX_BCRYPT_COST))
     }
 
     /// Returns the cost of a bcrypt hash, a number of two digits: it takes 2^cost rounds.
@@ -103,7 +127,9 @@ impl Hash {
     /// Returns true if this is the password. The time does not depend on how much of it is right.
     pub fn accepts(&self, password: &[u8]) -> bool {
         match self {
-            Hash::Apache(salt, hash) => equal(&apache(password, salt), hash),
+            Hash::Apache(salt, hash) => equal(&md5_crypt(password, b"$apr1$", salt), hash),
+            Hash::Md5(salt, hash) => equal(&md5_crypt(password, b"$1$", salt), hash),
+            Hash::Sha2(hash) => ShaCrypt::default().verify_password(password, &**hash).is_ok(),
             Hash::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
             Hash::Sha1(hash) => equal(&Sha1::digest(password), hash),
         }
@@ -116,10 +142,26 @@ fn equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && differences == 0
 }
 
-/// Computes Apache's variant of the MD5 crypt: a thousand rounds over password and salt.
-fn apache(password: &[u8], salt: &[u8]) -> Vec<u8> {
+/// Returns a hash of crypt(3) with SHA-256 or SHA-512, unless it takes too many rounds.
+fn sha2(text: &str) -> Option<Hash> {
+    let mut fields = text.split('$').skip(2);
+    let first = fields.next()?;
+    if let Some(rounds) = first.strip_prefix("rounds=") {
+        let rounds: u32 = rounds.parse().ok()?;
+        fields.next()?;
+        if rounds > MAX_SHA_ROUNDS {
+            return None;
+        }
+    }
+    let hash = fields.next()?;
+    (matches!(hash.len(), 43 | 86) && fields.next().is_none()).then(|| Hash::Sha2(text.to_owned()))
+}
+
+/// Computes the MD5 hash of crypt(3), or with another `magic` Apache's: a thousand rounds over password and
+/// salt.
+fn md5_crypt(password: &[u8], magic: &[u8], salt: &[u8]) -> Vec<u8> {
     let mut context = Md5::new();
-    for part in [password, b"$apr1$", salt] {
+    for part in [password, magic, salt] {
         context.update(part);
     }
     let inner = Md5::new().chain_update(password).chain_update(salt).chain_update(password);
@@ -182,15 +224,29 @@ mod tests {
 
     #[test]
     fn other_hashes_let_nobody_in() {
-        for text in
-            ["", "plain", "$apr1$", "$apr1$salt", "{SHA}", "{SHA}AAAA", "$2y$05$short", "$6$a$b"]
-        {
+        for text in [
+            "",
+            "plain",
+            "$apr1$",
+            "$apr1$salt",
+            "{SHA}",
+            "{SHA}AAAA",
+            "$2y$05$short",
+            "$6$a$b",
+            "$1$a",
+            "$5$",
+        ] {
             assert_eq!(Hash::parse(text.as_bytes()), None, "{text}");
         }
         let (users, useless) =
             parse(b"# note\n\na:plain\r\nb\n:{SHA}W8r/fyL/UzygmbNAjq2HbA67qac=\n");
         assert_eq!(users.len(), 1);
-        assert_eq!(useless, ["2 lines are not used: only bcrypt, apr1 and {SHA} are supported"]);
+        assert_eq!(
+            useless,
+            [
+                "2 lines are not used: only bcrypt, apr1, {SHA}, and $1$, $5$, $6$ of crypt are supported"
+            ]
+        );
     }
 
     #[test]
@@ -222,11 +278,16 @@ mod tests {
         }
     }
 
-    /// Made with `htpasswd -B`, PHP's `password_hash`, `openssl passwd -apr1` and `htpasswd -s`.
-    const HTPASSWD_LINES: [&str; 4] = [
+    /// Made with `htpasswd -B`, PHP's `password_hash`, `openssl passwd -apr1`, `htpasswd -s`, and
+    /// `openssl passwd` with `-1`, `-5` and `-6`; the last one with PHP's `crypt` and a number of rounds.
+    const HTPASSWD_LINES: [&str; 8] = [
         "$2y$05$lYG9a7T3lGywFJxnkAiAxO3B5m.CSj7nsxqRqz7lIdbrqbbDmNFxq",
         "$2y$04$3jfO2TrbM9ffPhRb.SIkXOfP8D3azxrnzxo6NGgwKzAxuBNTxG7qK",
         "$apr1$Pol6dxBB$vF5NSPygtVhtOZ6k.uEnN/",
         "{SHA}W8r/fyL/UzygmbNAjq2HbA67qac=",
+        "$1$abcdefgh$9qMkHazuSy1Q8myEum7yb/",
+        "$5$saltsalt$yrhPKxCqiWcCE9h0g86j6Ugz7SDFdFm.BjU.d8RaQnC",
+        "$6$saltsaltsalt$VQCHS9jZgaZl0Mz8sqN5nA3FDB2mZS2FVgYEe0e4sFYq/qRvjoS1fr5tPcf7bV5VL3IUbzNg9QpxpMaPXE2jT1",
+        "$5$rounds=1234$pepper$7notoNNIjGbSyBBGuLMr2IJKoBB8SHXrJS7iZmNdvYB",
     ];
 }

@@ -26,6 +26,8 @@ use howdah_sys::log::Log;
 use self::htpasswd::Hash;
 use self::users::{PasswordLookup, UsersFile};
 
+pub use self::turns::HashPermits;
+
 /// Maximum length of a password in bytes. bcrypt uses 72.
 const MAX_PASSWORD_BYTES: usize = 1024;
 
@@ -79,6 +81,23 @@ impl BasicAuth {
     fn ask(&self) -> Response {
         respond::error(401).with("WWW-Authenticate", &self.challenge)
     }
+}
+
+/// Returns true if a stored hash accepts a password. False as well if its kind is unknown, if it would
+/// take too long, and if too many checks wait for these permits.
+pub async fn verify(permits: &HashPermits, password: &[u8], stored: &[u8]) -> bool {
+    let Some(hash) = Hash::usable(stored) else { return false };
+    if password.len() > MAX_PASSWORD_BYTES {
+        return false;
+    }
+    let turn = match hash.is_slow() {
+        true => match permits.next().await {
+            Some(turn) => Some(turn),
+            None => return false,
+        },
+        false => None,
+    };
+    compare(hash, password.to_vec(), turn).await.unwrap_or(false)
 }
 
 /// Returns name and password of a request; `None` without exactly one valid field.

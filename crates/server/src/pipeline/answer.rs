@@ -10,8 +10,10 @@ use howdah_http::respond;
 use howdah_php_pool::dispatch::{self, BodyBuffer};
 use howdah_upstream::{fastcgi, proxy};
 
+use super::authentication::authenticate;
 use super::context::Context;
 use super::internal_redirect::take_internal_fields;
+use crate::htaccess::{self, Site};
 use crate::route::{Decision, Routed};
 use crate::snapshot::delegations::{Instruction, Producer};
 
@@ -25,9 +27,36 @@ pub async fn answer<'s>(
     let decision = routed.take_decision();
     let usual = context.routing.snapshot.config.settings.http.max_body_size;
     match exchange.limit_body(routed.effects.max_body_size.unwrap_or(usual)) {
-        Ok(()) => carry_out(context, decision, routed.effects.buffering, exchange).await,
+        Ok(()) => match decision {
+            Decision::Htaccess(site, root) => {
+                under_directives(context, &site, &root, routed, exchange).await
+            }
+            decision => carry_out(context, decision, routed.effects.buffering, exchange).await,
+        },
         Err(error) => (howdah_upstream::failure::refuse(error.status()), None),
     }
+}
+
+/// Answers under the directives of `.htaccess` files. A path that names nothing has the fallback of the
+/// share.
+async fn under_directives<'s>(
+    context: &Context<'s>,
+    site: &Site,
+    root: &[u8],
+    routed: &mut Routed<'s>,
+    exchange: &mut Exchange<'_>,
+) -> (Response, Option<Instruction<'s>>) {
+    let buffering = routed.effects.buffering;
+    let answered = htaccess::answer(context, site, root, buffering, exchange);
+    let answered = Box::pin(answered).await;
+    let Some(fallback) = routed.fallback.take().filter(|_| answered.is_missing) else {
+        return (answered.response, answered.instruction);
+    };
+    let mut next = context.routing.route_to_action(fallback, &mut exchange.request);
+    authenticate(&context.routing, &mut next, &mut exchange.request).await;
+    let decision = next.take_decision();
+    routed.effects = next.effects;
+    carry_out(context, decision, routed.effects.buffering, exchange).await
 }
 
 /// Carries out a decision.
@@ -47,6 +76,8 @@ pub async fn carry_out<'s>(
     match decision {
         Decision::Respond(response) => (response, None),
         Decision::Refuse(status, allow) => (respond::error_allowing(status, allow), None),
+        // Only the first decision about a request is taken under directives.
+        Decision::Htaccess(..) => (respond::error(500), None),
         // Only `authenticate` checks passwords; a request that gets here without it is refused.
         Decision::Authenticate(_) => (respond::error(401), None),
         Decision::Php(application, script) => {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use howdah_http::message::Request;
 use howdah_http::variables::ShownRequestId;
+use howdah_php_pool::cgi_params;
 use howdah_sys::log::Level;
 
 use crate::route::Routing;
@@ -21,8 +22,20 @@ pub struct Context<'s> {
 impl Context<'_> {
     /// Logs a problem with the response to a request.
     pub fn log_error(&self, request: &Request, problem: fmt::Arguments<'_>) {
+        self.log(Level::Error, request, problem);
+    }
+
+    /// Logs what concerns a request.
+    pub fn log(&self, level: Level, request: &Request, problem: fmt::Arguments<'_>) {
         let target = String::from_utf8_lossy(&request.target);
         let line = format_args!("request {}: {target}: {problem}", ShownRequestId(request.id));
-        self.routing.log.write(Level::Error, line);
+        self.routing.log.write(level, line);
+    }
+
+    /// Returns the `SERVER_SOFTWARE` of an application, or of the server.
+    pub fn software(&self, application: Option<&str>) -> String {
+        let application = application.and_then(|name| self.routing.snapshot.applications.get(name));
+        let own = application.and_then(|application| application.config.server_software.clone());
+        own.unwrap_or_else(|| cgi_params::SOFTWARE.to_owned())
     }
 }

@@ -26,7 +26,9 @@ use howdah_sys::log::Level;
 
 use self::answer::answer;
 use self::authentication::authenticate;
-use self::context::Context;
+
+pub use self::answer::carry_out;
+pub use self::context::Context;
 use crate::filters::{cors, header_changes, security_headers};
 use crate::route::Routing;
 use crate::snapshot::Snapshot;

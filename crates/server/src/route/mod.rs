@@ -19,6 +19,7 @@ mod rewrite;
 mod share;
 
 use std::cell::RefCell;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -38,6 +39,7 @@ use howdah_upstream::servers::upstream::Upstream;
 
 use crate::auth::BasicAuth;
 use crate::filters::cors;
+use crate::htaccess::Site;
 use crate::snapshot::action::{Action, ActionKind, CompiledPass, Location, Return};
 use crate::snapshot::effects::Effects;
 use crate::snapshot::{Snapshot, Step, location};
@@ -60,6 +62,8 @@ pub enum Decision {
     FastCgi(Arc<FastCgiApplication>, Script),
     /// Ask an HTTP upstream.
     Proxy(Arc<Upstream>),
+    /// Answer under the directives of `.htaccess` files below this root.
+    Htaccess(Arc<Site>, Bytes),
     /// Respond with an error of this status and this `Allow` field.
     Refuse(u16, Option<&'static str>),
 }
@@ -71,6 +75,8 @@ pub struct Routed<'s> {
     pub decision: Decision,
     /// Options of the actions on its way.
     pub effects: Effects<'s>,
+    /// The action for paths that name nothing, of a share with `.htaccess` files.
+    pub fallback: Option<&'s Action>,
     /// The action that waits for a password.
     held: Option<&'s Action>,
     /// Number of times that the request was passed on.
@@ -79,7 +85,13 @@ pub struct Routed<'s> {
 
 impl<'s> Routed<'s> {
     fn new(effects: Effects<'s>) -> Self {
-        Routed { decision: Decision::Refuse(404, None), effects, held: None, passes: 0 }
+        Routed {
+            decision: Decision::Refuse(404, None),
+            effects,
+            fallback: None,
+            held: None,
+            passes: 0,
+        }
     }
 
     /// Takes the decision, and leaves a refusal in its place.
@@ -181,6 +193,10 @@ impl<'s> Routing<'s> {
                         routed.decision = Decision::Authenticate(Arc::clone(auth));
                         return;
                     } else {
+                        routed.fallback = match &action.kind {
+                            ActionKind::Htaccess(share) => share.fallback.as_ref(),
+                            _ => None,
+                        };
                         self.action(action, request)
                     }
                 }
@@ -219,6 +235,16 @@ impl<'s> Routing<'s> {
                 // A rewrite to an empty path names no script.
                 if request.path.is_empty() {
                     return refuse(404);
+                }
+                if let Some(site) = self.snapshot.htaccess.get(name)
+                    && let Some(application) = self.snapshot.applications.get(name)
+                {
+                    let target = application.targets.get(target.as_deref());
+                    return target.map_or(refuse(404), |target| {
+                        let root = target.root().as_os_str().as_bytes();
+                        let root = Bytes::copy_from_slice(root);
+                        Next::Over(Decision::Htaccess(Arc::clone(site), root))
+                    });
                 }
                 let script =
                     |targets: &Targets| Some(targets.get(target.as_deref())?.script(&request.path));
@@ -308,6 +334,17 @@ impl<'s> Routing<'s> {
                 }
                 _ => refuse(503),
             },
+            ActionKind::Htaccess(share) => {
+                let name = VariableSource::of(request, self.started_at).expand(&share.root);
+                Next::Over(match name.strip_suffix(&*request.path) {
+                    Some(root) if root.len() > 1 => {
+                        let root = root.strip_suffix(b"/").unwrap_or(root);
+                        let root = Bytes::copy_from_slice(root);
+                        Decision::Htaccess(Arc::clone(&share.site), root)
+                    }
+                    _ => Decision::Refuse(404, None),
+                })
+            }
             ActionKind::Share(share) => match self.share(share, request) {
                 Ok(decision) => Next::Over(decision),
                 Err(reason) => match &share.fallback {

@@ -154,6 +154,7 @@ impl Routing<'_> {
             path_info: found.path_info,
             root: Path::new(std::ffi::OsStr::from_bytes(root)).into(),
             file: Arc::clone(&found.file),
+            directives: None,
         };
         Decision::Php(Arc::clone(application), script)
     }

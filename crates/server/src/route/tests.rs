@@ -74,6 +74,7 @@ impl Routes {
             Decision::Php(_, script) => panic!("a script: {script:?}"),
             Decision::FastCgi(_, script) => panic!("a script: {script:?}"),
             Decision::Proxy(upstream) => panic!("{upstream}"),
+            Decision::Htaccess(_, root) => panic!("files under {root:?}"),
         }
     }
 

@@ -3,6 +3,7 @@
 //! A failure before the commit changes nothing.
 
 use std::fmt;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,6 +15,7 @@ use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_wire::messages::{ChangeOutcome, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
+use super::pools::Wanted;
 use super::prepare::{CHANGE_TIMEOUT, Prepared, Trigger};
 use super::threads::thread_count;
 use crate::packets::from_memory;
@@ -138,6 +140,28 @@ impl ControlThread {
             );
             self.shared.log.write(Level::Alert, message);
         }
+    }
+
+    /// Goes on with the restarts of applications whose scripts have asked for that, or whose files have
+    /// changed.
+    pub(super) fn advance_wanted_restart(&mut self) -> io::Result<()> {
+        let now = std::time::Instant::now();
+        let ended = self.pools.advance_wanted_restart(now, CHANGE_TIMEOUT)?;
+        let Some((Wanted { name, reason }, result)) = ended else { return Ok(()) };
+        let log = &self.shared.log;
+        match result {
+            Ok(()) => log.write(
+                Level::Notice,
+                format_args!("\"{name}\" application was restarted: {reason}"),
+            ),
+            Err(problem) => log.write(
+                Level::Alert,
+                format_args!(
+                    "\"{name}\" application could not be restarted although {reason}: {problem}"
+                ),
+            ),
+        }
+        Ok(())
     }
 
     /// Restarts an application: new workers take over its queue when they are ready. Error: the

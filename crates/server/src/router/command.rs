@@ -49,6 +49,16 @@ pub(super) enum Command {
     Certificates(acme::Command),
 }
 
+impl Command {
+    /// Returns true if carrying it out may replace what is running.
+    pub(super) fn is_change(&self) -> bool {
+        match self {
+            Command::Report { .. } | Command::Tune { .. } => false,
+            Command::Restart { .. } | Command::Certificates(_) => true,
+        }
+    }
+}
+
 const STOPPED: &str = "the server is being stopped";
 
 impl Commands {

@@ -67,10 +67,13 @@ impl EventLoop {
             let due = self.control.pools.tick()?;
             self.update_renewer();
             let control = &mut self.control;
+            control.advance_wanted_restart()?;
+            let due = due.into_iter().chain(control.pools.wanted_restart_due()).min();
             tokio::select! {
                 message = control.link.receive() => {
                     let Some((message, descriptors)) = message? else { return Ok(()) };
                     if let FromSupervisor::Quit { graceful, is_replaced } = message {
+                        control.pools.postpone_wanted_restart()?;
                         return self.control.shut_down(graceful, is_replaced).await;
                     }
                     self.on_message(message, descriptors).await?;
@@ -78,9 +81,18 @@ impl EventLoop {
                 Some(request) = control.thread_requests.recv() => {
                     control.pools.on_thread_request(request)?;
                 }
-                Some(command) = self.commands.recv() => control.carry_out(command).await,
-                () = control.names.changed() => control.refresh_addresses().await,
+                Some(command) = self.commands.recv() => {
+                    if command.is_change() {
+                        control.pools.postpone_wanted_restart()?;
+                    }
+                    control.carry_out(command).await;
+                }
+                () = control.names.changed() => {
+                    control.pools.postpone_wanted_restart()?;
+                    control.refresh_addresses().await;
+                }
                 () = self.certificate_watch.wait(&control.shared) => {
+                    control.pools.postpone_wanted_restart()?;
                     control.renew_from_files(&mut self.certificate_watch).await;
                 }
                 () = names::files::FILES.requested() => {
@@ -112,10 +124,12 @@ impl EventLoop {
                 descriptors.into_iter().next().map(|fd| self.control_processes.send(fd));
             }
             FromSupervisor::Apply { generation, restart } => {
+                control.pools.postpone_wanted_restart()?;
                 let document = descriptors.into_iter().next();
                 control.change(generation, restart, document).await?;
             }
             FromSupervisor::Certificate { name } => {
+                control.pools.postpone_wanted_restart()?;
                 control.on_certificate(name, descriptors.into_iter().next());
             }
             FromSupervisor::HoldRenewals {} => {

@@ -14,8 +14,10 @@ mod restarts;
 mod retired;
 mod tick;
 mod unload;
+mod wanted;
 
 use std::collections::VecDeque;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +29,8 @@ use howdah_sys::log::Level;
 
 use self::application::PooledApplication;
 use self::retired::{LEAVE_TIMEOUT, RetiredInstances};
+pub(in crate::router) use self::wanted::Wanted;
+use self::wanted::WantedRestarts;
 use super::link::Link;
 use super::machine::Machine;
 use super::report::{PoolsReport, Tuning};
@@ -67,6 +71,8 @@ pub(super) struct Pools {
     pub(super) generation: u32,
     /// Names of the applications without which the start fails.
     pub(super) required: Vec<String>,
+    /// Restarts that nobody waits for.
+    wanted_restarts: WantedRestarts,
     /// Traces of slow requests.
     pub(super) traces: Traces,
 }
@@ -92,6 +98,48 @@ impl Pools {
             unload_unused_since: None,
             divided_at: None,
             is_started: false,
+            wanted_restarts: WantedRestarts::default(),
+        }
+    }
+
+    /// Goes on with restarts that nobody waits for: begins one, or ends the one in progress. Returns it
+    /// when it has ended, with the reason if it has failed.
+    pub(super) fn advance_wanted_restart(
+        &mut self,
+        now: Instant,
+        limit: Duration,
+    ) -> io::Result<Option<(Wanted, Result<(), String>)>> {
+        if let Some(wanted) = self.wanted_restarts.begin(now, limit)
+            && !self.prepare_restart(&wanted.name)?
+        {
+            self.wanted_restarts.end(true, now); // it has been removed meanwhile
+        }
+        if !self.wanted_restarts.is_running() {
+            return Ok(None);
+        }
+        let result = match self.is_preparing() {
+            Ok(true) if self.wanted_restarts.is_late(now) => Err(self.not_ready(limit)),
+            Ok(true) => return Ok(None),
+            Ok(false) => Ok(()),
+            Err(problem) => Err(problem),
+        };
+        match &result {
+            Ok(()) => self.adopt()?,
+            Err(_) => self.discard()?,
+        }
+        Ok(self.wanted_restarts.end(result.is_ok(), now).map(|wanted| (wanted, result)))
+    }
+
+    /// Returns the time at which [`Pools::advance_wanted_restart`] has something to do without an event.
+    pub(super) fn wanted_restart_due(&self) -> Option<Instant> {
+        self.wanted_restarts.due()
+    }
+
+    /// Ends the restart in progress that nobody waits for, if there is one; it begins again later.
+    pub(super) fn postpone_wanted_restart(&mut self) -> io::Result<()> {
+        match self.wanted_restarts.postpone() {
+            true => self.discard(),
+            false => Ok(()),
         }
     }
 

@@ -5,6 +5,7 @@ use howdah_config::Processes;
 use howdah_php_pool::sizing::{Decision, Measured};
 use howdah_tls::CertificateInUse;
 use howdah_upstream::servers::server::ServerReport;
+use howdah_wire::frame::Retirement;
 
 use super::sandbox::{ProcessProtection, Protection};
 
@@ -94,6 +95,21 @@ pub struct ApplicationReport {
     pub active: u64,
     /// Reason for which it does not run, or for which its workers end.
     pub problem: Option<String>,
+    /// The last start of its worker script, if it is resident.
+    pub boot: Option<BootReport>,
+    /// Workers that have ended after a request, by the reason.
+    pub retired: Vec<(Retirement, u64)>,
+}
+
+/// A start of the worker script of a resident application.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BootReport {
+    /// Number of the instance of the application; higher after each restart.
+    pub generation: u32,
+    /// Time that the script took until it waited for a request, in microseconds.
+    pub boot_us: u64,
+    /// Workers are forked from a process in which the script has started.
+    pub has_template: bool,
 }
 
 /// Number of an application's workers, and the values that it is derived from.

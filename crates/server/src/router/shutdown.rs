@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use howdah_http::drain::HandedOver;
 use howdah_sys::log::Level;
-use howdah_wire::messages::{FromSupervisor, ToSupervisor};
+use howdah_wire::messages::{FromSupervisor, HAND_OVER_TIMEOUT, ToSupervisor};
 
 use super::control_thread::{ControlThread, sleep_until};
 use super::threads::send_and_wait;
@@ -28,9 +28,6 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Time for which idle connections wait for their last request after a hand-over.
 const IDLE_GRACE: Duration = Duration::from_secs(3);
-
-/// Default of `settings.shutdown_timeout` after a hand-over.
-const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The kind of shutdown to go on with.
 #[derive(PartialEq, Eq)]

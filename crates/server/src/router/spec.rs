@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ::howdah_config as config;
 use howdah_tls::{Source, client_sources, sources};
-use howdah_wire::messages::{ApplicationSpec, IdRange, Isolation, Sandbox};
+use howdah_wire::messages::{ApplicationSpec, IdRange, Isolation, Sandbox, WorkerScript};
 use howdah_wire::region::Geometry;
 
 use crate::check;
@@ -40,19 +40,51 @@ pub fn spec(config: &config::Application, geometry: Geometry) -> ApplicationSpec
         group: config.group.clone(),
         working_directory: config.working_directory.as_ref().map(path),
         environment: config.environment.clone(),
+        worker: worker(config),
         ini_file: config.options.file.as_ref().map(path),
-        ini_admin: config.options.admin.clone(),
+        ini_admin: ini_admin(config),
         ini_user: config.options.user.clone(),
         script_directories: config.script_directories.allowed.iter().map(path).collect(),
         no_script_directories: config.script_directories.forbidden.iter().map(path).collect(),
         stdout: config.stdout.as_ref().map(path),
         stderr: config.stderr.as_ref().map(path),
-        requests: config.limits.requests.map_or(0, u64::from),
+        htaccess: config.obeys_htaccess,
+        requests: match &config.worker {
+            Some(worker) => worker.requests,
+            None => config.limits.requests,
+        }
+        .map_or(0, u64::from),
         memory: config.limits.memory.unwrap_or(0),
         rlimits: config.limits.rlimits.clone(),
         isolation: isolation(&config.isolation),
         geometry,
     }
+}
+
+/// Returns the worker script of an application, if it is resident.
+fn worker(config: &config::Application) -> Option<WorkerScript> {
+    let (worker, target) = (config.worker.as_ref()?, config.targets.first()?);
+    Some(WorkerScript {
+        script: target.root.join(&worker.script).to_string_lossy().into_owned(),
+        root: target.root.to_string_lossy().into_owned(),
+        warm_up: worker.warm_up.clone(),
+        has_fallback: worker.has_fallback,
+        watch: { worker.watch.iter() }
+            .map(|path| target.root.join(path).to_string_lossy().into_owned())
+            .collect(),
+    })
+}
+
+/// Returns the settings of PHP that scripts cannot change. After this time, OPcache kills processes
+/// that keep it from clearing its memory; those of a resident application use it as long as they run.
+fn ini_admin(config: &config::Application) -> Vec<(String, String)> {
+    const SETTING: &str = "opcache.force_restart_timeout";
+    let mut settings = config.options.admin.clone();
+    let is_set = config.options.user.iter().chain(&settings).any(|(name, _)| name == SETTING);
+    if config.worker.is_some() && !is_set {
+        settings.push((SETTING.to_owned(), "0".to_owned()));
+    }
+    settings
 }
 
 fn isolation(config: &config::Isolation) -> Isolation {

@@ -7,6 +7,7 @@ use howdah_config::{self as config, ActionOptions, Template};
 use howdah_upstream::servers::upstream::Upstream;
 
 use crate::auth::BasicAuth;
+use crate::htaccess::Site;
 
 /// Compiled action.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub enum ActionKind {
     Proxy(Arc<Upstream>),
     /// Serve files.
     Share(Box<Share>),
+    /// Serve files and scripts under the directives of `.htaccess` files.
+    Htaccess(Box<HtaccessShare>),
     /// Status page of the application of this name.
     Status(String),
     /// Report whether an application takes requests.
@@ -113,6 +116,17 @@ pub struct Share {
     /// Target for scripts.
     pub scripts: Option<config::Target>,
     /// Action if there is no file.
+    pub fallback: Option<Action>,
+}
+
+/// A compiled share with `.htaccess` files.
+#[derive(Debug)]
+pub struct HtaccessShare {
+    /// Its settings.
+    pub site: Arc<Site>,
+    /// Name of a file: the root, and the path of the request.
+    pub root: Template,
+    /// Action for paths that name nothing.
     pub fallback: Option<Action>,
 }
 

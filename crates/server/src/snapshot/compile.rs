@@ -16,14 +16,15 @@ use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_upstream::servers::upstream::Upstream;
 
 use super::action::{
-    Action, ActionKind, CompiledPass, ErrorPage, Location, NameTemplate, PageSource, Return, Share,
-    SharePath,
+    Action, ActionKind, CompiledPass, ErrorPage, HtaccessShare, Location, NameTemplate, PageSource,
+    Return, Share, SharePath,
 };
 use super::delegations::Delegations;
 use super::index::Index;
 use super::{Listener, Route, Snapshot, Step, location};
 use crate::access_log::{AccessLog, LogFile};
 use crate::auth::BasicAuth;
+use crate::htaccess::Site;
 
 impl Snapshot {
     /// Compiles a document, except for the TLS of its listeners. `queue` gives each application its
@@ -72,6 +73,13 @@ impl Snapshot {
                 (application.name.clone(), Arc::new(compiled))
             })
             .collect();
+        let htaccess = { config.applications.iter() }
+            .filter_map(|application| {
+                let settings = application.htaccess.as_ref()?;
+                let site = Site::new(settings, Some(&application.name), true, &mime);
+                Some((application.name.clone(), Arc::new(site)))
+            })
+            .collect();
         let upstreams: HashMap<_, _> = config
             .upstreams
             .iter()
@@ -105,6 +113,7 @@ impl Snapshot {
             routes,
             applications,
             fastcgi,
+            htaccess,
             upstreams,
             direct_upstreams: direct_upstreams.into_table(),
             tls_clients: known.clients.clone(),
@@ -146,6 +155,20 @@ fn compile_action(
         config::ActionKind::Proxy(proxy) => ActionKind::Proxy(direct_upstreams.proxy(proxy)),
         config::ActionKind::Status(application) => ActionKind::Status(application.clone()),
         config::ActionKind::Ping(ping) => ActionKind::Ping(ping.clone()),
+        config::ActionKind::Share(share) if share.htaccess.is_some() => {
+            let settings = share.htaccess.clone().unwrap_or_default();
+            let scripts = match &share.scripts {
+                Some(config::Target::Application { name, .. }) => Some(name.as_str()),
+                _ => None,
+            };
+            let site = Site::new(&settings, scripts, share.traverse_mounts, mime);
+            let fallback = share.fallback.as_ref();
+            ActionKind::Htaccess(Box::new(HtaccessShare {
+                site: Arc::new(site),
+                root: share.paths.first().cloned().unwrap_or_default(),
+                fallback: fallback.map(|action| compile_action(action, mime, direct_upstreams)),
+            }))
+        }
         config::ActionKind::Share(share) => ActionKind::Share(Box::new(Share {
             paths: share.paths.iter().map(|path| compile_path(path, share, mime)).collect(),
             candidates: share.candidates.clone(),
@@ -211,6 +234,7 @@ fn compile_path(template: &Template, share: &config::Share, mime: &Arc<MimeTypes
         symlinks: share.symlinks,
         traverse_mounts: share.traverse_mounts,
         scripts: share.scripts.is_some(),
+        is_decided: false,
         precompressed: true,
         types: share.types.clone(),
         mime: Arc::clone(mime),

@@ -26,6 +26,7 @@ use self::action::{Action, CompiledPass};
 use self::delegations::Delegations;
 use self::index::Index;
 use crate::access_log::AccessLog;
+use crate::htaccess::Site;
 
 /// A compiled configuration.
 #[derive(Debug)]
@@ -43,6 +44,8 @@ pub struct Snapshot {
     pub applications: HashMap<String, Arc<Application>>,
     /// Applications of FastCGI servers by name.
     pub fastcgi: HashMap<String, Arc<FastCgiApplication>>,
+    /// Sites with `.htaccess` files, by the names of their applications.
+    pub htaccess: HashMap<String, Arc<Site>>,
     /// Upstreams by name.
     pub upstreams: HashMap<String, Arc<Upstream>>,
     /// Servers that actions and applications name themselves.

@@ -27,6 +27,7 @@ pub use self::listeners::{Accepting, Listeners};
 pub use self::shared::Shared;
 use crate::access_log::{self, LineBuffer};
 use crate::descriptors::Shortage;
+use crate::htaccess::Engines;
 use crate::route::Scratch;
 use crate::snapshot::Snapshot;
 
@@ -36,6 +37,8 @@ pub struct RouterThread {
     pub shared: Arc<Shared>,
     /// Cache of files.
     pub files: Files,
+    /// Engines of sites with `.htaccess` files.
+    pub engines: Engines,
     /// Reusable memory for routing a request.
     pub scratch: RefCell<Scratch>,
     /// Limits the lines in the log about errors of clients.
@@ -77,6 +80,7 @@ impl RouterThread {
             Files::new(howdah_files::Limits { open, ..limits }).with_log(Arc::clone(&shared.log));
         Rc::new(RouterThread {
             files,
+            engines: Engines::default(),
             scratch: RefCell::default(),
             client_errors: ClientErrorLimiter::default(),
             php,

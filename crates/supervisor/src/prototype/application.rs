@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::pending::PendingRequests;
 use super::requirements::{Requirements, requirements};
+use super::unrequested::UnrequestedReports;
 use super::workers::Workers;
 use crate::control_groups::ControlGroups;
 use crate::identity::Identity;
@@ -103,6 +104,8 @@ pub(crate) struct Application {
     pub(super) has_pid_namespace: bool,
     /// A zygote has forked the prototype.
     pub(super) shares_start: bool,
+    /// The process from which a resident application forks its workers.
+    pub(super) template: Option<u32>,
     /// The socket that carries requests to the prototype.
     pub(super) commands: OwnedFd,
     /// The pipe that carries reports of the prototype.
@@ -123,6 +126,7 @@ pub(crate) struct Application {
     /// Workers that have not been requested of the prototype yet, the oldest first.
     pub(super) to_spawn: VecDeque<WorkerId>,
     pub(super) pending: PendingRequests,
+    pub(super) unrequested: UnrequestedReports,
     /// Index of the worker that was measured last.
     pub(super) last_measured: u16,
     /// Time at which a signal stopped the prototype; `None` if it is not stopped.
@@ -217,6 +221,7 @@ impl Application {
             pid,
             has_pid_namespace: false,
             shares_start: false,
+            template: None,
             commands,
             reports,
             reader: pipe::Reader::new(MAX_REPORT),
@@ -229,6 +234,7 @@ impl Application {
             workers: Workers::default(),
             to_spawn: VecDeque::new(),
             pending: PendingRequests::default(),
+            unrequested: UnrequestedReports::default(),
             last_measured: 0,
             stopped_since: None,
             ending_processes: PendingKills::default(),

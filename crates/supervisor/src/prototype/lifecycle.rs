@@ -101,7 +101,9 @@ impl Application {
 
     /// Calls [`Application::unload_if_due`] with the children that the kernel knows.
     pub(crate) fn unload_if_alone(&mut self, now: Instant) {
-        self.unload_if_due(now, |pid| !process_tree::children(pid).is_empty());
+        let template = self.template;
+        let is_other = |child: &u32| Some(*child) != template;
+        self.unload_if_due(now, |pid| process_tree::children(pid).iter().any(is_other));
     }
 
     /// Kills the workers of a prototype that has ended.

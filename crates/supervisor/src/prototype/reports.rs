@@ -59,6 +59,21 @@ impl Application {
         self.on_report(number, message, now)
     }
 
+    /// Checks a report that answers no request; `out_of_order` is the problem of one before `Ready`.
+    fn check_unrequested(
+        &mut self,
+        out_of_order: &'static str,
+        now: Instant,
+    ) -> Result<(), Violation> {
+        if self.stage != Stage::Ready {
+            return Err(Violation(out_of_order));
+        }
+        if !self.unrequested.allow(now) {
+            return Err(Violation("too many reports without a request"));
+        }
+        Ok(())
+    }
+
     fn on_report(
         &mut self,
         application: u32,
@@ -83,6 +98,20 @@ impl Application {
                 let Problem { key, message } = problem;
                 self.failure = Some(Problem { key: shortened(key), message: shortened(message) });
                 return Ok(Report::Internal);
+            }
+            FromPrototype::Booted { boot_us, template, without } => {
+                self.check_unrequested("`Booted` out of order", now)?;
+                self.template = template.and_then(|named| self.own_child(named));
+                FromSupervisor::Booted {
+                    application,
+                    boot_us,
+                    has_template: template.is_some(),
+                    without: shortened(without),
+                }
+            }
+            FromPrototype::Changed { path } => {
+                self.check_unrequested("`Changed` out of order", now)?;
+                FromSupervisor::Changed { application, path: shortened(path) }
             }
             FromPrototype::Started { worker, pid } => {
                 let pid = self.on_started(worker, pid, &mut descriptors, now)?;
@@ -112,6 +141,15 @@ impl Application {
             }
         };
         Ok(Report::ForRouter(for_router, descriptors))
+    }
+
+    /// Returns the process id of a child of the prototype that the prototype has named; `None` if the
+    /// kernel does not confirm that it is one.
+    fn own_child(&self, named: u32) -> Option<u32> {
+        match look_up(self.pid, named, self.has_pid_namespace) {
+            Lookup::Child(pid, _) => Some(pid),
+            _ => None,
+        }
     }
 
     /// Removes the pending request that a report answers.

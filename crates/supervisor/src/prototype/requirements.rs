@@ -1,6 +1,7 @@
 //! The program and the user of an application.
 
 use std::fs::File;
+use std::sync::Arc;
 
 use howdah_sys::directory;
 use howdah_wire::messages::{ApplicationSpec, Problem};
@@ -11,7 +12,7 @@ use crate::rootfs;
 
 /// The program and the user that a prototype is started with.
 pub(crate) struct Requirements {
-    pub(crate) executable: File,
+    pub(crate) executable: Arc<File>,
     pub(crate) identity: Identity,
 }
 
@@ -23,9 +24,7 @@ pub(crate) fn requirements(
     let program = options.php_for(&spec.php_version);
     let program =
         program.ok_or_else(|| Problem::at("type", missing(options, &spec.php_version)))?;
-    let executable = File::open(&program.path).map_err(|error| {
-        Problem::of(format_args!("cannot open {}: {error}", program.path.display()))
-    })?;
+    let executable = program.file.clone();
     let identity = Identity::of(spec, options.user.as_ref(), options.private_user)?;
     Ok(Requirements { executable, identity })
 }
@@ -71,12 +70,12 @@ fn missing(options: &Options, wanted: &str) -> String {
             format!("{text}; write \"php {minor}\" for any release of it")
         }
         Some(minor) => format!(
-            "{text}; install {name} beside howdah or in /usr/lib/howdah, and PHP's library \
-             (Debian: apt-get install libphp{minor}-embed)"
+            "{text}; install the package {name}, or the program {name} beside howdah or in \
+             /usr/lib/howdah and PHP's library (Debian: apt-get install libphp{minor}-embed)"
         ),
         None => format!(
-            "{text}; install a howdah-php beside howdah or in /usr/lib/howdah, and PHP's library \
-             (Debian: apt-get install libphp-embed)"
+            "{text}; install a package howdah-phpX.Y, such as howdah-php8.2, or the program beside \
+             howdah or in /usr/lib/howdah and PHP's library (Debian: apt-get install libphp-embed)"
         ),
     }
 }
@@ -88,13 +87,14 @@ mod tests {
 
     #[test]
     fn a_missing_version_is_reported_with_those_that_there_are_and_what_to_do() {
-        let program = |version: &str| PhpProgram { version: version.into(), path: "/p".into() };
+        let program = |version: &str| PhpProgram::open(version.into(), "/dev/null".into()).unwrap();
         let mut options =
             Options { php: vec![program("8.2.36"), program("8.4.21")], ..Options::default() };
         assert_eq!(
             missing(&options, "8.3"),
-            "PHP 8.3 is not available; there is PHP 8.2.36, 8.4.21; install howdah-php8.3 beside howdah \
-             or in /usr/lib/howdah, and PHP's library (Debian: apt-get install libphp8.3-embed)"
+            "PHP 8.3 is not available; there is PHP 8.2.36, 8.4.21; install the package howdah-php8.3, or \
+             the program howdah-php8.3 beside howdah or in /usr/lib/howdah and PHP's library (Debian: \
+             apt-get install libphp8.3-embed)"
         );
         assert!(missing(&options, "8.4.1").ends_with("; write \"php 8.4\" for any release of it"));
         assert!(missing(&options, "9").ends_with("apt-get install libphp-embed)"));
@@ -109,6 +109,8 @@ mod tests {
             "PHP 8.3.1 is not available; there is PHP 8.2.36, 8.4.21; /l/howdah-php8.3: not executable"
         );
         options.php.clear();
-        assert!(missing(&options, "").starts_with("PHP is not available; install a howdah-php"));
+        assert!(
+            missing(&options, "").starts_with("PHP is not available; install a package howdah-php")
+        );
     }
 }

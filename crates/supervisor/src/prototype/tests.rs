@@ -578,3 +578,20 @@ fn random_messages_of_a_prototype_are_answers_or_its_end() {
     }
     assert!(violations > 100 && answers > 1000, "{violations} {answers}");
 }
+
+#[test]
+fn reports_without_a_request_have_a_rate() {
+    for report in [
+        FromPrototype::Booted { boot_us: 7, template: None, without: String::new() },
+        FromPrototype::Changed { path: "/srv/a.php".to_owned() },
+    ] {
+        let mut fake = Fake::ready();
+        let mut accepted = 0;
+        while accepted < 10_000 && fake.judged(&report).is_ok() {
+            accepted += 1;
+        }
+        assert!((50..1_000).contains(&accepted), "{accepted}");
+        fake.now += Duration::from_secs(1);
+        assert!(fake.judged(&report).is_ok());
+    }
+}

@@ -14,11 +14,12 @@ use std::time::Instant;
 
 use howdah_sys::log::Level;
 use howdah_sys::memory::release_start_memory;
-use howdah_wire::messages::{ChangeOutcome, FromSupervisor, ToControl};
+use howdah_wire::messages::{ApplicationSpec, ChangeOutcome, FromSupervisor, ToControl};
 
 use super::state::{FAST_SHUTDOWN_TIMEOUT, Shutdown, Tree};
+use crate::grants::Grants;
 use crate::memory::{memory_file, read_memory_file};
-use crate::prototype::preflight;
+use crate::prototype::{missing_php, preflight};
 use crate::{state_format, store};
 
 /// Maximum length of a configuration, in bytes. The control API accepts no more than a part of it.
@@ -32,6 +33,7 @@ impl Tree {
             Some(derive) => derive(&document)?,
             None => return Err("the server cannot apply another configuration".to_owned()),
         };
+        self.check_php(&grants)?;
         if self.router.is_none() {
             return Err("the router is being started; try again".to_owned());
         }
@@ -50,6 +52,21 @@ impl Tree {
         }
         self.send_to_router(&FromSupervisor::Apply { generation, restart }, &[memory.as_fd()]);
         Ok(())
+    }
+
+    /// Refuses an application whose version of PHP is missing, unless it is so already: it would run with
+    /// its first request at the earliest, when nobody is there who could correct it.
+    fn check_php(&self, grants: &Grants) -> Result<(), String> {
+        let current = &self.changes.current.grants.applications;
+        let is_known = |spec: &ApplicationSpec| {
+            current.get(&spec.name).is_some_and(|old| old.php_version == spec.php_version)
+        };
+        let mut new: Vec<_> = grants.applications.values().filter(|spec| !is_known(spec)).collect();
+        new.sort_by(|a, b| a.name.cmp(&b.name));
+        match new.into_iter().find_map(|spec| Some((spec, missing_php(&self.options, spec)?))) {
+            Some((spec, problem)) => Err(format!("application \"{}\": type: {problem}", spec.name)),
+            None => Ok(()),
+        }
     }
 
     fn send_certificate(&mut self, name: String) {
@@ -110,7 +127,7 @@ impl Tree {
         let line = self.start_line();
         self.log.write(Level::Notice, format_args!("{line}"));
         if let Some(on_serving) = self.options.on_serving.take() {
-            on_serving();
+            on_serving(self.is_applied());
         }
         self.notify_ready();
     }
@@ -155,6 +172,13 @@ impl Tree {
             }
             None => drop(self.refuse("the end of the server")),
         }
+    }
+
+    /// Returns false if the configuration has listeners and none is open.
+    fn is_applied(&self) -> bool {
+        let wanted = &self.changes.current.grants.listeners;
+        wanted.is_empty()
+            || self.sockets.addresses().iter().any(|address| wanted.contains(*address))
     }
 
     /// Returns the line for the log at the start.

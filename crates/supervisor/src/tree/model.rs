@@ -52,6 +52,7 @@ impl Model {
                 prefixes: vec!["good.".to_owned()],
             },
             applications: HashMap::from([("good".to_owned(), ApplicationSpec::new("site"))]),
+            shutdown_timeout: None,
         };
         let options = Options {
             certificates: Some(directory.path().join("state")),

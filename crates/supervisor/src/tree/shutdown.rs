@@ -2,14 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+use howdah_sys::log::Level;
 use howdah_sys::{process, signals};
-use howdah_wire::messages::FromSupervisor;
+use howdah_wire::messages::{FromSupervisor, HAND_OVER_TIMEOUT};
 
 use super::state::{Ending, FAST_SHUTDOWN_TIMEOUT, Shutdown, Tree};
 use crate::prototype::{Application, DISMISSAL_TIMEOUT};
 
 /// Time to wait for prototypes after they were killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Time after `settings.shutdown_timeout` at which the router is killed. It ends by itself before, unless
+/// it hangs or somebody has taken it over.
+const DRAIN_MARGIN: Duration = Duration::from_secs(10);
 
 /// Interval at which ended processes are reaped.
 const REAP_INTERVAL: Duration = Duration::from_millis(2);
@@ -22,7 +27,10 @@ impl Tree {
             return;
         }
         self.end_upgrade(is_graceful);
-        let deadline = (!is_graceful).then(|| Instant::now() + FAST_SHUTDOWN_TIMEOUT);
+        let deadline = match is_graceful {
+            true => self.drain_deadline(false),
+            false => Some(Instant::now() + FAST_SHUTDOWN_TIMEOUT),
+        };
         self.shutdown = Some(Shutdown { is_graceful, deadline, refusal: None });
         self.notify_stopping(is_graceful);
         self.router_start = None;
@@ -35,6 +43,14 @@ impl Tree {
         self.send_to_router(&quit, &[]);
     }
 
+    /// Returns the time at which a router is killed that was told to finish its requests. `is_replaced`:
+    /// another server has taken over.
+    pub(super) fn drain_deadline(&self, is_replaced: bool) -> Option<Instant> {
+        let configured = self.changes.current.grants.shutdown_timeout;
+        let timeout = configured.or_else(|| is_replaced.then_some(HAND_OVER_TIMEOUT))?;
+        Instant::now().checked_add(timeout)?.checked_add(DRAIN_MARGIN)
+    }
+
     /// Returns true if the server ends now: the router has ended, or the deadline has passed.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let Some(shutdown) = &self.shutdown else { return false };
@@ -44,7 +60,12 @@ impl Tree {
 
     /// Kills the remaining processes and waits for them. Returns how the server ended.
     pub(super) fn finish(&mut self) -> Ending {
+        let is_graceful = self.shutdown.as_ref().is_some_and(|shutdown| shutdown.is_graceful);
         if let Some(router) = self.router.take() {
+            if is_graceful {
+                let line = "the router is killed: it has not ended with settings/shutdown_timeout";
+                self.log.write(Level::Alert, line);
+            }
             let _ = signals::send(router.pid, signals::SIGKILL);
         }
         self.kill_control();

@@ -194,7 +194,8 @@ impl Tree {
         self.send_to_control(&ended, &[]);
         let control_until = Instant::now() + CONTROL_TIMEOUT;
         self.upgrade.stage = Stage::Replaced { successor, control_until, is_final: false };
-        self.shutdown = Some(Shutdown { is_graceful: true, deadline: None, refusal: None });
+        let deadline = self.drain_deadline(true);
+        self.shutdown = Some(Shutdown { is_graceful: true, deadline, refusal: None });
         self.router_start = None;
         self.send_to_router(&FromSupervisor::Quit { graceful: true, is_replaced: true }, &[]);
         for signal in std::mem::take(&mut self.upgrade.postponed) {

@@ -2,7 +2,6 @@
 //! that wait until it has loaded PHP.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
@@ -100,9 +99,10 @@ impl Tree {
             return;
         }
         let SharedStart { program, version, ini_file } = start;
-        let started = File::open(program)
-            .and_then(|executable| Zygote::start(&executable, version, user, ini_file.clone()));
-        match started {
+        let Some(program) = self.options.php.iter().find(|php| php.path == *program) else {
+            return;
+        };
+        match Zygote::start(&program.file, version, user, ini_file.clone()) {
             Ok(zygote) => slot.zygote = Some(zygote),
             Err(error) => {
                 slot.delay(now);

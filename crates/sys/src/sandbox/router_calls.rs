@@ -53,6 +53,7 @@ const ALLOWED: &[SystemCall] = &[
     ),
     call(libc::SYS_openat2, "files of shares, below their roots"),
     call(libc::SYS_statx, "whether files have changed"),
+    call(libc::SYS_getdents64, "names in a directory, for listings and negotiation"),
     call(libc::SYS_newfstatat, "likewise, where the C library prefers it"),
     call(libc::SYS_fstat, "likewise, of open files"),
     call(libc::SYS_fstatfs, "whether a symbolic link leads into procfs"),

@@ -80,6 +80,20 @@ messages! {
             /// The setting may be intended: a note, not a warning.
             is_note: bool,
         }
+        /// The worker script of a resident application has started again or for the first time.
+        8 Booted {
+            /// Time that the script took until it waited for a request, in microseconds.
+            boot_us: u64,
+            /// Process from which workers are forked; `None` if each of them starts the script itself.
+            template: Option<u32>,
+            /// Why there is no template; empty if there is one.
+            without: String,
+        }
+        /// A file that the application's `worker.watch` names has changed.
+        9 Changed {
+            /// Path of the file.
+            path: String,
+        }
         /// A worker runs.
         3 Started {
             /// The worker.

@@ -1,5 +1,7 @@
 //! Messages between the router and the supervisor.
 
+use std::time::Duration;
+
 use super::exit::Exit;
 use super::field::Field;
 use super::outcome::ChangeOutcome;
@@ -8,6 +10,10 @@ use super::usage::Usage;
 use crate::bytes::{Decoder, Encode, Malformed};
 use crate::queue::WorkerId;
 use crate::region::Geometry;
+
+/// Maximum time for requests in progress after [`FromSupervisor::Quit`] with `is_replaced`, unless
+/// `settings.shutdown_timeout` is set.
+pub const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(300);
 
 messages! {
     /// From the router to the supervisor. Everything that a message names (an address, an
@@ -201,6 +207,24 @@ messages! {
             version: String,
             /// It shares the start of PHP with other applications.
             shares_start: bool,
+        }
+        /// The worker script of a resident application has started.
+        26 Booted {
+            /// Number of the application.
+            application: u32,
+            /// As in [`FromPrototype::Booted`](super::FromPrototype::Booted).
+            boot_us: u64,
+            /// Workers are forked from a process in which the script has started already.
+            has_template: bool,
+            /// As in [`FromPrototype::Booted`](super::FromPrototype::Booted).
+            without: String,
+        }
+        /// A file of a resident application has changed.
+        27 Changed {
+            /// Number of the application.
+            application: u32,
+            /// Path of the file.
+            path: String,
         }
         /// A prototype could not start, or has ended with all its workers.
         5 Ended {

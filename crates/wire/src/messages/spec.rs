@@ -75,6 +75,22 @@ record! {
 }
 
 record! {
+    /// The script of a resident application, which handles one request after the other.
+    WorkerScript {
+        /// Path of the script.
+        script: String,
+        /// Document root of the script.
+        root: String,
+        /// Target of a request that is handled before the first worker is forked.
+        warm_up: Option<String>,
+        /// The application runs its other scripts if this one does not work.
+        has_fallback: bool,
+        /// Paths of files and directories whose changes are reported.
+        watch: Vec<String>,
+    }
+}
+
+record! {
     /// Specification of an application, for the supervisor and the prototype.
     ApplicationSpec {
         /// Name in the configuration; appears in process titles and the log.
@@ -93,6 +109,8 @@ record! {
         environment: Vec<(String, String)>,
         /// `php.ini` to read instead of libphp's default.
         ini_file: Option<String>,
+        /// Script that stays in memory; `None` to start a script for each request.
+        worker: Option<WorkerScript>,
         /// PHP settings that scripts cannot change.
         ini_admin: Vec<(String, String)>,
         /// PHP settings that scripts can change.
@@ -105,6 +123,9 @@ record! {
         stdout: Option<String>,
         /// File for standard error; `None` for the server's log.
         stderr: Option<String>,
+        /// The router reads `.htaccess` files for this application: scripts get functions of Apache, and
+        /// requests may have settings of PHP.
+        htaccess: bool,
         /// Number of requests after which a worker is replaced; 0 for no limit.
         requests: u64,
         /// Memory in bytes above which a worker is replaced between requests; 0 for no limit.
@@ -130,12 +151,14 @@ impl ApplicationSpec {
             working_directory: None,
             environment: Vec::new(),
             ini_file: None,
+            worker: None,
             ini_admin: Vec::new(),
             ini_user: Vec::new(),
             script_directories: Vec::new(),
             no_script_directories: Vec::new(),
             stdout: None,
             stderr: None,
+            htaccess: false,
             requests: 0,
             memory: 0,
             rlimits: Vec::new(),

@@ -26,12 +26,20 @@ fn spec() -> ApplicationSpec {
         working_directory: Some(text("/work")),
         environment: pair(),
         ini_file: None,
+        worker: Some(WorkerScript {
+            script: text("/srv/worker.php"),
+            root: text("/srv"),
+            warm_up: Some(text("/")),
+            has_fallback: true,
+            watch: vec!["/srv/src".to_owned()],
+        }),
         ini_admin: pair(),
         ini_user: Vec::new(),
         script_directories: vec![text("/scripts")],
         no_script_directories: vec![text("/uploads")],
         stdout: Some(text("/out")),
         stderr: None,
+        htaccess: true,
         requests: 1 << 40,
         memory: 7,
         rlimits: vec![(text("nofile"), Some(9)), (text("core"), None)],
@@ -71,7 +79,18 @@ fn every_message_is_read_back_whole() {
         ToPrototype::Hello { spec: spec(), tmp: text("/tmp"), user: Some(user()) },
         ToPrototype::Measure { workers: vec![WORKER, WorkerId { index: 0, incarnation: 0 }] },
     );
+    assert_read_back!(ToTemplate: ToTemplate::Fork { worker: WORKER });
+    assert_read_back!(FromTemplate:
+        FromTemplate::Booted { boot_us: 7 },
+        FromTemplate::Unshareable { boot_us: 7, reason: text("it has opened socket:[1]") },
+        FromTemplate::Failed { message: text("no"), in_warm_up: true },
+        FromTemplate::Forked { worker: WORKER, pid: 77 },
+        FromTemplate::NotForked { worker: WORKER, message: text("no") },
+    );
     assert_read_back!(FromPrototype:
+        FromPrototype::Booted { boot_us: 7, template: Some(77), without: String::new() },
+        FromPrototype::Booted { boot_us: 7, template: None, without: text("it has opened a.db") },
+        FromPrototype::Changed { path: text("/srv/a.php") },
         FromPrototype::Noticed { problem: Problem::at("key", "text"), is_note: true },
         FromPrototype::Noticed { problem: Problem::of("text"), is_note: false },
         FromPrototype::Traced { number: 5, stack: Ok(vec![text("#0 a()"), text("#1 b()")]) },

@@ -11,7 +11,7 @@ use howdah_php_pool::sizing::application::Sizing;
 use howdah_wire::queue::WorkerId;
 
 use super::restarts::{LONG_LIFE, Restarts};
-use crate::router::report::ApplicationReport;
+use crate::router::report::{ApplicationReport, BootReport};
 use crate::router::threads::Threads;
 use crate::snapshot::Snapshot;
 use crate::thread::ThreadCommand;
@@ -28,6 +28,8 @@ pub(super) struct PooledApplication {
     pub(super) ready_since: Option<Instant>,
     /// The current instance shares the start of PHP with other applications.
     pub(super) shares_start: bool,
+    /// The last start of the worker script of a resident application.
+    pub(super) boot: Option<BootReport>,
     /// Time since which the prototype has had no worker and no request; `None` if it has.
     pub(super) unused_since: Option<Instant>,
     /// Must be able to serve before it is adopted. Other applications load PHP with their first
@@ -47,6 +49,8 @@ pub(super) struct PooledApplication {
     pub(super) restarts: Restarts,
     /// Time of the next check for slow requests.
     pub(super) slow_check_at: Option<Instant>,
+    /// Workers that do not take requests that wait: number of their requests, and since when.
+    pub(super) unavailable: HashMap<WorkerId, (u64, Instant)>,
     /// The instance is being ended because a worker has damaged the shared memory.
     pub(super) is_damaged: bool,
     /// Reason of the last failure; logged once.
@@ -73,6 +77,7 @@ impl PooledApplication {
             instance: None,
             ready_since: None,
             shares_start: false,
+            boot: None,
             unused_since: None,
             must_be_ready: is_required || sizing.wanted().initial() > 0,
             is_waived: false,
@@ -84,6 +89,7 @@ impl PooledApplication {
             restart_at: None,
             restarts: Restarts::default(),
             slow_check_at: None,
+            unavailable: HashMap::new(),
             is_damaged: false,
             failure: None,
             snapshots: Vec::new(),
@@ -101,6 +107,7 @@ impl PooledApplication {
     pub(super) fn set_instance(&mut self, instance: Arc<Instance>) {
         self.instance = Some(instance);
         self.ready_since = None;
+        self.boot = None;
         self.unused_since = None;
         self.pool.reset_retirements();
         self.starting = 0;
@@ -192,6 +199,8 @@ impl PooledApplication {
             idle: running.saturating_sub(u64::from(load.in_slots)),
             active,
             problem: self.problem(),
+            boot: self.boot,
+            retired: self.queue.status(false).retired,
         }
     }
 }

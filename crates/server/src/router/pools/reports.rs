@@ -20,6 +20,7 @@ use howdah_wire::queue::WorkerId;
 
 use super::Pools;
 use super::restarts::LONG_LIFE;
+use crate::router::report::BootReport;
 use crate::thread::ThreadCommand;
 
 impl Pools {
@@ -32,6 +33,12 @@ impl Pools {
         match message {
             FromSupervisor::Ready { application, shares_start, .. } => {
                 self.on_ready(application, shares_start)?;
+            }
+            FromSupervisor::Booted { application, boot_us, has_template, without } => {
+                self.on_booted(application, boot_us, has_template, &without);
+            }
+            FromSupervisor::Changed { application, path } => {
+                self.want_restart(application, format!("{path} has changed"));
             }
             FromSupervisor::Ended { application, message } => self.on_ended(application, &message),
             FromSupervisor::Started { application, worker, pid } => {
@@ -66,11 +73,15 @@ impl Pools {
                 self.traces.trace_overdue(slow)?;
                 self.kill(instance, worker)
             }
-            ControlRequest::AddWorkers => Ok(()), // `tick`, which follows, checks the load
+            ControlRequest::Restart { instance } => {
+                self.want_restart(instance, "its script has called opcache_reset()".to_owned());
+                Ok(())
+            }
+            ControlRequest::CheckWorkers => Ok(()), // `tick`, which follows, checks the load
         }
     }
 
-    fn kill(&self, application: u32, worker: WorkerId) -> io::Result<()> {
+    pub(super) fn kill(&self, application: u32, worker: WorkerId) -> io::Result<()> {
         self.link.send(&ToSupervisor::Kill { application, worker, signal: SIGKILL as u8 })
     }
 
@@ -92,6 +103,32 @@ impl Pools {
             link.send(&ToSupervisor::Spawn { application: number })?;
         }
         Ok(())
+    }
+
+    fn on_booted(&mut self, number: u32, boot_us: u64, has_template: bool, without: &str) {
+        let log = Arc::clone(&self.shared.log);
+        let Some(app) = self.by_number(number) else { return };
+        app.boot = Some(BootReport { generation: number, boot_us, has_template });
+        let (name, ms) = (&app.config.name, boot_us / 1000);
+        let started = format_args!("\"{name}\" worker script has started in {ms} ms");
+        match has_template {
+            true => log.write(Level::Info, format_args!("{started}; workers are forked from it")),
+            false => log.write(
+                Level::Notice,
+                format_args!(
+                    "{started}; each worker starts it, as workers would share what it has left open: \
+                     {without}"
+                ),
+            ),
+        }
+    }
+
+    /// Restarts the application of an instance soon, if it is in use. `reason` is for the log.
+    fn want_restart(&mut self, number: u32, reason: String) {
+        let mut current = self.applications.iter();
+        let Some(app) = current.find(|app| app.number() == Some(number)) else { return };
+        let name = app.config.name.clone();
+        self.wanted_restarts.add(name, reason);
     }
 
     fn on_ended(&mut self, number: u32, message: &str) {

@@ -84,6 +84,34 @@ impl Pools {
         self.adjust_workers(app, now)
     }
 
+    /// Ends workers of a resident application whose script has not asked for its next request within
+    /// `limits.timeout` after a response, although requests wait.
+    fn end_unavailable(&self, app: &mut PooledApplication, now: Instant) -> io::Result<()> {
+        let (Some(timeout), Some(_)) = (app.config.limits.timeout, &app.config.worker) else {
+            return Ok(());
+        };
+        let Some(number) = app.number() else { return Ok(()) };
+        let found = app.queue.unavailable_workers();
+        app.unavailable.retain(|worker, (requests, _)| {
+            found.iter().any(|(other, _, count)| other == worker && count == requests)
+        });
+        for (worker, pid, requests) in found {
+            let (_, since) = *app.unavailable.entry(worker).or_insert((requests, now));
+            if now < since + timeout {
+                continue;
+            }
+            app.unavailable.remove(&worker);
+            let name = &app.config.name;
+            let message = format_args!(
+                "\"{name}\" application: worker {pid} is ended: its script has not asked for another \
+                 request within limits/timeout after its last response, and requests wait"
+            );
+            self.log(Level::Warn, message);
+            self.kill(number, worker)?;
+        }
+        Ok(())
+    }
+
     /// Ends the instance of an application whose shared memory is damaged. Returns false if it is
     /// not.
     fn end_if_damaged(&self, app: &mut PooledApplication) -> io::Result<bool> {
@@ -138,8 +166,9 @@ impl Pools {
         if decision.retire > 0 {
             instance.retire(decision.retire);
         }
-        // Threads report when more workers are wanted. Superfluous workers, and requests that are
-        // lost in a damaged queue, are found by a check.
+        // Threads report when more workers are wanted, or none takes a request. Superfluous workers,
+        // and requests that are lost in a damaged queue, are found by a check.
+        self.end_unavailable(app, now)?;
         let needs_check = has_surplus || load.in_slots > 0;
         let check = needs_check.then(|| now + CHECK_INTERVAL);
         let unload = self.unload_if_unused(app, running, now)?;

@@ -1,0 +1,244 @@
+//! `htaccess`: files of Apache's directives in the directories of a site.
+
+use crate::error::Error;
+use crate::node::{Node, Object};
+use crate::php::PhpTarget;
+use crate::template::{Part, Template, Variable};
+
+/// Words of `allow`: Apache's `AllowOverride`, without `None`.
+const CLASSES: [&str; 7] =
+    ["All", "AuthConfig", "FileInfo", "Indexes", "Limit", "Options", "Nonfatal"];
+
+/// Words of `options`: those of Apache's `Options` that have a meaning here, or are ignored.
+const OPTIONS: [&str; 9] = [
+    "All",
+    "None",
+    "ExecCGI",
+    "FollowSymLinks",
+    "Includes",
+    "IncludesNOEXEC",
+    "Indexes",
+    "MultiViews",
+    "SymLinksIfOwnerMatch",
+];
+
+/// Settings for `.htaccess` files. The defaults are those of Debian's Apache with `AllowOverride All`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Htaccess {
+    /// Directives that the files may have, as Apache's `AllowOverride`.
+    pub allow: Vec<String>,
+    /// Name of the files.
+    pub file: String,
+    /// Index files of directories, as Apache's `DirectoryIndex`.
+    pub index: Vec<String>,
+    /// Features of directories, as Apache's `Options`.
+    pub options: Vec<String>,
+    /// Regular expression of the names of files that PHP runs.
+    pub scripts: String,
+}
+
+impl Default for Htaccess {
+    fn default() -> Htaccess {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        Htaccess {
+            allow: words(&["All"]),
+            file: ".htaccess".to_owned(),
+            index: words(&["index.html", "index.php"]),
+            options: words(&["Indexes", "FollowSymLinks"]),
+            scripts: r"\.ph(ar|p|tml)$".to_owned(),
+        }
+    }
+}
+
+impl Htaccess {
+    /// Reads `htaccess` of an application with these targets.
+    pub(crate) fn of_application(
+        application: &Object<'_>,
+        targets: &[PhpTarget],
+    ) -> Result<Option<Htaccess>, Error> {
+        let Some(node) = application.optional("htaccess") else { return Ok(None) };
+        let htaccess = Htaccess::read(&node)?;
+        if htaccess.is_some() && targets.iter().any(|target| target.script.is_some()) {
+            let error = node.invalid("must not stand beside a \"script\" for all requests");
+            return Err(error.with_hint("leave the script out: the rules of the files lead to it"));
+        }
+        Ok(htaccess)
+    }
+
+    /// Reads `htaccess` of a share with these paths.
+    pub(crate) fn of_share(
+        share: &Object<'_>,
+        paths: &[Template],
+    ) -> Result<Option<Htaccess>, Error> {
+        let Some(node) = share.optional("htaccess") else { return Ok(None) };
+        let htaccess = Htaccess::read(&node)?;
+        if htaccess.is_none() {
+            return Ok(None);
+        }
+        let [path] = paths else {
+            return Err(node.invalid("must not stand beside several paths in \"share\""));
+        };
+        if path.parts().last() != Some(&Part::Variable(Variable::Uri)) {
+            let error = node.invalid("needs a \"share\" that ends with \"$uri\"");
+            return Err(error.with_hint("write \"share\": \"/www$uri\""));
+        }
+        let replaced = [
+            ("try", "rewrite rules"),
+            ("index", "\"index\" in \"htaccess\", or DirectoryIndex"),
+            ("types", "FilesMatch"),
+            ("chroot", "\"isolation\" of the application"),
+            ("follow_symlinks", "\"options\" in \"htaccess\", or Options"),
+        ];
+        for (key, instead) in replaced {
+            if let Some(other) = share.optional(key) {
+                let error = other.invalid("must not stand beside \"htaccess\"");
+                return Err(error.with_hint(format!("use {instead}")));
+            }
+        }
+        Ok(htaccess)
+    }
+
+    /// Reads `htaccess`: a boolean or an object. `None` for `false`.
+    pub(crate) fn read(node: &Node<'_>) -> Result<Option<Htaccess>, Error> {
+        if let Some(is_on) = node.value.as_bool() {
+            return Ok(is_on.then(Htaccess::default));
+        }
+        if !node.value.is_object() {
+            return Err(node.wrong_type("a boolean or an object"));
+        }
+        let (object, default) = (node.object()?, Htaccess::default());
+        let htaccess = Htaccess {
+            allow: object.read("allow", read_classes)?.unwrap_or(default.allow),
+            file: object.read("file", read_name)?.unwrap_or(default.file),
+            index: object.read("index", read_names)?.unwrap_or(default.index),
+            options: object.read("options", read_options)?.unwrap_or(default.options),
+            scripts: object.read("scripts", read_expression)?.unwrap_or(default.scripts),
+        };
+        object.end()?;
+        Ok(Some(htaccess))
+    }
+}
+
+fn read_classes(node: &Node<'_>) -> Result<Vec<String>, Error> {
+    read_words(node, &CLASSES, |text| text.split_once('=').map_or(text, |(class, _)| class))
+}
+
+fn read_options(node: &Node<'_>) -> Result<Vec<String>, Error> {
+    read_words(node, &OPTIONS, |text| text)
+}
+
+/// Reads one or several words of a list; `name` is the part of each that the list has.
+fn read_words(
+    node: &Node<'_>,
+    known: &[&str],
+    name: fn(&str) -> &str,
+) -> Result<Vec<String>, Error> {
+    let read = |word: Node<'_>| {
+        let text = word.text()?;
+        match known.iter().any(|known| known.eq_ignore_ascii_case(name(text))) {
+            true => Ok(text.to_owned()),
+            false => Err(word.invalid(format_args!("must be one of {}", known.join(", ")))),
+        }
+    };
+    node.strings()?.map(read).collect()
+}
+
+fn read_name(node: &Node<'_>) -> Result<String, Error> {
+    let text = node.text()?;
+    match text.is_empty() || text.contains('/') || matches!(text, "." | "..") {
+        true => Err(node.invalid("must be the name of a file, without \"/\"")),
+        false => Ok(text.to_owned()),
+    }
+}
+
+fn read_expression(node: &Node<'_>) -> Result<String, Error> {
+    let text = node.text()?;
+    match regex_syntax::Parser::new().parse(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(node.invalid(format_args!(
+            "is not a regular expression: {}",
+            error.to_string().replace('\n', " ")
+        ))),
+    }
+}
+
+fn read_names(node: &Node<'_>) -> Result<Vec<String>, Error> {
+    node.strings()?.map(|name| name.text().map(str::to_owned)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::Config;
+
+    fn application(htaccess: Value) -> Result<Config, crate::Error> {
+        Config::from_value(json!({"applications": {"a": {
+            "type": "php", "root": "/www", "htaccess": htaccess,
+        }}}))
+    }
+
+    fn share(action: Value) -> Result<Config, crate::Error> {
+        Config::from_value(json!({
+            "routes": [{"action": action}],
+            "applications": {"a": {"type": "php", "root": "/www"}},
+        }))
+    }
+
+    #[test]
+    fn true_has_the_defaults_of_apache_and_false_is_off() {
+        let of = |value| application(value).unwrap().applications.remove(0);
+        assert_eq!(of(json!(true)).htaccess, Some(Htaccess::default()));
+        assert_eq!(of(json!({})).htaccess, Some(Htaccess::default()));
+        assert_eq!((of(json!(false)).htaccess, of(json!(false)).obeys_htaccess), (None, false));
+        let own = json!({"allow": ["FileInfo", "Options=Indexes,MultiViews"], "file": ".rules",
+            "index": "home.php", "options": ["Indexes"], "scripts": "\\.php$"});
+        let own = of(own).htaccess.unwrap();
+        assert_eq!(own.allow, ["FileInfo", "Options=Indexes,MultiViews"]);
+        assert_eq!((&*own.file, &*own.scripts), (".rules", "\\.php$"));
+        assert_eq!((own.index, own.options), (vec!["home.php".into()], vec!["Indexes".into()]));
+    }
+
+    #[test]
+    fn wrong_values_are_named_with_their_path() {
+        for (value, path) in [
+            (json!("on"), "/applications/a/htaccess"),
+            (json!({"allow": "None"}), "/applications/a/htaccess/allow"),
+            (json!({"options": ["Indexes", "Speed"]}), "/applications/a/htaccess/options/1"),
+            (json!({"file": "../x"}), "/applications/a/htaccess/file"),
+            (json!({"scripts": "("}), "/applications/a/htaccess/scripts"),
+            (json!({"other": 1}), "/applications/a/htaccess"),
+        ] {
+            let error = application(value.clone()).unwrap_err();
+            assert_eq!(error.path(), path, "{value}: {error}");
+        }
+    }
+
+    #[test]
+    fn scripts_for_all_requests_and_keys_that_directives_replace_are_refused() {
+        let document = json!({"applications": {"a": {
+            "type": "php", "root": "/w", "script": "index.php", "htaccess": true,
+        }}});
+        let error = Config::from_value(document).unwrap_err();
+        assert_eq!(error.path(), "/applications/a/htaccess");
+        for (key, value) in
+            [("try", json!(["$uri"])), ("index", json!("a")), ("chroot", json!("/"))]
+        {
+            let mut action = json!({"share": "/www$uri", "htaccess": true});
+            action[key] = value;
+            assert_eq!(share(action).unwrap_err().path(), format!("/routes/0/action/{key}"));
+        }
+        for path in [json!(["/a$uri", "/b$uri"]), json!("/a/b.html")] {
+            let error = share(json!({"share": path, "htaccess": true})).unwrap_err();
+            assert_eq!(error.path(), "/routes/0/action/htaccess");
+        }
+    }
+
+    #[test]
+    fn the_application_of_a_share_obeys_its_files() {
+        let action = |htaccess| json!({"share": "/www$uri", "scripts": "applications/a", "htaccess": htaccess});
+        assert!(share(action(true)).unwrap().applications[0].obeys_htaccess);
+        assert!(!share(action(false)).unwrap().applications[0].obeys_htaccess);
+    }
+}

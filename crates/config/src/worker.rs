@@ -1,0 +1,99 @@
+//! `worker`: the script of a resident application, which stays in memory.
+
+use crate::error::Error;
+use crate::node::{Node, Object};
+use crate::php::PhpTarget;
+
+/// Default number of requests after which a process of a resident application is replaced.
+const DEFAULT_REQUESTS: u32 = 500;
+
+/// The script of a resident application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerScript {
+    /// The script that stays in memory, relative to the root of the first target.
+    pub script: String,
+    /// The target of a request that is handled before the first process starts.
+    pub warm_up: Option<String>,
+    /// Number of requests after which a process is replaced; `None` for no limit.
+    pub requests: Option<u32>,
+    /// The application's scripts run once a request if the worker script does not work.
+    pub has_fallback: bool,
+    /// Files and directories whose changes restart the application, relative to the root of the first
+    /// target.
+    pub watch: Vec<String>,
+}
+
+impl WorkerScript {
+    /// Reads `worker` of an application and gives its targets the script that requests name.
+    /// `requests` is the application's own limit.
+    pub(crate) fn read(
+        application: &Object<'_>,
+        targets: &mut [PhpTarget],
+        requests: Option<u32>,
+    ) -> Result<Option<WorkerScript>, Error> {
+        let Some(node) = application.optional("worker") else { return Ok(None) };
+        let default = Some(requests.unwrap_or(DEFAULT_REQUESTS)).filter(|requests| *requests > 0);
+        if let Some(is_resident) = node.value.as_bool() {
+            if !is_resident {
+                return Ok(None);
+            }
+            let script = match targets {
+                [PhpTarget { name: None, script: Some(script), .. }] => script.clone(),
+                _ => {
+                    let problem = "needs the \"script\" of the application beside it";
+                    return Err(node.invalid(problem).with_hint(
+                        "or write the worker script here: {\"script\": \"worker.php\"}",
+                    ));
+                }
+            };
+            let (warm_up, has_fallback, watch) = (None, false, Vec::new());
+            let requests = default;
+            return Ok(Some(WorkerScript { script, warm_up, requests, has_fallback, watch }));
+        }
+        if !node.value.is_object() {
+            return Err(node.wrong_type("a boolean or an object"));
+        }
+        let worker = read_object(&node, default)?;
+        for target in targets.iter_mut() {
+            match (&target.name, &target.script) {
+                (Some(_), Some(_)) => {
+                    return Err(node
+                        .invalid("must not stand beside targets that have a \"script\"")
+                        .with_hint("the worker script handles the requests of all targets"));
+                }
+                (_, None) => target.script = Some(worker.script.clone()),
+                (None, Some(_)) => {}
+            }
+        }
+        Ok(Some(worker))
+    }
+}
+
+fn read_object(node: &Node<'_>, requests: Option<u32>) -> Result<WorkerScript, Error> {
+    let object = node.object()?;
+    let script = object.required("script")?;
+    let warm_up = object.read("warm_up", |target| match target.text()? {
+        text if text.starts_with('/') => Ok(text.to_owned()),
+        _ => Err(target.invalid("must begin with \"/\"")),
+    })?;
+    let own = object.read("requests", |requests| requests.count(0))?;
+    let fallback = object.read("fallback", |fallback| match fallback.string()? {
+        "classic" => Ok(()),
+        _ => Err(fallback.invalid("must be \"classic\"")),
+    })?;
+    let watch = object.read("watch", |watch| {
+        watch.strings()?.map(|path| path.text().map(str::to_owned)).collect::<Result<Vec<_>, _>>()
+    })?;
+    let worker = WorkerScript {
+        script: script.text()?.trim_start_matches('/').to_owned(),
+        warm_up,
+        requests: own.map_or(requests, |own| Some(own).filter(|requests| *requests > 0)),
+        has_fallback: fallback.is_some(),
+        watch: watch.unwrap_or_default(),
+    };
+    if !worker.script.ends_with(".php") {
+        return Err(script.invalid("must be a script, with a name that ends in \".php\""));
+    }
+    object.end()?;
+    Ok(worker)
+}

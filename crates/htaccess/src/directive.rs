@@ -1,0 +1,150 @@
+//! Table of directives: what Apache's `command_rec` says about each.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use crate::config::DirConfig;
+use crate::modules::core::Options;
+use crate::modules::{MODULES, Module};
+
+/// Class of `AllowOverride` that a directive belongs to, as bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Override(pub u8);
+
+impl Override {
+    /// In server configuration only: an error in a `.htaccess`.
+    pub const NONE: Override = Override(0);
+    /// Authentication and authorization.
+    pub const AUTH_CONFIG: Override = Override(1);
+    /// Types, handlers, header fields, redirects, rewriting.
+    pub const FILE_INFO: Override = Override(2);
+    /// Index files and listings.
+    pub const INDEXES: Override = Override(4);
+    /// Access by address.
+    pub const LIMIT: Override = Override(8);
+    /// `Options` and settings of PHP.
+    pub const OPTIONS: Override = Override(16);
+    /// Always allowed.
+    pub const ALL: Override = Override(31);
+
+    /// Returns the classes of both.
+    pub const fn union(self, other: Override) -> Override {
+        Override(self.0 | other.0)
+    }
+
+    /// Returns true if both have a class in common.
+    pub const fn intersects(self, other: Override) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// How the rest of the line is divided into arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arguments {
+    /// Not divided.
+    Raw,
+    /// No words.
+    None,
+    /// A word.
+    One,
+    /// Two words.
+    Two,
+    /// Three words.
+    Three,
+    /// One or two words.
+    OneOrTwo,
+    /// Two or three words.
+    TwoOrThree,
+    /// One, two or three words.
+    OneToThree,
+    /// One or more words; the function is called for each.
+    Each,
+    /// A word, and one or more others; the function is called for each of the others.
+    EachAfterFirst,
+    /// All words at once.
+    Words,
+    /// `On` or `Off`; the function gets `on` or `off`.
+    Flag,
+}
+
+/// Where a directive stands.
+#[derive(Debug)]
+pub struct Place<'a> {
+    /// Path of the file.
+    pub file: &'a str,
+    /// Number of the line, from 1.
+    pub line: u32,
+    /// Directory of the file, absolute, with a slash at the end.
+    pub directory: &'a [u8],
+    /// True inside of `<Files>`, `<FilesMatch>` or `<If>`.
+    pub is_in_section: bool,
+    /// Methods of the `<Limit>` around it; `None` without one.
+    pub methods: Option<&'a crate::config::Methods>,
+    /// Options that the directive `Options` may name.
+    pub options: Options,
+}
+
+/// Adds a directive at a place to the configuration; the words are its arguments. The error is the text that
+/// Apache logs.
+pub type Apply = fn(&mut DirConfig, &Place<'_>, &[&[u8]]) -> Result<(), String>;
+
+/// A directive of a module.
+#[derive(Debug)]
+pub struct Directive {
+    /// Name, in Apache's spelling; compared without case. A section's name begins with `<`: its function gets
+    /// the rest of the line, then come the directives inside, then the function of `</Name>`, if there is
+    /// one.
+    pub name: &'static str,
+    /// How the rest of the line is divided.
+    pub arguments: Arguments,
+    /// Classes of `AllowOverride`, one of which must be allowed.
+    pub class: Override,
+    /// What Apache says after `NAME takes …` if the number of arguments is wrong.
+    pub usage: &'static str,
+    /// What the directive does.
+    pub apply: Apply,
+}
+
+/// Returns the directives of a name, one for each module that has it.
+pub fn find(name: &str) -> &'static [&'static Directive] {
+    static INDEX: OnceLock<HashMap<String, Vec<&'static Directive>>> = OnceLock::new();
+    let index = INDEX.get_or_init(|| {
+        let mut index: HashMap<String, Vec<&'static Directive>> = HashMap::new();
+        for directive in MODULES.iter().flat_map(|module| module.directives.iter()) {
+            index.entry(directive.name.to_ascii_lowercase()).or_default().push(directive);
+        }
+        index
+    });
+    index.get(&name.to_ascii_lowercase()).map_or(&[], Vec::as_slice)
+}
+
+/// Returns the module of a name as `<IfModule>` has it: `mod_dir.c` or `dir_module`.
+pub fn module(name: &[u8]) -> Option<&'static Module> {
+    MODULES
+        .iter()
+        .find(|module| module.file.as_bytes() == name || module.identifier.as_bytes() == name)
+}
+
+/// Returns true for a directive that Apache knows but allows in the server's configuration only.
+pub fn is_server_only(name: &str) -> bool {
+    SERVER_ONLY.split_ascii_whitespace().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+const SERVER_ONLY: &str = "
+    <Directory <DirectoryMatch <Location <LocationMatch <VirtualHost
+    AcceptFilter AccessFileName AddModuleInfo Alias AliasMatch AllowEncodedSlashes AllowOverride AllowOverrideList
+    AuthBasicUseDigestAlgorithm BufferSize CoreDumpDirectory CustomLog Define DeflateBufferSize
+    DeflateCompressionLevel DeflateFilterNote DeflateMemLevel DeflateWindowSize DocumentRoot ErrorLog
+    ErrorLogFormat ExtendedStatus FlushMaxPipelined FlushMaxThreshold GlobalLog GracefulShutdownTimeout
+    Group HostnameLookups HttpProtocolOptions Include IncludeOptional KeepAlive KeepAliveTimeout
+    LimitInternalRecursion LimitRequestFields LimitRequestFieldsize LimitRequestLine Listen ListenBackLog LoadFile
+    LoadModule LogFormat LogLevel MaxConnectionsPerChild MaxKeepAliveRequests MaxMemFree MaxRangeOverlaps
+    MaxRangeReversals MaxRanges MaxRequestsPerChild MaxRequestWorkers MaxSpareServers MergeSlashes MergeTrailers
+    MinSpareServers Mutex NameVirtualHost php_admin_flag php_admin_value PHPINIDir PidFile Port
+    Protocol Protocols ProtocolsHonorOrder ReadBufferSize
+    ReceiveBufferSize RegexDefaultOptions RegisterHttpMethod RequestReadTimeout RewriteLock RewriteLog
+    RewriteLogLevel RewriteMap ScoreBoardFile ScriptAlias ScriptAliasMatch ScriptLog SecurityModel SeeRequestTail
+    SendBufferSize ServerAdmin ServerAlias ServerLimit ServerName ServerPath ServerRoot ServerTokens
+    StartServers StrictHostCheck ThreadStackSize TimeOut TraceEnable TransferLog TypesConfig UnDefine
+    UseCanonicalName UseCanonicalPhysicalPort User
+";

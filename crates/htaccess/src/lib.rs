@@ -1,0 +1,28 @@
+//! Apache's `.htaccess` files: parsed once, merged along the directories of a path, applied to a request in the
+//! order of Apache's phases.
+//!
+//! The crate knows neither sockets nor the server: a [`record::Record`] is the request, a [`world::World`] is
+//! the file system and whatever takes time. The behaviour is that of Apache 2.4 with `AllowOverride All`.
+//!
+//! - [`parse`] turns the bytes of a file into a [`config::DirConfig`]: lines, words, sections, directives.
+//! - [`modules`] has the directives, one module of Apache each, and what they do to a request.
+//! - [`phases`] runs the modules in Apache's order.
+//! - [`engine`] is the entrance for a server.
+#![forbid(unsafe_code)]
+
+pub mod allow;
+pub mod config;
+pub mod directive;
+pub mod engine;
+pub mod expr;
+pub mod merge;
+pub mod modules;
+pub mod parse;
+pub mod phases;
+pub mod record;
+pub mod regex;
+pub mod table;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod uri;
+pub mod world;

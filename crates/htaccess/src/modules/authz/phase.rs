@@ -1,0 +1,91 @@
+//! Phases of access and authentication, in Apache's order.
+
+use super::check::{Answer, Lookups, evaluate};
+use crate::modules::services::Services;
+use crate::modules::support::lossy;
+use crate::modules::{access_compat, auth_basic};
+use crate::record::Record;
+use crate::world::{Level, World};
+
+/// Decides whether a request may go on; the error is the status of the answer (401, 403, 500). Sets the user and
+/// the type of authentication, and `WWW-Authenticate` in `err_headers_out` for 401.
+///
+/// The steps: `Order`, `Allow` and `Deny`; then `Require` without a user; then, if a user may change the result,
+/// the password and `Require` again. With `Satisfy Any` the first step alone is enough.
+pub async fn authorize(
+    record: &mut Record,
+    world: &dyn World,
+    services: &dyn Services,
+) -> Result<(), u16> {
+    let config = record.config.clone();
+    let lookups = Lookups::new(record, world, services).await;
+    let is_allowed = access_compat::is_allowed(&config.access_compat, record, &lookups.hosts);
+    let is_any = config.access_compat.is_satisfied_by_any(&record.method);
+    if !is_allowed {
+        log_denied(record, world);
+    }
+    match (is_allowed, is_any) {
+        (true, true) => return Ok(()),
+        (false, false) => return Err(403),
+        _ => {}
+    }
+    let auth_type = auth_basic::auth_type(record, world, services);
+    match evaluate(&config.authz, record, world, services, &lookups) {
+        None if auth_type.is_some() => {
+            let message = "AuthType configured with no corresponding authorization directives";
+            world.log(Level::Error, message);
+            return Err(500);
+        }
+        None | Some(Answer::Granted) => return Ok(()),
+        Some(Answer::Denied | Answer::Neutral) => {
+            log_denied(record, world);
+            return Err(403);
+        }
+        Some(Answer::Error) => return Err(500),
+        Some(Answer::DeniedNoUser) => {}
+    }
+    auth_basic::authenticate(record, world, services).await?;
+    if record.user.is_none() {
+        let message = format!(
+            "No authentication done but request not allowed without authentication for {}. Authentication not \
+             configured?",
+            lossy(&record.uri)
+        );
+        world.log(Level::Error, &message);
+        return Err(500);
+    }
+    let user = record.user.clone().unwrap_or_default();
+    match evaluate(&config.authz, record, world, services, &lookups) {
+        None | Some(Answer::Granted) => Ok(()),
+        Some(Answer::DeniedNoUser) => {
+            let uri = lossy(&record.uri);
+            world.log(
+                Level::Error,
+                &format!("authorization failure (no authenticated user): {uri}"),
+            );
+            auth_basic::note_failure(record, world, services);
+            Err(401)
+        }
+        Some(Answer::Denied | Answer::Neutral) => {
+            if auth_type.is_none() {
+                log_denied(record, world);
+                return Err(403);
+            }
+            let (user, uri) = (lossy(&user), lossy(&record.uri));
+            world.log(Level::Error, &format!("user {user}: authorization failure for \"{uri}\": "));
+            if config.authz.forbidden_on_failure == Some(true) {
+                return Err(403);
+            }
+            auth_basic::note_failure(record, world, services);
+            Err(401)
+        }
+        Some(Answer::Error) => Err(500),
+    }
+}
+
+fn log_denied(record: &Record, world: &dyn World) {
+    world.log(
+        Level::Error,
+        &format!("client denied by server configuration: {}", lossy(&record.filename)),
+    );
+}

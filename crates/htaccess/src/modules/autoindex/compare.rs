@@ -1,0 +1,207 @@
+//! Comparison of names: with numbers in them, and with patterns.
+
+use std::cmp::Ordering;
+
+use crate::modules::support::is_space;
+
+/// Most characters of a pattern's classes that are looked at.
+const MAX_PATTERN_BYTES: usize = 4096;
+
+/// Compares names by the numbers in them, as Apache's `apr_strnatcmp`.
+pub(super) fn natural(a: &[u8], b: &[u8], ignore_case: bool) -> Ordering {
+    let (mut a, mut b) = (a, b);
+    loop {
+        let skip = |text: &mut &[u8]| {
+            while let Some((&byte, rest)) = text.split_first()
+                && is_space(byte)
+            {
+                *text = rest;
+            }
+        };
+        skip(&mut a);
+        skip(&mut b);
+        let (first, second) = match (a.first(), b.first()) {
+            (None, None) => return Ordering::Equal,
+            (first, second) => (first.copied().unwrap_or(0), second.copied().unwrap_or(0)),
+        };
+        if first.is_ascii_digit() && second.is_ascii_digit() {
+            let is_fraction = first == b'0' || second == b'0';
+            let result = if is_fraction { fractions(a, b) } else { numbers(a, b) };
+            if result != Ordering::Equal {
+                return result;
+            }
+        }
+        let fold = |byte: u8| if ignore_case { byte.to_ascii_uppercase() } else { byte };
+        // Bytes are signed there.
+        match (fold(first) as i8).cmp(&(fold(second) as i8)) {
+            Ordering::Equal => {
+                a = a.get(1..).unwrap_or_default();
+                b = b.get(1..).unwrap_or_default();
+            }
+            result => return result,
+        }
+    }
+}
+
+/// The longer number is the larger one; of the same length the first different digit counts.
+fn numbers(a: &[u8], b: &[u8]) -> Ordering {
+    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (first, second) = (digits(a), digits(b));
+    first.cmp(&second).then_with(|| a.get(..first).cmp(&b.get(..second)))
+}
+
+/// Digits are compared from the left.
+fn fractions(a: &[u8], b: &[u8]) -> Ordering {
+    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    a.get(..digits(a)).cmp(&b.get(..digits(b)))
+}
+
+/// Sorts by an order that need not be a total one (the standard library's sort may panic then).
+pub(super) fn sort<T>(mut items: Vec<T>, order: &dyn Fn(&T, &T) -> Ordering) -> Vec<T> {
+    if items.len() < 2 {
+        return items;
+    }
+    let right = items.split_off(items.len() / 2);
+    let mut left = sort(items, order).into_iter().peekable();
+    let mut right = sort(right, order).into_iter().peekable();
+    let mut merged = Vec::with_capacity(left.len() + right.len());
+    loop {
+        let takes_left = match (left.peek(), right.peek()) {
+            (Some(first), Some(second)) => order(first, second) != Ordering::Greater,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (None, None) => return merged,
+        };
+        merged.extend(if takes_left { left.next() } else { right.next() });
+    }
+}
+
+/// Returns true if a name is a pattern of `fnmatch`.
+pub(super) fn has_wildcards(pattern: &[u8]) -> bool {
+    let (mut bytes, mut is_open) = (pattern.iter(), false);
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'?' | b'*' => return true,
+            b'\\' => {
+                bytes.next();
+            }
+            b'[' => is_open = true,
+            b']' if is_open => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Compares a name with a pattern of `fnmatch`. With `is_shell` a backslash is an ordinary byte, and a dot at the
+/// start must be in the pattern.
+pub(super) fn matches(pattern: &[u8], name: &[u8], is_shell: bool) -> bool {
+    if pattern.len() > MAX_PATTERN_BYTES {
+        return false;
+    }
+    if is_shell && name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
+        return false;
+    }
+    let (mut at, mut in_pattern) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    loop {
+        let rest = pattern.get(in_pattern..).unwrap_or_default();
+        if rest.first() == Some(&b'*') {
+            star = Some((in_pattern + 1, at));
+            in_pattern += 1;
+            continue;
+        }
+        let step = match name.get(at) {
+            None if rest.is_empty() => return true,
+            None => return false,
+            Some(&byte) => single(rest, byte, is_shell),
+        };
+        match (step, &mut star) {
+            (Some(length), _) => {
+                at += 1;
+                in_pattern += length;
+            }
+            (None, Some((after, covered))) => {
+                *covered += 1;
+                (at, in_pattern) = (*covered, *after);
+            }
+            (None, None) => return false,
+        }
+    }
+}
+
+/// Returns the length of the pattern's next element if it matches a byte.
+fn single(pattern: &[u8], byte: u8, is_shell: bool) -> Option<usize> {
+    match pattern {
+        [] => None,
+        [b'?', ..] => Some(1),
+        [b'\\', escaped, ..] if !is_shell => (*escaped == byte).then_some(2),
+        [b'[', class @ ..] => match class_of(class, byte) {
+            Some((is_match, length)) => is_match.then_some(length + 1),
+            // Without its end a bracket is an ordinary byte.
+            None => (byte == b'[').then_some(1),
+        },
+        [first, ..] => (*first == byte).then_some(1),
+    }
+}
+
+/// Returns whether a byte is in a class, and the length of the class.
+fn class_of(class: &[u8], byte: u8) -> Option<(bool, usize)> {
+    let is_negated = matches!(class.first(), Some(b'!' | b'^'));
+    let start = usize::from(is_negated);
+    let (mut at, mut is_found) = (start, false);
+    loop {
+        let first = *class.get(at)?;
+        if first == b']' && at > start {
+            return Some((is_found != is_negated, at + 1));
+        }
+        let last = match (class.get(at + 1), class.get(at + 2)) {
+            (Some(b'-'), Some(&last)) if last != b']' => {
+                at += 2;
+                last
+            }
+            _ => first,
+        };
+        is_found |= (first..=last).contains(&byte);
+        at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_names_are_numbers() {
+        for (a, b, expected) in [
+            ("a2", "a10", Ordering::Less),
+            ("a10", "a10", Ordering::Equal),
+            ("1.01", "1.1", Ordering::Less),
+            ("a 1", "a1", Ordering::Equal),
+            ("B", "a", Ordering::Less),
+            ("a", "", Ordering::Greater),
+        ] {
+            assert_eq!(natural(a.as_bytes(), b.as_bytes(), false), expected, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn patterns_are_those_of_fnmatch() {
+        for (pattern, name, is_shell, expected) in [
+            ("*.txt", "a.txt", false, true),
+            ("*.txt", ".txt", true, false),
+            ("[a-c]?", "bz", false, true),
+            ("[!a]", "a", false, false),
+            ("\\*", "*", false, true),
+            ("\\*", "*", true, false),
+            ("[", "[", false, true),
+            ("*a*b", "xaxxb", false, true),
+        ] {
+            assert_eq!(
+                matches(pattern.as_bytes(), name.as_bytes(), is_shell),
+                expected,
+                "{pattern} {name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Entries of a listing: names, icons, descriptions, order.
+
+use std::cmp::Ordering;
+
+use super::compare::{matches, natural, sort};
+use super::{
+    By, Config, Directory, FANCY, FOLDERS_FIRST, IGNORE_CASE, Item, SCAN_HTML_TITLES,
+    SHOW_FORBIDDEN, TABLE, VERSION_SORT,
+};
+use crate::modules::negotiation::Candidate;
+use crate::modules::support::{matches_wildcard, without_parameters};
+use crate::record::{FileKind, Record};
+use crate::world::World;
+
+/// Bytes at the start of a file in which its title is looked for.
+const TITLE_BYTES: usize = 8191;
+
+/// Largest file whose title is looked for.
+const MAX_TITLE_FILE_BYTES: usize = 16 << 20;
+
+/// Line of a listing.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Entry {
+    pub name: Vec<u8>,
+    pub icon: Option<Vec<u8>>,
+    pub alternative: Option<Vec<u8>>,
+    pub description: Option<Vec<u8>>,
+    /// Bytes; `None` for directories.
+    pub size: Option<u64>,
+    /// Seconds since 1970.
+    pub modified: Option<i64>,
+    pub is_parent: bool,
+    is_folder: bool,
+}
+
+/// Format and order, as the directives and the query say.
+#[derive(Debug, Clone)]
+pub(super) struct View {
+    pub options: u32,
+    pub key: u8,
+    pub is_descending: bool,
+    /// Pattern of `P=`.
+    pub pattern: Option<Vec<u8>>,
+    /// What links of columns keep of the query.
+    pub arguments: Vec<u8>,
+}
+
+/// Reads the entries of a directory, in order. `directory` ends with a slash.
+pub(super) async fn read(
+    config: &Config,
+    view: &View,
+    record: &Record,
+    directory: &[u8],
+    names: Vec<Vec<u8>>,
+    (world, server): (&dyn World, &dyn Directory),
+) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = parent(config, view, record, directory).into_iter().collect();
+    for name in names {
+        if matches!(name.as_slice(), b"." | b".." | b"") {
+            continue;
+        }
+        if view.pattern.as_ref().is_some_and(|pattern| !matches(pattern, &name, true)) {
+            continue;
+        }
+        let path = [directory, &name].concat();
+        if is_ignored(config, &path) {
+            continue;
+        }
+        let Some(candidate) = server.lookup(record, &name).await else { continue };
+        entries.extend(entry(config, view, &name, &path, &candidate, world));
+    }
+    sort(entries, &|a, b| order(view, a, b))
+}
+
+fn parent(config: &Config, view: &View, record: &Record, directory: &[u8]) -> Option<Entry> {
+    let uri = record.uri.strip_suffix(b"/").unwrap_or(&record.uri);
+    let end = memchr::memrchr(b'/', uri)?;
+    let name = uri.get(..=end)?.to_vec();
+    let path = [directory, b".."].concat();
+    if is_ignored(config, &path) {
+        return None;
+    }
+    let mut entry = Entry { name, is_parent: true, ..Entry::default() };
+    if view.options & FANCY != 0 {
+        entry.icon = find(&config.icons, &path, None, true)
+            .or_else(|| find(&config.icons, b"^^DIRECTORY^^", None, true));
+        let alternative = find(&config.alternatives, &path, None, true)
+            .or_else(|| find(&config.alternatives, b"^^DIRECTORY^^", None, true));
+        entry.alternative = alternative.or_else(|| Some(b"PARENTDIR".to_vec()));
+        entry.description = describe(config, &path);
+    }
+    Some(entry)
+}
+
+fn entry(
+    config: &Config,
+    view: &View,
+    name: &[u8],
+    path: &[u8],
+    candidate: &Candidate,
+    world: &dyn World,
+) -> Option<Entry> {
+    let record = &candidate.record;
+    let is_shown = matches!(candidate.status, 0 | 200..=399)
+        || (view.options & SHOW_FORBIDDEN != 0 && matches!(candidate.status, 401 | 403));
+    let is_directory = record.file.kind == FileKind::Directory;
+    if !is_shown || (!is_directory && record.file.kind != FileKind::File) {
+        return None;
+    }
+    let mut entry = Entry { name: name.to_vec(), ..Entry::default() };
+    if is_directory {
+        entry.name.push(b'/');
+    }
+    if view.options & (FANCY | TABLE) == 0 {
+        return Some(entry);
+    }
+    entry.modified = Some(record.file.modified);
+    if is_directory {
+        entry.is_folder = view.options & FOLDERS_FIRST != 0;
+        entry.icon = find(&config.icons, path, Some(record), true)
+            .or_else(|| find(&config.icons, b"^^DIRECTORY^^", None, true));
+        let alternative = find(&config.alternatives, path, Some(record), true)
+            .or_else(|| find(&config.alternatives, b"^^DIRECTORY^^", None, true));
+        entry.alternative = alternative.or_else(|| Some(b"DIR".to_vec()));
+    } else {
+        entry.icon = find(&config.icons, path, Some(record), false);
+        entry.alternative = find(&config.alternatives, path, Some(record), false);
+        entry.size = Some(record.file.size);
+    }
+    entry.description = describe(config, path);
+    if entry.description.is_none()
+        && view.options & SCAN_HTML_TITLES != 0
+        && candidate.status == 200
+    {
+        entry.description = title(record, path, world);
+    }
+    Some(entry)
+}
+
+/// Returns the icon or text of a path. Paths with a caret at the start are names of Apache's own.
+pub(super) fn find(
+    items: &[Item],
+    path: &[u8],
+    record: Option<&Record>,
+    path_only: bool,
+) -> Option<Vec<u8>> {
+    let is_special = path.first() == Some(&b'^');
+    let encoding = record.and_then(|record| record.content_encoding.as_deref());
+    let content_type = record.and_then(|record| record.content_type.as_deref());
+    let fits = |item: &&Item| {
+        if !is_special && !matches_wildcard(path, &item.path, false) {
+            return false;
+        }
+        if item.name.is_empty() {
+            return true;
+        }
+        match item.by {
+            _ if is_special => matches_wildcard(path, &item.name, false),
+            Some(By::Path) => matches_wildcard(path, &item.name, false),
+            _ if path_only => false,
+            Some(By::Type) => {
+                let content_type =
+                    content_type.filter(|_| encoding.is_none()).map(without_parameters);
+                content_type.is_some_and(|name| matches_wildcard(name, &item.name, true))
+            }
+            Some(By::Encoding) => {
+                encoding.is_some_and(|name| matches_wildcard(name, &item.name, true))
+            }
+            None => false,
+        }
+    };
+    items.iter().find(fits).map(|item| item.value.clone())
+}
+
+fn describe(config: &Config, path: &[u8]) -> Option<Vec<u8>> {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let found = config.descriptions.iter().find(|description| {
+        let subject = if description.is_full_path { path } else { name };
+        match description.has_wildcards {
+            true => matches(&description.pattern, subject, false),
+            false => memchr::memmem::find(subject, &description.pattern).is_some(),
+        }
+    });
+    found.map(|description| description.text.clone())
+}
+
+fn is_ignored(config: &Config, path: &[u8]) -> bool {
+    let last = |path: &'_ [u8]| memchr::memrchr(b'/', path).map_or(0, |slash| slash + 1);
+    let name = path.get(last(path)..).unwrap_or_default();
+    config.ignored.iter().any(|item| {
+        let pattern = item.name.get(last(&item.name)..).unwrap_or_default();
+        matches_wildcard(path, &item.path, false) && matches_wildcard(name, pattern, false)
+    })
+}
+
+/// Finds the title of an HTML file.
+fn title(record: &Record, path: &[u8], world: &dyn World) -> Option<Vec<u8>> {
+    let content_type = without_parameters(record.content_type.as_deref()?).to_ascii_lowercase();
+    let is_html = matches!(
+        content_type.as_slice(),
+        b"text/html" | b"application/xhtml+xml" | b"text/x-server-parsed-html"
+    );
+    if !is_html || record.content_encoding.is_some() {
+        return None;
+    }
+    let content = world.read(path, MAX_TITLE_FILE_BYTES).ok()?;
+    let head = content.get(..content.len().min(TITLE_BYTES))?;
+    let head = head.split(|&byte| byte == 0).next()?;
+    let start = memchr::memmem::find(&head.to_ascii_lowercase(), b"<title>")? + 7;
+    let text = head.get(start..)?;
+    let text = text.get(..memchr::memchr(b'<', text).unwrap_or(text.len()))?;
+    let skipped = text.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let text = text.get(skipped..)?.iter();
+    Some(text.map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect())
+}
+
+fn order(view: &View, a: &Entry, b: &Entry) -> Ordering {
+    if a.is_parent || b.is_parent {
+        return b.is_parent.cmp(&a.is_parent);
+    }
+    if a.is_folder != b.is_folder {
+        return b.is_folder.cmp(&a.is_folder);
+    }
+    let (a, b) = if view.is_descending { (b, a) } else { (a, b) };
+    let is_version = view.options & VERSION_SORT != 0;
+    let ignore_case = view.options & IGNORE_CASE != 0;
+    let description = |entry: &Entry| entry.description.clone().unwrap_or_default();
+    let by_key = match view.key {
+        b'M' => a.modified.unwrap_or(0).cmp(&b.modified.unwrap_or(0)),
+        b'S' => a.size.cmp(&b.size),
+        b'D' if is_version => natural(&description(a), &description(b), false),
+        b'D' => description(a).cmp(&description(b)),
+        _ => Ordering::Equal,
+    };
+    let by_version = || match (is_version, ignore_case) {
+        (true, true) => {
+            natural(&a.name, &b.name, true).then_with(|| natural(&a.name, &b.name, false))
+        }
+        (true, false) => natural(&a.name, &b.name, false),
+        _ => Ordering::Equal,
+    };
+    let by_case = || match ignore_case {
+        true => a.name.to_ascii_lowercase().cmp(&b.name.to_ascii_lowercase()),
+        false => Ordering::Equal,
+    };
+    by_key.then_with(by_version).then_with(by_case).then_with(|| a.name.cmp(&b.name))
+}

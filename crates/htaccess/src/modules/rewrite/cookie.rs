@@ -1,0 +1,66 @@
+//! The flag `CO`: sets a cookie.
+
+use crate::expr::number;
+use crate::record::Record;
+
+/// Adds the cookie that a text such as `name:value:domain:minutes:path:secure:httponly:samesite` describes, once a
+/// request. A semicolon at the start makes semicolons the separators.
+pub(super) fn add(record: &mut Record, text: &[u8]) {
+    let (separator, text) = match text {
+        [b';', text @ ..] => (b';', text),
+        text => (b':', text),
+    };
+    let mut parts = text.split(|byte| *byte == separator).filter(|part| !part.is_empty());
+    let (Some(name), Some(value), Some(domain)) = (parts.next(), parts.next(), parts.next()) else {
+        return;
+    };
+    let note = [name, b"_rewrite"].concat();
+    if super::has_note(record, &note) {
+        return;
+    }
+    let [minutes, path, secure, http_only, same_site] = std::array::from_fn(|_| parts.next());
+    let mut cookie =
+        [name, b"=", value, b"; path=", path.unwrap_or(b"/"), b"; domain=", domain].concat();
+    let minutes = minutes.map_or(0, number);
+    if minutes != 0 {
+        let time = minutes.saturating_mul(60).saturating_add(record.connection.time.0);
+        cookie.extend_from_slice(b"; expires=");
+        cookie.extend_from_slice(date(time).as_bytes());
+    }
+    // Apache's text ends at the first attribute that is missing.
+    if is_set(secure, b"secure") {
+        cookie.extend_from_slice(b"; secure");
+        if is_set(http_only, b"httponly") {
+            cookie.extend_from_slice(b"; HttpOnly");
+        }
+    }
+    if let Some(site) =
+        same_site.filter(|site| *site != b"0" && !site.eq_ignore_ascii_case(b"false"))
+    {
+        cookie.extend_from_slice(b"; SameSite=");
+        cookie.extend_from_slice(site);
+    }
+    record.err_headers_out.add("Set-Cookie", cookie);
+    record.notes.set(note, "set");
+}
+
+fn is_set(value: Option<&[u8]>, name: &[u8]) -> bool {
+    value.is_some_and(|value| {
+        value == b"1" || value.eq_ignore_ascii_case(b"true") || value.eq_ignore_ascii_case(name)
+    })
+}
+
+/// Formats a time in seconds since 1970 as `Tue, 24-Nov-2026 04:47:31 GMT`.
+fn date(seconds: i64) -> String {
+    const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    // Years 0 to 9999.
+    let seconds = seconds.clamp(-62_167_219_200, 253_402_300_799);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = crate::expr::civil(days);
+    let week_day = DAYS[usize::try_from((days + 4).rem_euclid(7)).unwrap_or(0)];
+    let month = MONTHS[usize::try_from(month - 1).unwrap_or(0).min(11)];
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{week_day}, {day:02}-{month}-{year:04} {hour:02}:{minute:02}:{second:02} GMT")
+}

@@ -1,0 +1,545 @@
+//! Small functions that several modules of directives share.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::config::Methods;
+use crate::record::Record;
+use crate::table::Table;
+
+/// Takes the next word of a line, as Apache's `ap_getword_conf`: words end at white space, quotes keep white
+/// space, a backslash escapes a backslash or the quote. Returns an empty word at the end of the line.
+pub fn word(line: &mut &[u8]) -> Vec<u8> {
+    let text = skip_space(line);
+    let (quote, body) = match text.first() {
+        Some(&quote @ (b'"' | b'\'')) => (Some(quote), text.get(1..).unwrap_or_default()),
+        _ => (None, text),
+    };
+    let mut end = 0;
+    while let Some(&byte) = body.get(end) {
+        match quote {
+            Some(quote) if byte == quote => break,
+            Some(quote) if byte == b'\\' => {
+                let escapes =
+                    matches!(body.get(end + 1), Some(&next) if next == quote || next == b'\\');
+                end += if escapes { 2 } else { 1 };
+            }
+            None if is_space(byte) => break,
+            _ => end += 1,
+        }
+    }
+    let end = end.min(body.len());
+    let (inner, mut rest) = body.split_at(end);
+    if quote.is_some() {
+        rest = rest.get(1..).unwrap_or_default();
+    }
+    *line = skip_space(rest);
+    unescape(inner, quote)
+}
+
+fn unescape(text: &[u8], quote: Option<u8>) -> Vec<u8> {
+    let mut word = Vec::with_capacity(text.len());
+    let mut bytes = text.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        let escaped = |next: &u8| *next == b'\\' || Some(*next) == quote;
+        match bytes.next_if(|next| byte == b'\\' && escaped(next)) {
+            Some(next) => word.push(next),
+            None => word.push(byte),
+        }
+    }
+    word
+}
+
+/// Returns all words of a line.
+pub fn words(mut line: &[u8]) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    while !line.is_empty() {
+        let next = word(&mut line);
+        if next.is_empty() {
+            break;
+        }
+        all.push(next);
+    }
+    all
+}
+
+/// Returns true for white space of C's `isspace`.
+pub fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
+}
+
+/// Returns the text without white space at its start.
+pub fn skip_space(text: &[u8]) -> &[u8] {
+    let start = text.iter().position(|&byte| !is_space(byte)).unwrap_or(text.len());
+    text.get(start..).unwrap_or_default()
+}
+
+/// Returns the text without white space at both ends.
+pub fn trimmed(text: &[u8]) -> &[u8] {
+    let text = skip_space(text);
+    let end = text.iter().rposition(|&byte| !is_space(byte)).map_or(0, |last| last + 1);
+    text.get(..end).unwrap_or_default()
+}
+
+/// Returns true if the text begins with a prefix in any case.
+pub fn has_prefix(text: &[u8], prefix: &[u8]) -> bool {
+    text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+}
+
+/// Returns the text for a message.
+pub fn lossy(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// Appends a value to the first one of a name with a comma, as Apache's `apr_table_merge`; adds it to none.
+pub fn merge(table: &mut Table, name: &[u8], value: &[u8]) {
+    let Some(first) = table.get(name) else { return table.add(name, value) };
+    let joined = [first, b", ", value].concat();
+    let others: Vec<Vec<u8>> = table.all(name).skip(1).map(<[u8]>::to_vec).collect();
+    // `set` would give the name the case of the new one and drop further values.
+    let spelling = table.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
+    let spelling = spelling.map_or_else(|| name.to_vec(), |(other, _)| other.to_vec());
+    table.set(spelling, joined);
+    for other in others {
+        table.add(name, other);
+    }
+}
+
+/// Returns the part of a content type before its parameters.
+pub fn without_parameters(content_type: &[u8]) -> &[u8] {
+    let end = content_type.iter().position(|&byte| byte == b';').unwrap_or(content_type.len());
+    trimmed(content_type.get(..end).unwrap_or_default())
+}
+
+/// Returns true if a directive in this `<Limit>` holds for a method. `HEAD` counts as `GET`; a method that
+/// Apache does not know is covered by `<LimitExcept>` only.
+pub fn covers(methods: Option<&Methods>, method: &[u8]) -> bool {
+    let Some(methods) = methods else { return true };
+    let method = if method == b"HEAD" { b"GET" } else { method };
+    let is_named = methods.names.iter().any(|name| {
+        let name: &[u8] = if name == b"HEAD" { b"GET" } else { name };
+        name == method
+    });
+    is_named != methods.is_except
+}
+
+/// A network, as Apache's `apr_ipsubnet_create` reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subnet {
+    address: u128,
+    mask: u128,
+    is_v4: bool,
+}
+
+/// Reasons why a text is no network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubnetError {
+    /// The address looks like none: it may be a host name.
+    NoAddress,
+    /// APR's text for a bad address.
+    BadAddress,
+    /// APR's text for a bad mask.
+    BadMask,
+}
+
+impl SubnetError {
+    /// Text of `apr_strerror`.
+    pub fn text(self) -> &'static str {
+        match self {
+            SubnetError::NoAddress => "Invalid argument",
+            SubnetError::BadAddress => "The specified IP address is invalid.",
+            SubnetError::BadMask => "The specified network mask is invalid.",
+        }
+    }
+}
+
+impl Subnet {
+    /// Reads `10.1`, `10.1.0.0/16`, `10.1.0.0/255.255.0.0`, `fe80::/10`.
+    pub fn parse(address: &[u8], mask: Option<&[u8]>) -> Result<Subnet, SubnetError> {
+        let looks_like_ip =
+            address.contains(&b':') || address.iter().all(|b| b.is_ascii_digit() || *b == b'.');
+        if address.is_empty() || !looks_like_ip {
+            return Err(SubnetError::NoAddress);
+        }
+        let text = std::str::from_utf8(address).map_err(|_| SubnetError::NoAddress)?;
+        if text.contains(':') {
+            let address: Ipv6Addr = text.parse().map_err(|_| SubnetError::BadAddress)?;
+            let bits = mask.map(|mask| number(mask).filter(|bits| (1..=128).contains(bits)));
+            let bits = bits.unwrap_or(Some(128)).ok_or(SubnetError::BadMask)?;
+            let mask = u128::MAX << (128 - bits);
+            if address.to_ipv4_mapped().is_some() {
+                return Err(SubnetError::BadAddress);
+            }
+            return Ok(Subnet { address: u128::from(address) & mask, mask, is_v4: false });
+        }
+        let (address, implied) = partial_v4(text).ok_or(SubnetError::BadAddress)?;
+        if mask.is_some() && implied != u32::MAX {
+            return Err(SubnetError::BadAddress);
+        }
+        let mask = match mask {
+            None => implied,
+            Some(mask) => v4_mask(mask).ok_or(SubnetError::BadMask)?,
+        };
+        let mask = u128::from(mask) | (u128::MAX << 32);
+        Ok(Subnet { address: u128::from(address) & mask, mask, is_v4: true })
+    }
+
+    /// Returns true if the network has the address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match address.to_canonical() {
+            IpAddr::V4(address) => {
+                self.is_v4 && u128::from(u32::from(address)) & self.mask == self.address
+            }
+            IpAddr::V6(address) => !self.is_v4 && u128::from(address) & self.mask == self.address,
+        }
+    }
+}
+
+/// Reads one to four decimal parts; returns the address and the mask of the parts that are given.
+fn partial_v4(text: &str) -> Option<(u32, u32)> {
+    let (mut address, mut mask, mut shift) = (0u32, 0u32, 32u32);
+    for part in text.strip_suffix('.').unwrap_or(text).split('.') {
+        shift = shift.checked_sub(8)?;
+        let byte: u8 = part.parse().ok()?;
+        address |= u32::from(byte).checked_shl(shift)?;
+        mask |= 0xffu32.checked_shl(shift)?;
+    }
+    Some((address, mask))
+}
+
+fn v4_mask(text: &[u8]) -> Option<u32> {
+    if let Some(bits) = number(text) {
+        return (1..=32).contains(&bits).then(|| u32::MAX << (32 - bits));
+    }
+    let address: std::net::Ipv4Addr = std::str::from_utf8(text).ok()?.parse().ok()?;
+    Some(u32::from(address))
+}
+
+fn number(text: &[u8]) -> Option<u32> {
+    let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(text).ok().filter(|_| is_number)?.parse().ok()
+}
+
+/// Returns the client's address.
+pub fn client_address(record: &Record) -> Option<IpAddr> {
+    address_of(&record.connection.remote_addr)
+}
+
+/// Reads an address.
+pub fn address_of(text: &[u8]) -> Option<IpAddr> {
+    std::str::from_utf8(text).ok()?.parse::<IpAddr>().ok().map(|address| address.to_canonical())
+}
+
+/// Returns true if a host name is a domain or one below it.
+pub fn in_domain(domain: &[u8], host: &[u8]) -> bool {
+    let Some(start) = host.len().checked_sub(domain.len()) else { return false };
+    let is_end = host.get(start..).is_some_and(|end| end.eq_ignore_ascii_case(domain));
+    let before = start.checked_sub(1).and_then(|at| host.get(at));
+    is_end && (start == 0 || domain.first() == Some(&b'.') || before == Some(&b'.'))
+}
+
+/// Reads a decimal number as C's `atoi`; a number that is too large stays at the limit.
+pub fn atoi(text: &[u8]) -> i64 {
+    let text = skip_space(text);
+    let (sign, digits) = match text.first() {
+        Some(b'-') => (-1, text.get(1..).unwrap_or_default()),
+        Some(b'+') => (1, text.get(1..).unwrap_or_default()),
+        _ => (1, text),
+    };
+    let digits = digits.iter().take_while(|byte| byte.is_ascii_digit());
+    sign * digits
+        .fold(0i64, |sum, digit| (sum * 10 + i64::from(digit - b'0')).min(i64::from(i32::MAX)))
+}
+
+/// Writes a time as in `Date` header fields.
+pub fn http_date(seconds: i64) -> String {
+    let date = Date::of(seconds);
+    let day = DAYS[date.weekday as usize % 7];
+    let month = MONTHS[date.month as usize % 12];
+    let (hour, minute, second) =
+        (date.second_of_day / 3600, date.second_of_day / 60 % 60, date.second_of_day % 60);
+    format!("{day}, {:02} {month} {:04} {hour:02}:{minute:02}:{second:02} GMT", date.day, date.year)
+}
+
+const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+pub(crate) const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// A time in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Date {
+    /// Year of the Christian era.
+    pub year: i64,
+    /// 0 to 11.
+    pub month: i64,
+    /// 1 to 31.
+    pub day: i64,
+    /// 0 is Sunday.
+    pub weekday: i64,
+    /// 0 to 86399.
+    pub second_of_day: i64,
+}
+
+impl Date {
+    /// Divides seconds since 1970.
+    pub fn of(seconds: i64) -> Date {
+        // Beyond these limits the year has more than six digits.
+        let seconds = seconds.clamp(-62_135_596_800, 253_402_300_799);
+        let (days, second_of_day) = (seconds.div_euclid(86400), seconds.rem_euclid(86400));
+        // Days of the civil calendar, with years that begin in March.
+        let shifted = days + 719_468;
+        let era = shifted.div_euclid(146_097);
+        let day_of_era = shifted.rem_euclid(146_097);
+        let year_of_era =
+            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let march_month = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+        let month = if march_month < 10 { march_month + 2 } else { march_month - 10 };
+        let year = year_of_era + era * 400 + i64::from(month < 2);
+        Date { year, month, day, weekday: (days + 4).rem_euclid(7), second_of_day }
+    }
+}
+
+/// Returns the lines of a file as Apache reads password and group files: without white space at their ends, with
+/// continued ones joined.
+pub fn config_lines(content: &[u8]) -> Vec<Vec<u8>> {
+    let mut lines = Vec::new();
+    let mut line: Vec<u8> = Vec::new();
+    for part in content.split(|&byte| byte == b'\n') {
+        let part = part.strip_suffix(b"\r").unwrap_or(part);
+        if let Some(part) = part.strip_suffix(b"\\") {
+            line.extend_from_slice(part);
+            continue;
+        }
+        line.extend_from_slice(part);
+        lines.push(trimmed(&line).to_vec());
+        line.clear();
+    }
+    if !line.is_empty() {
+        lines.push(trimmed(&line).to_vec());
+    }
+    lines
+}
+
+/// Takes the text before a byte, and skips all of its repetitions, as Apache's `ap_getword`.
+pub fn until<'a>(text: &mut &'a [u8], stop: u8) -> &'a [u8] {
+    let whole: &'a [u8] = text;
+    let end = whole.iter().position(|&byte| byte == stop).unwrap_or(whole.len());
+    let (part, rest) = whole.split_at(end);
+    let start = rest.iter().position(|&byte| byte != stop).unwrap_or(rest.len());
+    *text = rest.get(start..).unwrap_or_default();
+    part
+}
+
+/// Decodes Base64 up to the first byte that is none, as Apache does.
+pub fn base64_decoded(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 3);
+    let (mut bits, mut count) = (0u32, 0);
+    for &byte in text {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => break,
+        };
+        bits = (bits << 6) | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    bytes
+}
+
+/// Encodes Base64.
+pub fn base64_encoded(bytes: &[u8]) -> Vec<u8> {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = Vec::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
+        let bits = (byte(0) << 16) | (byte(1) << 8) | byte(2);
+        for digit in 0..4 {
+            match digit <= group.len() {
+                true => text.push(DIGITS[(bits >> (18 - 6 * digit)) as usize & 63]),
+                false => text.push(b'='),
+            }
+        }
+    }
+    text
+}
+
+/// Escapes text for HTML, as Apache's `ap_escape_html`.
+pub fn escape_html(text: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(text.len());
+    for &byte in text {
+        match byte {
+            b'<' => escaped.extend_from_slice(b"&lt;"),
+            b'>' => escaped.extend_from_slice(b"&gt;"),
+            b'&' => escaped.extend_from_slice(b"&amp;"),
+            b'"' => escaped.extend_from_slice(b"&quot;"),
+            _ => escaped.push(byte),
+        }
+    }
+    escaped
+}
+
+/// Escapes a path for a URL, as Apache's `ap_os_escape_path`; a colon before the first slash gets `./`.
+pub fn escape_path(path: &[u8], is_partial: bool) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(path.len());
+    if !is_partial {
+        let colon = path.iter().position(|&byte| byte == b':');
+        let slash = path.iter().position(|&byte| byte == b'/');
+        if let Some(colon) = colon
+            && slash.is_none_or(|slash| colon < slash)
+        {
+            escaped.extend_from_slice(b"./");
+        }
+    }
+    for &byte in path {
+        if byte.is_ascii_alphanumeric() || b"$-_.+!*'(),:;@&=/~".contains(&byte) {
+            escaped.push(byte);
+        } else {
+            escaped.extend_from_slice(format!("%{byte:02x}").as_bytes());
+        }
+    }
+    escaped
+}
+
+/// Escapes one segment of a path, as Apache's `ap_escape_path_segment`.
+pub fn escape_segment(segment: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(segment.len());
+    for &byte in segment {
+        if byte.is_ascii_alphanumeric() || b"$-_.+!*'(),:@&=~".contains(&byte) {
+            escaped.push(byte);
+        } else {
+            escaped.extend_from_slice(format!("%{byte:02x}").as_bytes());
+        }
+    }
+    escaped
+}
+
+/// Compares text with a pattern of `*` and `?`, as Apache's `ap_strcmp_match` and `ap_strcasecmp_match`.
+pub fn matches_wildcard(text: &[u8], pattern: &[u8], ignore_case: bool) -> bool {
+    let same = |a: u8, b: u8| a == b || (ignore_case && a.eq_ignore_ascii_case(&b));
+    let (mut at, mut in_pattern) = (0, 0);
+    // Where to go on after a mismatch: the last star, and how much of the text it covers.
+    let mut star: Option<(usize, usize)> = None;
+    while at < text.len() {
+        match pattern.get(in_pattern) {
+            Some(b'*') => {
+                star = Some((in_pattern, at));
+                in_pattern += 1;
+            }
+            Some(&wanted)
+                if wanted == b'?' || text.get(at).is_some_and(|&byte| same(byte, wanted)) =>
+            {
+                at += 1;
+                in_pattern += 1;
+            }
+            _ => {
+                let Some((star_at, covered)) = star else { return false };
+                star = Some((star_at, covered + 1));
+                at = covered + 1;
+                in_pattern = star_at + 1;
+            }
+        }
+    }
+    pattern.get(in_pattern..).unwrap_or_default().iter().all(|&byte| byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_follow_quotes_and_backslashes() {
+        for (line, expected) in [
+            ("a  b", vec!["a", "b"]),
+            (" \"a b\" 'c \"d'", vec!["a b", "c \"d"]),
+            (r#""a \"b\" \\ \n""#, vec![r#"a "b" \ \n"#]),
+            (r"a\\b\n", vec![r"a\b\n"]),
+            ("\"open", vec!["open"]),
+            ("\"a\"b", vec!["a", "b"]),
+            ("\"a\\", vec!["a\\"]),
+            ("", vec![]),
+        ] {
+            let found: Vec<String> =
+                words(line.as_bytes()).iter().map(|word| lossy(word)).collect();
+            assert_eq!(found, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn networks_have_partial_addresses_and_masks() {
+        let parse = |text: &str| match text.split_once('/') {
+            Some((address, mask)) => Subnet::parse(address.as_bytes(), Some(mask.as_bytes())),
+            None => Subnet::parse(text.as_bytes(), None),
+        };
+        for (network, address, expected) in [
+            ("10", "10.9.8.7", true),
+            ("10.1.", "10.1.8.7", true),
+            ("10.1", "10.2.8.7", false),
+            ("10.1.0.0/16", "10.1.8.7", true),
+            ("10.1.0.0/255.255.0.0", "10.2.8.7", false),
+            ("::1", "::1", true),
+            ("127.0.0.1", "::ffff:127.0.0.1", true),
+            ("2001:db8::/32", "2001:db8:1::5", true),
+            ("2001:db8::/32", "127.0.0.1", false),
+        ] {
+            let network_of = parse(network).unwrap();
+            assert_eq!(
+                network_of.contains(address.parse().unwrap()),
+                expected,
+                "{network} {address}"
+            );
+        }
+        assert_eq!(parse("example.com"), Err(SubnetError::NoAddress));
+        assert_eq!(parse("10.1.2.300"), Err(SubnetError::BadAddress));
+        assert_eq!(parse("10.1.2.3/33"), Err(SubnetError::BadMask));
+        assert_eq!(parse("10.1/16"), Err(SubnetError::BadAddress));
+    }
+
+    #[test]
+    fn dates_are_those_of_rfc_9110() {
+        assert_eq!(http_date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(http_date(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
+        assert_eq!(http_date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+    }
+
+    #[test]
+    fn domains_match_whole_labels() {
+        for (domain, host, expected) in [
+            ("good.com", "www.good.com", true),
+            ("good.com", "nogood.com", false),
+            (".good.com", "www.good.com", true),
+            ("good.com", "GOOD.com", true),
+            ("com", "good.com", true),
+            ("a.good.com", "good.com", false),
+        ] {
+            assert_eq!(in_domain(domain.as_bytes(), host.as_bytes()), expected, "{domain} {host}");
+        }
+    }
+
+    #[test]
+    fn wildcards_match_in_linear_space() {
+        for (text, pattern, expected) in [
+            ("index.html", "*.html", true),
+            ("index.html", "*.HTML", false),
+            ("a", "?", true),
+            ("", "*", true),
+            ("aaab", "*a*b", true),
+            ("aaac", "*a*b", false),
+            ("a", "", false),
+        ] {
+            assert_eq!(
+                matches_wildcard(text.as_bytes(), pattern.as_bytes(), false),
+                expected,
+                "{text} {pattern}"
+            );
+        }
+    }
+}

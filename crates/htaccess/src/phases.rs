@@ -1,0 +1,136 @@
+//! The phases of a request, in Apache's order.
+//!
+//! 1. [`translate`](Server::translate): the path is decoded and becomes the name of a file.
+//! 2. [`walk`]: the directories' `.htaccess`, then sections by name, then sections by condition.
+//! 3. Variables by header fields (mod_setenvif).
+//! 4. [`access`]: addresses, passwords, `Require`.
+//! 5. [`types`]: negotiation, then types by suffix.
+//! 6. [`fixups`]: forced types and handlers, rewriting, redirects, variables, index files, request header fields.
+//! 7. [`handler`]: what answers.
+//!
+//! [`errors`] turns a status into an answer or an internal redirect. A sub-request ([`sub_request`]) goes through
+//! 1 to 6 and tells what would happen.
+
+mod access;
+mod errors;
+mod fixups;
+mod handler;
+mod index;
+mod response;
+mod services;
+mod sub_request;
+mod types;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+use crate::engine::{Engine, Outcome};
+use crate::record::Record;
+use crate::uri;
+use crate::world::{Later, World};
+
+/// Most internal redirects of a request, and most requests inside of each other (`LimitInternalRecursion`).
+const MAX_REDIRECTS: u8 = 10;
+
+/// An engine with the world of a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Server<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) world: &'a dyn World,
+}
+
+/// What the phases before the handler have to say: go on, or a status.
+type Progress = Result<(), u16>;
+
+impl<'a> Server<'a> {
+    /// Takes a request of a client through all phases and internal redirects.
+    pub(crate) async fn handle(&self, mut record: Record) -> Outcome {
+        record.status = 200;
+        record.config = self.engine.config.clone();
+        let (path, args) = uri::split(&record.unparsed_uri);
+        record.args = args.map(<[u8]>::to_vec);
+        record.uri = path.to_vec();
+        self.run(record).await
+    }
+
+    /// Runs a request and those that it is redirected to. The number of rounds has a limit.
+    async fn run(&self, record: Record) -> Outcome {
+        let mut record = Box::new(record);
+        loop {
+            let progress = self.phases(&mut record).await;
+            let handled = match progress {
+                Ok(()) => self.invoke(&mut record).await,
+                Err(status) => Err(status),
+            };
+            let next = match handled {
+                Ok(handler::Handled::Answer(action)) => return Outcome { record, action },
+                Ok(handler::Handled::Redirect(target)) => self.redirect(record, &target),
+                Err(status) => self.die(record, status),
+            };
+            match next {
+                errors::Next::Answer(outcome) => return outcome,
+                errors::Next::Request(next) => record = next,
+            }
+        }
+    }
+
+    /// Answers an error that came after the phases.
+    pub(crate) async fn fail(&self, record: Record, status: u16) -> Outcome {
+        match self.die(Box::new(record), status) {
+            errors::Next::Answer(outcome) => outcome,
+            errors::Next::Request(next) => self.run(*next).await,
+        }
+    }
+
+    /// All phases before the handler, for a request whose `uri` is not decoded yet.
+    async fn phases(&self, record: &mut Record) -> Progress {
+        self.translate(record)?;
+        let progress = self.after_translation(record).await;
+        services::add_vary(record);
+        progress
+    }
+
+    /// The phases of a request that has the name of a file.
+    async fn after_translation(&self, record: &mut Record) -> Progress {
+        self.directory_walk(record)?;
+        self.file_walk(record);
+        self.if_walk(record)?;
+        if !record.is_sub_request {
+            self.header_parser(record)?;
+        }
+        self.authorize(record).await?;
+        self.find_type(record).await?;
+        self.fixups(record).await
+    }
+
+    /// The same as a boxed future, for sub-requests.
+    fn phases_later<'s>(&'s self, record: &'s mut Record) -> Later<'s, Progress> {
+        Box::pin(self.phases(record))
+    }
+
+    fn after_translation_later<'s>(&'s self, record: &'s mut Record) -> Later<'s, Progress> {
+        Box::pin(self.after_translation(record))
+    }
+
+    /// Decodes the path and finds the name of the file below the root.
+    fn translate(&self, record: &mut Record) -> Progress {
+        record.config = self.engine.config.clone();
+        record.uri = uri::decoded(&record.uri)?;
+        if !record.uri.starts_with(b"/") {
+            return if record.uri == b"*" { Ok(()) } else { Err(400) };
+        }
+        if record.method == b"TRACE" {
+            return Err(405);
+        }
+        let root = &record.connection.document_root;
+        let mut filename = Vec::with_capacity(root.len() + record.uri.len());
+        filename.extend_from_slice(root);
+        filename.extend_from_slice(&record.uri);
+        if filename.len() > walk::MAX_PATH_BYTES {
+            return Err(403);
+        }
+        record.filename = filename;
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! The last phase before the handler.
+
+use super::index::REWRITTEN;
+use super::{Progress, Server};
+use crate::modules::core::PathInfo;
+use crate::modules::rewrite::Outcome as Rewriting;
+use crate::modules::services::Services;
+use crate::modules::{alias, auth_basic, env, headers, negotiation, rewrite, setenvif};
+use crate::record::Record;
+use crate::world::Level;
+
+impl Server<'_> {
+    /// Sets variables by the request's header fields.
+    pub(super) fn header_parser(&self, record: &mut Record) -> Progress {
+        setenvif::header_parser(record, self.world, self)
+    }
+
+    /// Runs the modules in the order of Apache's hooks: forced types, rewriting, redirects, variables, index
+    /// files, header fields of the request. The first status ends it.
+    pub(super) async fn fixups(&self, record: &mut Record) -> Progress {
+        self.override_type(record)?;
+        self.rewrite(record)?;
+        if let Some(status) = alias::fixup(record, self.world, self) {
+            return Err(status);
+        }
+        env::fixup(record, &|_| None);
+        negotiation::fixup(record);
+        auth_basic::fixup(record, self.world, self)?;
+        self.fixup_dir(record).await?;
+        headers::request(record, self.world, self);
+        rewrite::force_type(record);
+        Ok(())
+    }
+
+    /// Applies the rules of mod_rewrite. A redirect inside the server waits for the other fix-ups.
+    fn rewrite(&self, record: &mut Record) -> Progress {
+        let follows_links = record.config.core.options.get().allows_rewriting();
+        match rewrite::fixup(record, self, follows_links, None) {
+            Rewriting::Declined | Rewriting::Unchanged => Ok(()),
+            Rewriting::Internal(target) => {
+                record.filename = [b"redirect:".as_slice(), &target].concat();
+                record.handler = Some(REWRITTEN.to_vec());
+                Ok(())
+            }
+            Rewriting::External(status) | Rewriting::Status(status) => Err(status),
+        }
+    }
+
+    /// `ForceType`, `SetHandler`, `AcceptPathInfo`.
+    fn override_type(&self, record: &mut Record) -> Progress {
+        let config = record.config.clone();
+        let config = &config.core;
+        if let Some(kind) = config.force_type.as_deref().filter(|kind| *kind != b"none") {
+            record.content_type = Some(kind.to_vec());
+            record.is_type_trusted = true;
+        }
+        if let Some(handler) = &config.handler {
+            let handler = self.text(record, handler).map_err(|error| {
+                self.world
+                    .log(Level::Error, &format!("Can't evaluate handler expression: {error}"));
+                500_u16
+            })?;
+            let handler = handler.to_ascii_lowercase();
+            if handler != b"none" {
+                record.handler = Some(handler);
+            }
+        }
+        if let Some(setting) = config.accept_path_info
+            && record.accepts_path_info == PathInfo::Default
+        {
+            record.accepts_path_info = setting;
+        }
+        Ok(())
+    }
+}

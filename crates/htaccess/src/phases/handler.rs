@@ -1,0 +1,296 @@
+//! Choice of the handler: what answers a request that all phases let pass.
+
+use super::Server;
+use super::index::{DIRECTORY, REWRITTEN};
+use crate::engine::{Action, PHP_HANDLER, Script};
+use crate::modules::autoindex::{self, Directory, Insert};
+use crate::modules::core::{Options, PathInfo, Signature};
+use crate::modules::negotiation::{MAP_TYPE, Map, handle_map};
+use crate::modules::support::escape_html;
+use crate::record::{FileKind, Record};
+use crate::uri;
+use crate::world::{Later, Level};
+
+/// What a handler says.
+pub(super) enum Handled {
+    Answer(Action),
+    /// The request goes on under another path.
+    Redirect(Vec<u8>),
+}
+
+type Handling = Result<Handled, u16>;
+
+/// Handler of type maps.
+const MAP_HANDLER: &[u8] = b"type-map";
+
+/// Methods that Apache knows.
+const METHODS: &[&[u8]] = &[
+    b"GET",
+    b"HEAD",
+    b"PUT",
+    b"POST",
+    b"DELETE",
+    b"CONNECT",
+    b"OPTIONS",
+    b"TRACE",
+    b"PATCH",
+    b"PROPFIND",
+    b"PROPPATCH",
+    b"MKCOL",
+    b"COPY",
+    b"MOVE",
+    b"LOCK",
+    b"UNLOCK",
+    b"VERSION-CONTROL",
+    b"CHECKOUT",
+    b"UNCHECKOUT",
+    b"CHECKIN",
+    b"UPDATE",
+    b"LABEL",
+    b"REPORT",
+    b"MKWORKSPACE",
+    b"MKACTIVITY",
+    b"BASELINE-CONTROL",
+    b"MERGE",
+];
+
+impl Server<'_> {
+    /// Runs the handler of a request. A name that no module knows means the default handler, as in Apache.
+    pub(super) async fn invoke(&self, record: &mut Record) -> Handling {
+        if is_body_too_large(record) {
+            return Err(413);
+        }
+        let handler = match (&record.handler, &record.content_type) {
+            (Some(handler), _) => handler.clone(),
+            (None, Some(kind)) if record.is_type_trusted => {
+                let end = memchr::memchr(b';', kind).unwrap_or(kind.len());
+                kind[..end].trim_ascii_end().to_vec()
+            }
+            _ => Vec::new(),
+        };
+        let handled = match handler.as_slice() {
+            REWRITTEN => return self.rewritten(record),
+            DIRECTORY => self.list(record).await?,
+            MAP_HANDLER | MAP_TYPE => match handle_map(record, self.world, self).await? {
+                Map::Redirect(target) => return Ok(Handled::Redirect(target)),
+                Map::Body(text) => Some(Action::Page(text)),
+            },
+            b"application/x-httpd-php-source" => self.script(record, true)?,
+            b"php-script" => self.script(record, false)?,
+            name if name == PHP_HANDLER.as_bytes() => self.script(record, false)?,
+            _ => None,
+        };
+        match handled {
+            Some(action) => Ok(Handled::Answer(action)),
+            None => self.file(record).map(Handled::Answer),
+        }
+    }
+
+    /// Goes on under the path that mod_rewrite has found.
+    fn rewritten(&self, record: &Record) -> Handling {
+        match record.filename.strip_prefix(b"redirect:") {
+            Some(target) => Ok(Handled::Redirect(target.to_vec())),
+            None => Err(500),
+        }
+    }
+
+    /// Lists a directory; `None` for a method that asks for no list.
+    async fn list(&self, record: &mut Record) -> Result<Option<Action>, u16> {
+        if !matches!(record.method.as_slice(), b"GET" | b"HEAD") {
+            return Ok(None);
+        }
+        let is_enabled = record.config.core.options.get().contains(Options::INDEXES);
+        let page = autoindex::handle(record, self.world, self, is_enabled).await?;
+        Ok(Some(Action::Page(page)))
+    }
+
+    /// Prepares a script; `None` if scripts are turned off.
+    fn script(&self, record: &mut Record, shows_source: bool) -> Result<Option<Action>, u16> {
+        record.headers_in.keep_last();
+        let config = &record.config;
+        if record.accepts_path_info == PathInfo::Reject && !record.path_info.is_empty() {
+            return Err(404);
+        }
+        if !config.php.runs_scripts() {
+            return Ok(None);
+        }
+        let name = String::from_utf8_lossy(&record.filename);
+        match record.file.kind {
+            FileKind::None => {
+                let text = format!("script '{name}' not found or unable to stat");
+                self.world.log(Level::Error, &text);
+                return Err(404);
+            }
+            FileKind::Directory => {
+                let text = format!("attempt to invoke directory '{name}' as script");
+                self.world.log(Level::Error, &text);
+                return Err(403);
+            }
+            FileKind::File | FileKind::Other => {}
+        }
+        let length = match record.path_info.is_empty() {
+            true => record.uri.len(),
+            false => uri::script_length(&record.uri, &record.path_info),
+        };
+        let script = Script {
+            filename: record.filename.clone(),
+            name: record.uri[..length].to_vec(),
+            path_info: record.path_info.clone(),
+            request_uri: request_uri(record),
+            method: record.method.clone(),
+            query: record.args.clone().unwrap_or_default(),
+            variables: variables(record),
+            settings: config.php.settings.clone(),
+            passes_auth: config.core.pass_auth == Some(true),
+            shows_source,
+        };
+        Ok(Some(Action::Script(script)))
+    }
+
+    /// Sends a file, or says why not.
+    fn file(&self, record: &mut Record) -> Result<Action, u16> {
+        match record.method.as_slice() {
+            b"GET" | b"HEAD" | b"POST" => {}
+            b"OPTIONS" => {
+                record.headers_out.set("Allow", ALLOWED);
+                return Ok(Action::Options);
+            }
+            method => {
+                let status = if METHODS.contains(&method) { 405 } else { 501 };
+                record.notes.set(REFUSED_METHOD, "");
+                return Err(status);
+            }
+        }
+        let has_path_info = !record.path_info.is_empty();
+        let is_rejected = has_path_info && record.accepts_path_info != PathInfo::Accept;
+        if record.file.kind != FileKind::File || is_rejected {
+            return Err(404);
+        }
+        Ok(Action::File)
+    }
+}
+
+impl Directory for Server<'_> {
+    /// Reads the text of a file. The output of a script is not inserted.
+    fn insert<'a>(&'a self, record: &'a Record, uri: &'a [u8]) -> Later<'a, Insert> {
+        Box::pin(async move {
+            let sub = self.lookup_path(record, uri).await;
+            let is_file = sub.status == 200 && sub.file.kind == FileKind::File;
+            let (true, None, Some(kind)) = (is_file, &sub.handler, &sub.content_type) else {
+                return Insert::None;
+            };
+            let Ok(text) = self.world.read(&sub.filename, MAX_INSERT_BYTES) else {
+                return Insert::None;
+            };
+            if kind.starts_with(b"text/html") {
+                Insert::Html(text.to_vec())
+            } else if kind.starts_with(b"text/") {
+                Insert::Plain(text.to_vec())
+            } else {
+                Insert::None
+            }
+        })
+    }
+
+    fn signature(&self, record: &Record) -> Vec<u8> {
+        let signature = record.config.core.signature.unwrap_or(Signature::Off);
+        if signature == Signature::Off {
+            return Vec::new();
+        }
+        let connection = &record.connection;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(&escape_html(bytes)).into_owned();
+        let name = text(&connection.server_name);
+        let name = match signature {
+            Signature::Email => {
+                format!("<a href=\"mailto:{}\">{name}</a>", text(&connection.server_admin))
+            }
+            _ => name,
+        };
+        let software = text(&connection.server_software);
+        let port = connection.server_port;
+        format!("<address>{software} Server at {name} Port {port}</address>\n").into_bytes()
+    }
+}
+
+/// Largest header or readme of a listing, in bytes.
+const MAX_INSERT_BYTES: usize = 1 << 20;
+
+/// Note of a request whose method is not one of files.
+pub(super) const REFUSED_METHOD: &[u8] = b"refused-method";
+
+/// Methods of files.
+pub(super) const ALLOWED: &str = "GET,POST,OPTIONS,HEAD";
+
+/// Returns true if the request announces a longer body than `LimitRequestBody` allows. An error document does
+/// not read the body.
+fn is_body_too_large(record: &Record) -> bool {
+    let limit = record.config.core.limit_request_body.filter(|limit| *limit > 0);
+    let Some(limit) = limit.filter(|_| record.status == 200) else { return false };
+    let length =
+        record.headers_in.get(b"Content-Length").and_then(|text| std::str::from_utf8(text).ok());
+    length.and_then(|text| text.trim().parse::<u64>().ok()).is_some_and(|length| length > limit)
+}
+
+/// Path and query as the client sent them, from the first line of its request.
+fn request_uri(record: &Record) -> Vec<u8> {
+    if record.config.core.has_current_uri == Some(true) {
+        return uri::escaped(&record.uri);
+    }
+    let mut words = record.request_line.splitn(3, |&byte| byte == b' ');
+    let target = words.nth(1).unwrap_or(&record.unparsed_uri);
+    if target.starts_with(b"/") {
+        return target.to_vec();
+    }
+    match memchr::memmem::find(target, b"://") {
+        Some(at) => {
+            let rest = &target[at + 3..];
+            memchr::memchr(b'/', rest).map_or(b"/".to_vec(), |slash| rest[slash..].to_vec())
+        }
+        None => target.to_vec(),
+    }
+}
+
+/// Environment of a script beside the usual variables.
+fn variables(record: &Record) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut variables: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let mut set =
+        |name: &[u8], value: &[u8]| match variables.iter_mut().find(|(known, _)| known == name) {
+            Some(_) => {}
+            None => variables.push((name.to_vec(), value.to_vec())),
+        };
+    if let Some(user) = &record.user {
+        set(b"REMOTE_USER", user);
+    } else {
+        let mut previous = record.previous.as_deref();
+        while let Some(before) = previous {
+            if let Some(user) = &before.user {
+                set(b"REDIRECT_REMOTE_USER", user);
+                break;
+            }
+            previous = before.previous.as_deref();
+        }
+    }
+    if let Some(kind) = &record.auth_type {
+        set(b"AUTH_TYPE", kind);
+    }
+    if let Some(previous) = &record.previous {
+        if record.config.core.qualify_redirect_url == Some(true) {
+            set(b"REDIRECT_URL", &uri::construct_url(record, &previous.uri));
+        } else if !previous.uri.is_empty() {
+            set(b"REDIRECT_URL", &previous.uri);
+        }
+        if let Some(args) = previous.args.as_deref().filter(|args| !args.is_empty()) {
+            set(b"REDIRECT_QUERY_STRING", args);
+        }
+    }
+    let own = variables.len();
+    for (name, value) in record.env.iter() {
+        // The last one counts: `SetEnv` comes after the others.
+        match variables.iter().position(|(known, _)| known == name) {
+            Some(index) if index < own => {}
+            Some(index) => variables[index].1 = value.to_vec(),
+            None => variables.push((name.to_vec(), value.to_vec())),
+        }
+    }
+    variables
+}

@@ -1,0 +1,166 @@
+//! The head of a response.
+
+use md5::{Digest, Md5};
+
+use super::Server;
+use super::handler::{ALLOWED, REFUSED_METHOD};
+use super::services::add_vary;
+use crate::engine::Action;
+use crate::modules::accept_list::join_vary;
+use crate::modules::filter::{self, Compression};
+use crate::modules::{expires, headers, mime};
+use crate::record::Record;
+use crate::table::Table;
+use crate::world::Level;
+
+impl Server<'_> {
+    /// Applies directives to the head of a response and puts all of it into `headers_out`.
+    pub(crate) fn finish(&self, record: &mut Record, action: &Action) -> Compression {
+        let is_own = matches!(action, Action::Error(_));
+        add_vary(record);
+        if is_own {
+            self.begin_error(record);
+        }
+        if matches!(action, Action::File) && record.status == 200 {
+            self.add_digest(record);
+        }
+        expires::response(record);
+        let compression = self.compression(record, action);
+        if is_own {
+            headers::error_response(record, self.world, self);
+        } else {
+            headers::response(record, self.world, self);
+        }
+        add_vary(record);
+        self.finish_type(record);
+        if !record.err_headers_out.is_empty() {
+            let mut all = std::mem::take(&mut record.err_headers_out);
+            for (name, value) in record.headers_out.iter() {
+                all.add(name, value);
+            }
+            record.headers_out = all;
+        }
+        join_vary(&mut record.headers_out);
+        if !record.headers_out.iter().all(|(name, value)| is_field(name, value)) {
+            self.world.log(
+                Level::Error,
+                "Response header value contains invalid characters, aborting request",
+            );
+            record.is_head_invalid = true;
+            record.status = 500;
+            record.headers_out = Table::default();
+            record.headers_out.set("Content-Type", "text/html; charset=iso-8859-1");
+            return Compression::None;
+        }
+        compression
+    }
+
+    /// `ContentDigest`.
+    fn add_digest(&self, record: &mut Record) {
+        if record.config.core.content_digest != Some(true) {
+            return;
+        }
+        if let Ok(content) = self.world.read(&record.filename, MAX_DIGEST_BYTES) {
+            record.headers_out.set("Content-MD5", base64(&Md5::digest(&content)));
+        }
+    }
+
+    /// Decides about compression. Errors of the server pass no filters.
+    fn compression(&self, record: &mut Record, action: &Action) -> Compression {
+        let length = match action {
+            Action::Error(_) | Action::Options => return Compression::None,
+            Action::File => Some(record.file.size),
+            Action::Page(text) => Some(text.len() as u64),
+            Action::Script(_) if record.method == b"HEAD" => return Compression::None,
+            Action::Script(_) => record.length,
+        };
+        let by_suffix = std::mem::take(&mut record.output_filters);
+        filter::compression(record, self.world, self, &by_suffix, length)
+    }
+
+    /// Drops what belonged to the response that did not come about: of its header fields only those for all
+    /// responses stay, and `Location`.
+    fn begin_error(&self, record: &mut Record) {
+        if matches!(record.status, 204 | 304) {
+            record.content_type = None;
+            return;
+        }
+        let location = record.headers_out.get(b"Location").map(<[u8]>::to_vec);
+        record.headers_out = std::mem::take(&mut record.err_headers_out);
+        record.err_headers_out = Table::default();
+        match location {
+            Some(location) if (300..400).contains(&record.status) || record.status == 201 => {
+                record.headers_out.set("Location", location);
+            }
+            _ => {}
+        }
+        if matches!(record.status, 405 | 501) {
+            let is_refused =
+                record.notes.get(REFUSED_METHOD).is_some() && record.method != b"TRACE";
+            record.headers_out.set("Allow", if is_refused { ALLOWED } else { "" });
+        }
+        record.content_languages.clear();
+        record.content_encoding = None;
+        let kind = match record.env.get(b"suppress-error-charset") {
+            Some(_) => "text/html",
+            None => "text/html; charset=iso-8859-1",
+        };
+        record.content_type = Some(kind.as_bytes().to_vec());
+    }
+
+    /// Puts type, encoding and languages among the header fields.
+    fn finish_type(&self, record: &mut Record) {
+        if matches!(record.status, 204 | 304) {
+            return;
+        }
+        if let Some(kind) = &record.content_type {
+            let kind = mime::sent_type(&record.config.mime, kind);
+            record.headers_out.set("Content-Type", kind);
+        }
+        if let Some(encoding) = &record.content_encoding {
+            record.headers_out.set("Content-Encoding", encoding.as_slice());
+        }
+        if !record.content_languages.is_empty() {
+            let languages = record.content_languages.join(&b',');
+            record.headers_out.set("Content-Language", languages);
+        }
+    }
+}
+
+/// Returns true for a name and value that a response can have.
+fn is_field(name: &[u8], value: &[u8]) -> bool {
+    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    let is_text = |byte: &u8| *byte == b'\t' || *byte >= b' ' && *byte != 0x7f;
+    !name.is_empty() && name.iter().all(is_token) && value.iter().all(is_text)
+}
+
+/// Largest file that `ContentDigest` reads, in bytes.
+const MAX_DIGEST_BYTES: usize = 8 << 20;
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let group = chunk.iter().fold(0_u32, |group, byte| group << 8 | u32::from(*byte));
+        let group = group << (8 * (3 - chunk.len()));
+        for digit in 0..4 {
+            let index = (group >> (18 - 6 * digit)) & 63;
+            let is_padding = digit > chunk.len();
+            text.push(if is_padding { '=' } else { char::from(DIGITS[index as usize]) });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_has_padding() {
+        assert_eq!(base64(b""), "");
+        assert_eq!(base64(b"a"), "YQ==");
+        assert_eq!(base64(b"ab"), "YWI=");
+        assert_eq!(base64(b"abc"), "YWJj");
+    }
+}

@@ -1,0 +1,253 @@
+//! Directives that hold for a request: `.htaccess` files along its path, sections by name, sections by condition.
+
+use std::sync::Arc;
+
+use super::{Progress, Server};
+use crate::config::DirConfig;
+use crate::modules::core::{Branch, Options};
+use crate::record::{FileInfo, FileKind, Record};
+use crate::world::Level;
+
+/// Longest name of a file (Linux: 4096 with its NUL).
+pub(super) const MAX_PATH_BYTES: usize = 4095;
+/// Longest name of a directory entry.
+const MAX_NAME_BYTES: usize = 255;
+/// Deepest nesting of sections by condition.
+const MAX_NESTED_SECTIONS: usize = 100;
+
+impl Server<'_> {
+    /// Walks from the root to the file. Finds what the path names, how much of it is `path_info`, and the
+    /// directives of the directories on the way.
+    pub(super) fn directory_walk(&self, record: &mut Record) -> Progress {
+        let root = record.connection.document_root.len();
+        if record.filename.len() <= root || record.filename.get(root) != Some(&b'/') {
+            return Ok(());
+        }
+        let path = std::mem::take(&mut record.filename);
+        let walked = self.walk(&path, root, record.file);
+        let (result, end) = match walked {
+            Ok(walk) => {
+                record.config = walk.config;
+                record.file = walk.file;
+                (Ok(()), walk.end)
+            }
+            Err(Refused { status, end, is_final }) => {
+                if is_final {
+                    record.status = status;
+                }
+                (Err(status), end)
+            }
+        };
+        let mut path = path;
+        if end < path.len() {
+            let mut info = path.split_off(end);
+            info.append(&mut record.path_info);
+            record.path_info = info;
+        }
+        record.filename = path;
+        result
+    }
+
+    fn walk(&self, path: &[u8], root: usize, known: FileInfo) -> Result<Walk, Refused> {
+        let mut file = known;
+        if file.kind == FileKind::None || file.is_link {
+            file = self.world.stat(path).unwrap_or_default();
+            let is_slashed = path.ends_with(b"/");
+            if file.kind != FileKind::None && file.kind != FileKind::Directory && is_slashed {
+                file = FileInfo::default();
+            }
+        }
+        let mut config = self.engine.config.clone();
+        let mut end = root + 1;
+        let reads_files = !self.engine.base.allow.is_none();
+        let mut directory = FileInfo { kind: FileKind::Directory, ..FileInfo::default() };
+        loop {
+            // `path[..end]` is a directory, with a slash at its end.
+            if reads_files {
+                self.read_directives(&path[..end], &mut config)?;
+            }
+            let options = config.core.options.get();
+            let rest = &path[end..];
+            if rest.is_empty() {
+                break;
+            }
+            let length = memchr::memchr(b'/', rest).unwrap_or(rest.len());
+            let is_last = length == rest.len();
+            let segment = end + length;
+            if file.kind != FileKind::None && options.follows_links() {
+                if is_last && file.kind != FileKind::Directory {
+                    end = segment;
+                    break;
+                }
+            } else {
+                directory = self.entry(&path[..segment], length, options, end)?;
+                if directory.kind != FileKind::Directory {
+                    end = segment;
+                    break;
+                }
+            }
+            if is_last {
+                // A directory without a slash behind its name: its directives hold all the same.
+                if reads_files {
+                    let slashed = [path, b"/"].concat();
+                    self.read_directives(&slashed, &mut config)?;
+                }
+                end = segment;
+                break;
+            }
+            end = segment + 1;
+        }
+        if file.kind == FileKind::None {
+            file = directory;
+        }
+        if file.kind == FileKind::Other {
+            return Err(Refused::final_error(403, end));
+        }
+        Ok(Walk { config, file, end })
+    }
+
+    fn read_directives(
+        &self,
+        directory: &[u8],
+        config: &mut Arc<DirConfig>,
+    ) -> Result<(), Refused> {
+        match self.world.directives(directory) {
+            Ok(None) => Ok(()),
+            Ok(Some(own)) => {
+                *config = self.engine.merges.merge(config, &own);
+                Ok(())
+            }
+            Err(broken) => {
+                self.world.log(Level::Error, &broken.message);
+                let status = if broken.is_unreadable { 403 } else { 500 };
+                Err(Refused { status, end: directory.len(), is_final: false })
+            }
+        }
+    }
+
+    /// Looks at an entry of a directory, where a link may not be allowed.
+    fn entry(
+        &self,
+        path: &[u8],
+        length: usize,
+        options: Options,
+        end: usize,
+    ) -> Result<FileInfo, Refused> {
+        if length > MAX_NAME_BYTES {
+            return Err(Refused::final_error(403, end));
+        }
+        let entry = self.world.lstat(path).unwrap_or_default();
+        if !entry.is_link {
+            return self.usable(path, entry);
+        }
+        let owner_matters = options.contains(Options::SYM_LINKS_IF_OWNER_MATCH);
+        let target = match self.world.stat(path) {
+            Some(target) if options.follows_links() => target,
+            Some(target) if owner_matters && target.user == entry.user => target,
+            _ => {
+                let path = String::from_utf8_lossy(path);
+                let text =
+                    format!("Symbolic link not allowed or link target not accessible: {path}");
+                self.world.log(Level::Error, &text);
+                return Err(Refused::final_error(403, path.len()));
+            }
+        };
+        self.usable(path, target)
+    }
+
+    fn usable(&self, path: &[u8], entry: FileInfo) -> Result<FileInfo, Refused> {
+        if entry.kind == FileKind::Other {
+            let text = format!(
+                "Forbidden: {} doesn't point to a file or directory",
+                String::from_utf8_lossy(path)
+            );
+            self.world.log(Level::Error, &text);
+            return Err(Refused::final_error(403, path.len()));
+        }
+        Ok(entry)
+    }
+
+    /// Adds the sections that match the name of the file, the last segment of its path.
+    pub(super) fn file_walk(&self, record: &mut Record) {
+        if record.config.core.files.is_empty() {
+            return;
+        }
+        let name = match memchr::memrchr(b'/', &record.filename) {
+            Some(at) => &record.filename[at + 1..],
+            None => &record.filename,
+        };
+        let mut sections: Option<Arc<DirConfig>> = None;
+        for section in &record.config.core.files {
+            if !section.pattern.matches(name) {
+                continue;
+            }
+            for (variable, value) in section.pattern.variables(name) {
+                record.env.set(variable, value);
+            }
+            sections = Some(match sections {
+                None => section.config.clone(),
+                Some(sections) => self.engine.merges.merge(&sections, &section.config),
+            });
+        }
+        if let Some(sections) = sections {
+            record.config = self.engine.merges.merge(&record.config, &sections);
+        }
+    }
+
+    /// Adds the sections whose conditions are true, and then those inside of them.
+    pub(super) fn if_walk(&self, record: &mut Record) -> Progress {
+        let mut scope = record.config.clone();
+        for _ in 0..MAX_NESTED_SECTIONS {
+            if scope.core.branches.is_empty() {
+                return Ok(());
+            }
+            let Some(sections) = self.true_sections(record, &scope) else { return Ok(()) };
+            record.config = self.engine.merges.merge(&record.config, &sections);
+            scope = sections;
+        }
+        Ok(())
+    }
+
+    fn true_sections(&self, record: &mut Record, scope: &DirConfig) -> Option<Arc<DirConfig>> {
+        let mut sections: Option<Arc<DirConfig>> = None;
+        let mut was_true = false;
+        for section in &scope.core.branches {
+            let condition = match &section.branch {
+                Branch::If(condition) => Some(condition),
+                Branch::ElseIf(condition) if !was_true => Some(condition),
+                Branch::Else if !was_true => None,
+                Branch::ElseIf(_) | Branch::Else => continue,
+            };
+            was_true = condition.is_none_or(|condition| self.is_true(record, condition));
+            if was_true {
+                sections = Some(match sections {
+                    None => section.config.clone(),
+                    Some(sections) => self.engine.merges.merge(&sections, &section.config),
+                });
+            }
+        }
+        sections
+    }
+}
+
+/// Result of a walk.
+struct Walk {
+    config: Arc<DirConfig>,
+    file: FileInfo,
+    /// Length of the file's name; the rest of the path is behind it.
+    end: usize,
+}
+
+/// A walk that ended early.
+struct Refused {
+    status: u16,
+    end: usize,
+    /// The status is that of the request even if it is an error document's.
+    is_final: bool,
+}
+
+impl Refused {
+    fn final_error(status: u16, end: usize) -> Refused {
+        Refused { status, end, is_final: true }
+    }
+}

@@ -1,0 +1,72 @@
+//! What the engine needs from outside: the file system, and whatever takes time.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::config::DirConfig;
+use crate::record::FileInfo;
+
+/// A result that may take time.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// A `.htaccess` file that could not be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// What the log says: file, line, directive, reason.
+    pub message: String,
+    /// True for a file that is there but cannot be read: requests are refused with 403 in place of 500.
+    pub is_unreadable: bool,
+}
+
+impl Broken {
+    /// A file with an error in it.
+    pub fn new(message: impl Into<String>) -> Broken {
+        Broken { message: message.into(), is_unreadable: false }
+    }
+
+    /// A file that cannot be read.
+    pub fn unreadable(message: impl Into<String>) -> Broken {
+        Broken { message: message.into(), is_unreadable: true }
+    }
+}
+
+/// The server around the engine.
+pub trait World {
+    /// Looks at an absolute path without following a link in its last segment; `None` if there is nothing. A
+    /// path outside of the root is not looked at, whatever links say.
+    fn lstat(&self, path: &[u8]) -> Option<FileInfo>;
+
+    /// As `lstat`, with links followed.
+    fn stat(&self, path: &[u8]) -> Option<FileInfo>;
+
+    /// Returns the compiled `.htaccess` of a directory; `None` if it has none.
+    fn directives(&self, directory: &[u8]) -> Result<Option<Arc<DirConfig>>, Broken>;
+
+    /// Returns the names in a directory.
+    fn list(&self, directory: &[u8]) -> io::Result<Vec<Vec<u8>>>;
+
+    /// Reads a small file: passwords, groups, a type map, the text around a listing.
+    fn read(&self, path: &[u8], limit: usize) -> io::Result<Arc<[u8]>>;
+
+    /// Checks a password against its stored form (bcrypt, apr1, SHA, crypt).
+    fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, bool>;
+
+    /// Returns the names of a client's address that resolve to it again (`Require host`).
+    fn host_names<'a>(&'a self, address: &'a [u8]) -> Later<'a, Vec<Vec<u8>>>;
+
+    /// Writes a line to the error log.
+    fn log(&self, level: Level, message: &str);
+}
+
+/// Importance of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// A request fails.
+    Error,
+    /// A directive or request is not as it should be.
+    Warn,
+    /// For information.
+    Info,
+}

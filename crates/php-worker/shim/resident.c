@@ -1,0 +1,557 @@
+/*
+ * Resident applications: a worker script that stays in memory and handles one request after the other,
+ * with the functions of FrankenPHP.
+ *
+ * The script runs in a request without a client, the boot, which lasts as long as the process. Each call
+ * of frankenphp_handle_request() waits for a client's request and handles it inside the boot. What PHP
+ * itself does only between two boots is done here for each request: superglobals, output, headers,
+ * uploads, session. What scripts change outside of them returns to its state after the boot, or the
+ * process ends.
+ */
+#include "internal.h"
+
+#include <dlfcn.h>
+
+#include "ext/session/php_session.h"
+#include "ext/standard/head.h"
+#include "ext/spl/spl_exceptions.h"
+#include "zend_exceptions.h"
+#include "zend_fibers.h"
+
+/* What the callback `serve` gets; null in processes without a worker script. */
+static void *resident;
+/* The parameters of the boot. */
+static const struct howdah_request *boot;
+static char boot_error[1024];
+
+/* The function of the script that handles the next request. */
+static zend_fcall_info handler;
+static zend_fcall_info_cache handler_cache;
+
+static bool has_booted, in_request, discards_output, restart_requested;
+
+/* The state of PHP's sessions; null if PHP has none. */
+static php_ps_globals *session;
+
+bool howdah_is_resident(void)
+{
+    return resident != NULL;
+}
+
+bool howdah_in_resident_request(void)
+{
+    return in_request;
+}
+
+bool howdah_discards_output(void)
+{
+    return discards_output;
+}
+
+const char *howdah_php_boot_error(void)
+{
+    return boot_error;
+}
+
+/* ---- one request ---- */
+
+static bool is_named(const zend_auto_global *global, const char *name)
+{
+    return strcmp(ZSTR_VAL(global->name), name) == 0;
+}
+
+/* Fills the superglobals. $_ENV stays as it is. PHP fills $_SERVER and $_REQUEST while it compiles a
+   script that uses them, which has happened already. */
+static void import_superglobals(void)
+{
+    zval *files = &PG(http_globals)[TRACK_VARS_FILES];
+    zend_string *session_name = zend_string_init(ZEND_STRL("_SESSION"), 0);
+    zend_auto_global *global;
+
+    zval_ptr_dtor_nogc(files);
+    ZVAL_UNDEF(files);
+    zend_delete_global_variable(session_name);
+    zend_string_release(session_name);
+
+    ZEND_HASH_FOREACH_PTR(CG(auto_globals), global) {
+        if (global->auto_global_callback == NULL || is_named(global, "_ENV")) {
+            continue;
+        }
+        if (global->jit && !is_named(global, "_SERVER")
+            && !zend_hash_exists(&EG(symbol_table), global->name)) {
+            continue;
+        }
+        global->armed = global->auto_global_callback(global->name);
+    } ZEND_HASH_FOREACH_END();
+}
+
+/* Calls a function of an extension that PHP calls at the start or the end of each request. */
+static void call_extension(const char *name, bool start)
+{
+    zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, name, strlen(name));
+    zend_result (*function)(int, int)
+        = module ? (start ? module->request_startup_func : module->request_shutdown_func) : NULL;
+
+    if (function) {
+        function(module->type, module->module_number);
+    }
+}
+
+static void start_output(void)
+{
+    php_output_activate();
+    PG(header_is_being_sent) = 0;
+    PG(connection_status) = PHP_CONNECTION_NORMAL;
+}
+
+static void start_output_buffers(void)
+{
+    if (PG(expose_php)) {
+        sapi_add_header(SAPI_PHP_VERSION_HEADER, sizeof(SAPI_PHP_VERSION_HEADER) - 1, 1);
+    }
+    if (howdah_has_output_handler()) {
+        zval name;
+
+        howdah_output_handler(&name);
+        php_output_start_user(&name, 0, PHP_OUTPUT_HANDLER_STDFLAGS);
+        zval_ptr_dtor(&name);
+    } else if (PG(output_buffering)) {
+        php_output_start_user(NULL, PG(output_buffering) > 1 ? PG(output_buffering) : 0,
+                              PHP_OUTPUT_HANDLER_STDFLAGS);
+    } else if (PG(implicit_flush)) {
+        php_output_set_implicit_flush(1);
+    }
+}
+
+/* The functions of register_shutdown_function() that the boot has registered. Those of a request run at
+   its end, as in any application. If they were kept, their output would be in the response of another
+   visitor. */
+static HashTable *boot_functions;
+
+static void free_entry(zval *entry)
+{
+    efree(Z_PTR_P(entry));
+}
+
+static void set_shutdown_functions_aside(void)
+{
+    if (boot_functions == NULL) {
+        boot_functions = BG(user_shutdown_function_names);
+        BG(user_shutdown_function_names) = NULL;
+    }
+}
+
+/* Makes those of the boot and of this request run at the end of the process. */
+static void join_shutdown_functions(void)
+{
+    HashTable *own = BG(user_shutdown_function_names);
+    php_shutdown_function_entry *entry;
+
+    if (boot_functions == NULL) {
+        return;
+    }
+    if (own) {
+        ZEND_HASH_FOREACH_PTR(own, entry) {
+            zend_hash_next_index_insert_mem(boot_functions, entry, sizeof(*entry));
+        } ZEND_HASH_FOREACH_END();
+        /* What the entries refer to belongs to the others now. */
+        own->pDestructor = (dtor_func_t)free_entry;
+        zend_hash_destroy(own);
+        FREE_HASHTABLE(own);
+    }
+    BG(user_shutdown_function_names) = boot_functions;
+    boot_functions = NULL;
+}
+
+static void begin_request(const struct howdah_request *request)
+{
+    zval error_handler;
+
+    SG(server_context) = (void *)request;
+    howdah_fill_request_info(request);
+    EG(exit_status) = 0;
+    set_shutdown_functions_aside();
+    howdah_reset_peak_memory();
+    howdah_apply_upload_directory();
+    start_output();
+    /* Warnings about the input must not run functions of the script before its request is complete. */
+    ZVAL_COPY_VALUE(&error_handler, &EG(user_error_handler));
+    ZVAL_UNDEF(&EG(user_error_handler));
+    sapi_activate();
+    start_output_buffers();
+    import_superglobals();
+    ZVAL_COPY_VALUE(&EG(user_error_handler), &error_handler);
+    call_extension("filter", true);
+    if (session && session->auto_start) {
+        zval started;
+
+        howdah_call("session_start", &started);
+        zval_ptr_dtor(&started);
+    }
+    zend_set_timeout(EG(timeout_seconds), 0);
+}
+
+static bool is_exit(const zend_object *exception)
+{
+    return zend_is_unwind_exit(exception) || zend_is_graceful_exit(exception);
+}
+
+/* Returns what has ended the script: exit(), or memory_limit, which PHP handles in the same way. */
+static enum howdah_end cause_of_exit(void)
+{
+    return EG(exit_status) == 255 && (PG(last_error_type) & E_FATAL_ERRORS) ? HOWDAH_END_FATAL
+                                                                           : HOWDAH_END_EXIT;
+}
+
+/* Reports an exception that a callback has thrown while PHP ends something. Returns why the script must
+   not go on, or 0. PHP itself reports it where no function runs; here frankenphp_handle_request() does. */
+static enum howdah_end settle_exception(void)
+{
+    if (EG(exception) && is_exit(EG(exception))) {
+        zend_clear_exception();
+        return cause_of_exit();
+    }
+    if (EG(exception)) {
+        zend_exception_error(EG(exception), E_ERROR);
+    }
+    return HOWDAH_END_NONE;
+}
+
+static enum howdah_end write_session(void)
+{
+    zval closed;
+
+    if (session == NULL || session->session_status != php_session_active) {
+        return HOWDAH_END_NONE;
+    }
+    howdah_call("session_write_close", &closed);
+    zval_ptr_dtor(&closed);
+    return settle_exception();
+}
+
+/* Writes and closes the session. Functions that store sessions stay those that the script has set. */
+static enum howdah_end end_session(void)
+{
+    enum howdah_end end = write_session();
+
+    if (session == NULL) {
+        return end;
+    }
+    if (!Z_ISUNDEF(session->http_session_vars)) {
+        zval_ptr_dtor(&session->http_session_vars);
+        ZVAL_UNDEF(&session->http_session_vars);
+    }
+    if (session->mod && (session->mod_data || session->mod_user_implemented)) {
+        session->mod->s_close(&session->mod_data);
+    }
+    if (session->id) {
+        zend_string_release_ex(session->id, 0);
+        session->id = NULL;
+    }
+    if (session->session_vars) {
+        zend_string_release_ex(session->session_vars, 0);
+        session->session_vars = NULL;
+    }
+    if (session->session_status == php_session_active) {
+        session->session_status = php_session_none;
+    }
+    session->in_save_handler = 0;
+    session->mod_data = NULL;
+    session->mod_user_is_open = 0;
+    session->define_sid = 1;
+    return end;
+}
+
+/* Closes the streams of php://input that the script has left open. They have no reference to the body of
+   the request, which PHP keeps to the end of the process otherwise. */
+static void close_streams_of(const php_stream *body)
+{
+    zend_resource *resource;
+
+    ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
+        const php_stream *stream = resource->ptr;
+
+        /* Their private data begins with the body (php_stream_input in php_fopen_wrapper.c). */
+        if (resource->type == php_file_le_stream() && stream && strcmp(stream->ops->label, "Input") == 0
+            && *(php_stream **)stream->abstract == body) {
+            zend_list_close(resource);
+        }
+    } ZEND_HASH_FOREACH_END();
+}
+
+/* Ends the response and frees what belongs to it. Returns why the script must not go on, or 0; then
+   php_request_shutdown() has to do the rest. */
+static enum howdah_end end_request(void)
+{
+    enum howdah_end end;
+    php_stream *body;
+
+    if (has_booted) {
+        php_call_shutdown_functions();
+        if (CG(unclean_shutdown)) {
+            return HOWDAH_END_FATAL; /* PHP has caught the end of the script in there. */
+        }
+        if ((end = settle_exception()) != HOWDAH_END_NONE) {
+            return end;
+        }
+        php_free_shutdown_functions();
+    }
+    /* As in PHP, functions of the script store a session before the client gets the rest of the response,
+       and may still change its status. */
+    if (session && session->mod_user_implemented
+        && (end = write_session()) != HOWDAH_END_NONE) {
+        return end;
+    }
+    php_output_end_all();
+    if ((end = settle_exception()) != HOWDAH_END_NONE) {
+        return end;
+    }
+    call_extension("filter", false);
+    if ((end = end_session()) != HOWDAH_END_NONE) {
+        return end;
+    }
+    php_header();
+    if ((end = settle_exception()) != HOWDAH_END_NONE) {
+        return end;
+    }
+    php_output_deactivate();
+    body = SG(request_info).request_body;
+    sapi_deactivate();
+    if (body) {
+        close_streams_of(body);
+        zend_list_delete(body->res);
+    }
+    howdah_free_request_info();
+    zend_set_memory_limit(PG(memory_limit));
+    return HOWDAH_END_NONE;
+}
+
+/* Hands the exception to the script's exception handler, as PHP does at the end of a script, but keeps
+   what the handler throws: zend_user_exception_handler() drops it where a function runs, as here. */
+static void call_exception_handler(void)
+{
+    zend_object *exception = EG(exception);
+    zval handler_of_script, parameter, result;
+
+    EG(exception) = NULL;
+    ZVAL_OBJ(&parameter, exception);
+    ZVAL_COPY_VALUE(&handler_of_script, &EG(user_exception_handler));
+    zend_stack_push(&EG(user_exception_handlers), &handler_of_script);
+    ZVAL_UNDEF(&EG(user_exception_handler));
+    if (call_user_function(NULL, NULL, &handler_of_script, &result, 1, &parameter) == SUCCESS) {
+        zval_ptr_dtor(&result);
+        OBJ_RELEASE(exception);
+    } else {
+        EG(exception) = exception;
+    }
+    if (Z_TYPE(EG(user_exception_handler)) == IS_UNDEF) {
+        zval *previous = zend_stack_top(&EG(user_exception_handlers));
+
+        if (previous) {
+            ZVAL_COPY_VALUE(&EG(user_exception_handler), previous);
+            zend_stack_del_top(&EG(user_exception_handlers));
+        }
+    }
+}
+
+/* Calls the script's function. Returns why the script must not go on, or 0. */
+static enum howdah_end call_handler(void)
+{
+    zval result;
+
+    ZVAL_UNDEF(&result);
+    handler.retval = &result;
+    handler.params = NULL;
+    handler.param_count = 0;
+    if (zend_call_function(&handler, &handler_cache) == SUCCESS) {
+        zval_ptr_dtor(&result);
+    }
+    if (EG(exception) && !is_exit(EG(exception))
+        && Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) {
+        call_exception_handler();
+    }
+    return settle_exception();
+}
+
+/* Returns why PHP has stopped the script. */
+static enum howdah_end cause_of_bailout(void)
+{
+    if (PG(connection_status) & PHP_CONNECTION_TIMEOUT) {
+        return HOWDAH_END_TIMEOUT;
+    }
+    if (PG(connection_status) & PHP_CONNECTION_ABORTED) {
+        return HOWDAH_END_DISCONNECTED;
+    }
+    return HOWDAH_END_FATAL;
+}
+
+void howdah_php_handle_resident(const struct howdah_request *request,
+                                struct howdah_outcome *outcome)
+{
+    volatile enum howdah_end end = HOWDAH_END_NONE;
+
+    memset(outcome, 0, sizeof(*outcome));
+    in_request = true;
+    discards_output = request->context == NULL;
+    zend_try {
+        begin_request(request);
+        end = call_handler();
+        if (end == HOWDAH_END_NONE) {
+            outcome->peak_memory = zend_memory_peak_usage(1);
+            end = end_request();
+        }
+        if (end == HOWDAH_END_NONE) {
+            end = howdah_restore_state();
+        }
+        if (end == HOWDAH_END_NONE && restart_requested) {
+            end = HOWDAH_END_RESTART;
+        }
+    } zend_catch {
+        end = cause_of_bailout();
+    } zend_end_try();
+
+    if (end == HOWDAH_END_EXIT || end == HOWDAH_END_FATAL || end == HOWDAH_END_TIMEOUT
+        || end == HOWDAH_END_DISCONNECTED) {
+        /* The script must not go on: its functions were left in the middle. As at the end of a request
+           of another application, shutdown functions run and may still write to the client. */
+        outcome->peak_memory = zend_memory_peak_usage(1);
+        outcome->broken = 1;
+        join_shutdown_functions();
+        zend_try {
+            php_request_shutdown(NULL);
+        } zend_end_try();
+    }
+    outcome->end = end;
+    in_request = false;
+    SG(server_context) = (void *)boot;
+}
+
+/* ---- the script between requests of clients ---- */
+
+/* Begins a request without a client, in which the script runs until it asks for the next one: it may
+   buffer output, open a session or send headers as at any other time. */
+static void begin_pause(void)
+{
+    SG(server_context) = (void *)boot;
+    set_shutdown_functions_aside();
+    discards_output = false;
+    howdah_fill_request_info(boot);
+    start_output();
+    sapi_activate();
+    /* What the request has left of its time limit applies: its timer goes on. */
+}
+
+/* Ends the request without a client: the boot, or a pause. Returns why the script must not go on, or
+   0. */
+static enum howdah_end end_pause(void)
+{
+    enum howdah_end end;
+
+    in_request = true;
+    discards_output = false;
+    end = end_request();
+    in_request = false;
+    if (end != HOWDAH_END_NONE) {
+        return end;
+    }
+    if (has_booted) {
+        return howdah_restore_state();
+    }
+    has_booted = true;
+    /* Whatever the boot has asked for: its processes are new. */
+    restart_requested = false;
+    howdah_remember_state();
+    return HOWDAH_END_NONE;
+}
+
+static void refuse_call(const char *message)
+{
+    zend_throw_exception(spl_ce_RuntimeException, message, 0);
+}
+
+ZEND_FUNCTION(frankenphp_handle_request)
+{
+    int goes_on;
+
+    ZEND_PARSE_PARAMETERS_START(1, 1)
+        Z_PARAM_FUNC(handler, handler_cache)
+    ZEND_PARSE_PARAMETERS_END();
+
+    if (resident == NULL) {
+        refuse_call("frankenphp_handle_request() called while not in worker mode");
+        RETURN_THROWS();
+    }
+    if (in_request) {
+        refuse_call("frankenphp_handle_request() called while it handles a request");
+        RETURN_THROWS();
+    }
+    if (EG(active_fiber)) {
+        refuse_call("frankenphp_handle_request() called in a fiber");
+        RETURN_THROWS();
+    }
+    if (!has_booted) {
+        session = dlsym(RTLD_DEFAULT, "ps_globals");
+    }
+    if (end_pause() != HOWDAH_END_NONE) {
+        /* As exit() does: another process takes its place. */
+        zend_throw_unwind_exit();
+        RETURN_THROWS();
+    }
+    /* The time limit is left as it is: a process that waits uses no processor time. */
+    goes_on = howdah_rust.serve(resident);
+    begin_pause();
+    RETURN_BOOL(goes_on);
+}
+
+ZEND_FUNCTION(howdah_opcache_reset)
+{
+    ZEND_PARSE_PARAMETERS_NONE();
+    restart_requested = true;
+    RETURN_TRUE;
+}
+
+/* opcache_reset() clears the memory that all processes of the application run from. In a resident
+   application, it makes the application start again instead, with a memory of its own. */
+static void replace_opcache_reset(void)
+{
+    zend_function *function = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("opcache_reset"));
+
+    if (function && function->type == ZEND_INTERNAL_FUNCTION) {
+        function->internal_function.handler = ZEND_FN(howdah_opcache_reset);
+    }
+}
+
+/* Keeps the message with which the script has ended. */
+static void keep_error(void)
+{
+    if (PG(last_error_message)) {
+        snprintf(boot_error, sizeof(boot_error), "%s in %s on line %d",
+                 ZSTR_VAL(PG(last_error_message)),
+                 PG(last_error_file) ? ZSTR_VAL(PG(last_error_file)) : "unknown file",
+                 PG(last_error_lineno));
+    }
+}
+
+void howdah_php_run_worker_script(const struct howdah_request *request, void *context)
+{
+    resident = context;
+    boot = request;
+    SG(server_context) = (void *)request;
+    zend_first_try {
+        howdah_fill_request_info(request);
+        if (php_request_startup() == SUCCESS) {
+            replace_opcache_reset();
+            howdah_watch_state();
+            howdah_run_script(request);
+        }
+    } zend_catch {
+    } zend_end_try();
+    if (!has_booted) {
+        keep_error();
+    }
+    join_shutdown_functions();
+    zend_first_try {
+        php_request_shutdown(NULL);
+    } zend_end_try();
+    SG(server_context) = NULL;
+}

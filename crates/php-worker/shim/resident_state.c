@@ -1,0 +1,341 @@
+/*
+ * PHP's state after the boot of a worker script, to which each request returns. What cannot be restored
+ * ends the process.
+ */
+#include "internal.h"
+
+#include <fcntl.h>
+#include <locale.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ext/standard/basic_functions.h"
+#include "ext/standard/file.h"
+#include "zend_smart_str.h"
+
+extern char **environ;
+
+/* PHP's state after the boot. */
+static struct {
+    zval error_handler, exception_handler;
+    int error_handlers, exception_handlers, error_level;
+    zend_string *time_limit, *time_zone;
+    char *locale, **environment;
+    mode_t umask;
+    int directory;
+    bool has_stream_wrappers, has_stream_filters;
+    zval stream_options;
+} booted = {.directory = -1};
+
+void howdah_call(const char *name, zval *result)
+{
+    zend_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
+
+    ZVAL_UNDEF(result);
+    if (function) {
+        zend_call_known_function(function, NULL, NULL, result, 0, NULL, NULL);
+    }
+}
+
+static zend_string *current_time_zone(void)
+{
+    zval name;
+
+    howdah_call("date_default_timezone_get", &name);
+    return Z_TYPE(name) == IS_STRING ? Z_STR(name) : NULL;
+}
+
+static void set_time_zone(zend_string *name)
+{
+    zend_function *function
+        = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("date_default_timezone_set"));
+    zval result, argument;
+
+    if (function) {
+        ZVAL_STR(&argument, name);
+        zend_call_known_function(function, NULL, NULL, &result, 1, &argument, NULL);
+    }
+}
+
+static char **copy_of_environment(void)
+{
+    size_t count = 0;
+    char **copy;
+
+    while (environ && environ[count]) {
+        count++;
+    }
+    copy = calloc(count + 1, sizeof(*copy));
+    if (copy && count > 0) {
+        memcpy(copy, environ, count * sizeof(*copy));
+    }
+    return copy;
+}
+
+static bool has_environment(char **expected)
+{
+    size_t i = 0;
+
+    if (expected == NULL || environ == NULL) {
+        return expected == environ;
+    }
+    while (expected[i] && expected[i] == environ[i]) {
+        i++;
+    }
+    return expected[i] == environ[i];
+}
+
+static zif_handler php_chdir;
+static bool directory_changed;
+
+static ZEND_FUNCTION(howdah_chdir)
+{
+    directory_changed = true;
+    php_chdir(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+}
+
+/* Notices calls of chdir(): to ask the system after each request whether the directory has changed, or to
+   set it, would cost a system call. */
+void howdah_watch_state(void)
+{
+    zend_function *function = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("chdir"));
+
+    directory_changed = true;
+    if (function && function->type == ZEND_INTERNAL_FUNCTION) {
+        php_chdir = function->internal_function.handler;
+        function->internal_function.handler = ZEND_FN(howdah_chdir);
+    }
+}
+
+void howdah_remember_state(void)
+{
+    const char *locale = setlocale(LC_ALL, NULL);
+
+    ZVAL_COPY(&booted.error_handler, &EG(user_error_handler));
+    ZVAL_COPY(&booted.exception_handler, &EG(user_exception_handler));
+    booted.error_level = EG(user_error_handler_error_reporting);
+    booted.error_handlers = zend_stack_count(&EG(user_error_handlers));
+    booted.exception_handlers = zend_stack_count(&EG(user_exception_handlers));
+    booted.time_limit = strpprintf(0, ZEND_LONG_FMT, EG(timeout_seconds));
+    booted.time_zone = current_time_zone();
+    booted.locale = locale ? strdup(locale) : NULL;
+    booted.environment = copy_of_environment();
+    booted.umask = umask(0);
+    umask(booted.umask);
+    booted.has_stream_wrappers = FG(stream_wrappers) != NULL;
+    booted.has_stream_filters = FG(stream_filters) != NULL;
+    if (FG(default_context)
+        && zend_hash_num_elements(Z_ARRVAL(FG(default_context)->options)) > 0) {
+        ZVAL_ARR(&booted.stream_options,
+                 zend_array_dup(Z_ARRVAL(FG(default_context)->options)));
+    }
+    booted.directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+static void remove_handlers_above(zend_stack *handlers, int count)
+{
+    while (zend_stack_count(handlers) > count) {
+        zval_ptr_dtor(zend_stack_top(handlers));
+        zend_stack_del_top(handlers);
+    }
+}
+
+static void restore_handler(zval *current, const zval *expected)
+{
+    if (Z_TYPE_P(current) != Z_TYPE_P(expected) || Z_PTR_P(current) != Z_PTR_P(expected)) {
+        zval old;
+
+        ZVAL_COPY_VALUE(&old, current);
+        ZVAL_COPY(current, expected);
+        zval_ptr_dtor(&old);
+    }
+}
+
+static void restore_handlers(void)
+{
+    remove_handlers_above(&EG(user_error_handlers), booted.error_handlers);
+    while (zend_stack_count(&EG(user_error_handlers_error_reporting)) > booted.error_handlers) {
+        zend_stack_del_top(&EG(user_error_handlers_error_reporting));
+    }
+    remove_handlers_above(&EG(user_exception_handlers), booted.exception_handlers);
+    restore_handler(&EG(user_error_handler), &booted.error_handler);
+    EG(user_error_handler_error_reporting) = booted.error_level;
+    restore_handler(&EG(user_exception_handler), &booted.exception_handler);
+}
+
+/* putenv() keeps what it has replaced in the entry of the variable, and puts it back when the entry is
+   removed. A variable that the boot has set and a request has set again cannot be put back: its entry
+   knows only the value before the boot. */
+static bool restore_environment(void)
+{
+    zend_string *name;
+
+    if (has_environment(booted.environment)) {
+        return true;
+    }
+    ZEND_HASH_REVERSE_FOREACH_STR_KEY(&BG(putenv_ht), name) {
+        if (name && !has_environment(booted.environment)) {
+            zend_hash_del(&BG(putenv_ht), name);
+        }
+    } ZEND_HASH_FOREACH_END();
+    /* Variables that were removed and put back may stand in another order. */
+    return has_environment(booted.environment);
+}
+
+static bool restore_locale(void)
+{
+    const char *locale = setlocale(LC_ALL, NULL);
+
+    if (locale == NULL || booted.locale == NULL || strcmp(locale, booted.locale) == 0) {
+        return true;
+    }
+    if (setlocale(LC_ALL, booted.locale) == NULL) {
+        return false;
+    }
+    zend_update_current_locale();
+    return true;
+}
+
+static bool restore_time_zone(void)
+{
+    zend_string *name = current_time_zone();
+    bool same = name && booted.time_zone && zend_string_equals(name, booted.time_zone);
+
+    if (name) {
+        zend_string_release(name);
+    }
+    if (!same && booted.time_zone) {
+        set_time_zone(booted.time_zone);
+        name = current_time_zone();
+        same = name && zend_string_equals(name, booted.time_zone);
+        if (name) {
+            zend_string_release(name);
+        }
+    }
+    return same || booted.time_zone == NULL;
+}
+
+/* set_time_limit() changes the setting as well as the limit. */
+static void restore_time_limit(void)
+{
+    zend_long expected = ZEND_STRTOL(ZSTR_VAL(booted.time_limit), NULL, 10);
+
+    if (EG(timeout_seconds) != expected) {
+        zend_string *name = zend_string_init(ZEND_STRL("max_execution_time"), 0);
+
+        zend_alter_ini_entry_chars(name, ZSTR_VAL(booted.time_limit), ZSTR_LEN(booted.time_limit),
+                                   PHP_INI_SYSTEM, PHP_INI_STAGE_RUNTIME);
+        zend_string_release(name);
+    }
+}
+
+static void end_url_rewriting(url_adapt_state_ex_t *state)
+{
+    smart_str_free(&state->url_app);
+    smart_str_free(&state->form_app);
+    if (state->active) {
+        smart_str_free(&state->result);
+        smart_str_free(&state->buf);
+        smart_str_free(&state->tag);
+        smart_str_free(&state->arg);
+        state->active = 0;
+        state->tag_type = 0;
+        state->attr_type = 0;
+    }
+}
+
+static bool restore_directory(void)
+{
+    if (php_chdir && !directory_changed) {
+        return true;
+    }
+    directory_changed = false;
+    return booted.directory < 0 || fchdir(booted.directory) == 0;
+}
+
+static void restore_umask(void)
+{
+    /* PHP remembers the first value when umask() is called. */
+    if (BG(umask) != -1) {
+        umask(booted.umask);
+    }
+}
+
+static void remove_table(HashTable **table)
+{
+    if (*table) {
+        zend_hash_destroy(*table);
+        efree(*table);
+        *table = NULL;
+    }
+}
+
+/* The default context has the options of the boot, if it has set any. */
+static void restore_stream_context(void)
+{
+    php_stream_context *context = FG(default_context);
+
+    if (context == NULL) {
+        return;
+    }
+    if (Z_TYPE(booted.stream_options) == IS_ARRAY) {
+        zval_ptr_dtor(&context->options);
+        ZVAL_ARR(&context->options, zend_array_dup(Z_ARRVAL(booted.stream_options)));
+    } else {
+        zend_list_delete(context->res);
+        FG(default_context) = NULL;
+    }
+}
+
+/* Wrappers, filters and the default context of streams are those of PHP, unless the boot has changed
+   them. */
+static void restore_streams(void)
+{
+    if (!booted.has_stream_wrappers) {
+        remove_table(&FG(stream_wrappers));
+    }
+    if (!booted.has_stream_filters) {
+        remove_table(&FG(stream_filters));
+    }
+    restore_stream_context();
+}
+
+static void forget_last_error(void)
+{
+    PG(last_error_type) = 0;
+    PG(last_error_lineno) = 0;
+    if (PG(last_error_message)) {
+        zend_string_release(PG(last_error_message));
+        PG(last_error_message) = NULL;
+    }
+    if (PG(last_error_file)) {
+        zend_string_release(PG(last_error_file));
+        PG(last_error_file) = NULL;
+    }
+}
+
+enum howdah_end howdah_restore_state(void)
+{
+    restore_handlers();
+    restore_time_limit();
+    restore_umask();
+    restore_streams();
+    /* Of output_add_rewrite_var() and session.use_trans_sid; as at PHP's end of a request. */
+    end_url_rewriting(&BG(url_adapt_session_ex));
+    end_url_rewriting(&BG(url_adapt_output_ex));
+    forget_last_error();
+    howdah_forget_random_seeds();
+    if (!restore_directory()) {
+        return HOWDAH_END_DIRECTORY;
+    }
+    if (!restore_locale()) {
+        return HOWDAH_END_LOCALE;
+    }
+    if (!restore_time_zone()) {
+        return HOWDAH_END_TIME_ZONE;
+    }
+    if (!restore_environment()) {
+        return HOWDAH_END_ENVIRONMENT;
+    }
+    return HOWDAH_END_NONE;
+}

@@ -1,0 +1,99 @@
+//! What a process of an application has: its specification, the shared memory, and PHP.
+
+use std::cell::{Cell, OnceCell};
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use howdah_sys::shm::Mapping;
+use howdah_sys::spin::SpinPolicy;
+use howdah_sys::{process, signals, title};
+use howdah_wire::messages::ApplicationSpec;
+use howdah_wire::queue::WorkerId;
+use howdah_wire::region::Region;
+
+use crate::document_root::Roots;
+use crate::ffi::Php;
+use crate::memory::MemoryLimit;
+use crate::script_directories::ScriptDirectories;
+use crate::worker::Worker;
+
+/// Signals that a terminal or an administrator may send to a whole process group. They are ignored:
+/// the supervisor ends prototypes and workers, by closing a socket or by SIGKILL.
+pub const IGNORED_SIGNALS: [c_int; 7] = [
+    signals::SIGHUP,
+    signals::SIGINT,
+    signals::SIGQUIT,
+    signals::SIGTERM,
+    signals::SIGUSR1,
+    signals::SIGUSR2,
+    signals::SIGPIPE,
+];
+
+/// An application whose PHP is loaded, in the prototype and in the processes that are forked from it.
+pub struct Application {
+    /// Specification of the application.
+    pub spec: ApplicationSpec,
+    /// The queue and the slots, which the router shares.
+    pub region: Region<Mapping>,
+    /// The eventfds of the router's threads.
+    pub events: Vec<OwnedFd>,
+    /// PHP.
+    pub php: Php,
+    /// PHP's directory for uploaded files.
+    pub upload_directory: PathBuf,
+}
+
+impl Application {
+    /// Makes this process, which has just been forked, a worker. `socket` is its end of the
+    /// connection to the router, `output` the pipe of its standard output and error.
+    pub fn worker(
+        &self,
+        owner: WorkerId,
+        socket: OwnedFd,
+        output: Option<OwnedFd>,
+        is_resident: bool,
+    ) -> Worker<'_> {
+        // Permits core dumps, debuggers, and the prototype's measurements and stack traces.
+        let _ = process::allow_tracing();
+        title::set(&format!("howdah: \"{}\" application", self.spec.name));
+        let output = output.and_then(|pipe| redirect_output(&self.spec, &pipe));
+        self.php.after_fork();
+        // Without it, a script that forks would mix its response with that of the child.
+        let _ = process::track_forks();
+        Worker {
+            owner,
+            socket,
+            region: &self.region,
+            events: &self.events,
+            php: &self.php,
+            is_resident,
+            has_htaccess: self.spec.htaccess,
+            limit: self.spec.requests,
+            // Opened in the worker: /proc/self/statm belongs to the process that opens it.
+            memory: MemoryLimit::new(self.spec.memory),
+            upload_directory: &self.upload_directory,
+            roots: Roots::default(),
+            script_directories: ScriptDirectories::new(&self.spec),
+            uploads: OnceCell::new(),
+            output,
+            was_only_request: Cell::new(false),
+            keeps_memory: Cell::new(false),
+            spin_policy: SpinPolicy::default(),
+        }
+    }
+}
+
+/// Redirects standard output and error to a pipe, unless they are files. Returns one that is
+/// redirected.
+fn redirect_output(spec: &ApplicationSpec, pipe: &OwnedFd) -> Option<BorrowedFd<'static>> {
+    let mut redirected = None;
+    for (file, target) in
+        [(&spec.stdout, rustix::stdio::stdout()), (&spec.stderr, rustix::stdio::stderr())]
+    {
+        if file.is_none() && process::duplicate_to(pipe, target.as_raw_fd()).is_ok() {
+            redirected = Some(target);
+        }
+    }
+    redirected
+}

@@ -1,0 +1,168 @@
+//! The functions that C calls. No panic crosses into C: each of them goes through [`guard`].
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::slice;
+use std::sync::{Mutex, OnceLock};
+
+use crate::exchange::{Disconnected, Exchange};
+
+/// The functions that C calls, see `shim/howdah.h`.
+#[repr(C)]
+pub(super) struct Callbacks {
+    write: extern "C" fn(*mut c_void, *const c_char, usize) -> c_int,
+    flush: extern "C" fn(*mut c_void) -> c_int,
+    head_begin: extern "C" fn(*mut c_void, u32, *const c_char, usize),
+    head_field: extern "C" fn(*mut c_void, *const c_char, usize),
+    head_end: extern "C" fn(*mut c_void, c_int) -> c_int,
+    finish: extern "C" fn(*mut c_void) -> c_int,
+    read: extern "C" fn(*mut c_void, *mut c_char, usize) -> usize,
+    log: extern "C" fn(*mut c_void, c_int, *const c_char, usize),
+    status: extern "C" fn(*mut c_void, *mut usize) -> *const c_char,
+    exiting: extern "C" fn(),
+    serve: extern "C" fn(*mut c_void) -> c_int,
+}
+
+const _: () = assert!(size_of::<Callbacks>() == 88);
+
+/// The context of a worker script.
+pub(super) type Serve<'a> = &'a mut dyn FnMut() -> bool;
+
+/// PHP's messages while it is loaded. They are the error if that fails.
+pub(super) static STARTUP: Mutex<String> = Mutex::new(String::new());
+
+/// Maximum length of those messages, in bytes.
+const MAX_STARTUP_BYTES: usize = 8 * 1024;
+
+/// Function that is called if PHP ends the process while it is being loaded. Set once, as PHP can
+/// be loaded only once.
+pub(super) static ON_EXIT: OnceLock<fn()> = OnceLock::new();
+
+pub(super) static CALLBACKS: Callbacks = Callbacks {
+    write,
+    flush,
+    head_begin,
+    head_field,
+    head_end,
+    finish,
+    read,
+    log,
+    status,
+    exiting,
+    serve,
+};
+
+const OK: c_int = 0;
+const DISCONNECTED: c_int = 1;
+
+fn outcome(result: Result<(), Disconnected>) -> c_int {
+    if result.is_ok() { OK } else { DISCONNECTED }
+}
+
+/// Runs a callback. After a panic, which the hook has reported, the process ends: the state of the
+/// request is unknown.
+fn guard<T>(context: *mut c_void, callback: impl FnOnce(&mut Exchange<'_>) -> T) -> T {
+    let run = AssertUnwindSafe(|| {
+        // SAFETY: C passes the context of the current request, which `Php::handle` derived from an
+        // exclusive reference that it holds while C runs; callbacks do not nest.
+        callback(unsafe { &mut *context.cast::<Exchange<'_>>() })
+    });
+    catch_unwind(run).unwrap_or_else(|_| howdah_sys::process::exit_now(70))
+}
+
+/// Returns the bytes that C passes to a callback.
+///
+/// # Safety
+/// `data` must be valid for `len` bytes while the callback runs, or `len` be 0.
+unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
+    if data.is_null() || len == 0 {
+        return &[];
+    }
+    // SAFETY: passed on to the caller.
+    unsafe { slice::from_raw_parts(data.cast(), len) }
+}
+
+extern "C" fn write(context: *mut c_void, data: *const c_char, len: usize) -> c_int {
+    // SAFETY: PHP's output, valid while this callback runs.
+    let data = unsafe { bytes(data, len) };
+    guard(context, |exchange| outcome(exchange.write(data)))
+}
+
+extern "C" fn flush(context: *mut c_void) -> c_int {
+    guard(context, |exchange| outcome(exchange.flush()))
+}
+
+extern "C" fn head_begin(context: *mut c_void, code: u32, reason: *const c_char, len: usize) {
+    // SAFETY: part of a string of PHP's, valid while this callback runs.
+    let reason = unsafe { bytes(reason, len) };
+    guard(context, |exchange| exchange.head_begin(code as u16, reason));
+}
+
+extern "C" fn head_field(context: *mut c_void, line: *const c_char, len: usize) {
+    // SAFETY: a header line of PHP's, valid while this callback runs.
+    let line = unsafe { bytes(line, len) };
+    guard(context, |exchange| exchange.head_field(line));
+}
+
+extern "C" fn head_end(context: *mut c_void, informational: c_int) -> c_int {
+    guard(context, |exchange| outcome(exchange.head_end(informational != 0)))
+}
+
+extern "C" fn finish(context: *mut c_void) -> c_int {
+    guard(context, |exchange| c_int::from(exchange.finish()))
+}
+
+extern "C" fn read(context: *mut c_void, buffer: *mut c_char, len: usize) -> usize {
+    if buffer.is_null() || len == 0 {
+        return 0;
+    }
+    // SAFETY: PHP's buffer of `len` bytes, perhaps not initialised, which nobody else uses while
+    // this callback runs.
+    let buffer = unsafe { slice::from_raw_parts_mut(buffer.cast::<MaybeUninit<u8>>(), len) };
+    guard(context, |exchange| exchange.read(buffer))
+}
+
+extern "C" fn log(context: *mut c_void, severity: c_int, message: *const c_char, len: usize) {
+    // SAFETY: a string of PHP's, valid while this callback runs.
+    let message = unsafe { bytes(message, len) };
+    let severity = severity.clamp(0, 7) as u8;
+    if !context.is_null() {
+        return guard(context, |exchange| exchange.log(severity, message));
+    }
+    let text = String::from_utf8_lossy(message);
+    eprintln!("{text}");
+    if let Ok(mut messages) = STARTUP.lock()
+        && messages.len() + text.len() < MAX_STARTUP_BYTES
+    {
+        messages.push_str(&text);
+        messages.push('\n');
+    }
+}
+
+extern "C" fn status(context: *mut c_void, len: *mut usize) -> *const c_char {
+    let text = guard(context, |exchange| {
+        let text = exchange.status();
+        (text.as_ptr(), text.count_bytes())
+    });
+    // SAFETY: C passes the address of a variable of its own.
+    unsafe { *len = text.1 };
+    text.0
+}
+
+extern "C" fn serve(context: *mut c_void) -> c_int {
+    // SAFETY: C passes the context of `Php::run_worker_script`, which holds an exclusive reference to
+    // the function while C runs; calls of it do not nest.
+    let serve = unsafe { &mut *context.cast::<Serve<'_>>() };
+    match catch_unwind(AssertUnwindSafe(serve)) {
+        Ok(goes_on) => c_int::from(goes_on),
+        Err(_) => howdah_sys::process::exit_now(70),
+    }
+}
+
+extern "C" fn exiting() {
+    if let Some(on_exit) = ON_EXIT.get() {
+        // The process is ending anyway.
+        let _ = catch_unwind(on_exit);
+    }
+}

@@ -1,0 +1,155 @@
+//! The parameters of a request in the form that C reads: pointers into the worker's copy.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::marker::PhantomData;
+use std::ptr;
+
+/// A string for C. Unless something else is said, it ends in a NUL that `len` does not count.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Text {
+    data: *const c_char,
+    len: usize,
+}
+
+/// A CGI parameter for C.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Param {
+    name: Text,
+    value: Text,
+}
+
+impl Text {
+    /// No string.
+    const NONE: Text = Text { data: ptr::null(), len: 0 };
+
+    /// Creates a string; `None` unless it ends in a NUL and has no other.
+    fn new(with_nul: &[u8]) -> Option<Self> {
+        let c = CStr::from_bytes_with_nul(with_nul).ok()?;
+        Some(Text { data: c.as_ptr(), len: c.count_bytes() })
+    }
+}
+
+impl Param {
+    /// Creates a parameter; `None` unless both strings end in a NUL and have no other.
+    fn new(name: &[u8], value: &[u8]) -> Option<Self> {
+        Some(Param { name: Text::new(name)?, value: Text::new(value)? })
+    }
+}
+
+/// A setting of PHP for one request. Neither string ends in a NUL.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Setting {
+    name: Text,
+    value: Text,
+}
+
+/// A request, `struct howdah_request`.
+#[repr(C)]
+pub(super) struct RawRequest {
+    context: *mut c_void,
+    params: *const Param,
+    param_count: usize,
+    content_length: i64,
+    settings: *const Setting,
+    setting_count: usize,
+    authorization: Text,
+    any_name: u64,
+    status: u64,
+}
+
+const _: () = {
+    assert!(size_of::<Text>() == 16 && size_of::<Param>() == 32);
+    assert!(std::mem::offset_of!(Param, value) == 16 && size_of::<Setting>() == 32);
+    assert!(size_of::<RawRequest>() == 80);
+    assert!(std::mem::offset_of!(RawRequest, content_length) == 24);
+    assert!(std::mem::offset_of!(RawRequest, authorization) == 48);
+};
+
+/// Parameters that borrow the bytes they point to.
+#[derive(Debug)]
+pub struct Params<'a> {
+    list: Vec<Param>,
+    settings: Vec<Setting>,
+    authorization: Text,
+    any_name: bool,
+    status: u16,
+    bytes: PhantomData<&'a [u8]>,
+}
+
+impl Default for Params<'_> {
+    fn default() -> Self {
+        Params {
+            list: Vec::new(),
+            settings: Vec::new(),
+            authorization: Text::NONE,
+            any_name: false,
+            status: 200,
+            bytes: PhantomData,
+        }
+    }
+}
+
+impl<'a> Params<'a> {
+    /// Adds a parameter; both slices include the NUL that ends them. Returns false if one does not
+    /// end in a NUL or contains another.
+    pub fn push(&mut self, name: &'a [u8], value: &'a [u8]) -> bool {
+        Param::new(name, value).is_some_and(|param| {
+            self.list.push(param);
+            true
+        })
+    }
+
+    /// Sets the names and values of settings that apply to this request.
+    pub fn set_php_values(&mut self, settings: Vec<(&'a [u8], &'a [u8])>) {
+        let text = |bytes: &[u8]| Text { data: bytes.as_ptr().cast(), len: bytes.len() };
+        self.settings = settings
+            .into_iter()
+            .map(|(name, value)| Setting { name: text(name), value: text(value) })
+            .collect();
+    }
+
+    /// Sets the value of the field `Authorization`, with the NUL that ends it. Returns false as
+    /// [`Params::push`].
+    pub fn set_authorization(&mut self, value: &'a [u8]) -> bool {
+        Text::new(value).is_some_and(|value| {
+            self.authorization = value;
+            true
+        })
+    }
+
+    /// Sets whether the script may have a name that does not end in `.php`.
+    pub fn allow_any_name(&mut self, any_name: bool) {
+        self.any_name = any_name;
+    }
+
+    /// Sets the status that the response has unless the script sets another.
+    pub fn set_status(&mut self, status: u16) {
+        self.status = status;
+    }
+
+    /// Drops what only an application with support for `.htaccess` files takes from the router.
+    pub fn without_htaccess(mut self) -> Self {
+        self.settings = Vec::new();
+        self.any_name = false;
+        self.status = 200;
+        self
+    }
+
+    /// Returns the request with these parameters; it must not be used once they are dropped.
+    pub(super) fn raw(&self, context: *mut c_void, content_length: i64) -> RawRequest {
+        RawRequest {
+            context,
+            params: self.list.as_ptr(),
+            param_count: self.list.len(),
+            content_length,
+            settings: self.settings.as_ptr(),
+            setting_count: self.settings.len(),
+            authorization: self.authorization,
+            any_name: u64::from(self.any_name),
+            status: u64::from(self.status),
+        }
+    }
+}

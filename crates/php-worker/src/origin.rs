@@ -1,0 +1,570 @@
+//! What an application's workers are forked from: the prototype, or, for a resident application, a
+//! template in which the worker script has booted.
+//!
+//! A template is to the prototype what a worker is: it runs code of the application. Each of its
+//! reports answers a request, or is a violation, after which it is killed. If it ends, the next request
+//! for a worker starts another one; the workers go on.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use howdah_sys::pipe::{self, Reader, Received};
+use howdah_sys::process::{self, Exit, Forked};
+use howdah_sys::{handlers, packet, signals};
+use howdah_wire::messages::{ApplicationSpec, FromTemplate, MAX_REPORT, ToTemplate, WorkerScript};
+use howdah_wire::queue::WorkerId;
+
+use crate::application::{Application, IGNORED_SIGNALS};
+use crate::resident;
+use crate::template::{self, Connection};
+
+/// Time within which a template must fork a worker. The supervisor gives the prototype a second, and
+/// asks again after a refusal.
+const FORK_TIMEOUT: Duration = Duration::from_millis(800);
+
+/// Time after which a template that has not forked a worker is killed. Until then it is only slow: on a
+/// busy machine it waits for a processor, and what has booted must not be lost by that.
+const HUNG_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time within which the worker script must ask for its first request. A change of the configuration waits
+/// at most a minute for its applications; this message says more.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(50);
+
+/// Why there is no worker then.
+const SLOW: &str = "its template has not forked it in time";
+
+/// Pause before the second boot in a row that fails; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+/// Maximum number of ended children that are remembered until the template has reported whether they
+/// are workers. There are fewer, unless its script starts processes and leaves them.
+const MAX_REAPED: usize = 64;
+
+/// What workers are forked from.
+pub struct Origin {
+    script: Option<WorkerScript>,
+    kind: Kind,
+    /// The `warm_up` request is handled by templates.
+    warms_up: bool,
+    /// Boots that have failed in a row.
+    failures: u32,
+    /// Time before which no template is started.
+    retry_at: Option<Instant>,
+    /// Workers that the template, or the next one, is to fork.
+    requests: Vec<Request>,
+    /// Children that have ended and may be workers.
+    reaped: VecDeque<(u32, Exit)>,
+}
+
+enum Kind {
+    /// The prototype; each worker starts a script for each request.
+    Prototype,
+    /// The prototype; each worker boots the worker script.
+    BootingWorkers,
+    /// A template; `None` while there is none.
+    Template(Option<Template>),
+}
+
+struct Template {
+    pid: u32,
+    started: Instant,
+    commands: OwnedFd,
+    reports: OwnedFd,
+    reader: Reader,
+    has_booted: bool,
+    /// It has closed its pipe.
+    is_closed: bool,
+    /// It has ended, in this way; workers that it was forking may still report.
+    end: Option<String>,
+}
+
+/// A worker that a template is to fork.
+struct Request {
+    worker: WorkerId,
+    /// Its socket and the pipe of its output; empty once it is refused.
+    descriptors: Vec<OwnedFd>,
+    since: Instant,
+    /// The template has been asked for it.
+    is_sent: bool,
+    /// The supervisor has been told that there is no such worker, and has closed its socket.
+    is_refused: bool,
+}
+
+/// A process that has just been forked from the prototype.
+pub enum Child {
+    /// A worker, with its end of its socket and the pipe of its output.
+    Worker {
+        /// The worker.
+        worker: WorkerId,
+        /// Its end of its socket.
+        socket: OwnedFd,
+        /// The pipe of its standard output and error.
+        output: Option<OwnedFd>,
+        /// It boots the worker script.
+        boots: bool,
+    },
+    /// A template.
+    Template {
+        /// Its ends of the connection to the prototype.
+        connection: Connection,
+        /// It handles the `warm_up` request.
+        warms_up: bool,
+    },
+}
+
+/// Result of [`Origin::spawn`].
+pub enum Spawned {
+    /// The worker is the process with this id.
+    Parent(u32),
+    /// This process is the worker.
+    Child(Child),
+    /// The template has been asked for it.
+    Requested,
+}
+
+/// What has happened to the template or to its workers.
+pub enum Event {
+    /// The worker script has booted.
+    Booted {
+        /// Time that it took, in microseconds.
+        boot_us: u64,
+        /// The template; `None` if each worker boots.
+        template: Option<u32>,
+        /// Why there is no template.
+        without: String,
+    },
+    /// Something for the log.
+    Notice(String),
+    /// The worker script does not work.
+    NotBooted {
+        /// The reason.
+        message: String,
+    },
+    /// Another template must be started.
+    Boot,
+    /// A worker was forked.
+    Started {
+        /// The worker.
+        worker: WorkerId,
+        /// Its process.
+        pid: u32,
+    },
+    /// A worker was not forked.
+    NotStarted {
+        /// The worker.
+        worker: WorkerId,
+        /// The reason.
+        message: String,
+    },
+    /// A worker has ended before its start was reported.
+    Ended {
+        /// The worker.
+        worker: WorkerId,
+        /// Its process.
+        pid: u32,
+        /// Exit status.
+        exit: Exit,
+    },
+}
+
+impl Origin {
+    /// Creates the origin of an application's workers.
+    pub fn new(spec: &ApplicationSpec) -> Self {
+        Origin {
+            script: spec.worker.clone(),
+            kind: match spec.worker {
+                Some(_) => Kind::Template(None),
+                None => Kind::Prototype,
+            },
+            warms_up: spec.worker.as_ref().is_some_and(|script| script.warm_up.is_some()),
+            failures: 0,
+            retry_at: None,
+            requests: Vec::new(),
+            reaped: VecDeque::new(),
+        }
+    }
+
+    /// Starts a template if there must be one and is none. Returns the template in the new process.
+    pub fn begin(&mut self) -> Result<Option<Child>, String> {
+        let Kind::Template(template @ None) = &mut self.kind else { return Ok(None) };
+        let error = |error: std::io::Error| format!("no template can be started: {error}");
+        let (commands, their_commands) = packet::one_way().map_err(|e| error(e.into()))?;
+        let (reports, their_reports) = pipe::new().map_err(|e| error(e.into()))?;
+        match fork()? {
+            Forked::Child => {
+                let connection = Connection { commands: their_commands, reports: their_reports };
+                Ok(Some(Child::Template { connection, warms_up: self.warms_up }))
+            }
+            Forked::Parent(pid) => {
+                *template = Some(Template {
+                    pid,
+                    started: Instant::now(),
+                    commands,
+                    reports,
+                    reader: Reader::new(MAX_REPORT),
+                    has_booted: false,
+                    is_closed: false,
+                    end: None,
+                });
+                Ok(None)
+            }
+        }
+    }
+
+    /// Returns true while the worker script boots in a template.
+    pub fn is_booting(&self) -> bool {
+        matches!(&self.kind, Kind::Template(template) if template.as_ref().is_none_or(|t| !t.has_booted))
+    }
+
+    /// Returns the process id of the template, if one runs.
+    pub fn template(&self) -> Option<u32> {
+        match &self.kind {
+            Kind::Template(Some(template)) if template.end.is_none() => Some(template.pid),
+            _ => None,
+        }
+    }
+
+    /// Returns the pipe of the template's reports, if there may be one.
+    pub fn reports(&self) -> Option<&OwnedFd> {
+        match &self.kind {
+            Kind::Template(Some(template)) if !template.is_closed => Some(&template.reports),
+            _ => None,
+        }
+    }
+
+    /// Returns the time at which [`Origin::expire`] has something to do.
+    pub fn due(&self) -> Option<Instant> {
+        let boot = match &self.kind {
+            Kind::Template(Some(template)) if !template.has_booted => {
+                Some(template.started + BOOT_TIMEOUT)
+            }
+            _ => None,
+        };
+        self.requests.iter().map(Request::due).chain(boot).min()
+    }
+
+    /// Starts a worker, or asks the template for it. `descriptors`: its socket and the pipe of its
+    /// output. Error: why there can be none.
+    pub fn spawn(
+        &mut self,
+        worker: WorkerId,
+        descriptors: Vec<OwnedFd>,
+        now: Instant,
+    ) -> Result<Spawned, String> {
+        if matches!(self.kind, Kind::Template(_)) {
+            if self.requests.iter().any(|request| request.is_refused) {
+                return Err(SLOW.to_owned());
+            }
+            let (is_sent, is_refused) = (false, false);
+            self.requests.push(Request { worker, descriptors, since: now, is_sent, is_refused });
+            let result = self.request_workers(now);
+            if result.is_err() {
+                self.requests.retain(|request| request.worker != worker);
+            }
+            return result;
+        }
+        let boots = matches!(self.kind, Kind::BootingWorkers);
+        let mut descriptors = descriptors.into_iter();
+        let socket = descriptors.next().ok_or("its socket did not arrive")?;
+        match fork()? {
+            Forked::Parent(pid) => Ok(Spawned::Parent(pid)),
+            Forked::Child => {
+                let output = descriptors.next();
+                Ok(Spawned::Child(Child::Worker { worker, socket, output, boots }))
+            }
+        }
+    }
+
+    /// Asks the template for the workers that it has not been asked for. If there is none, starts one,
+    /// which gets the requests when it has booted. Error: why there can be none now.
+    fn request_workers(&mut self, now: Instant) -> Result<Spawned, String> {
+        match &self.kind {
+            Kind::Template(Some(template)) if template.has_booted && template.end.is_none() => {
+                for request in self.requests.iter_mut().filter(|request| !request.is_sent) {
+                    request.send(&template.commands)?;
+                }
+            }
+            Kind::Template(None) if self.retry_at.is_some_and(|at| at > now) => {
+                return Err("its worker script does not work; it is started again later".to_owned());
+            }
+            Kind::Template(None) => {
+                if let Some(child) = self.begin()? {
+                    return Ok(Spawned::Child(child));
+                }
+            }
+            _ => {}
+        }
+        Ok(Spawned::Requested)
+    }
+
+    /// Takes the reports of the template.
+    pub fn receive(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        loop {
+            let Kind::Template(Some(template)) = &mut self.kind else { return events };
+            match template.reader.receive(&template.reports) {
+                Ok(Received::Message(message)) => match FromTemplate::decode(&message) {
+                    Ok(message) => self.on_report(message, &mut events),
+                    Err(_) => self.violated("it sent a malformed message", &mut events),
+                },
+                Ok(Received::Empty) => return events,
+                Ok(Received::Closed) => {
+                    template.is_closed = true;
+                    match template.end.take() {
+                        Some(how) => self.ended(&how, &mut events),
+                        // It is ending: its exit status follows.
+                        None => template.kill(),
+                    }
+                    return events;
+                }
+                Err(_) => self.violated("it sent a message that is too long", &mut events),
+            }
+        }
+    }
+
+    fn on_report(&mut self, message: FromTemplate, events: &mut Vec<Event>) {
+        let Kind::Template(Some(template)) = &mut self.kind else { return };
+        match message {
+            FromTemplate::Booted { boot_us } if !template.has_booted => {
+                template.has_booted = true;
+                self.failures = 0;
+                self.retry_at = None;
+                events.push(Event::Booted {
+                    boot_us,
+                    template: Some(template.pid),
+                    without: String::new(),
+                });
+                if let Err(problem) = self.request_workers(Instant::now()) {
+                    self.refuse(&problem, events);
+                }
+            }
+            FromTemplate::Unshareable { boot_us, reason } if !template.has_booted => {
+                self.kind = Kind::BootingWorkers;
+                self.failures = 0;
+                self.refuse("it is started without a template", events);
+                events.push(Event::Booted { boot_us, template: None, without: reason });
+            }
+            FromTemplate::Failed { message, in_warm_up: true } if !template.has_booted => {
+                self.warms_up = false;
+                self.kind = Kind::Template(None);
+                events.push(Event::Notice(format!("it is started without warm_up: {message}")));
+                events.push(Event::Boot);
+            }
+            FromTemplate::Failed { message, .. } if !template.has_booted => {
+                self.fail(&message, events);
+                events.push(Event::NotBooted { message });
+            }
+            FromTemplate::Forked { worker, pid } => match self.take(worker) {
+                // It notices that its socket is closed, and ends.
+                Some(Request { is_refused: true, .. }) => {}
+                Some(_) => {
+                    events.push(Event::Started { worker, pid });
+                    if let Some(index) = self.reaped.iter().position(|(other, _)| *other == pid)
+                        && let Some((_, exit)) = self.reaped.remove(index)
+                    {
+                        events.push(Event::Ended { worker, pid, exit });
+                    }
+                }
+                None => self.violated("it sent a worker that was not requested", events),
+            },
+            FromTemplate::NotForked { worker, message } => match self.take(worker) {
+                Some(Request { is_refused: true, .. }) => {}
+                Some(_) => events.push(Event::NotStarted { worker, message }),
+                None => self.violated("it sent a failure that was not requested", events),
+            },
+            _ => self.violated("it sent a message out of order", events),
+        }
+        if !self.requests.iter().any(|request| request.is_sent) {
+            self.reaped.clear();
+            if let Kind::Template(Some(Template { end: Some(how), .. })) = &self.kind {
+                let how = how.clone();
+                self.ended(&how, events);
+            }
+        }
+    }
+
+    /// Takes the request for a worker that the template has been asked for.
+    fn take(&mut self, worker: WorkerId) -> Option<Request> {
+        let is_meant = |request: &Request| request.worker == worker && request.is_sent;
+        let index = self.requests.iter().position(is_meant)?;
+        Some(self.requests.remove(index))
+    }
+
+    /// Refuses all workers that were requested.
+    fn refuse(&mut self, why: &str, events: &mut Vec<Event>) {
+        let open = self.requests.drain(..).filter(|request| !request.is_refused);
+        let refused =
+            |Request { worker, .. }| Event::NotStarted { worker, message: why.to_owned() };
+        events.extend(open.map(refused));
+    }
+
+    /// Handles the end of a child that is not known as a worker.
+    pub fn reaped(&mut self, pid: u32, exit: Exit) -> Vec<Event> {
+        let mut events = Vec::new();
+        if self.template() == Some(pid) {
+            // Its last reports are still in the pipe.
+            events = self.receive();
+            let how = match exit {
+                Exit::Status(status) => format!("its template exited with status {status}"),
+                Exit::Signal(signal) => format!("its template was killed by signal {signal}"),
+            };
+            match &mut self.kind {
+                // It may have forked workers that have not reported yet.
+                Kind::Template(Some(template))
+                    if !template.is_closed
+                        && self.requests.iter().any(|request| request.is_sent) =>
+                {
+                    template.end = Some(how);
+                }
+                _ => self.ended(&how, &mut events),
+            }
+        } else if self.requests.iter().any(|request| request.is_sent) {
+            self.reaped.truncate(MAX_REAPED - 1);
+            self.reaped.push_front((pid, exit));
+        }
+        events
+    }
+
+    /// Refuses the workers that the template has not forked in time, and kills a template that hangs.
+    pub fn expire(&mut self, now: Instant) -> Vec<Event> {
+        let mut events = Vec::new();
+        if let Kind::Template(Some(template)) = &self.kind
+            && !template.has_booted
+            && template.started + BOOT_TIMEOUT <= now
+        {
+            let what = "its script has not called frankenphp_handle_request() within 50 seconds";
+            self.violated(what, &mut events);
+            return events;
+        }
+        for request in self.requests.iter_mut().filter(|request| request.due() <= now) {
+            if request.is_refused {
+                // Late for the second time.
+                self.violated("it does not answer", &mut events);
+                return events;
+            }
+            let message =
+                if request.is_sent { SLOW } else { "its worker script is being started again" };
+            request.is_refused = true;
+            request.descriptors.clear();
+            events.push(Event::NotStarted { worker: request.worker, message: message.to_owned() });
+        }
+        self.requests.retain(|request| request.is_sent || !request.is_refused);
+        events
+    }
+
+    /// Kills a template that does not keep to the protocol. `what` has come from it.
+    fn violated(&mut self, what: &str, events: &mut Vec<Event>) {
+        let how = format!("its template was killed: {what}");
+        if let Kind::Template(Some(template)) = &self.kind {
+            template.kill();
+        }
+        self.refuse(&how, events);
+        self.ended(&how, events);
+    }
+
+    /// Forgets a template that has ended or has been killed. Workers that it has not forked are left to
+    /// the next one.
+    fn ended(&mut self, how: &str, events: &mut Vec<Event>) {
+        let Kind::Template(found) = &mut self.kind else { return };
+        let Some(template) = found.take() else { return };
+        self.reaped.clear();
+        self.requests.retain_mut(|request| {
+            request.is_sent = false;
+            !request.is_refused
+        });
+        if template.has_booted {
+            events.push(Event::Notice(how.to_owned()));
+            if !self.requests.is_empty() {
+                events.push(Event::Boot);
+            }
+        } else {
+            self.fail(how, events);
+            events.push(Event::NotBooted { message: how.to_owned() });
+        }
+    }
+
+    /// Counts a boot that has failed.
+    fn fail(&mut self, why: &str, events: &mut Vec<Event>) {
+        self.kind = Kind::Template(None);
+        self.refuse(why, events);
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(8)).min(MAX_PAUSE);
+        self.failures += 1;
+        self.retry_at = Some(Instant::now() + pause);
+    }
+
+    /// Lets workers run a script for each request from now on, if the application permits that.
+    /// Returns a notice for the log. `why`: the problem of the worker script.
+    pub fn fall_back(&mut self, why: &str) -> Option<String> {
+        if !self.script.as_ref()?.has_fallback {
+            return None;
+        }
+        self.kind = Kind::Prototype;
+        Some(format!("it runs a script for each request: {why}"))
+    }
+}
+
+impl Template {
+    /// Kills the template, unless it has ended.
+    fn kill(&self) {
+        if self.end.is_none() {
+            let _ = signals::send(self.pid, signals::SIGKILL);
+        }
+    }
+}
+
+impl Request {
+    /// Returns the time at which the worker is refused, or at which the template hangs.
+    fn due(&self) -> Instant {
+        self.since + if self.is_refused { HUNG_TIMEOUT } else { FORK_TIMEOUT }
+    }
+
+    /// Asks a template for the worker.
+    fn send(&mut self, commands: &OwnedFd) -> Result<(), String> {
+        let borrowed: Vec<_> = self.descriptors.iter().map(AsFd::as_fd).collect();
+        let message = ToTemplate::Fork { worker: self.worker }.encode();
+        packet::send(commands, &message, &borrowed)
+            .map_err(|error| format!("its template does not take requests: {error}"))?;
+        self.is_sent = true;
+        Ok(())
+    }
+}
+
+impl Child {
+    /// Runs the process to its end.
+    pub fn run(self, application: &Application) -> ! {
+        match self {
+            Child::Worker { worker, socket, output, boots } => {
+                let worker = application.worker(worker, socket, output, boots);
+                if boots {
+                    resident::run(application, worker)
+                }
+                worker.run();
+                process::exit_now(0)
+            }
+            Child::Template { connection, warms_up } => {
+                template::run(application, connection, warms_up)
+            }
+        }
+    }
+}
+
+fn fork() -> Result<Forked, String> {
+    let threads = process::thread_count();
+    if threads != 1 {
+        return Err(format!(
+            "a PHP extension has started {} threads while it was loaded; PHP cannot be forked \
+             then: remove the extension",
+            threads - 1
+        ));
+    }
+    let prototype = std::process::id();
+    let side = process::fork().map_err(|error| format!("a worker could not be forked: {error}"))?;
+    if side == Forked::Child {
+        process::die_with_parent(Some(prototype));
+        signals::reset();
+        handlers::disarm(&IGNORED_SIGNALS);
+    }
+    Ok(side)
+}

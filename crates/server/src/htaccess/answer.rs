@@ -1,0 +1,298 @@
+//! Carries out what the engine has decided: sends a file, runs a script, sends a page or an error.
+
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use howdah_config::Buffering;
+use howdah_files::{FileLocation, ServeOutcome};
+use howdah_htaccess::engine::{Action, Engine, ErrorPage, Outcome, Script};
+use howdah_htaccess::modules::filter::Compression;
+use howdah_htaccess::record::Record;
+use howdah_htaccess::world::{Level, World};
+use howdah_http::body::Body;
+use howdah_http::exchange::Exchange;
+use howdah_http::message::{Fields, Response};
+use howdah_http::{compress, respond};
+use howdah_php_pool::target::{Directives, Script as PhpScript};
+
+use super::exchange;
+use super::site::Site;
+use super::world::SiteWorld;
+use crate::pipeline::{Context, carry_out};
+use crate::route::Decision;
+use crate::snapshot::delegations::Instruction;
+
+/// Most attempts to answer a request: the answer to an error can fail as well.
+const MAX_ATTEMPTS: usize = 4;
+
+/// An answer to a request.
+pub struct Answered<'s> {
+    /// The response.
+    pub response: Response,
+    /// What the response of a script asks of the server.
+    pub instruction: Option<Instruction<'s>>,
+    /// There is nothing at the path of the request, and no directive has said what to answer.
+    pub is_missing: bool,
+}
+
+/// Answers a request to a site with this root.
+pub async fn answer<'s>(
+    context: &Context<'s>,
+    site: &Site,
+    root: &[u8],
+    buffering: Buffering,
+    exchange: &mut Exchange<'_>,
+) -> Answered<'s> {
+    let asked = exchange.request.clone();
+    let last = Default::default();
+    let world = SiteWorld { context, site, root, request: &asked, last };
+    let engine = match context.thread.engines.of(site) {
+        Ok(engine) => engine,
+        Err(broken) => {
+            world.log(Level::Error, &broken.message);
+            return Answered {
+                response: respond::error(500),
+                instruction: None,
+                is_missing: false,
+            };
+        }
+    };
+    let software = context.software(site.scripts.as_deref());
+    let record = exchange::record(&asked, root, &software, context.routing.now.wall);
+    let mut outcome = engine.handle(record, &world).await;
+    let attempt = Attempt {
+        context,
+        site,
+        root,
+        buffering,
+        engine: &engine,
+        world: &world,
+        has_run: Cell::new(false),
+    };
+    for _ in 0..MAX_ATTEMPTS {
+        match attempt.carry_out(outcome, exchange).await {
+            Ok(answered) => {
+                exchange.request = asked.clone();
+                return answered;
+            }
+            Err((record, status)) => {
+                outcome = engine.fail(*record, status, &world).await;
+            }
+        }
+    }
+    exchange.request = asked.clone();
+    Answered { response: respond::error(500), instruction: None, is_missing: false }
+}
+
+/// What an attempt to answer needs.
+struct Attempt<'a, 's> {
+    context: &'a Context<'s>,
+    site: &'a Site,
+    root: &'a [u8],
+    buffering: Buffering,
+    engine: &'a Engine,
+    world: &'a SiteWorld<'a, 's>,
+    /// A script has had the request with its body.
+    has_run: Cell<bool>,
+}
+
+impl<'s> Attempt<'_, 's> {
+    /// Answers as the engine has decided.
+    ///
+    /// # Errors
+    ///
+    /// The record, and the status of an error that may have an error document.
+    async fn carry_out(
+        &self,
+        outcome: Outcome,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<Answered<'s>, (Box<Record>, u16)> {
+        let Outcome { mut record, action } = outcome;
+        let is_missing = matches!(&action, Action::Error(ErrorPage { text: None, .. }))
+            && record.status == 404
+            && record.previous.is_none();
+        let (response, instruction) = match &action {
+            Action::File => match self.file(&record, exchange) {
+                Ok(response) => (response, None),
+                Err(status) => return Err((record, status)),
+            },
+            Action::Script(script) => match self.script(&mut record, script, exchange).await {
+                Ok(answer) => answer,
+                Err(status) => return Err((record, status)),
+            },
+            Action::Page(text) => {
+                let body = Body::from(Bytes::from(text.clone()));
+                // The length of a page is not known to a request for its head only.
+                (Response { chunked: true, ..Response::new(record.status, body) }, None)
+            }
+            Action::Options => (Response::new(200, Body::Empty), None),
+            Action::Error(page) => (error(&record, page), None),
+        };
+        let response = self.finish(*record, &action, response);
+        Ok(Answered { response, instruction, is_missing })
+    }
+
+    fn file(&self, record: &Record, exchange: &Exchange<'_>) -> Result<Response, u16> {
+        let below = record.filename.strip_prefix(self.root).ok_or(403_u16)?;
+        let place = FileLocation { root: self.root, path: below, url_offset: 0, chroot: b"" };
+        let mut request = exchange.request.clone();
+        // Conditions and ranges are those of the page, not of its error document.
+        let fields: Vec<(Vec<u8>, Vec<u8>)> = { record.headers_in.iter() }
+            .filter(|_| record.status == 200)
+            .map(|(name, value)| match name.eq_ignore_ascii_case(b"if-none-match") {
+                true => (name.to_vec(), without_gzip(value)),
+                false => (name.to_vec(), value.to_vec()),
+            })
+            .collect();
+        request.fields = Fields::from_pairs(fields.iter().map(|(name, value)| (&**name, &**value)));
+        let (files, now) = (&self.context.thread.files, self.context.routing.now);
+        match files.serve_at(&self.site.files, place, &request, now) {
+            ServeOutcome::Response(response) if response.status == 301 => Err(403),
+            ServeOutcome::Response(mut response) => {
+                if record.status != 200 {
+                    response.status = record.status;
+                }
+                if response.status == 416 {
+                    return Err(416);
+                }
+                let is_get = matches!(&*exchange.request.method, b"GET" | b"HEAD");
+                if response.status == 304 && !is_get {
+                    response.status = 412;
+                }
+                if response.status == 412 {
+                    // Apache sends the fields of the file, without content and without an error document.
+                    request.fields = Fields::default();
+                    let whole = files.serve_at(&self.site.files, place, &request, now);
+                    if let ServeOutcome::Response(whole) = whole {
+                        response.fields = whole.fields;
+                    }
+                    response.body = Body::Empty;
+                    response.is_default_error_page = false;
+                }
+                if response.status == 304 {
+                    let seconds = u64::try_from(record.file.modified).unwrap_or_default();
+                    let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+                    response.fields.push("Last-Modified", httpdate::fmt_http_date(modified));
+                }
+                Ok(response)
+            }
+            ServeOutcome::Script(_) => Err(403),
+            ServeOutcome::NotServed(reason) => Err(reason.status()),
+        }
+    }
+
+    async fn script(
+        &self,
+        record: &mut Record,
+        script: &Script,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<(Response, Option<Instruction<'s>>), u16> {
+        let Some(name) = &self.site.scripts else { return Err(403) };
+        if script.shows_source {
+            return Err(403);
+        }
+        let path = |bytes: &[u8]| -> Arc<Path> { Path::new(OsStr::from_bytes(bytes)).into() };
+        let script_to_run = PhpScript {
+            name: Bytes::copy_from_slice(&script.name),
+            path_info: Bytes::copy_from_slice(&script.path_info),
+            file: path(&script.filename),
+            root: path(self.root),
+            directives: Some(Arc::new(Directives {
+                variables: script.variables.clone(),
+                settings: script.settings.clone(),
+                passes_authorization: script.passes_auth,
+                status: record.status,
+                server_port: record.connection.server_port,
+            })),
+        };
+        if let Some(limit) = record.config.core.limit_request_body
+            && limit > 0
+        {
+            exchange.limit_body(limit).map_err(|error| error.status())?;
+        }
+        let snapshot = self.context.routing.snapshot;
+        let decision = match snapshot.applications.get(&**name) {
+            Some(application) => Decision::Php(Arc::clone(application), script_to_run),
+            None => match snapshot.fastcgi.get(&**name) {
+                Some(site) => Decision::FastCgi(Arc::clone(site), script_to_run),
+                None => return Err(404),
+            },
+        };
+        let (method, query) = (&script.method, &script.query);
+        let changed =
+            exchange::request(self.world.request, record, method, query, &script.request_uri);
+        // Of an error document, the body has been read: by another script, or with the request for a file.
+        let is_document = record.previous.is_some() && record.status != 200;
+        let is_read = is_document && matches!(&*self.world.request.method, b"GET" | b"POST");
+        let (response, instruction) = if self.has_run.replace(true) || is_read {
+            let connection = exchange.without_body();
+            let mut asked = Exchange::new(changed, exchange.started_at, &connection);
+            Box::pin(carry_out(self.context, decision, self.buffering, &mut asked)).await
+        } else {
+            exchange.request = changed;
+            Box::pin(carry_out(self.context, decision, self.buffering, exchange)).await
+        };
+        if response.is_default_error_page {
+            return Err(response.status);
+        }
+        Ok((response, instruction))
+    }
+
+    /// Applies the directives for responses.
+    fn finish(&self, mut record: Record, action: &Action, mut response: Response) -> Response {
+        let is_error = matches!(action, Action::Error(_));
+        let is_script = matches!(action, Action::Script(_));
+        if !is_error {
+            record.status = response.status;
+            for (name, value) in response.fields.iter() {
+                let is_tag = name.eq_ignore_ascii_case(b"etag") && !is_script;
+                if is_tag && record.config.core.etag.parts().is_none() {
+                    continue;
+                }
+                if !name.eq_ignore_ascii_case(b"content-type") {
+                    record.headers_out.add(name, value);
+                } else if is_script || value.starts_with(b"multipart/byteranges") {
+                    record.content_type = Some(value.to_vec());
+                }
+            }
+        }
+        record.length = response.body.len().filter(|_| !matches!(response.body, Body::Stream(_)));
+        let compression = self.engine.finish(&mut record, action, self.world);
+        response.status = record.status;
+        if matches!(record.status, 204 | 304) {
+            record.headers_out.unset(b"Content-Type");
+        }
+        response.fields = exchange::fields(&record.headers_out);
+        if compression == Compression::Gzip {
+            compress::gzip_as_apache(&mut response);
+        }
+        response
+    }
+}
+
+/// Returns entity tags without the mark of compressed content.
+fn without_gzip(tags: &[u8]) -> Vec<u8> {
+    const MARK: &[u8] = b"-gzip\"";
+    let mut plain = Vec::with_capacity(tags.len());
+    let mut rest = tags;
+    while let Some(at) = memchr::memmem::find(rest, MARK) {
+        plain.extend_from_slice(&rest[..at]);
+        plain.push(b'"');
+        rest = &rest[at + MARK.len()..];
+    }
+    plain.extend_from_slice(rest);
+    plain
+}
+
+/// Returns the answer to an error or a redirect, without its fields.
+fn error(record: &Record, page: &ErrorPage) -> Response {
+    match &page.text {
+        Some(text) => Response::new(record.status, Body::from(Bytes::from(text.clone()))),
+        None => respond::error(record.status),
+    }
+}

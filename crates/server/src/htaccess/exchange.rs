@@ -1,0 +1,109 @@
+//! A request as a record of the directives, and a record as the head of a response.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use howdah_htaccess::record::{Connection, Record};
+use howdah_htaccess::table::Table;
+use howdah_http::authority;
+use howdah_http::message::{FieldBlock, Fields, Request, ShownAddress, Version};
+
+/// Returns the record of a request to a site with this root.
+pub(super) fn record(request: &Request, root: &[u8], software: &str, wall: SystemTime) -> Record {
+    let connection = &request.connection;
+    let since = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let shown = |address: Option<std::net::SocketAddr>| {
+        ShownAddress(address.map(|address| address.ip())).to_string().into_bytes()
+    };
+    let server_name = match request.host.is_empty() {
+        true => shown(connection.local),
+        false => authority::encoded(&request.host).to_vec(),
+    };
+    let default = if connection.tls { 443 } else { 80 };
+    // The port of the field `Host` counts, as with `UseCanonicalPhysicalPort Off`.
+    let port = named_port(request)
+        .unwrap_or_else(|| connection.local.map_or(default, |local| local.port()));
+    let mut headers_in = Table::default();
+    for (name, value) in request.fields.iter() {
+        // Apache joins fields of one name when it reads them.
+        match headers_in.get(name).map(|known| [known, b", ", value].concat()) {
+            Some(joined) => headers_in.set(name, joined),
+            None => headers_in.add(name, value),
+        }
+    }
+    let protocol = request.version.as_str();
+    Record {
+        connection: Arc::new(Connection {
+            remote_addr: shown(connection.peer),
+            remote_port: connection.peer.map_or(0, |peer| peer.port()),
+            server_addr: shown(connection.local),
+            server_port: port,
+            server_name,
+            is_https: connection.tls,
+            is_http2: request.version == Version::Http2,
+            server_software: software.as_bytes().to_vec(),
+            document_root: root.to_vec(),
+            time: (since.as_secs().try_into().unwrap_or(i64::MAX), since.subsec_micros()),
+            ..Connection::default()
+        }),
+        request_line: [&request.method, &b" "[..], &request.target, b" ", protocol.as_bytes()]
+            .concat(),
+        method: request.method.to_vec(),
+        protocol: protocol.as_bytes().to_vec(),
+        unparsed_uri: request.target.to_vec(),
+        headers_in,
+        ..Record::default()
+    }
+}
+
+/// Returns the port in the field `Host`.
+fn named_port(request: &Request) -> Option<u16> {
+    let host = request.fields.get("host")?;
+    let colon = memchr::memrchr(b':', host)?;
+    std::str::from_utf8(&host[colon + 1..]).ok()?.parse().ok()
+}
+
+/// Returns a request as a script sees it after the directives: with their header fields, and with this method,
+/// query and target.
+pub(super) fn request(
+    request: &Request,
+    record: &Record,
+    method: &[u8],
+    query: &[u8],
+    target: &[u8],
+) -> Request {
+    Request {
+        method: Bytes::copy_from_slice(method),
+        query: Bytes::copy_from_slice(query),
+        target: Bytes::copy_from_slice(target),
+        fields: Fields::from_pairs(record.headers_in.iter()),
+        user: record.user.as_deref().map(Bytes::copy_from_slice),
+        ..request.clone()
+    }
+}
+
+/// Returns the fields of a record as those of a response. What a connection writes itself is left out, and so
+/// is what is no field.
+pub(super) fn fields(table: &Table) -> FieldBlock {
+    let mut lines = Vec::with_capacity(256);
+    for (name, value) in table.iter() {
+        let is_token = !name.is_empty() && name.iter().all(|byte| is_token(*byte));
+        if !is_token || OWN.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+            continue;
+        }
+        lines.extend_from_slice(name);
+        lines.extend_from_slice(b": ");
+        lines.extend(value.iter().filter(|byte| !matches!(byte, b'\r' | b'\n' | 0)));
+        lines.extend_from_slice(b"\r\n");
+    }
+    FieldBlock::from_lines(lines.into())
+}
+
+/// Fields that the connection writes, or that would change the framing.
+const OWN: [&[u8]; 6] =
+    [b"Connection", b"Content-Length", b"Date", b"Keep-Alive", b"Server", b"Transfer-Encoding"];
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}

@@ -1,0 +1,105 @@
+//! Sites with `.htaccess` files, and the engines of a thread.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use howdah_config::{Htaccess, Symlinks};
+use howdah_files::mime::MimeTypes;
+use howdah_htaccess::allow::Allow;
+use howdah_htaccess::engine::{Base, Engine};
+use howdah_htaccess::world::Broken;
+
+use super::compiled::CompiledFiles;
+use crate::auth::HashPermits;
+
+/// Number of engines of sites that are gone which a thread keeps at most.
+const MAX_UNUSED_ENGINES: usize = 32;
+
+/// An application or a share with `.htaccess` files.
+#[derive(Debug)]
+pub struct Site {
+    /// Distinguishes sites; a new configuration has new sites.
+    id: u64,
+    /// What holds outside of the files, or what is wrong with the settings.
+    pub(super) base: Result<Base, Broken>,
+    /// Name of the files.
+    pub(super) file: Box<[u8]>,
+    /// Settings for files that are sent.
+    pub(super) files: howdah_files::Share,
+    /// Application that runs scripts.
+    pub(super) scripts: Option<Box<str>>,
+    /// Files that have been compiled.
+    pub(super) compiled: CompiledFiles,
+    /// Permits for passwords that take long to check.
+    pub(super) permits: HashPermits,
+}
+
+impl Site {
+    /// Prepares a site; `scripts` is the application that runs PHP.
+    pub fn new(
+        settings: &Htaccess,
+        scripts: Option<&str>,
+        traverse_mounts: bool,
+        mime: &Arc<MimeTypes>,
+    ) -> Site {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let options = howdah_files::Options {
+            index: Vec::new(),
+            symlinks: Symlinks::OwnerMatch,
+            traverse_mounts,
+            is_decided: true,
+            scripts: scripts.is_some(),
+            precompressed: false,
+            mime: Arc::clone(mime),
+            ..howdah_files::Options::default()
+        };
+        Site {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            base: base(settings, scripts.is_some()),
+            file: settings.file.as_bytes().into(),
+            files: howdah_files::Share::new("", options),
+            scripts: scripts.map(Into::into),
+            compiled: CompiledFiles::default(),
+            permits: HashPermits::default(),
+        }
+    }
+}
+
+/// Returns what holds outside of the files.
+fn base(settings: &Htaccess, runs_scripts: bool) -> Result<Base, Broken> {
+    let allow = Allow::parse(&settings.allow).map_err(Broken::new)?;
+    Ok(Base {
+        allow,
+        directory_index: settings.index.iter().map(|name| name.clone().into_bytes()).collect(),
+        options: settings.options.join(" "),
+        php_pattern: runs_scripts.then(|| settings.scripts.clone()),
+        ..Base::default()
+    })
+}
+
+/// The engines of a thread.
+#[derive(Debug, Default)]
+pub struct Engines(RefCell<Vec<(u64, Rc<Engine>)>>);
+
+impl Engines {
+    /// Returns the engine of a site.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the settings of the site.
+    pub(super) fn of(&self, site: &Site) -> Result<Rc<Engine>, Broken> {
+        let mut engines = self.0.borrow_mut();
+        if let Some((_, engine)) = engines.iter().find(|(id, _)| *id == site.id) {
+            return Ok(Rc::clone(engine));
+        }
+        let engine = Rc::new(Engine::new(site.base.clone()?)?);
+        if engines.len() >= MAX_UNUSED_ENGINES {
+            // Those in use are made again.
+            engines.clear();
+        }
+        engines.push((site.id, Rc::clone(&engine)));
+        Ok(engine)
+    }
+}

@@ -1,0 +1,4 @@
+@extends('page')
+@section('body')
+<p class="user">{{ auth()->id() }}</p>
+@endsection

@@ -1,0 +1,77 @@
+//! `howdah worker-check`: finds what differs between the classic mode and worker mode.
+
+use std::process::{Command, Output};
+
+use harness::{Server, Site, programs};
+use serde_json::json;
+
+/// Serves an application in the classic mode whose front controller can also run as a worker script.
+/// `page` handles a request; its own global variables stay in worker mode.
+fn serve(page: &str) -> Server {
+    let script = format!(
+        "<?php
+        $page = function () {{
+            $path = strtok($_SERVER['REQUEST_URI'], '?');
+            if ($path === '/') {{ echo '<a href=\"/one\">1</a> <a href=\"two\">2</a> <a href=\"/three?a=b\">3</a>'; }}
+            echo $path, ' token ', bin2hex(random_bytes(4)), ' ';
+            {page}
+        }};
+        try {{
+            while (frankenphp_handle_request($page));
+        }} catch (RuntimeException $error) {{
+            $page();
+        }}"
+    );
+    let site = Site::new().file("index.php", script).with(json!({
+        "routes": [{"action": {"pass": "applications/site"}}],
+        "applications": {"site": {"script": "index.php"}},
+    }));
+    let address = format!("unix:{}", site.control_socket().display());
+    site.argument("--control").argument(&address).serve()
+}
+
+fn check(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
+    let socket = format!("unix:{}", server.site.control_socket().display());
+    let url = format!("http://{}/", server.address);
+    let mut command = Command::new(programs::howdah());
+    command.args(["worker-check", &url, "--control", &socket]).args(arguments);
+    let Output { status, stdout, stderr } = programs::run(&mut command);
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (status.code(), text(stdout) + &text(stderr))
+}
+
+#[test]
+fn an_application_that_is_fit_gives_the_same_pages() {
+    let server = serve(
+        "header('X-Own: 1'); session_start(); setcookie('seen', '1'); echo $_GET['a'] ?? 'none';",
+    );
+    let (code, text) = check(&server, &[]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.starts_with("4 pages of \"site\" were compared.\n"), "{text}");
+    assert!(!text.contains("Different") && !text.contains("replaced"), "{text}");
+    assert!(text.contains("ms classic"), "{text}");
+}
+
+#[test]
+fn pages_that_depend_on_an_earlier_request_are_named() {
+    let server = serve("global $count; echo 'visits: ', ++$count;");
+    let (code, text) = check(&server, &[]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("Different in worker mode: 4\n  /: "), "{text}");
+    assert!(text.contains("instead of"), "{text}");
+    let server = serve("if ($path === '/two') { define('ONCE', 1) || print('again'); exit; }");
+    let (_, text) = check(&server, &[]);
+    assert!(text.contains("exit: "), "{text}");
+}
+
+#[test]
+fn a_script_that_is_no_worker_script_is_named() {
+    let server = serve("");
+    let (code, text) = check(&server, &["--script", "missing.php"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("the worker mode does not start: "), "{text}");
+    assert!(text.contains("missing.php"), "{text}");
+    let (code, text) = check(&server, &["--application", "other"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("there is no application \"other\"; there is \"site\""), "{text}");
+}
