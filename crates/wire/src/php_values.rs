@@ -51,8 +51,11 @@ impl PhpValues {
     }
 }
 
+/// Name and value of a setting.
+pub type Setting<'a> = (&'a [u8], &'a [u8]);
+
 /// Decodes settings. Error: bytes that [`PhpValues`] does not make.
-pub fn decode(bytes: &[u8]) -> Result<Vec<(&[u8], &[u8])>, Malformed> {
+pub fn decode(bytes: &[u8]) -> Result<Vec<Setting<'_>>, Malformed> {
     let mut settings = Vec::new();
     let mut rest = bytes;
     while !rest.is_empty() {

@@ -3,8 +3,8 @@
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 
-use super::answer::carry_out;
 use super::context::Context;
+use super::decision::carry_out;
 use crate::filters::error_page;
 use crate::route::Routed;
 use crate::snapshot::action::{ErrorPage, PageSource};

@@ -4,6 +4,7 @@
 mod answer;
 mod authentication;
 mod context;
+mod decision;
 mod error_pages;
 mod internal_redirect;
 mod redirects;
@@ -27,8 +28,8 @@ use howdah_sys::log::Level;
 use self::answer::answer;
 use self::authentication::authenticate;
 
-pub use self::answer::carry_out;
 pub use self::context::Context;
+pub use self::decision::carry_out;
 use crate::filters::{cors, header_changes, security_headers};
 use crate::route::Routing;
 use crate::snapshot::Snapshot;

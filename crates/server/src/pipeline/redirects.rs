@@ -6,9 +6,9 @@ use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 use howdah_http::respond;
 
-use super::answer::carry_out;
 use super::authentication::authenticate;
 use super::context::Context;
+use super::decision::carry_out;
 use super::internal_redirect::{self, MAX_REDIRECTS};
 use crate::route::Routed;
 use crate::snapshot::delegations::Instruction;
