@@ -91,6 +91,7 @@ test-tools:
 	python3 tests/php_test.py
 	python3 tests/in_debian_test.py
 	python3 tests/differential/test_differ.py
+	python3 tests/htaccess/test_runner.py
 	python3 tests/e2e/test_compare.py
 	python3 bench/test_bench.py
 	python3 packaging/test_tools.py
@@ -102,6 +103,7 @@ test-demo: test-setup
 
 test-differential: test-setup
 	tests/differential/run --howdah $(DEBUG)
+	tests/htaccess/run --howdah $(DEBUG)
 
 # The C side needs PHP's headers to be built, and a lint of it as well.
 lint: cargo

@@ -189,5 +189,11 @@ class Crawl(unittest.TestCase):
         self.assertEqual(asked, [b"/", b"/a?x=1&y", b"/b/", b"/b/c"])
 
 
+class Page(unittest.TestCase):
+    def test_the_page_lists_the_intended_differences(self):
+        page = (Path(__file__).resolve().parents[2] / "docs/htaccess.md").read_text("utf-8")
+        self.assertTrue(page.endswith("\n" + intended.as_markdown()), "run tests/htaccess/run --differences")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -31,19 +31,19 @@ TABLE = (
         ("auth_basic: every kind of password hash",), {"*": ANY}),
     Intended(
         "`Require host` matches nobody",
-        "the name that an address resolves to would have to be asked for before each answer; addresses are exact",
+        "names of clients are not looked up. `Require ip` is exact",
         ("authz: local and addresses",), {"*": ANY}),
     Intended(
         "a request for the head of a listing has Content-Length 0",
-        "the listing is not made for it",
+        "the listing is not written for a request without a body",
         ("*",), {"field content-length": "0"}),
     Intended(
         "CONNECT is refused by the parser",
-        "its target has another form (RFC 9110, 9.3.6)",
+        "Howdah is no forward proxy",
         ("core: methods on a file",), {"*": ANY}),
     Intended(
         "an encoded NUL in a path is refused by the parser",
-        "no file can have such a name",
+        "no file name contains a NUL",
         ("core: queries and odd characters", "rewrite: NUL in a path"), {"status": "400"}),
     Intended(
         "parts of several ranges begin without an empty line",
@@ -58,48 +58,48 @@ TABLE = (
         "PHP takes the user from these variables, as under PHP-FPM",
         ("env: names that the server uses",), {"body": ANY}),
     Intended(
-        "a body that is too large is answered once",
+        "a request body that is too large has one answer",
         "Apache sends the error document and the output of the script together",
         ("errordocument: 405 and 400",), {"body": ANY}),
     Intended(
         "entity tags of files that were changed a moment ago are strong",
-        "the file is not cached until a change would show",
+        "a validator that is weak for a second only defeats caches",
         ("expires: access and modification",), {"field etag": "strong"}),
     Intended(
         "a range of a file that would be compressed is one of the file",
-        "ranges of compressed content cannot be joined",
+        "clients cannot join ranges of a body that is compressed anew for each response",
         ("filter: the server's own types",), {"*": ANY}),
     Intended(
-        "the load of the machine is not told",
-        "it is the administrator's",
+        "`%l` in a field is empty",
+        "the load of the machine tells one site about others",
         ("headers: format strings of the time",), {"field x-load": ANY}),
     Intended(
-        "source is not shown in colours",
-        "scripts are run or sent",
+        "`application/x-httpd-php-source` is 403",
+        "source of scripts has credentials",
         ("mime: PHP's other names of handlers and types",), {"*": ANY}),
     Intended(
         "entity tags have the file's own form",
-        "variants of a page have different ones",
+        "they are those of all files that Howdah sends; variants of a page have different ones",
         ("negotiation: *", "trees: *", "autoindex: TrackModified"), {"field etag": ANY}),
     Intended(
         "PHP's virtual() is not defined",
-        "a script cannot start another request",
+        "a script cannot start another request in its process",
         ("php: virtual",), {"*": ANY}),
     Intended(
         "a status of a rule that is no error has Howdah's page",
-        "each server has its own pages",
+        "the text of such pages is the server's own",
         ("rewrite: flag R with a status that is no redirect",), {"body": ANY}),
     Intended(
         "dates with a wrong day of the week are ignored",
-        "they are no valid dates (RFC 9110, 5.6.7)",
+        "they are not valid (RFC 9110, 5.6.7)",
         ("rewrite: a rewritten file with conditions and ranges",), {"status": "200", "body": ANY}),
     Intended(
         "`IndexIgnoreReset` also drops the names that the server itself leaves out",
-        "it says so",
+        "the documentation of Apache says that it resets the list",
         ("autoindex: IndexIgnore and IndexIgnoreReset",), {"body": ANY}),
     Intended(
         "`IndexOptions` with a plus sign keep the form of the listing above",
-        "an addition takes nothing away",
+        "an addition should not remove an option",
         ("autoindex: IndexOptions below add and replace",), {"body": ANY}),
     Intended(
         "`DefaultLanguage none` counts where `RemoveLanguage` has removed a suffix",
@@ -107,15 +107,15 @@ TABLE = (
         ("mime: AddLanguage, DefaultLanguage, RemoveLanguage",), {"field content-language": "none"}),
     Intended(
         "responses that could be compressed always have `Vary: Accept-Encoding`",
-        "a cache may keep them",
+        "a cache may keep them, and would otherwise send one form to all clients",
         ("trees: WordPress*",), {"field vary": "Accept-Encoding"}),
     Intended(
         "the lifetime of a cookie that is the port of the test's own server",
-        "each server has a port of its own",
+        "the test's servers have different ports",
         ("rewrite: flag CO sets a cookie",), {"field set-cookie": ANY}),
     Intended(
         "owners of files are numbers",
-        "the accounts of the machine are the administrator's",
+        "the router does not read the accounts of the machine",
         ("rewrite: variables of files", "expr: variables of rules and others that expressions know or not"),
         {"body": ANY, "field x-a": "0"}),
 )
@@ -124,3 +124,12 @@ TABLE = (
 def covering(title, aspect, ours, table=TABLE):
     """The entry that allows a difference, or None."""
     return next((entry for entry in table if entry.covers(title, aspect, ours)), None)
+
+
+def as_markdown(table=TABLE):
+    """The table of docs/htaccess.md."""
+    rows = ("| Howdah | reason | seen in |", "| --- | --- | --- |")
+    return "\n".join(rows + tuple(
+        f"| {entry.title[0].upper()}{entry.title[1:]} | {entry.reason[0].upper()}{entry.reason[1:]} | "
+        + ", ".join("all cases" if case == "*" else case.replace("*", "…") for case in entry.cases) + " |"
+        for entry in table)) + "\n"
