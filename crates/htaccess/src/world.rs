@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -55,6 +56,12 @@ pub trait World {
 
     /// Returns the names of a client's address that resolve to it again (`Require host`).
     fn host_names<'a>(&'a self, address: &'a [u8]) -> Later<'a, Vec<Vec<u8>>>;
+
+    /// Returns the addresses of a host name (`Require forward-dns`).
+    fn addresses<'a>(&'a self, name: &'a [u8]) -> Later<'a, Vec<IpAddr>> {
+        let _ = name;
+        Box::pin(async { Vec::new() })
+    }
 
     /// Writes a line to the error log.
     fn log(&self, level: Level, message: &str);

@@ -1,4 +1,4 @@
-//! DNS queries for the addresses of a name, and their responses (RFC 1035).
+//! DNS queries for the addresses of a name, or the names of an address, and their responses (RFC 1035).
 //!
 //! Anybody who can send a datagram can forge a response. A response that does not repeat the id and
 //! the question is therefore ignored. Aliases are followed within the same response.
@@ -17,13 +17,15 @@ const INTERNET: u16 = 1;
 /// Type of an alias record (CNAME).
 const ALIAS: u16 = 5;
 
-/// Type of an address.
+/// Type of a record that is queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// IPv4.
+    /// IPv4 address.
     A,
-    /// IPv6.
+    /// IPv6 address.
     Aaaa,
+    /// Name of an address; see [`reverse_name`].
+    Ptr,
 }
 
 /// Response of a DNS server.
@@ -31,6 +33,9 @@ pub enum Kind {
 pub struct Answer {
     /// Addresses of the name.
     pub addresses: Vec<IpAddr>,
+    /// Names of the address, in lower case, for [`Kind::Ptr`]. Names with other bytes than letters, digits,
+    /// hyphens, underscores and dots are left out: the owner of an address chooses them.
+    pub names: Vec<String>,
     /// Time to live in seconds.
     pub ttl: u32,
     /// The response was truncated to fit a datagram.
@@ -48,6 +53,7 @@ impl Kind {
         match self {
             Kind::A => 1,
             Kind::Aaaa => 28,
+            Kind::Ptr => 12,
         }
     }
 }
@@ -97,19 +103,63 @@ pub fn answer(message: &[u8], number: u16, name: &str, kind: Kind) -> Result<Ans
     for _ in 0..MAX_ALIASES {
         let own = || records.iter().filter(|record| record.owner == name);
         for record in own().filter(|record| record.kind == kind.number()) {
-            found.addresses.extend(record.address());
+            match kind {
+                Kind::Ptr => {
+                    let target = Reader { message, at: record.at }.name()?;
+                    found.names.extend(decoded(&target));
+                }
+                Kind::A | Kind::Aaaa => found.addresses.extend(record.address()),
+            }
             found.ttl = found.ttl.min(record.ttl);
         }
         let alias = own().find(|record| record.kind == ALIAS);
-        let Some(alias) = alias.filter(|_| found.addresses.is_empty()) else { break };
+        let has_result = !found.addresses.is_empty() || !found.names.is_empty();
+        let Some(alias) = alias.filter(|_| !has_result) else { break };
         found.ttl = found.ttl.min(alias.ttl);
         let mut target = Reader { message, at: alias.at };
         name = target.name()?;
     }
-    if found.addresses.is_empty() {
+    if found.addresses.is_empty() && found.names.is_empty() {
         found.ttl = 0;
     }
     Ok(found)
+}
+
+/// Returns the name under which the names of an address are stored (RFC 1035, 3.5; RFC 3596, 2.5).
+pub fn reverse_name(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, c, d] = address.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        IpAddr::V6(address) => {
+            let octets = address.octets();
+            let digits = octets.iter().rev().flat_map(|octet| [octet & 15, octet >> 4]);
+            let labels: String = digits.map(|digit| format!("{digit:x}.")).collect();
+            format!("{labels}ip6.arpa")
+        }
+    }
+}
+
+/// Decodes a name; `None` if it has bytes that names of hosts do not have.
+fn decoded(mut name: &[u8]) -> Option<String> {
+    let mut text = String::new();
+    while let [length, rest @ ..] = name
+        && *length > 0
+    {
+        let (label, after) = rest.split_at_checked(usize::from(*length))?;
+        if !text.is_empty() {
+            text.push('.');
+        }
+        for byte in label {
+            if !byte.is_ascii_alphanumeric() && !b"-_".contains(byte) {
+                return None;
+            }
+            text.push(char::from(*byte));
+        }
+        name = after;
+    }
+    (!text.is_empty()).then_some(text)
 }
 
 /// Encodes a name, in lower case; `None` if it is not valid.
@@ -273,6 +323,23 @@ mod tests {
         assert_eq!((found.addresses, found.ttl), (vec![IpAddr::from([10, 0, 0, 3])], 9));
         let round = [record(ASKED, ALIAS, 9, ASKED)];
         assert!(read(&reply(0x8180, 1, &round.concat())).unwrap().addresses.is_empty());
+    }
+
+    #[test]
+    fn names_of_an_address_are_found_and_those_with_other_bytes_left_out() {
+        let name = reverse_name([192, 0, 2, 1].into());
+        assert_eq!(name, "1.2.0.192.in-addr.arpa");
+        let v6: IpAddr = "2001:db8::1".parse().unwrap();
+        let zeros = "0.".repeat(23);
+        assert_eq!(reverse_name(v6), format!("1.{zeros}8.b.d.0.1.0.0.2.ip6.arpa"));
+        let mut message = question(7, &name, Kind::Ptr).unwrap();
+        message[2..4].copy_from_slice(&0x8180_u16.to_be_bytes());
+        message[6..8].copy_from_slice(&2_u16.to_be_bytes());
+        message.extend(record(ASKED, 12, 60, b"\x03WWW\x07example\x00"));
+        message.extend(record(ASKED, 12, 60, b"\x05a\nb.c\x00"));
+        let found = answer(&message, 7, &name, Kind::Ptr).unwrap();
+        assert_eq!((found.names, found.ttl), (vec!["www.example".to_owned()], 60));
+        assert!(found.addresses.is_empty());
     }
 
     #[test]

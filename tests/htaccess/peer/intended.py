@@ -30,10 +30,6 @@ TABLE = (
         "DES hashes see eight characters of a password and are broken within hours",
         ("auth_basic: every kind of password hash",), {"*": ANY}),
     Intended(
-        "`Require host` matches nobody",
-        "names of clients are not looked up. `Require ip` is exact",
-        ("authz: local and addresses",), {"*": ANY}),
-    Intended(
         "a request for the head of a listing has Content-Length 0",
         "the listing is not written for a request without a body",
         ("*",), {"field content-length": "0"}),

@@ -1,5 +1,6 @@
 //! What modules and expressions ask of the server.
 
+use std::net::IpAddr;
 use std::pin::pin;
 use std::task::{Context as TaskContext, Poll, Waker};
 
@@ -9,7 +10,7 @@ use crate::modules::pattern::{Condition, Text};
 use crate::modules::services::Services;
 use crate::record::Record;
 use crate::regex::CAPTURES;
-use crate::world::{Level, World};
+use crate::world::{Later, Level, World};
 
 impl Server<'_> {
     /// Evaluates a condition of a section; one that cannot be evaluated is false.
@@ -23,6 +24,10 @@ impl Server<'_> {
 }
 
 impl Services for Server<'_> {
+    fn addresses<'a>(&'a self, name: &'a [u8]) -> Later<'a, Vec<IpAddr>> {
+        self.world.addresses(name)
+    }
+
     fn holds(&self, record: &Record, condition: &Condition) -> Result<bool, String> {
         let mut context = Context::default();
         let result = condition.expr().evaluate(record, self, &mut context);

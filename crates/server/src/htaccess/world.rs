@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -42,6 +43,11 @@ pub(super) struct SiteWorld<'a, 's> {
 }
 
 impl SiteWorld<'_, '_> {
+    /// Returns the DNS servers of the configuration; empty for those of the machine.
+    fn resolver(&self) -> &[SocketAddr] {
+        &self.context.routing.snapshot.config.settings.resolver
+    }
+
     /// Returns the location of an absolute path; `None` outside of the root.
     fn location<'p>(&'p self, path: &'p [u8]) -> Option<FileLocation<'p>> {
         let below = path.strip_prefix(self.root)?;
@@ -165,8 +171,22 @@ impl World for SiteWorld<'_, '_> {
     }
 
     fn host_names<'a>(&'a self, address: &'a [u8]) -> Later<'a, Vec<Vec<u8>>> {
-        let _ = address;
-        Box::pin(async { Vec::new() })
+        Box::pin(async {
+            let address: Option<IpAddr> =
+                std::str::from_utf8(address).ok().and_then(|text| text.parse().ok());
+            let Some(address) = address else { return Vec::new() };
+            let names = &self.context.thread.shared.client_names;
+            let name = names.name(address.to_canonical(), self.resolver()).await;
+            name.map(String::into_bytes).into_iter().collect()
+        })
+    }
+
+    fn addresses<'a>(&'a self, name: &'a [u8]) -> Later<'a, Vec<IpAddr>> {
+        Box::pin(async {
+            let Ok(name) = std::str::from_utf8(name) else { return Vec::new() };
+            let names = &self.context.thread.shared.client_names;
+            names.addresses(name, self.resolver()).await.to_vec()
+        })
     }
 
     fn log(&self, level: world::Level, message: &str) {

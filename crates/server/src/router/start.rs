@@ -14,6 +14,7 @@ use howdah_sys::log::{Level, Log};
 use howdah_sys::memory;
 use howdah_tls::challenges::{ChallengeStore, OnDemandRequest};
 use howdah_upstream::names::Names;
+use howdah_upstream::names::clients::ClientNames;
 use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_wire::messages::ToSupervisor;
 use tokio::sync::mpsc::{Receiver, unbounded_channel};
@@ -90,6 +91,7 @@ fn control_thread(
         threads: AtomicUsize::new(0),
         descriptors: DescriptorLimit::of_process(),
         challenges,
+        client_names: ClientNames::default(),
     });
     let sandbox = Arc::new(RouterSandbox::enter(hello.sandbox, &hello.tmp, config));
     let (requests, thread_requests) = unbounded_channel();

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use arc_swap::ArcSwap;
 use howdah_sys::log::Log;
 use howdah_tls::challenges::ChallengeStore;
+use howdah_upstream::names::clients::ClientNames;
 
 use crate::descriptors::DescriptorLimit;
 use crate::snapshot::Snapshot;
@@ -26,4 +27,6 @@ pub struct Shared {
     pub descriptors: DescriptorLimit,
     /// Responses to challenges of ACME servers.
     pub challenges: Arc<ChallengeStore>,
+    /// Names of clients that `.htaccess` files compare.
+    pub client_names: ClientNames,
 }

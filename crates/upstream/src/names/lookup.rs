@@ -16,7 +16,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use super::files::{FILES, Name};
-use super::system::{System, hosts};
+use super::system::{System, hosts, name_in_hosts};
 
 /// Time for which an entry of the hosts file is valid.
 const HOSTS_TIME_TO_LIVE: Duration = Duration::from_secs(30);
@@ -84,6 +84,28 @@ pub async fn look_up(name: &str, servers: &[SocketAddr]) -> Result<Found, Proble
         }
     }
     Err(problem)
+}
+
+/// Returns the name of an address, if it has one that leads to the address again: the owner of an
+/// address chooses the name that DNS gives for it. As in Apache, one name counts.
+pub async fn look_up_name(address: IpAddr, servers: &[SocketAddr]) -> Option<String> {
+    let known = name_in_hosts(&FILES.text(Name::Hosts).await, address);
+    let name = match known {
+        Some(name) => name,
+        None => {
+            let mut system = System::read(&FILES.text(Name::Resolver).await);
+            if !servers.is_empty() {
+                system.servers = servers.to_vec();
+            }
+            let name = dns::reverse_name(address);
+            let answer = query_servers(&system, &name, Kind::Ptr).await.ok()?;
+            answer.names.into_iter().next()?
+        }
+    };
+    // With a dot at its end, so that no domain of the machine is searched.
+    let absolute = format!("{name}.");
+    let found = look_up(&absolute, servers).await.ok()?;
+    found.addresses.contains(&address).then_some(name)
 }
 
 /// Queries one server after the other until one answers.

@@ -2,9 +2,10 @@
 //!
 //! Names are looked up before a configuration is applied, and again when the TTL of the answer is
 //! over. New addresses are compiled into the configuration. If a look-up fails, the name keeps its
-//! addresses; if it never had any, only requests to its own server fail. No part of a request is
-//! ever looked up.
+//! addresses; if it never had any, only requests to its own server fail. Of a request, only the address
+//! of the client is looked up, and only for a `.htaccess` file that names hosts ([`clients`]).
 
+pub mod clients;
 pub mod files;
 mod lookup;
 mod system;

@@ -96,6 +96,15 @@ pub fn hosts(text: &str, name: &str) -> Vec<IpAddr> {
     found
 }
 
+/// Returns the first name of an address in hosts(5), in lower case.
+pub fn name_in_hosts(text: &str, address: IpAddr) -> Option<String> {
+    text.lines().find_map(|line| {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        let is_own = words.next()?.parse() == Ok(address);
+        words.next().filter(|_| is_own).map(str::to_ascii_lowercase)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,5 +131,8 @@ mod tests {
         assert_eq!(hosts(text, "app."), [IpAddr::from([10, 0, 0, 1])]);
         assert_eq!(hosts("", "Localhost.")[0], IpAddr::from([127, 0, 0, 1]));
         assert!(hosts(text, "Local").is_empty() && hosts(text, "y").is_empty());
+        assert_eq!(name_in_hosts(text, [10, 0, 0, 1].into()).as_deref(), Some("app"));
+        assert_eq!(name_in_hosts(text, Ipv6Addr::LOCALHOST.into()).as_deref(), Some("localhost"));
+        assert_eq!(name_in_hosts(text, [10, 0, 0, 2].into()), None);
     }
 }
