@@ -9,7 +9,7 @@ import servers
 from machine import FRAMEWORKS
 from report import Stop, describe
 
-DATABASES = {"wordpress": "wordpress", "adminer": "ledger"}
+DATABASES = {"wordpress": "wordpress", "wordpress_htaccess": "wordpress_htaccess", "adminer": "ledger"}
 
 
 class Session:

@@ -44,18 +44,23 @@ def run(session):
 class Caravan:
     """One WordPress site and the people who use it."""
 
+    # Name of its directory and of its database.
+    name = "wordpress"
+    # Makes the server's document from the address to listen on; without one, it serves the directory.
+    configuration = None
+
     def __init__(self, session):
         self.session = session
         self.step = session.report.step
         self.browser = session.browser
-        self.root = session.tree("wordpress", SOURCE)
+        self.root = session.tree(self.name, SOURCE)
         for name in ("wp-config.php", ".htaccess"):
             (self.root / name).unlink(missing_ok=True)
         sample = self.root / "wp-config-sample.php"
         sample.write_text(sample.read_text().replace(
             "/* Add any custom values", CONSTANTS + "/* Add any custom values"))
         machine.give_away(self.root)
-        self.server = session.under_test("wordpress", self.root)
+        self.server = session.under_test(self.name, self.root, self.configuration)
         self.own = f"127.0.0.1:{self.server.port}"
         self.base = f"http://{self.own}"
         self.photograph = session.directory / "dunes.jpg"
@@ -118,7 +123,7 @@ class Caravan:
         if page.locator("a[href*='step=1']").count():
             self.browser.follow(page, "a[href*='step=1']")
         self.browser.fill(page, {
-            "#dbname": "wordpress",
+            "#dbname": self.name,
             "#uname": servers.DATABASE_USER,
             "#pwd": servers.DATABASE_PASSWORD,
             "#dbhost": f"localhost:{self.session.database.socket}",

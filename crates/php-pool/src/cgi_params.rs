@@ -19,6 +19,11 @@ use super::target::{Directives, Script};
 /// Default value of `SERVER_SOFTWARE`.
 pub const SOFTWARE: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));
 
+/// Default value of `SERVER_SOFTWARE` for an application with `.htaccess` files. Applications that write such
+/// files, such as WordPress, do so only if it contains `Apache`.
+pub const APACHE_SOFTWARE: &str =
+    concat!("Howdah/", env!("CARGO_PKG_VERSION"), " (Apache compatible)");
+
 /// Length in bytes of the longest formatted value: an IPv6 address.
 const LONGEST_TEXT: usize = 45;
 
@@ -139,7 +144,7 @@ fn write_as_apache(
         }
     }
     params.push(b"SERVER_SIGNATURE", b"");
-    params.push(b"SERVER_SOFTWARE", software.unwrap_or(SOFTWARE).as_bytes());
+    params.push(b"SERVER_SOFTWARE", software.unwrap_or(APACHE_SOFTWARE).as_bytes());
     let local = connection.local.map(|local| local.ip());
     match local {
         Some(_) if request.host.is_empty() => shown(params, "SERVER_NAME", &ShownAddress(local)),

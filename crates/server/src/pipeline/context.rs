@@ -32,10 +32,10 @@ impl Context<'_> {
         self.routing.log.write(level, line);
     }
 
-    /// Returns the `SERVER_SOFTWARE` of an application, or of the server.
+    /// Returns the `SERVER_SOFTWARE` that directives of a `.htaccess` see, for this application.
     pub fn software(&self, application: Option<&str>) -> String {
         let application = application.and_then(|name| self.routing.snapshot.applications.get(name));
         let own = application.and_then(|application| application.config.server_software.clone());
-        own.unwrap_or_else(|| cgi_params::SOFTWARE.to_owned())
+        own.unwrap_or_else(|| cgi_params::APACHE_SOFTWARE.to_owned())
     }
 }
