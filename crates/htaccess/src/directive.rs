@@ -1,11 +1,7 @@
-//! Table of directives: what Apache's `command_rec` says about each.
-
-use std::collections::HashMap;
-use std::sync::OnceLock;
+//! A directive: what Apache's `command_rec` says about each.
 
 use crate::config::DirConfig;
 use crate::modules::core::Options;
-use crate::modules::{MODULES, Module};
 
 /// Class of `AllowOverride` that a directive belongs to, as bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,47 +100,3 @@ pub struct Directive {
     /// What the directive does.
     pub apply: Apply,
 }
-
-/// Returns the directives of a name, one for each module that has it.
-pub fn find(name: &str) -> &'static [&'static Directive] {
-    static INDEX: OnceLock<HashMap<String, Vec<&'static Directive>>> = OnceLock::new();
-    let index = INDEX.get_or_init(|| {
-        let mut index: HashMap<String, Vec<&'static Directive>> = HashMap::new();
-        for directive in MODULES.iter().flat_map(|module| module.directives.iter()) {
-            index.entry(directive.name.to_ascii_lowercase()).or_default().push(directive);
-        }
-        index
-    });
-    index.get(&name.to_ascii_lowercase()).map_or(&[], Vec::as_slice)
-}
-
-/// Returns the module of a name as `<IfModule>` has it: `mod_dir.c` or `dir_module`.
-pub fn module(name: &[u8]) -> Option<&'static Module> {
-    MODULES
-        .iter()
-        .find(|module| module.file.as_bytes() == name || module.identifier.as_bytes() == name)
-}
-
-/// Returns true for a directive that Apache knows but allows in the server's configuration only.
-pub fn is_server_only(name: &str) -> bool {
-    SERVER_ONLY.split_ascii_whitespace().any(|known| known.eq_ignore_ascii_case(name))
-}
-
-const SERVER_ONLY: &str = "
-    <Directory <DirectoryMatch <Location <LocationMatch <VirtualHost
-    AcceptFilter AccessFileName AddModuleInfo Alias AliasMatch AllowEncodedSlashes AllowOverride AllowOverrideList
-    AuthBasicUseDigestAlgorithm BufferSize CoreDumpDirectory CustomLog Define DeflateBufferSize
-    DeflateCompressionLevel DeflateFilterNote DeflateMemLevel DeflateWindowSize DocumentRoot ErrorLog
-    ErrorLogFormat ExtendedStatus FlushMaxPipelined FlushMaxThreshold GlobalLog GracefulShutdownTimeout
-    Group HostnameLookups HttpProtocolOptions Include IncludeOptional KeepAlive KeepAliveTimeout
-    LimitInternalRecursion LimitRequestFields LimitRequestFieldsize LimitRequestLine Listen ListenBackLog LoadFile
-    LoadModule LogFormat LogLevel MaxConnectionsPerChild MaxKeepAliveRequests MaxMemFree MaxRangeOverlaps
-    MaxRangeReversals MaxRanges MaxRequestsPerChild MaxRequestWorkers MaxSpareServers MergeSlashes MergeTrailers
-    MinSpareServers Mutex NameVirtualHost php_admin_flag php_admin_value PHPINIDir PidFile Port
-    Protocol Protocols ProtocolsHonorOrder ReadBufferSize
-    ReceiveBufferSize RegexDefaultOptions RegisterHttpMethod RequestReadTimeout RewriteLock RewriteLog
-    RewriteLogLevel RewriteMap ScoreBoardFile ScriptAlias ScriptAliasMatch ScriptLog SecurityModel SeeRequestTail
-    SendBufferSize ServerAdmin ServerAlias ServerLimit ServerName ServerPath ServerRoot ServerTokens
-    StartServers StrictHostCheck ThreadStackSize TimeOut TraceEnable TransferLog TypesConfig UnDefine
-    UseCanonicalName UseCanonicalPhysicalPort User
-";

@@ -11,16 +11,20 @@
 #![forbid(unsafe_code)]
 
 pub mod allow;
+pub mod base;
 pub mod config;
 pub mod directive;
 pub mod engine;
 pub mod expr;
 pub mod merge;
 pub mod modules;
+pub mod outcome;
 pub mod parse;
 pub mod phases;
 pub mod record;
 pub mod regex;
+pub mod registry;
+mod site;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;

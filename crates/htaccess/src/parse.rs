@@ -3,41 +3,29 @@
 //! 1. [`lines`] joins continuation lines.
 //! 2. [`words`] divides a line.
 //! 3. [`tree`] nests sections and resolves `<IfModule>` and its kin.
-//! 4. This file runs the directives of the tree in order; [`sections`] does so for sections that hold for some
+//! 4. [`compiler`] runs the directives of the tree in order; [`sections`] does so for sections that hold for some
 //!    requests only.
 //!
 //! The first error ends the work, as in Apache.
 
+mod compiler;
 mod conditions;
+mod failure;
 mod lines;
+mod section_kind;
 mod sections;
 mod tree;
 pub(crate) mod words;
 
-use crate::config::{DirConfig, Methods};
-use crate::directive::{self, Arguments, Directive, Place};
-use crate::engine::Base;
+use crate::base::Base;
+use crate::config::DirConfig;
 use crate::world::Broken;
-use tree::{Node, Reader};
-use words::Words;
+use compiler::{Compiler, Scope};
+use failure::Failure;
+use tree::Reader;
 
 /// Largest file in bytes.
 const MAX_FILE_BYTES: usize = 4 << 20;
-/// Most words that a directive takes at once (Apache's `AP_MAX_ARGC`).
-const MAX_WORDS: usize = 64;
-
-/// An error in a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Failure {
-    line: u32,
-    text: String,
-}
-
-impl Failure {
-    fn new(line: u32, text: impl Into<String>) -> Failure {
-        Failure { line, text: text.into() }
-    }
-}
 
 /// Compiles the bytes of a file. `path` is for messages; `directory` is the absolute path of the directory that
 /// the file is in, with a slash at the end; `exists` says whether there is something at an absolute path
@@ -67,214 +55,6 @@ pub fn compile(
     config.probes = std::mem::take(&mut reader.probes);
     config.warnings = compiler.warnings;
     Ok(config)
-}
-
-/// What surrounds a directive.
-#[derive(Debug, Clone, Copy, Default)]
-struct Scope<'a> {
-    is_in_section: bool,
-    methods: Option<&'a Methods>,
-    parent: Option<&'a Node>,
-    /// Classes that are allowed inside of a section of a module; `None` for all that are allowed outside.
-    classes: Option<directive::Override>,
-}
-
-struct Compiler<'a> {
-    file: &'a str,
-    directory: &'a [u8],
-    base: &'a Base,
-    warnings: Vec<String>,
-}
-
-impl Compiler<'_> {
-    fn run(
-        &mut self,
-        nodes: &[Node],
-        config: &mut DirConfig,
-        scope: Scope<'_>,
-    ) -> Result<(), Failure> {
-        nodes.iter().try_for_each(|node| self.node(node, config, scope))
-    }
-
-    fn node(
-        &mut self,
-        node: &Node,
-        config: &mut DirConfig,
-        scope: Scope<'_>,
-    ) -> Result<(), Failure> {
-        if let Some(kind) = sections::Kind::find(&node.name) {
-            if !self.is_allowed(kind.name(), kind.class(), node, scope)? {
-                return Ok(());
-            }
-            return self.section(kind, node, config, scope);
-        }
-        let directives = directive::find(&node.name);
-        if directives.is_empty() {
-            return self.unknown(node, scope);
-        }
-        for directive in directives {
-            if self.is_allowed(directive.name, directive.class, node, scope)? {
-                self.directive(directive, node, config, scope)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn unknown(&mut self, node: &Node, scope: Scope<'_>) -> Result<(), Failure> {
-        let name = &node.name;
-        if directive::is_server_only(name) {
-            let class = directive::Override::NONE;
-            return self.is_allowed(name, class, node, scope).map(|_| ());
-        }
-        let reason = "perhaps misspelled or defined by a module not included in the server \
-                      configuration";
-        if self.base.allow.ignores_unknown {
-            self.warn(node, format!("Unknown directive {name} {reason}"));
-            return Ok(());
-        }
-        Err(Failure::new(node.line, format!("Invalid command '{name}', {reason}")))
-    }
-
-    /// Returns true if `AllowOverride` permits a directive; false if it is ignored.
-    fn is_allowed(
-        &mut self,
-        name: &str,
-        class: directive::Override,
-        node: &Node,
-        scope: Scope<'_>,
-    ) -> Result<bool, Failure> {
-        let is_permitted = match scope.classes {
-            Some(classes) => classes.intersects(class),
-            None => self.base.allow.permits(name, class),
-        };
-        if is_permitted {
-            return Ok(true);
-        }
-        if self.base.allow.ignores_forbidden {
-            self.warn(node, format!("{name} in .htaccess forbidden by AllowOverride"));
-            return Ok(false);
-        }
-        let text = match scope.parent {
-            Some(parent) => format!("{name} not allowed in {}> context", parent.name),
-            None => format!("{name} not allowed here"),
-        };
-        Err(Failure::new(node.line, text))
-    }
-
-    fn warn(&mut self, node: &Node, text: String) {
-        self.warnings.push(format!("{}: line {}: {text}", self.file, node.line));
-    }
-
-    fn directive(
-        &mut self,
-        directive: &'static Directive,
-        node: &Node,
-        config: &mut DirConfig,
-        scope: Scope<'_>,
-    ) -> Result<(), Failure> {
-        let fail = |text: String| Failure::new(node.line, text);
-        let place = Place {
-            file: self.file,
-            line: node.line,
-            directory: self.directory,
-            is_in_section: scope.is_in_section,
-            methods: scope.methods,
-            options: self.base.allow.options,
-        };
-        call(directive, &node.arguments, config, &place).map_err(fail)?;
-        if directive.name.starts_with('<') {
-            let classes = Some(directive::Override::AUTH_CONFIG);
-            self.run(&node.children, config, Scope { parent: Some(node), classes, ..scope })?;
-            let end = format!("</{}>", &directive.name[1..]);
-            for end in directive::find(&end) {
-                (end.apply)(config, &place, &[]).map_err(fail)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Divides the arguments of a directive and calls its function.
-fn call(
-    directive: &Directive,
-    arguments: &[u8],
-    config: &mut DirConfig,
-    place: &Place<'_>,
-) -> Result<(), String> {
-    let Directive { name, usage, apply, .. } = directive;
-    let wrong = |number: &str| {
-        let comma = if usage.is_empty() { "" } else { ", " };
-        Err(format!("{name} {number}{comma}{usage}"))
-    };
-    let mut words = Words::new(arguments);
-    let mut take = |limit: usize| {
-        let mut taken = Vec::with_capacity(limit);
-        while taken.len() < limit && !words.rest().is_empty() {
-            taken.push(words.take());
-        }
-        (taken, words.rest().is_empty())
-    };
-    let mut apply = |words: &[Vec<u8>]| {
-        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        apply(config, place, &words)
-    };
-    let has = |words: &[Vec<u8>], count: usize| {
-        words.len() >= count && words[..count].iter().all(|word| !word.is_empty())
-    };
-    match directive.arguments {
-        Arguments::Raw => apply(&[arguments.to_vec()]),
-        Arguments::None if arguments.is_empty() => apply(&[]),
-        Arguments::None => Err(format!("{name} takes no arguments")),
-        Arguments::One => match take(1) {
-            (words, true) if has(&words, 1) => apply(&words),
-            _ => wrong("takes one argument"),
-        },
-        Arguments::Two => match take(2) {
-            (words, true) if has(&words, 2) => apply(&words),
-            _ => wrong("takes two arguments"),
-        },
-        Arguments::Three => match take(3) {
-            (words, true) if has(&words, 3) => apply(&words),
-            _ => wrong("takes three arguments"),
-        },
-        Arguments::OneOrTwo => match take(2) {
-            (mut words, true) if has(&words, 1) => {
-                words.truncate(if has(&words, 2) { 2 } else { 1 });
-                apply(&words)
-            }
-            _ => wrong("takes 1-2 arguments"),
-        },
-        Arguments::TwoOrThree => match take(3) {
-            (words, true) if has(&words, 2) => apply(&words),
-            _ => wrong("takes two or three arguments"),
-        },
-        Arguments::OneToThree => match take(3) {
-            (words, true) if has(&words, 1) => apply(&words),
-            _ => wrong("takes one, two or three arguments"),
-        },
-        Arguments::Each => {
-            let words = Words::new(arguments).all();
-            if words.is_empty() {
-                return wrong("requires at least one argument");
-            }
-            words.into_iter().try_for_each(|word| apply(&[word]))
-        }
-        Arguments::EachAfterFirst => {
-            let first = words.take();
-            if first.is_empty() || words.rest().is_empty() {
-                return wrong("requires at least two arguments");
-            }
-            words.all().into_iter().try_for_each(|word| apply(&[first.clone(), word]))
-        }
-        Arguments::Words => apply(&take(MAX_WORDS).0),
-        Arguments::Flag => {
-            let word = words.take().to_ascii_lowercase();
-            if word != b"on" && word != b"off" {
-                return Err(format!("{name} must be On or Off"));
-            }
-            apply(&[word])
-        }
-    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod fixups;
 mod handler;
 mod index;
 mod response;
+mod server;
 mod services;
 mod sub_request;
 mod types;
@@ -25,29 +26,18 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-use crate::engine::{Engine, Outcome};
+use self::server::Progress;
+pub(crate) use self::server::Server;
+use crate::outcome::Outcome;
 use crate::record::Record;
 use crate::uri;
-use crate::world::{Later, World};
-
-/// Most internal redirects of a request, and most requests inside of each other (`LimitInternalRecursion`).
-const MAX_REDIRECTS: u8 = 10;
-
-/// An engine with the world of a request.
-#[derive(Clone, Copy)]
-pub(crate) struct Server<'a> {
-    pub(crate) engine: &'a Engine,
-    pub(crate) world: &'a dyn World,
-}
-
-/// What the phases before the handler have to say: go on, or a status.
-type Progress = Result<(), u16>;
+use crate::world::Later;
 
 impl<'a> Server<'a> {
     /// Takes a request of a client through all phases and internal redirects.
     pub(crate) async fn handle(&self, mut record: Record) -> Outcome {
         record.status = 200;
-        record.config = self.engine.config.clone();
+        record.config = self.site.config.clone();
         let (path, args) = uri::split(&record.unparsed_uri);
         record.args = args.map(<[u8]>::to_vec);
         record.uri = path.to_vec();
@@ -115,7 +105,7 @@ impl<'a> Server<'a> {
 
     /// Decodes the path and finds the name of the file below the root.
     fn translate(&self, record: &mut Record) -> Progress {
-        record.config = self.engine.config.clone();
+        record.config = self.site.config.clone();
         record.uri = uri::decoded(&record.uri)?;
         if !record.uri.starts_with(b"/") {
             return if record.uri == b"*" { Ok(()) } else { Err(400) };

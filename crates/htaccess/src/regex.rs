@@ -8,6 +8,7 @@
 //! Three differences from a plain `pcre2_compile` follow Apache: `.` matches line breaks, names of groups may
 //! repeat, and `$` matches at the end of the subject only.
 
+mod invalid;
 mod prepare;
 
 use std::fmt;
@@ -15,8 +16,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use pcre2::bytes::{CaptureLocations, RegexBuilder};
 
-/// Maximum length of a pattern, in bytes. A line of Apache's configuration has at most 8192.
-pub const MAX_PATTERN_BYTES: usize = 8192;
+pub use self::invalid::{InvalidPattern, MAX_PATTERN_BYTES};
 
 /// Maximum number of groups that capture.
 pub const MAX_GROUPS: usize = 512;
@@ -86,21 +86,6 @@ impl fmt::Display for Overrun {
 }
 
 impl std::error::Error for Overrun {}
-
-/// A pattern that cannot be compiled.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InvalidPattern {
-    /// PCRE2's text.
-    pub reason: String,
-}
-
-impl fmt::Display for InvalidPattern {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.reason)
-    }
-}
-
-impl std::error::Error for InvalidPattern {}
 
 /// Offsets of a match and of its first nine groups in the subject.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use super::context::{Context, Failure, MAX_TEXT_BYTES};
+use super::scope::Scope;
 use super::tree::{Comparison, Cond, Function, Order, Wildcard, Word};
 use super::variable::Variable;
-use super::{Context, Failure, MAX_TEXT_BYTES, Scope, ascii, functions, operators, wildcard};
+use super::{ascii, functions, operators, wildcard};
 use crate::record::Record;
 
 /// An expression and a request.

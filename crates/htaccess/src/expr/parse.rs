@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::MAX_EXPRESSION_BYTES;
+use super::context::MAX_EXPRESSION_BYTES;
 use super::lex::{self, Operator, Token};
 use super::network::Network;
 use super::tree::{Comparison, Cond, Function, Order, Test, Wildcard, Word};

@@ -4,13 +4,14 @@
 //! `<RequireAll` and `</RequireAll>` (with `Any` and `None`) around the lines of a section; between them only
 //! directives of class `AuthConfig` may stand.
 
+mod answer;
 mod check;
 mod phase;
 mod provider;
 
 use std::sync::Arc;
 
-pub use check::Answer;
+pub use answer::Answer;
 pub use phase::authorize;
 
 use crate::config::{DirConfig, Methods};

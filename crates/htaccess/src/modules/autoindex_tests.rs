@@ -125,7 +125,7 @@ fn listings_are_those_of_apache_byte_for_byte() {
             _ => {}
         }
         let lines: Vec<&str> = lines.split(" | ").filter(|line| !line.is_empty()).collect();
-        let mut config = (*Engine::new(Base::default()).unwrap().config).clone();
+        let mut config = (*Engine::new(Base::default()).unwrap().site.config).clone();
         config.autoindex = config.autoindex.merged(&apply(DIRECTIVES, &lines).unwrap().autoindex);
         let mut record = record(config);
         let (path, query) =

@@ -6,13 +6,21 @@
 
 mod accept;
 mod choice;
+mod config;
 mod map;
 mod response;
+mod state;
+mod variant;
 
 pub(crate) use accept::token;
+pub use config::Config;
+pub use variant::Candidate;
 
-use accept::Accepted;
+use accept::{Accepted, SCRIPT_TYPE};
 use choice::{Preferences, best_match};
+use config::Force;
+use state::State;
+use variant::{MAX_VARIANTS, Variant};
 
 use crate::config::DirConfig;
 use crate::directive::{Arguments, Directive, Override, Place};
@@ -22,29 +30,6 @@ use crate::world::{Later, Level, World};
 
 /// Content type of type maps.
 pub const MAP_TYPE: &[u8] = b"application/x-type-map";
-
-/// Type that Apache gives to scripts in a negotiation.
-const SCRIPT_TYPE: &[u8] = b"application/x-httpd-cgi";
-
-/// Largest number of variants.
-const MAX_VARIANTS: usize = 1000;
-
-/// Which languages win.
-#[derive(Debug, Clone, Default)]
-pub struct Config {
-    languages: Option<Vec<Vec<u8>>>,
-    force: Option<Force>,
-}
-
-impl Config {
-    /// Replaces the parent's values by those that the child has.
-    pub fn merged(&self, child: &Config) -> Config {
-        Config {
-            languages: child.languages.clone().or_else(|| self.languages.clone()),
-            force: child.force.or(self.force),
-        }
-    }
-}
 
 /// Directives of this module.
 pub const DIRECTIVES: &[Directive] = &[
@@ -74,17 +59,6 @@ pub const DIRECTIVES: &[Directive] = &[
         apply: force,
     },
 ];
-
-/// A variant, as a sub-request for its file sees it.
-#[derive(Debug, Clone)]
-pub struct Candidate {
-    /// The sub-request after its type-checker and fixups.
-    pub record: Record,
-    /// Status of the sub-request; 200 unless access is denied or something failed.
-    pub status: u16,
-    /// Exceptions of [`mime::type_checker`](crate::modules::mime::type_checker).
-    pub exceptions: Option<Vec<Vec<u8>>>,
-}
 
 /// Sub-requests.
 pub trait Lookup {
@@ -215,67 +189,6 @@ pub fn fixup(record: &mut Record) {
     if let Some(entry) = exact.or_else(with_prefix) {
         record.content_encoding = Some(entry.name.clone());
     }
-}
-
-/// `ForceLanguagePriority`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Force {
-    prefer: bool,
-    fallback: bool,
-}
-
-/// A variant of a resource.
-#[derive(Debug, Clone)]
-struct Variant {
-    candidate: Option<Candidate>,
-    name: Vec<u8>,
-    /// In lower case, without parameters.
-    media_type: Vec<u8>,
-    charset: Vec<u8>,
-    encoding: Option<Vec<u8>>,
-    languages: Vec<Vec<u8>>,
-    description: Vec<u8>,
-    /// Start and length of the content in a type map.
-    body: Option<(usize, usize)>,
-    bytes: Option<u64>,
-    level: f32,
-    source_quality: f32,
-    scores: choice::Scores,
-}
-
-impl Variant {
-    fn new() -> Variant {
-        Variant {
-            candidate: None,
-            name: Vec::new(),
-            media_type: Vec::new(),
-            charset: Vec::new(),
-            encoding: None,
-            languages: Vec::new(),
-            description: Vec::new(),
-            body: None,
-            bytes: None,
-            level: 0.0,
-            source_quality: 0.0,
-            scores: choice::Scores::default(),
-        }
-    }
-
-    fn set_type(&mut self, text: &[u8]) {
-        let entry = accept::entry(&mut &*text);
-        self.media_type = entry.name;
-        self.source_quality = entry.quality;
-        self.level = entry.level;
-        self.charset = entry.charset;
-    }
-}
-
-struct State {
-    accepted: Accepted,
-    directory: Vec<u8>,
-    variants: Vec<Variant>,
-    is_transparent: bool,
-    preferences: Preferences,
 }
 
 fn is_get(record: &Record) -> bool {

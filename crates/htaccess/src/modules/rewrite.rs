@@ -10,6 +10,8 @@ mod cookie;
 mod engine;
 mod expand;
 mod fixup;
+mod outcome;
+mod pass;
 mod rule;
 mod template;
 mod trace;
@@ -17,7 +19,8 @@ mod uri;
 
 use std::sync::Arc;
 
-pub use self::fixup::{Outcome, fixup, force_type};
+pub use self::fixup::{fixup, force_type};
+pub use self::outcome::Outcome;
 pub use self::trace::{Event, Trace};
 use crate::config::DirConfig;
 use crate::directive::{Arguments, Directive, Override, Place};

@@ -129,7 +129,7 @@ enum Subject {
 #[derive(Debug, Clone)]
 enum Test {
     /// Text without special characters: no replacements in values.
-    Contains(Finder<'static>, bool),
+    Contains(Box<Finder<'static>>, bool),
     Matches(Pattern),
     Expression(Condition),
 }
@@ -257,7 +257,7 @@ fn add(
     let test = match without_special(&pattern) {
         Some(text) => {
             let text = if ignore_case { text.to_ascii_lowercase() } else { text };
-            Test::Contains(Finder::new(&text).into_owned(), ignore_case)
+            Test::Contains(Box::new(Finder::new(&text).into_owned()), ignore_case)
         }
         None => Test::Matches(
             Pattern::new(&pattern, ignore_case)

@@ -4,9 +4,9 @@
 use std::cmp::Ordering;
 
 use super::words::Words;
-use crate::directive;
-use crate::engine::Base;
+use crate::base::Base;
 use crate::modules::pattern::Pattern;
+use crate::registry;
 
 /// What a condition may ask.
 pub(super) struct Context<'a> {
@@ -55,7 +55,7 @@ fn named(section: &Section, arguments: &[u8], context: &mut Context<'_>) -> Resu
 }
 
 fn has_module(name: &[u8], context: &mut Context<'_>) -> bool {
-    directive::module(name).is_some()
+    registry::find_module(name).is_some()
         || context.base.modules.iter().any(|module| module.as_bytes() == name)
 }
 
@@ -81,10 +81,10 @@ fn has_section(name: &[u8], _: &mut Context<'_>) -> bool {
 }
 
 fn is_known(name: &str) -> bool {
-    !directive::find(name).is_empty()
-        || directive::is_server_only(name)
+    !registry::find(name).is_empty()
+        || registry::is_server_only(name)
         || find(name).is_some()
-        || super::sections::Kind::find(name).is_some()
+        || super::section_kind::Kind::find(name).is_some()
 }
 
 /// `<IfVersion [[!]operator] version>`.

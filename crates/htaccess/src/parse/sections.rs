@@ -3,63 +3,14 @@
 
 use std::sync::Arc;
 
+use super::compiler::{Compiler, Scope};
+use super::failure::Failure;
+use super::section_kind::Kind;
 use super::tree::Node;
 use super::words::Words;
-use super::{Compiler, Failure, Scope};
 use crate::config::{DirConfig, Methods};
-use crate::directive::Override;
 use crate::modules::core::{Branch, FilesSection, IfSection, NamePattern};
 use crate::modules::pattern::Condition;
-
-/// Kind of a section.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Else,
-    ElseIf,
-    Error,
-    Files,
-    FilesMatch,
-    If,
-    Limit,
-    LimitExcept,
-}
-
-impl Kind {
-    const ALL: [Kind; 8] = [
-        Kind::Else,
-        Kind::ElseIf,
-        Kind::Error,
-        Kind::Files,
-        Kind::FilesMatch,
-        Kind::If,
-        Kind::Limit,
-        Kind::LimitExcept,
-    ];
-
-    pub(super) fn find(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Kind::Else => "<Else",
-            Kind::ElseIf => "<ElseIf",
-            Kind::Error => "Error",
-            Kind::Files => "<Files",
-            Kind::FilesMatch => "<FilesMatch",
-            Kind::If => "<If",
-            Kind::Limit => "<Limit",
-            Kind::LimitExcept => "<LimitExcept",
-        }
-    }
-
-    pub(super) fn class(self) -> Override {
-        match self {
-            Kind::Limit | Kind::LimitExcept => Override::LIMIT.union(Override::AUTH_CONFIG),
-            _ => Override::ALL,
-        }
-    }
-}
 
 /// Methods that Apache knows; others cannot be named in a `.htaccess`.
 const METHODS: &[&str] = &[

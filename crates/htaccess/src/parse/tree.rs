@@ -3,11 +3,11 @@
 //! Sections that decide while a file is read (`<IfModule>` and its kin) are resolved here, as in Apache: their
 //! content takes their place, or is skipped up to their end without a look at it.
 
-use super::Failure;
 use super::conditions;
+use super::failure::Failure;
 use super::lines::{Lines, TooLong};
 use super::words::Words;
-use crate::engine::Base;
+use crate::base::Base;
 
 /// Deepest nesting of sections.
 const MAX_DEPTH: usize = 100;

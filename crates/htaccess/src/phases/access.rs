@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Progress, Server};
+use super::server::{Progress, Server};
 use crate::modules::authz;
 use crate::record::Record;
 

@@ -1,9 +1,9 @@
 //! Answers to errors, error documents, internal redirects.
 
-use super::{MAX_REDIRECTS, Server};
-use crate::engine::{Action, ErrorPage, Outcome};
+use super::server::{MAX_REDIRECTS, Server};
 use crate::modules::core::{ErrorDocument, is_known, is_url};
 use crate::modules::services::Services;
+use crate::outcome::{Action, ErrorPage, Outcome};
 use crate::record::Record;
 use crate::table::Table;
 use crate::uri;
@@ -114,7 +114,7 @@ impl Server<'_> {
             err_headers_out: std::mem::take(&mut record.err_headers_out),
             env,
             status: record.status,
-            config: self.engine.config.clone(),
+            config: self.site.config.clone(),
             is_sub_request: record.is_sub_request,
             main: record.main.clone(),
             redirects: record.redirects + 1,

@@ -1,7 +1,7 @@
 //! The last phase before the handler.
 
 use super::index::REWRITTEN;
-use super::{Progress, Server};
+use super::server::{Progress, Server};
 use crate::modules::core::PathInfo;
 use crate::modules::rewrite::Outcome as Rewriting;
 use crate::modules::services::Services;

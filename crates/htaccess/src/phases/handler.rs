@@ -1,12 +1,12 @@
 //! Choice of the handler: what answers a request that all phases let pass.
 
-use super::Server;
 use super::index::{DIRECTORY, REWRITTEN};
-use crate::engine::{Action, PHP_HANDLER, Script};
+use super::server::Server;
 use crate::modules::autoindex::{self, Directory, Insert};
 use crate::modules::core::{Options, PathInfo, Signature};
 use crate::modules::negotiation::{MAP_TYPE, Map, handle_map};
 use crate::modules::support::escape_html;
+use crate::outcome::{Action, PHP_HANDLER, Script};
 use crate::record::{FileKind, Record};
 use crate::uri;
 use crate::world::{Later, Level};

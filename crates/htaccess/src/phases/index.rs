@@ -1,6 +1,6 @@
 //! mod_dir: slashes, index files and fallback resources.
 
-use super::{Progress, Server};
+use super::server::{Progress, Server};
 use crate::record::{FileKind, Record};
 use crate::uri;
 

@@ -2,13 +2,13 @@
 
 use md5::{Digest, Md5};
 
-use super::Server;
 use super::handler::{ALLOWED, REFUSED_METHOD};
+use super::server::Server;
 use super::services::add_vary;
-use crate::engine::Action;
 use crate::modules::accept_list::join_vary;
 use crate::modules::filter::{self, Compression};
 use crate::modules::{expires, headers, mime};
+use crate::outcome::Action;
 use crate::record::Record;
 use crate::table::Table;
 use crate::world::Level;

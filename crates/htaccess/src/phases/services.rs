@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::task::{Context as TaskContext, Poll, Waker};
 
-use super::Server;
+use super::server::Server;
 use crate::expr::{Context, Scope, merge_vary};
 use crate::modules::pattern::{Condition, Text};
 use crate::modules::services::Services;

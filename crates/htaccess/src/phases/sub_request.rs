@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::server::{MAX_REDIRECTS, Server};
 use super::walk::MAX_PATH_BYTES;
-use super::{MAX_REDIRECTS, Server};
 use crate::record::{Main, Record};
 use crate::table::Table;
 use crate::uri;
@@ -56,7 +56,7 @@ impl Server<'_> {
         sub.uri.extend_from_slice(&record.path_info);
         sub.path_info.clone_from(&record.path_info);
         sub.unparsed_uri = uri::escaped(&sub.uri);
-        sub.config = self.engine.config.clone();
+        sub.config = self.site.config.clone();
         if is_too_deep(&sub) {
             sub.status = 500;
         } else if let Err(status) = self.after_translation_later(&mut sub).await {
@@ -78,7 +78,7 @@ impl Server<'_> {
             true => path.to_vec(),
             false => [directory, path].concat(),
         };
-        sub.config = self.engine.config.clone();
+        sub.config = self.site.config.clone();
         if is_too_deep(&sub) || sub.filename.len() > MAX_PATH_BYTES {
             sub.status = 500;
         } else if uri::decoded(&sub.filename).is_ok_and(|plain| plain == sub.filename) {

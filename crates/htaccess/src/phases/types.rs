@@ -1,6 +1,6 @@
 //! Type, language and encoding of a file: negotiation, then suffixes.
 
-use super::{Progress, Server};
+use super::server::{Progress, Server};
 use crate::modules::core::Options;
 use crate::modules::mime;
 use crate::modules::negotiation::{self, Candidate, Lookup, Multiviews};
@@ -18,7 +18,7 @@ impl Server<'_> {
                 return Ok(());
             }
         }
-        let found = mime::type_checker(record, &self.engine.types);
+        let found = mime::type_checker(record, &self.site.base.types);
         record.is_type_trusted |= record.content_type.is_some();
         record.name_exceptions = found.exceptions;
         record.output_filters = found.output_filters;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Progress, Server};
+use super::server::{Progress, Server};
 use crate::config::DirConfig;
 use crate::modules::core::{Branch, Options};
 use crate::record::{FileInfo, FileKind, Record};
@@ -57,9 +57,9 @@ impl Server<'_> {
                 file = FileInfo::default();
             }
         }
-        let mut config = self.engine.config.clone();
+        let mut config = self.site.config.clone();
         let mut end = root + 1;
-        let reads_files = !self.engine.base.allow.is_none();
+        let reads_files = !self.site.base.allow.is_none();
         let mut directory = FileInfo { kind: FileKind::Directory, ..FileInfo::default() };
         loop {
             // `path[..end]` is a directory, with a slash at its end.
@@ -114,7 +114,7 @@ impl Server<'_> {
         match self.world.directives(directory) {
             Ok(None) => Ok(()),
             Ok(Some(own)) => {
-                *config = self.engine.merges.merge(config, &own);
+                *config = self.site.merges.merge(config, &own);
                 Ok(())
             }
             Err(broken) => {
@@ -186,11 +186,11 @@ impl Server<'_> {
             }
             sections = Some(match sections {
                 None => section.config.clone(),
-                Some(sections) => self.engine.merges.merge(&sections, &section.config),
+                Some(sections) => self.site.merges.merge(&sections, &section.config),
             });
         }
         if let Some(sections) = sections {
-            record.config = self.engine.merges.merge(&record.config, &sections);
+            record.config = self.site.merges.merge(&record.config, &sections);
         }
     }
 
@@ -202,7 +202,7 @@ impl Server<'_> {
                 return Ok(());
             }
             let Some(sections) = self.true_sections(record, &scope) else { return Ok(()) };
-            record.config = self.engine.merges.merge(&record.config, &sections);
+            record.config = self.site.merges.merge(&record.config, &sections);
             scope = sections;
         }
         Ok(())
@@ -222,7 +222,7 @@ impl Server<'_> {
             if was_true {
                 sections = Some(match sections {
                     None => section.config.clone(),
-                    Some(sections) => self.engine.merges.merge(&sections, &section.config),
+                    Some(sections) => self.site.merges.merge(&sections, &section.config),
                 });
             }
         }

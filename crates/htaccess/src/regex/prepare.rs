@@ -1,6 +1,6 @@
 //! Turns a pattern of a `.htaccess` into the text that PCRE2 compiles.
 
-use super::{InvalidPattern, MAX_PATTERN_BYTES};
+use super::invalid::{InvalidPattern, MAX_PATTERN_BYTES};
 
 /// Text for PCRE2, without the limits in front of it.
 #[derive(Debug, Clone, PartialEq, Eq)]

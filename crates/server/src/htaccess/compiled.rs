@@ -26,8 +26,11 @@ pub(super) struct Stamp {
 pub(super) type Compiled = Result<Arc<DirConfig>, Broken>;
 
 /// Compiled files by their directories.
+type Table = HashMap<Box<[u8]>, (Stamp, Compiled)>;
+
+/// Compiled files of a site.
 #[derive(Debug, Default)]
-pub(super) struct CompiledFiles(Mutex<HashMap<Box<[u8]>, (Stamp, Compiled)>>);
+pub(super) struct CompiledFiles(Mutex<Table>);
 
 impl CompiledFiles {
     /// Returns the compiled file of a directory if it has this state.

@@ -31,6 +31,9 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Largest number of names that a listing has.
 const MAX_LISTED_NAMES: usize = 200_000;
 
+/// A path, and what it names with links followed.
+type Looked = (Box<[u8]>, Option<FileInfo>);
+
 /// The site of a request.
 pub(super) struct SiteWorld<'a, 's> {
     pub context: &'a Context<'s>,
@@ -39,7 +42,7 @@ pub(super) struct SiteWorld<'a, 's> {
     pub root: &'a [u8],
     pub request: &'a Request,
     /// The last path that was looked at with links followed.
-    pub last: RefCell<Option<(Box<[u8]>, Option<FileInfo>)>>,
+    pub last: RefCell<Option<Looked>>,
 }
 
 impl SiteWorld<'_, '_> {

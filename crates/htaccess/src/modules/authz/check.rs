@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::answer::{Answer, Lookups};
 use super::provider::{Provider, forward_names};
 use super::{Config, Node, Section};
 use crate::modules::access_compat;
@@ -9,29 +10,6 @@ use crate::modules::services::Services;
 use crate::modules::support::lossy;
 use crate::record::Record;
 use crate::world::{Level, World};
-
-/// Answer of a requirement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// The request may go on.
-    Granted,
-    /// It may not.
-    Denied,
-    /// It may not, unless a user is known.
-    DeniedNoUser,
-    /// The requirement says nothing about the request.
-    Neutral,
-    /// The answer is 500.
-    Error,
-}
-
-/// Results of look-ups that take time, for a whole evaluation.
-#[derive(Debug, Default)]
-pub(crate) struct Lookups {
-    /// Names of the client's address that resolve to it again.
-    pub hosts: Vec<Vec<u8>>,
-    pub addresses: super::provider::Addresses,
-}
 
 impl Lookups {
     /// Looks up what the requirements for a request need; nothing without `Require host`, `Allow from name` and

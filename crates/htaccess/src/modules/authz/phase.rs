@@ -1,6 +1,7 @@
 //! Phases of access and authentication, in Apache's order.
 
-use super::check::{Answer, Lookups, evaluate};
+use super::answer::{Answer, Lookups};
+use super::check::evaluate;
 use crate::modules::services::Services;
 use crate::modules::support::lossy;
 use crate::modules::{access_compat, auth_basic};

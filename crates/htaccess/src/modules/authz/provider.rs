@@ -1,8 +1,6 @@
 //! Providers of `Require`: arguments and answers.
 
-use std::net::IpAddr;
-
-use super::check::{Answer, Lookups};
+use super::answer::{Answer, Lookups};
 use crate::modules::authz_groupfile;
 use crate::modules::pattern::{Condition, Text};
 use crate::modules::services::Services;
@@ -161,9 +159,6 @@ pub(super) fn forward_names(text: &[u8]) -> Vec<Vec<u8>> {
     }
     names
 }
-
-/// Addresses by name, as they were looked up for `Require forward-dns`.
-pub(super) type Addresses = Vec<(Vec<u8>, Vec<IpAddr>)>;
 
 fn with_user(record: &Record, check: impl FnOnce(&[u8]) -> Option<Answer>) -> Answer {
     match &record.user {

@@ -3,6 +3,9 @@
 use crate::modules::support::{atoi, is_space, skip_space};
 use crate::record::Record;
 
+/// Type that Apache gives to scripts in a negotiation.
+pub(super) const SCRIPT_TYPE: &[u8] = b"application/x-httpd-cgi";
+
 /// Element of an `Accept` header field, in lower case.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Entry {
@@ -51,7 +54,7 @@ impl Accepted {
             (false, true) => 2.0,
             (false, false) => 0.001,
         };
-        types.push(entry(super::SCRIPT_TYPE, quality));
+        types.push(entry(SCRIPT_TYPE, quality));
     }
 }
 

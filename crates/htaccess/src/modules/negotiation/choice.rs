@@ -1,7 +1,8 @@
 //! Qualities of variants, and the best of them: Apache's algorithm, and RFC 2296 for clients that ask for it.
 
 use super::accept::{Accepted, Entry};
-use super::{Config, Force, Variant};
+use super::config::{Config, Force};
+use super::variant::{Scores, Variant};
 use crate::modules::accept_list::elements;
 use crate::record::Record;
 
@@ -56,34 +57,6 @@ impl Preferences {
             }
         }
         preferences
-    }
-}
-
-/// Qualities of a variant for a client.
-#[derive(Debug, Clone)]
-pub(super) struct Scores {
-    language: f32,
-    encoding: f32,
-    charset: f32,
-    media_type: f32,
-    language_index: Option<usize>,
-    level_matched: f32,
-    stars: u8,
-    is_definite: bool,
-}
-
-impl Default for Scores {
-    fn default() -> Self {
-        Scores {
-            language: 1.0,
-            encoding: 1.0,
-            charset: 1.0,
-            media_type: 1.0,
-            language_index: None,
-            level_matched: 0.0,
-            stars: 0,
-            is_definite: true,
-        }
     }
 }
 

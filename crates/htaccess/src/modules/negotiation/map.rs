@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{MAX_VARIANTS, Variant, accept};
+use super::accept;
+use super::variant::{MAX_VARIANTS, Variant};
 use crate::modules::support::{is_space, lossy, skip_space, trimmed};
 use crate::record::Record;
 use crate::world::{Level, World};

@@ -1,6 +1,7 @@
 //! Header fields and the list of a negotiated response.
 
-use super::{State, Variant};
+use super::state::State;
+use super::variant::Variant;
 use crate::modules::support::{escape_html, escape_segment, merge};
 use crate::record::Record;
 

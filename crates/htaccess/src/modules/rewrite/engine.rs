@@ -1,13 +1,12 @@
 //! One pass through the rules of a directory.
 
-use std::cell::RefCell;
-
 use super::condition::{Condition, Test};
 use super::expand::{Mark, Style, may_look_up};
+use super::pass::{Change, END_NOTE, Pass};
 use super::rule::{Flags, Rule};
-use super::trace::{Event, Trace};
+use super::trace::Event;
 use super::{Config, cookie, uri};
-use crate::expr::{self, Scope, merge_vary, number};
+use crate::expr::{self, merge_vary, number};
 use crate::record::{FileInfo, FileKind, Record};
 use crate::regex::{Captures, Overrun};
 use crate::world::Level;
@@ -17,40 +16,6 @@ const MAX_PATH_BYTES: usize = 16_380;
 
 /// Maximum number of rules that a pass compares, over all rounds.
 const MAX_STEPS: u32 = 1_000_000;
-
-/// A pass of a request through rules.
-pub(super) struct Pass<'a, 't> {
-    pub record: &'a mut Record,
-    pub scope: &'a dyn Scope,
-    pub config: &'a Config,
-    pub trace: Trace<'t>,
-    /// Status of a redirect that a rule has asked for.
-    pub status: u16,
-    /// File name with PATH_INFO, and the length of the directory in front of what patterns see.
-    pub subject: Vec<u8>,
-    pub start: usize,
-    pub is_fresh: bool,
-    pub rule_groups: Captures,
-    pub cond_subject: Vec<u8>,
-    pub cond_groups: Captures,
-    /// Header fields that the current condition depends on, and those of the rule.
-    pub vary_now: RefCell<Vec<u8>>,
-    pub vary: Vec<u8>,
-}
-
-/// Result of a pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
-    None,
-    /// The URL changed; the result may have escapes if `is_escaped`.
-    Url {
-        is_escaped: bool,
-    },
-    /// The request is answered at once.
-    Status(u16),
-    /// As `Status`, whatever the query is.
-    Refused(u16),
-}
 
 /// What a rule did.
 enum Applied {
@@ -62,30 +27,7 @@ enum Applied {
     Unsafe,
 }
 
-impl<'a, 't> Pass<'a, 't> {
-    pub fn new(
-        record: &'a mut Record,
-        config: &'a Config,
-        scope: &'a dyn Scope,
-        trace: Trace<'t>,
-    ) -> Pass<'a, 't> {
-        Pass {
-            status: record.status,
-            record,
-            scope,
-            config,
-            trace,
-            subject: Vec::new(),
-            start: 0,
-            is_fresh: false,
-            rule_groups: Captures::NONE,
-            cond_subject: Vec::new(),
-            cond_groups: Captures::NONE,
-            vary_now: RefCell::default(),
-            vary: Vec::new(),
-        }
-    }
-
+impl Pass<'_, '_> {
     /// Applies all rules.
     pub fn run(&mut self) -> Change {
         let config = self.config;
@@ -125,7 +67,7 @@ impl<'a, 't> Pass<'a, 't> {
                 return Change::Url { is_escaped: false };
             }
             if flags.ends {
-                self.record.notes.set(super::fixup::END_NOTE, "1");
+                self.record.notes.set(END_NOTE, "1");
                 return change;
             }
             if flags.is_proxy || flags.is_last {
@@ -263,19 +205,19 @@ impl<'a, 't> Pass<'a, 't> {
                     regex.is_match(&input)?
                 }
             }
-            Test::File => is_file(world.stat(&*self.text(&condition.input)?), FileKind::File),
+            Test::File => is_file(world.stat(&self.text(&condition.input)?), FileKind::File),
             Test::Directory => {
-                is_file(world.stat(&*self.text(&condition.input)?), FileKind::Directory)
+                is_file(world.stat(&self.text(&condition.input)?), FileKind::Directory)
             }
             Test::NotEmptyFile => {
-                let file = world.stat(&*self.text(&condition.input)?);
+                let file = world.stat(&self.text(&condition.input)?);
                 file.is_some_and(|file| file.kind == FileKind::File && file.size > 0)
             }
             Test::Link => {
-                world.lstat(&*self.text(&condition.input)?).is_some_and(|file| file.is_link)
+                world.lstat(&self.text(&condition.input)?).is_some_and(|file| file.is_link)
             }
             Test::Executable => {
-                let file = world.stat(&*self.text(&condition.input)?);
+                let file = world.stat(&self.text(&condition.input)?);
                 file.is_some_and(|file| file.mode & 0o111 != 0)
             }
             Test::AllowedUrl => {
@@ -301,7 +243,7 @@ impl<'a, 't> Pass<'a, 't> {
                 })
             }
             Test::Number(relation, limit) => {
-                relation.holds(number(&*self.text(&condition.input)?).cmp(limit))
+                relation.holds(number(&self.text(&condition.input)?).cmp(limit))
             }
             Test::Expr(expr) => self.expression(expr, condition)?,
         };

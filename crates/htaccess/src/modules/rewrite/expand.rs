@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::engine::Pass;
+use super::pass::Pass;
 use super::rule::Escape;
 use super::template::{Lookup, Segment, Template};
 use crate::expr::{Scope, Variable};

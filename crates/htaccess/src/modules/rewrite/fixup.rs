@@ -2,34 +2,17 @@
 
 use std::sync::Arc;
 
-use super::engine::{Change, Pass};
+use super::outcome::Outcome;
+use super::pass::{Change, END_NOTE, Pass};
 use super::trace::{Event, Trace};
 use super::{Config, has_note, option, uri};
 use crate::expr::{Scope, escape_uri};
 use crate::record::Record;
 use crate::world::Level;
 
-/// Note of a request that `[END]` excludes from further rules.
-pub(super) const END_NOTE: &[u8] = b"rewrite_really_last";
-
 /// Notes with type and handler of the flags `T` and `H`.
 pub(super) const TYPE_NOTE: &[u8] = b"rewrite-forced-mimetype";
 pub(super) const HANDLER_NOTE: &[u8] = b"rewrite-forced-handler";
-
-/// What rules make of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// No rule changed the URL: the request goes on.
-    Declined,
-    /// Rules applied, but the path is what it was. The request goes on; the query may have changed.
-    Unchanged,
-    /// The request goes on as a new request for a path and its query, inside the server.
-    Internal(Vec<u8>),
-    /// The answer is a redirect; `headers_out` has its `Location`.
-    External(u16),
-    /// The answer is a status.
-    Status(u16),
-}
 
 /// Applies the rules of the request's configuration. `follows_links` tells whether `Options` has `FollowSymLinks` or
 /// `SymLinksIfOwnerMatch`, without which rules are forbidden.

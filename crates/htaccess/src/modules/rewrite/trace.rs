@@ -1,6 +1,6 @@
 //! What rules did to a request.
 
-use super::fixup::Outcome;
+use super::outcome::Outcome;
 
 /// Function that is told what rules do; `None` costs nothing.
 pub type Trace<'t> = Option<&'t mut dyn FnMut(Event<'_>)>;

@@ -1,0 +1,57 @@
+//! Configuration of a site outside of its `.htaccess` files.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::allow::Allow;
+use crate::modules::mime::Types;
+
+/// Configuration of a site outside of its `.htaccess` files: Apache's as Debian ships it.
+#[derive(Debug, Clone)]
+pub struct Base {
+    /// What a `.htaccess` may have.
+    pub allow: Allow,
+    /// Index files of a directory.
+    pub directory_index: Vec<Vec<u8>>,
+    /// Words of an `Options` directive.
+    pub options: String,
+    /// Names of PHP's scripts, as a regular expression; `None` runs none.
+    pub php_pattern: Option<String>,
+    /// Modules beside those of the engine that `<IfModule>` takes for present: `mod_deflate.c`.
+    pub modules: Vec<String>,
+    /// Names that `<IfDefine>` takes for defined.
+    pub defines: Vec<String>,
+    /// Version for `<IfVersion>`.
+    pub version: [u32; 3],
+    /// Further directives of the base, as in a `.htaccess`.
+    pub extra: String,
+    /// Media types by suffix.
+    pub types: Arc<Types>,
+}
+
+impl Default for Base {
+    fn default() -> Base {
+        Base {
+            allow: Allow::all(),
+            directory_index: vec![b"index.html".to_vec(), b"index.php".to_vec()],
+            options: "Indexes FollowSymLinks".to_owned(),
+            php_pattern: Some(r".+\.ph(?:ar|p|tml)$".to_owned()),
+            modules: DEBIAN_MODULES.split_ascii_whitespace().map(str::to_owned).collect(),
+            defines: vec!["FOREGROUND".to_owned()],
+            version: [2, 4, 71],
+            extra: String::new(),
+            types: built_in_types(),
+        }
+    }
+}
+
+/// Further modules that Debian has built in or turns on.
+const DEBIAN_MODULES: &str = "
+    mod_log_config.c log_config_module mod_logio.c logio_module mod_unixd.c unixd_module
+    mod_watchdog.c watchdog_module mod_reqtimeout.c reqtimeout_module mod_status.c status_module
+    prefork.c mpm_prefork_module
+";
+/// Returns the built-in media types, read once.
+fn built_in_types() -> Arc<Types> {
+    static TYPES: OnceLock<Arc<Types>> = OnceLock::new();
+    TYPES.get_or_init(|| Arc::new(Types::built_in())).clone()
+}

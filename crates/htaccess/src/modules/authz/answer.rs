@@ -1,0 +1,29 @@
+//! Answers of requirements, and what they need to know about the client.
+
+use std::net::IpAddr;
+
+/// Answer of a requirement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The request may go on.
+    Granted,
+    /// It may not.
+    Denied,
+    /// It may not, unless a user is known.
+    DeniedNoUser,
+    /// The requirement says nothing about the request.
+    Neutral,
+    /// The answer is 500.
+    Error,
+}
+
+/// Results of look-ups that take time, for a whole evaluation.
+#[derive(Debug, Default)]
+pub(crate) struct Lookups {
+    /// Names of the client's address that resolve to it again.
+    pub hosts: Vec<Vec<u8>>,
+    pub addresses: Addresses,
+}
+
+/// Addresses by name, as they were looked up for `Require forward-dns`.
+pub(super) type Addresses = Vec<(Vec<u8>, Vec<IpAddr>)>;

@@ -1,0 +1,17 @@
+//! What the phases of a request know about its site.
+
+use std::sync::Arc;
+
+use crate::base::Base;
+use crate::config::DirConfig;
+use crate::merge::Merges;
+
+/// A site, as a thread sees it.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub base: Base,
+    /// The base, compiled.
+    pub config: Arc<DirConfig>,
+    /// Directives of directories that have been merged.
+    pub merges: Merges,
+}
