@@ -14,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-use howdah_config::{Advice, Application, Config, Defaults, RouterPath, Symlinks};
+use howdah_config::{Advice, Application, Config, Defaults, Htaccess, RouterPath, Symlinks};
 use howdah_http::spool;
 use howdah_server::check as tls;
 use howdah_server::check::{CertificateSources, Stored};
@@ -28,10 +28,14 @@ use rustix::fs::OFlags;
 use self::ports::Ports;
 use crate::cli::{Check, CommonOptions};
 use crate::directories::{self, Temporary};
+use crate::htaccess::{self, Report};
 use crate::{config_file, php_programs, server_user};
 
 /// Checks a document and prints the findings. Fails if it cannot be served.
 pub fn run(arguments: &Check) -> Result<(), String> {
+    if let Some(directory) = arguments.file.as_ref().filter(|path| path.is_dir()) {
+        return check_directory(directory, &arguments.common);
+    }
     let (name, text) = match &arguments.file {
         Some(path) => (path.display().to_string(), config_file::read(path)?),
         None => {
@@ -64,6 +68,20 @@ pub fn run(arguments: &Check) -> Result<(), String> {
         let protection = Protection::of_machine().explain(&config);
         protection.iter().for_each(|line| println!("{name}: {line}"));
     }
+    Ok(())
+}
+
+/// Checks the `.htaccess` files of a directory. Fails if one has an error.
+fn check_directory(directory: &Path, options: &CommonOptions) -> Result<(), String> {
+    let user = server_user::find(options)?;
+    let Report { mut errors, notes, files } =
+        htaccess::report(directory, &Htaccess::default(), user.as_ref())?;
+    notes.iter().for_each(|note| eprintln!("howdah: note: {note}"));
+    if let Some(last) = errors.pop() {
+        errors.iter().for_each(|error| eprintln!("howdah: {error}"));
+        return Err(format!("{last}\nRequests below these directories get 500, as with Apache"));
+    }
+    println!("{}: {files} .htaccess files are valid", directory.display());
     Ok(())
 }
 
@@ -102,6 +120,16 @@ impl Findings {
         for application in &config.applications {
             self.application_files(application);
         }
+        for (root, settings) in config.htaccess_roots() {
+            match htaccess::report(&root, settings, user.as_ref()) {
+                Ok(Report { errors, notes, .. }) => {
+                    let errors = errors.into_iter().chain(notes);
+                    errors.for_each(|line| self.warnings.push(line));
+                }
+                Err(problem) => self.errors.push(problem),
+            }
+        }
+        self.warnings.extend(htaccess::unread_denials(config, user.as_ref()));
         if let Some(log) = &config.access_log {
             self.must("/access_log", opened(&log.path));
         }

@@ -107,7 +107,8 @@ The exit status is 1 if the server would not start or an application would not r
 and notes do not change it. A warning is about settings that are legal and nearly always a
 mistake, a note about facts that may be intended, such as a port that is in use.")]
 pub struct Check {
-    /// The configuration file; standard input if it is not given or "-"
+    /// The configuration file; standard input if it is not given or "-". A directory: its .htaccess
+    /// files are checked
     pub file: Option<PathBuf>,
     /// Check only the document, and not what it names
     #[arg(long)]
@@ -178,6 +179,9 @@ pub struct Serve {
     /// or Symfony's runtime
     #[arg(long, conflicts_with = "config")]
     pub worker: bool,
+    /// Do not read the .htaccess files of DIR [default: read as Apache does, if there are any]
+    #[arg(long, conflicts_with = "config")]
+    pub no_htaccess: bool,
     /// Address of the control API, such as unix:/run/howdah/control.sock [default: a socket in
     /// /run/howdah or $XDG_RUNTIME_DIR/howdah, where the commands look for it]
     #[arg(long, value_name = "ADDRESS")]

@@ -10,6 +10,7 @@ mod control_socket;
 mod control_token;
 mod directories;
 mod environment;
+mod htaccess;
 mod manual;
 mod php_programs;
 mod router_queries;

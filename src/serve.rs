@@ -30,7 +30,7 @@ use howdah_wire::messages::Secret;
 use crate::cli::Serve;
 use crate::directories::{self, Temporary};
 use crate::php_programs::{self, Programs};
-use crate::{control_socket, environment, server_user};
+use crate::{control_socket, environment, htaccess, server_user};
 use local_tls::LocalCertificate;
 use plan::StartupPlan;
 
@@ -89,6 +89,7 @@ fn serve(
         warnings.extend(php.unusable.iter().map(ToString::to_string));
     }
     let private_user = user.as_ref().and_then(|_| credentials::private_user());
+    let user_of_site = user.clone();
     if let (Some(user), None) = (&user, private_user) {
         warnings.push(format!(
             "this namespace has no user id for the server alone, so scripts of applications that run \
@@ -108,6 +109,9 @@ fn serve(
         }
     }
     warnings.extend(service.warnings);
+    if let Some(config) = config.as_ref().filter(|_| predecessor.is_none()) {
+        warnings.extend(htaccess::unread_denials(config, user_of_site.as_ref()));
+    }
     let inherited = service.descriptors.into_iter();
     let inherited =
         inherited.map(|(fd, name)| InheritedSocket::of_service_manager(fd, name)).collect();

@@ -11,7 +11,7 @@ use howdah_sys::credentials;
 use super::local_tls::LocalCertificate;
 use super::{https, site_sandbox};
 use crate::cli::{CommonOptions, Serve};
-use crate::{config_file, directories, server_user};
+use crate::{config_file, directories, htaccess, server_user};
 
 /// The document to serve, and lines to print at the start.
 pub(super) struct StartupPlan {
@@ -52,6 +52,12 @@ impl StartupPlan {
             ));
         }
         site.is_resident = arguments.worker;
+        let user = server_user::find(&arguments.common)?;
+        let files = match arguments.no_htaccess || arguments.worker {
+            true => 0,
+            false => htaccess::count(&site.root, user.as_ref())?,
+        };
+        site.obeys_htaccess = files > 0;
         for address in &arguments.listen {
             Address::parse(address).map_err(|error| match Address::listen_advice(address) {
                 Some(advice) => {
@@ -71,8 +77,14 @@ impl StartupPlan {
         };
         https::secure(&mut document, arguments, local.as_ref());
         let mut explanation = site.explain();
+        if site.obeys_htaccess {
+            explanation.push(format!(
+                "rules: {} .htaccess {} read as by Apache; --no-htaccess leaves them out",
+                files,
+                if files == 1 { "file is" } else { "files are" }
+            ));
+        }
         if !arguments.no_sandbox {
-            let user = server_user::find(&arguments.common)?;
             explanation.extend(site_sandbox::add(&mut document, &site, user.as_ref()));
         }
         Ok(StartupPlan {
@@ -193,6 +205,8 @@ pub(super) fn reload_document(arguments: &Serve) -> Result<Option<ReloadDocument
         },
         listen: arguments.listen.clone(),
         workers: arguments.workers,
+        worker: arguments.worker,
+        no_htaccess: arguments.no_htaccess,
         tls: arguments.tls,
         domain: arguments.domain.clone(),
         email: arguments.email.clone(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::action::{Action, ActionKind, PageSource};
 use crate::node::path;
 use crate::template::{Part, Template};
-use crate::{Config, Route, Symlinks, Target};
+use crate::{Config, Htaccess, Route, Symlinks, Target};
 
 /// A file or directory that the router reads for requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +68,24 @@ impl Config {
                 is_directory: true,
                 symlinks: Symlinks::OwnerMatch,
             }));
+        }
+        all
+    }
+
+    /// Returns the directories whose `.htaccess` files are read, with the settings for them: document roots of
+    /// applications, and shares. A share whose directory depends on the request is left out.
+    pub fn htaccess_roots(&self) -> Vec<(PathBuf, &Htaccess)> {
+        let mut all = Vec::new();
+        for application in &self.applications {
+            let Some(settings) = &application.htaccess else { continue };
+            all.extend(application.targets.iter().map(|target| (target.root.clone(), settings)));
+        }
+        for (_, action) in self.actions() {
+            let ActionKind::Share(share) = &action.kind else { continue };
+            let (Some(settings), [path]) = (&share.htaccess, share.paths.as_slice()) else {
+                continue;
+            };
+            all.extend(fixed(path).map(|(directory, _)| (directory, settings)));
         }
         all
     }

@@ -51,7 +51,15 @@ pub fn detect(directory: &Path) -> Result<Site, DetectError> {
         Kind::PublicFrontController { .. } => worker::worker_script(&directory, &root)?,
         _ => None,
     };
-    Ok(Site { directory, root, kind, closed_paths: closed, worker_script, is_resident: false })
+    Ok(Site {
+        directory,
+        root,
+        kind,
+        closed_paths: closed,
+        worker_script,
+        is_resident: false,
+        obeys_htaccess: false,
+    })
 }
 
 #[cfg(test)]

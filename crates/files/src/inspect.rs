@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+
 use super::Files;
 use super::outcome::NotServedReason;
 use super::resolve::{Access, Kind};
@@ -25,6 +27,8 @@ pub enum FileKind {
 pub struct Inspected {
     /// Its kind.
     pub kind: FileKind,
+    /// True for a symbolic link that was not followed.
+    pub is_link: bool,
     /// Size in bytes.
     pub size: u64,
     /// Time of the last change of the content, in seconds since 1970.
@@ -81,6 +85,7 @@ impl Files {
                 Kind::Directory => FileKind::Directory,
                 Kind::Other => FileKind::Other,
             },
+            is_link: false,
             size: metadata.size(),
             modified: metadata.mtime(),
             accessed: metadata.atime(),
@@ -88,5 +93,76 @@ impl Files {
             user: metadata.uid(),
             group: metadata.gid(),
         })
+    }
+
+    /// Returns what a name in a directory is, without following it if it is a link. Links on the way to the
+    /// directory are followed under the share's rules. `place` is the directory.
+    ///
+    /// # Errors
+    ///
+    /// There is no such directory or name, or the directory is refused.
+    pub fn inspect_entry_at(
+        &self,
+        share: &Share,
+        place: FileLocation<'_>,
+        name: &[u8],
+    ) -> io::Result<Inspected> {
+        if name.contains(&b'/') {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let directory = self.directory(share, &place)?;
+        let found = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let kind = FileType::from_raw_mode(found.st_mode);
+        Ok(Inspected {
+            kind: match kind {
+                FileType::RegularFile => FileKind::File,
+                FileType::Directory => FileKind::Directory,
+                _ => FileKind::Other,
+            },
+            is_link: kind == FileType::Symlink,
+            size: u64::try_from(found.st_size).unwrap_or_default(),
+            modified: found.st_mtime,
+            accessed: found.st_atime,
+            mode: found.st_mode,
+            user: found.st_uid,
+            group: found.st_gid,
+        })
+    }
+
+    /// Returns the names in a directory, at most this number. Links on the way to it are followed under the
+    /// share's rules.
+    ///
+    /// # Errors
+    ///
+    /// There is no such directory, or it cannot be read.
+    pub fn list_at(
+        &self,
+        share: &Share,
+        place: FileLocation<'_>,
+        limit: usize,
+    ) -> io::Result<Vec<Vec<u8>>> {
+        let directory = self.directory(share, &place)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // The descriptor above is only a path; its directory cannot become another one meanwhile.
+        let readable = rustix::fs::openat(&directory, ".", flags, Mode::empty())?;
+        let mut names = Vec::new();
+        for entry in Dir::new(readable)?.take(limit) {
+            let name = entry?.file_name().to_bytes().to_vec();
+            if !matches!(name.as_slice(), b"." | b"..") {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn directory(&self, share: &Share, place: &FileLocation<'_>) -> io::Result<File> {
+        if !place.is_sound() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let opened = self.opener.open(share, place, &[], Access::Inspect);
+        match opened.map_err(|_| io::ErrorKind::NotFound)? {
+            opened if opened.kind == Kind::Directory => Ok(opened.file),
+            _ => Err(io::ErrorKind::NotADirectory.into()),
+        }
     }
 }

@@ -12,6 +12,7 @@ mod compiler;
 mod conditions;
 mod failure;
 mod lines;
+pub mod review;
 mod section_kind;
 mod sections;
 mod tree;

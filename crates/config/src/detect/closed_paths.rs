@@ -128,7 +128,14 @@ impl ClosedPaths {
 
     /// Returns the steps of a route that precede the site's own. `share` is the path of the site's
     /// files; `fallback` is the action for other requests, if there is one.
-    pub(super) fn steps(&self, share: &str, fallback: Option<&Value>) -> Vec<Value> {
+    ///
+    /// `htaccess` has the settings for `.htaccess` files, if they are read.
+    pub(super) fn steps(
+        &self,
+        share: &str,
+        fallback: Option<&Value>,
+        htaccess: Option<&Value>,
+    ) -> Vec<Value> {
         let mut steps = Vec::new();
         let expressions = self.paths.iter().map(|path| format!("~{path}"));
         let mut refused: Vec<_> = expressions.collect();
@@ -139,7 +146,10 @@ impl ClosedPaths {
             steps.push(json!({"match": {"uri": refused}, "action": {"return": 403}}));
         }
         if let Some(below) = below(&self.without_scripts) {
-            let mut action = json!({"share": share, "index": ["index.html"]});
+            let mut action = match htaccess {
+                Some(settings) => json!({"share": share, "htaccess": settings}),
+                None => json!({"share": share, "index": ["index.html"]}),
+            };
             if let Some(fallback) = fallback {
                 action["fallback"] = fallback.clone();
             }

@@ -25,6 +25,8 @@ pub struct Site {
     pub worker_script: Option<WorkerScript>,
     /// The worker script handles the requests for scripts and for no file.
     pub is_resident: bool,
+    /// The `.htaccess` files below the document root are read; not with a worker script.
+    pub obeys_htaccess: bool,
 }
 
 impl Site {
@@ -55,10 +57,11 @@ impl Site {
         let listeners: Map<String, Value> =
             listen.iter().map(|address| (address.clone(), json!({"pass": "routes"}))).collect();
         if !self.has_php() {
-            return json!({
-                "listeners": listeners,
-                "routes": [{"action": {"share": share}}],
-            });
+            let mut action = json!({"share": share});
+            if self.obeys_htaccess {
+                action["htaccess"] = json!({"options": OPTIONS});
+            }
+            return json!({"listeners": listeners, "routes": [{"action": action}]});
         }
         let mut action = json!({
             "share": share,
@@ -90,10 +93,19 @@ impl Site {
                 application["environment"] = environment.into();
             }
         } else if let Some(script) = self.front_controller() {
+            // With `.htaccess` files, for paths that name nothing and that no rule is for.
             action["fallback"] = json!({"pass": "applications/site/front"});
             application["targets"]["front"] = json!({"root": root, "script": script});
         }
-        let mut steps = self.closed_paths.steps(&share, action.get("fallback"));
+        if self.obeys_htaccess && !self.is_resident {
+            let index = action.as_object_mut().and_then(|members| members.remove("index"));
+            action["htaccess"] = json!({"index": index, "options": OPTIONS});
+            // Applications that write such files do so only under Apache.
+            application["server_software"] =
+                json!(concat!("Howdah/", env!("CARGO_PKG_VERSION"), " (Apache compatible)"));
+        }
+        let mut steps =
+            self.closed_paths.steps(&share, action.get("fallback"), action.get("htaccess"));
         steps.push(json!({"action": action}));
         if let Some(workers) = workers {
             application["processes"] = json!(workers);
@@ -152,6 +164,10 @@ impl Site {
         lines
     }
 }
+
+/// Apache's options for directories. Listings are left out: a directory shows its files only if a `.htaccess`
+/// file says so.
+const OPTIONS: &str = "FollowSymLinks";
 
 fn named(framework: &Framework) -> String {
     match framework.evidence {

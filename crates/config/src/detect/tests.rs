@@ -372,3 +372,23 @@ fn a_script_that_can_stay_in_memory_is_offered_and_used_only_if_wanted() {
     let plain = directory(&["public/index.php"]);
     assert_eq!(detect(plain.path()).expect("a site").worker_script, None);
 }
+
+#[test]
+fn with_htaccess_files_all_shares_read_them_and_apache_is_named() {
+    let wordpress = directory(&["wp-load.php", "index.php"]);
+    let mut site = detect(wordpress.path()).expect("a site");
+    site.obeys_htaccess = true;
+    let config = config(&site);
+    assert!(config.applications[0].obeys_htaccess);
+    let software = config.applications[0].server_software.as_deref().unwrap_or_default();
+    assert!(software.contains("Apache"), "{software}");
+    let roots = config.htaccess_roots();
+    // The directory for uploads has a step of its own, in which no script runs.
+    assert_eq!(roots.len(), 2);
+    assert!(roots.iter().all(|(root, _)| root == wordpress.path()));
+    let files = directory(&["a.txt"]);
+    let mut site = detect(files.path()).expect("a site");
+    site.obeys_htaccess = true;
+    let config = self::config(&site);
+    assert_eq!(config.htaccess_roots().len(), 1);
+}

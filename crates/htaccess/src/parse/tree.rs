@@ -32,6 +32,8 @@ pub(super) struct Reader<'a> {
     base: &'a Base,
     exists: &'a dyn Fn(&[u8]) -> bool,
     nodes: usize,
+    /// Sections whose condition is false, with their lines.
+    pub(super) skipped: Vec<(u32, String)>,
     /// Files that were asked for, and whether they were there.
     pub(super) probes: Vec<(Vec<u8>, bool)>,
 }
@@ -43,7 +45,15 @@ impl<'a> Reader<'a> {
         base: &'a Base,
         exists: &'a dyn Fn(&[u8]) -> bool,
     ) -> Reader<'a> {
-        Reader { lines: Lines::new(bytes), file, base, exists, nodes: 0, probes: Vec::new() }
+        Reader {
+            lines: Lines::new(bytes),
+            file,
+            base,
+            exists,
+            nodes: 0,
+            skipped: Vec::new(),
+            probes: Vec::new(),
+        }
     }
 
     /// Reads the whole file.
@@ -87,6 +97,9 @@ impl<'a> Reader<'a> {
                 let children = match self.decide(section, &node)? {
                     true => self.level(Some(&section.name[1..]), level + 1)?,
                     false => {
+                        let condition = String::from_utf8_lossy(&node.arguments);
+                        let condition = condition.trim_end_matches('>');
+                        self.skipped.push((node.line, format!("{} {condition}>", node.name)));
                         self.skip(&node.name, level)?;
                         Vec::new()
                     }

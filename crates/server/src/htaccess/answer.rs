@@ -20,6 +20,7 @@ use howdah_http::message::{Fields, Response};
 use howdah_http::{compress, respond};
 use howdah_php_pool::target::{Directives, Script as PhpScript};
 
+use super::compiled::SETTLING_TIME;
 use super::exchange;
 use super::site::Site;
 use super::world::SiteWorld;
@@ -49,8 +50,7 @@ pub async fn answer<'s>(
     exchange: &mut Exchange<'_>,
 ) -> Answered<'s> {
     let asked = exchange.request.clone();
-    let last = Default::default();
-    let world = SiteWorld { context, site, root, request: &asked, last };
+    let mut world = SiteWorld::new(context, site, root, &asked);
     let engine = match context.thread.engines.of(site) {
         Ok(engine) => engine,
         Err(broken) => {
@@ -63,8 +63,16 @@ pub async fn answer<'s>(
         }
     };
     let software = context.software(site.scripts.as_deref());
-    let record = exchange::record(&asked, root, &software, context.routing.now.wall);
-    let mut outcome = engine.handle(record, &world).await;
+    let record = || exchange::record(&asked, root, &software, context.routing.now.wall);
+    let mut outcome = engine.handle(record(), &world).await;
+    let mut rounds = 0;
+    while rounds < world.settling_rounds() {
+        rounds += 1;
+        // Nothing has been answered yet: the request is taken through its phases once more.
+        tokio::time::sleep(SETTLING_TIME).await;
+        world = SiteWorld::new(context, site, root, &asked);
+        outcome = engine.handle(record(), &world).await;
+    }
     let attempt = Attempt {
         context,
         site,

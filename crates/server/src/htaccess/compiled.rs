@@ -4,15 +4,21 @@
 //! system call for each directory of a path, as a change must hold for the next request.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use howdah_htaccess::config::DirConfig;
 use howdah_htaccess::world::Broken;
 
-/// Largest number of directories whose files are kept.
+/// Largest number of directories whose files are kept, for each site.
 const MAX_DIRECTORIES: usize = 4096;
 
-/// State of a file. Any change of the file changes it, unless two come within a tick of the clock.
+/// Largest size of all files that are kept, for each site, in bytes.
+const MAX_BYTES: u64 = 8 << 20;
+
+/// State of a file. Any change of the file changes it, unless two come within a tick of the clock; a file that has
+/// just changed is therefore not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub device: u64,
@@ -22,30 +28,105 @@ pub(super) struct Stamp {
     pub changed: (i64, i64),
 }
 
+/// Time after a change for which a file may still be written to. Longer than a tick of the kernel's clock, which
+/// gives files their times.
+pub(super) const SETTLING_TIME: Duration = Duration::from_millis(10);
+
+/// The same for an empty file. Most programs that write a file in place empty it first, and may have to wait for a
+/// processor before they write; without its rules, a directory is open.
+const EMPTY_SETTLING_TIME: Duration = Duration::from_millis(500);
+
+impl Stamp {
+    /// Returns true if the last change is a while ago, or in the future.
+    pub fn is_settled(&self, now: SystemTime) -> bool {
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let time = if self.size == 0 { EMPTY_SETTLING_TIME } else { SETTLING_TIME };
+        [self.modified, self.changed].into_iter().all(|(seconds, nanoseconds)| {
+            let seconds = u64::try_from(seconds).unwrap_or_default();
+            let changed = Duration::new(seconds, u32::try_from(nanoseconds).unwrap_or_default());
+            now.checked_sub(changed).is_none_or(|age| age >= time)
+        })
+    }
+}
+
 /// A compiled file, or why it cannot be used.
 pub(super) type Compiled = Result<Arc<DirConfig>, Broken>;
 
-/// Compiled files by their directories.
-type Table = HashMap<Box<[u8]>, (Stamp, Compiled)>;
-
-/// Compiled files of a site.
+/// Compiled files of a site, by their directories.
 #[derive(Debug, Default)]
-pub(super) struct CompiledFiles(Mutex<Table>);
+pub(super) struct CompiledFiles {
+    table: Mutex<Table>,
+    changes: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    files: HashMap<Box<[u8]>, (Stamp, Compiled)>,
+    /// Size of all files in bytes. Their compiled forms are several times as large.
+    size: u64,
+}
 
 impl CompiledFiles {
     /// Returns the compiled file of a directory if it has this state.
-    pub(super) fn get(&self, directory: &[u8], stamp: &Stamp) -> Option<Compiled> {
-        let files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (known, compiled) = files.get(directory)?;
+    pub fn get(&self, directory: &[u8], stamp: &Stamp) -> Option<Compiled> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, compiled) = table.files.get(directory)?;
         (known == stamp).then(|| compiled.clone())
     }
 
     /// Stores the compiled file of a directory.
-    pub(super) fn put(&self, directory: &[u8], stamp: Stamp, compiled: Compiled) {
-        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if files.len() >= MAX_DIRECTORIES {
-            files.clear();
+    pub fn put(&self, directory: &[u8], stamp: Stamp, compiled: Compiled) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if table.files.len() >= MAX_DIRECTORIES || table.size + stamp.size > MAX_BYTES {
+            *table = Table::default();
         }
-        files.insert(directory.into(), (stamp, compiled));
+        table.size += stamp.size;
+        if let Some((old, _)) = table.files.insert(directory.into(), (stamp, compiled)) {
+            table.size = table.size.saturating_sub(old.size);
+        }
+    }
+
+    /// Records that a file was compiled: what threads have derived from an earlier state is of no more use.
+    pub fn record_change(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of files that were compiled.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(size: u64) -> Stamp {
+        Stamp { device: 1, inode: 1, size, modified: (0, 0), changed: (0, 0) }
+    }
+
+    #[test]
+    fn a_file_is_known_in_one_state_and_all_files_have_a_limit() {
+        let files = CompiledFiles::default();
+        let compiled = || Ok(Arc::new(DirConfig::default()));
+        files.put(b"/a/", stamp(1), compiled());
+        assert!(files.get(b"/a/", &stamp(1)).is_some() && files.get(b"/a/", &stamp(2)).is_none());
+        for number in 0..100_u8 {
+            files.put(&[b'/', number, b'/'], stamp(MAX_BYTES / 8), compiled());
+            assert!(files.table.lock().unwrap().size <= MAX_BYTES);
+        }
+        for _ in 0..100 {
+            files.put(b"/b/", stamp(MAX_BYTES / 8), compiled());
+        }
+        assert!(files.get(b"/b/", &stamp(MAX_BYTES / 8)).is_some());
+    }
+
+    #[test]
+    fn a_file_settles_some_time_after_its_last_change() {
+        let at = |milliseconds| SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds);
+        let file = Stamp { modified: (1, 0), changed: (1, 5_000_000), ..stamp(9) };
+        assert!(!file.is_settled(at(1014)) && file.is_settled(at(1015)));
+        let empty = Stamp { size: 0, ..file };
+        assert!(!empty.is_settled(at(1015)) && empty.is_settled(at(1505)));
     }
 }

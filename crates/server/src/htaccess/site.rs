@@ -81,7 +81,16 @@ fn base(settings: &Htaccess, runs_scripts: bool) -> Result<Base, Broken> {
 
 /// The engines of a thread.
 #[derive(Debug, Default)]
-pub struct Engines(RefCell<Vec<(u64, Rc<Engine>)>>);
+pub struct Engines(RefCell<Vec<Known>>);
+
+/// The engine of a site.
+#[derive(Debug)]
+struct Known {
+    site: u64,
+    /// Number of compiled files when the engine was last used.
+    changes: u64,
+    engine: Rc<Engine>,
+}
 
 impl Engines {
     /// Returns the engine of a site.
@@ -91,15 +100,21 @@ impl Engines {
     /// What is wrong with the settings of the site.
     pub(super) fn of(&self, site: &Site) -> Result<Rc<Engine>, Broken> {
         let mut engines = self.0.borrow_mut();
-        if let Some((_, engine)) = engines.iter().find(|(id, _)| *id == site.id) {
-            return Ok(Rc::clone(engine));
+        let changes = site.compiled.changes();
+        if let Some(known) = engines.iter_mut().find(|known| known.site == site.id) {
+            if known.changes != changes {
+                // Otherwise each change of a file would leave merged directives behind.
+                known.changes = changes;
+                known.engine.forget();
+            }
+            return Ok(Rc::clone(&known.engine));
         }
         let engine = Rc::new(Engine::new(site.base.clone()?)?);
         if engines.len() >= MAX_UNUSED_ENGINES {
             // Those in use are made again.
             engines.clear();
         }
-        engines.push((site.id, Rc::clone(&engine)));
+        engines.push(Known { site: site.id, changes, engine: Rc::clone(&engine) });
         Ok(engine)
     }
 }

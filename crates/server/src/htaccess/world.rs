@@ -3,14 +3,14 @@
 //! No look-up leaves the root of the site, whatever a directive names: links are followed under the rules of
 //! the file server, and a path that does not begin with the root is as if there were nothing.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use howdah_files::{FileLocation, Inspected, NotServedReason};
 use howdah_htaccess::config::DirConfig;
@@ -28,11 +28,20 @@ use crate::pipeline::Context;
 /// Largest `.htaccess` that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
+/// Most times that a request waits for a file that is being written. A file that never settles must not hold up its
+/// site.
+const MAX_ROUNDS: u32 = 3;
+/// The same for a file that is empty.
+const MAX_ROUNDS_OF_EMPTY: u32 = 60;
+
 /// Largest number of names that a listing has.
 const MAX_LISTED_NAMES: usize = 200_000;
 
 /// A path, and what it names with links followed.
 type Looked = (Box<[u8]>, Option<FileInfo>);
+
+/// A directory, and its directives.
+type Seen = (Box<[u8]>, Result<Option<Arc<DirConfig>>, Broken>);
 
 /// The site of a request.
 pub(super) struct SiteWorld<'a, 's> {
@@ -42,7 +51,37 @@ pub(super) struct SiteWorld<'a, 's> {
     pub root: &'a [u8],
     pub request: &'a Request,
     /// The last path that was looked at with links followed.
-    pub last: RefCell<Option<Looked>>,
+    last: RefCell<Option<Looked>>,
+    /// Files of directories that the request has met: it has the same rules from its beginning to its end.
+    seen: RefCell<Vec<Seen>>,
+    /// Number of times that the request may wait for a file that may be half written; 0 without one.
+    settling_rounds: Cell<u32>,
+}
+
+impl<'a, 's> SiteWorld<'a, 's> {
+    /// Returns the site as a request sees it.
+    pub fn new(
+        context: &'a Context<'s>,
+        site: &'a Site,
+        root: &'a [u8],
+        request: &'a Request,
+    ) -> SiteWorld<'a, 's> {
+        SiteWorld {
+            context,
+            site,
+            root,
+            request,
+            last: RefCell::default(),
+            seen: RefCell::default(),
+            settling_rounds: Cell::new(0),
+        }
+    }
+
+    /// Returns how often the request may wait for files to settle: 0 if none of those that were read has changed a
+    /// moment ago. Programs write a file in several steps, so it may have been read between two of them.
+    pub fn settling_rounds(&self) -> u32 {
+        self.settling_rounds.get()
+    }
 }
 
 impl SiteWorld<'_, '_> {
@@ -73,6 +112,31 @@ impl SiteWorld<'_, '_> {
         self.context.thread.files.open_at(&self.site.files, place)
     }
 
+    /// Returns the compiled file of a directory, as it is now.
+    fn current_directives(&self, directory: &[u8]) -> Result<Option<Arc<DirConfig>>, Broken> {
+        if self.location(directory).is_none() {
+            return Ok(None);
+        }
+        let path = [directory, &*self.site.file].concat();
+        let Some(stamp) = stamp(&path)? else { return Ok(None) };
+        if let Some(compiled) = self.site.compiled.get(directory, &stamp) {
+            let exists = |path: &[u8]| self.inspect(path).is_ok();
+            let is_outdated = compiled.as_ref().is_ok_and(|compiled| compiled.is_outdated(&exists));
+            if !is_outdated {
+                return compiled.map(Some);
+            }
+        }
+        let compiled = self.compile(directory, &path);
+        self.site.compiled.record_change();
+        if stamp.is_settled(SystemTime::now()) {
+            self.site.compiled.put(directory, stamp, compiled.clone());
+        } else {
+            let rounds = if stamp.size == 0 { MAX_ROUNDS_OF_EMPTY } else { MAX_ROUNDS };
+            self.settling_rounds.set(self.settling_rounds.get().max(rounds));
+        }
+        compiled.map(Some)
+    }
+
     /// Reads and compiles the file of a directory.
     fn compile(&self, directory: &[u8], path: &[u8]) -> Result<Arc<DirConfig>, Broken> {
         let text = |problem: &dyn std::fmt::Display| {
@@ -96,23 +160,15 @@ impl SiteWorld<'_, '_> {
 
 impl World for SiteWorld<'_, '_> {
     fn lstat(&self, path: &[u8]) -> Option<FileInfo> {
-        self.location(path)?;
-        let metadata = std::fs::symlink_metadata(OsStr::from_bytes(path)).ok()?;
-        let kind = metadata.file_type();
-        Some(FileInfo {
-            kind: match kind {
-                kind if kind.is_file() => FileKind::File,
-                kind if kind.is_dir() => FileKind::Directory,
-                _ => FileKind::Other,
-            },
-            is_link: kind.is_symlink(),
-            size: metadata.size(),
-            modified: metadata.mtime(),
-            accessed: metadata.atime(),
-            mode: metadata.mode(),
-            user: metadata.uid(),
-            group: metadata.gid(),
-        })
+        let path = path.strip_suffix(b"/").unwrap_or(path);
+        if path == self.root {
+            return self.inspect(path).ok().map(file_info);
+        }
+        let slash = memchr::memrchr(b'/', path)?;
+        let (directory, name) = (path.get(..slash)?, path.get(slash + 1..)?);
+        let place = self.location(directory)?;
+        let files = &self.context.thread.files;
+        files.inspect_entry_at(&self.site.files, place, name).ok().map(file_info)
     }
 
     fn stat(&self, path: &[u8]) -> Option<FileInfo> {
@@ -121,43 +177,24 @@ impl World for SiteWorld<'_, '_> {
         {
             return *info;
         }
-        let info = self.inspect(path).ok().map(|found| FileInfo {
-            kind: match found.kind {
-                howdah_files::FileKind::File => FileKind::File,
-                howdah_files::FileKind::Directory => FileKind::Directory,
-                howdah_files::FileKind::Other => FileKind::Other,
-            },
-            is_link: false,
-            size: found.size,
-            modified: found.modified,
-            accessed: found.accessed,
-            mode: found.mode,
-            user: found.user,
-            group: found.group,
-        });
+        let info = self.inspect(path).ok().map(file_info);
         self.last.replace(Some((path.into(), info)));
         info
     }
 
     fn directives(&self, directory: &[u8]) -> Result<Option<Arc<DirConfig>>, Broken> {
-        if self.location(directory).is_none() {
-            return Ok(None);
+        let seen = |(known, _): &&Seen| **known == *directory;
+        if let Some((_, known)) = self.seen.borrow().iter().find(seen) {
+            return known.clone();
         }
-        let path = [directory, &*self.site.file].concat();
-        let Some(stamp) = stamp(&path)? else { return Ok(None) };
-        if let Some(compiled) = self.site.compiled.get(directory, &stamp) {
-            return compiled.map(Some);
-        }
-        let compiled = self.compile(directory, &path);
-        self.site.compiled.put(directory, stamp, compiled.clone());
-        compiled.map(Some)
+        let found = self.current_directives(directory);
+        self.seen.borrow_mut().push((directory.into(), found.clone()));
+        found
     }
 
     fn list(&self, directory: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        self.inspect(directory).map_err(|_| io::ErrorKind::NotFound)?;
-        let entries = std::fs::read_dir(Path::new(OsStr::from_bytes(directory)))?;
-        let names = entries.take(MAX_LISTED_NAMES).map(|entry| Ok(entry?.file_name().into_vec()));
-        names.collect()
+        let place = self.location(directory).ok_or(io::ErrorKind::NotFound)?;
+        self.context.thread.files.list_at(&self.site.files, place, MAX_LISTED_NAMES)
     }
 
     fn read(&self, path: &[u8], limit: usize) -> io::Result<Arc<[u8]>> {
@@ -199,6 +236,24 @@ impl World for SiteWorld<'_, '_> {
             world::Level::Info => Level::Info,
         };
         self.context.log(level, self.request, format_args!("{message}"));
+    }
+}
+
+/// Returns the state of what a path names, for directives.
+fn file_info(found: Inspected) -> FileInfo {
+    FileInfo {
+        kind: match found.kind {
+            howdah_files::FileKind::File => FileKind::File,
+            howdah_files::FileKind::Directory => FileKind::Directory,
+            howdah_files::FileKind::Other => FileKind::Other,
+        },
+        is_link: found.is_link,
+        size: found.size,
+        modified: found.modified,
+        accessed: found.accessed,
+        mode: found.mode,
+        user: found.user,
+        group: found.group,
     }
 }
 

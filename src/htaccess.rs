@@ -1,0 +1,57 @@
+//! `.htaccess` files of a site, for `serve` and `check`: where they are, and what they say.
+//!
+//! The files belong to the owner of the site. They are read with the rights of the user that serves them, and
+//! the number of directories and the size of files that are looked at have limits.
+
+mod findings;
+mod search;
+
+use std::path::Path;
+
+use howdah_config::{Config, Htaccess};
+use howdah_sys::credentials::{Credentials, run_as};
+
+/// Findings about files that are read, a line each.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Number of files.
+    pub files: usize,
+    /// Errors: requests below the directory of the file get 500.
+    pub errors: Vec<String>,
+    /// What is not read or ignored.
+    pub notes: Vec<String>,
+}
+
+/// Returns the number of files below a directory that the user can read.
+pub fn count(root: &Path, user: Option<&Credentials>) -> Result<usize, String> {
+    let count = || search::search(root, &Htaccess::default().file).files.len().to_string();
+    let text = run_as(user, count).map_err(|error| error.to_string())?;
+    text.parse().map_err(|_| format!("{}: .htaccess files cannot be counted", root.display()))
+}
+
+/// Reviews the files below a directory, as the user.
+pub fn report(
+    root: &Path,
+    settings: &Htaccess,
+    user: Option<&Credentials>,
+) -> Result<Report, String> {
+    let review = || findings::findings(root, settings);
+    let text = run_as(user, review).map_err(|error| error.to_string())?;
+    let mut report = Report::default();
+    for line in text.lines() {
+        match line.split_at_checked(1) {
+            Some((findings::FILE, _)) => report.files += 1,
+            Some((findings::ERROR, line)) => report.errors.push(line.to_owned()),
+            Some((findings::NOTE, line)) => report.notes.push(line.to_owned()),
+            _ => {}
+        }
+    }
+    Ok(report)
+}
+
+/// Returns a warning for each file that denies access and is not read, as the user.
+pub fn unread_denials(config: &Config, user: Option<&Credentials>) -> Vec<String> {
+    let find = || findings::unread_denials(config).join("\n");
+    let text = run_as(user, find).unwrap_or_else(|error| format!(".htaccess files: {error}"));
+    text.lines().map(str::to_owned).collect()
+}

@@ -1,0 +1,116 @@
+//! What the `.htaccess` files of a site say.
+
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use howdah_config::{Config, Htaccess};
+use howdah_files::regular_file;
+use howdah_htaccess::allow::Allow;
+use howdah_htaccess::base::Base;
+use howdah_htaccess::parse::review::{Line, Review, review};
+
+use super::search::{Found, search};
+
+/// Maximum size of a file that is read, in bytes; that of the server.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Maximum number of warnings about files that are not read.
+const MAX_WARNINGS: usize = 10;
+
+/// Beginning of a line that stands for a file.
+pub const FILE: &str = "f";
+/// Beginning of a line with an error.
+pub const ERROR: &str = "e";
+/// Beginning of a line with a note.
+pub const NOTE: &str = "n";
+
+/// Reviews all files below a directory; the lines are those of [`FILE`], [`ERROR`] and [`NOTE`].
+pub fn findings(root: &Path, settings: &Htaccess) -> String {
+    let Found { files, is_complete } = search(root, &settings.file);
+    let mut lines = Vec::new();
+    let mut add = |kind: &str, text: &str| lines.push(format!("{kind}{}", one_line(text)));
+    for file in &files {
+        let shown = file.display();
+        add(FILE, "");
+        let review = match reviewed(file, settings) {
+            Ok(review) => review,
+            Err(error) => {
+                add(ERROR, &format!("{shown}: {error}"));
+                continue;
+            }
+        };
+        review.error.iter().for_each(|error| add(ERROR, &error.message));
+        for line in &review.skipped {
+            let Line { number, text } = line;
+            add(
+                NOTE,
+                &format!("{shown}: line {number}: {text} is not read: its condition is false"),
+            );
+        }
+        review.warnings.iter().for_each(|warning| add(NOTE, warning));
+    }
+    if !is_complete {
+        add(NOTE, &format!("{}: not all files were looked at: there are too many", root.display()));
+    }
+    lines.join("\n")
+}
+
+/// Returns a warning for each file that denies access and is not read: those below document roots and shares
+/// without `htaccess`.
+pub fn unread_denials(config: &Config) -> Vec<String> {
+    let mut roots: Vec<_> = { config.applications.iter() }
+        .filter(|application| !application.obeys_htaccess && application.isolation.rootfs.is_none())
+        .flat_map(|application| application.targets.iter().map(|target| target.root.clone()))
+        .collect();
+    let shares = config.action_paths().into_iter().filter(|path| path.path.ends_with("/share"));
+    roots.extend(shares.filter(|share| share.is_directory).map(|share| share.file));
+    roots.sort();
+    roots.dedup();
+    let read: Vec<_> = config.htaccess_roots().into_iter().map(|(root, _)| root).collect();
+    let nested = |root: &Path| roots.iter().any(|other| other != root && root.starts_with(other));
+    let mut warnings = Vec::new();
+    let mut more = 0;
+    for root in roots.iter().filter(|root| !read.contains(root) && !nested(root)) {
+        for file in search(root, ".htaccess").files {
+            let Ok(review) = reviewed(&file, &Htaccess::default()) else { continue };
+            let Some(first) = review.denials.first() else { continue };
+            if warnings.len() == MAX_WARNINGS {
+                more += 1;
+                continue;
+            }
+            let text = format!(
+                "{}: line {} ({}) denies access, but .htaccess files are not read here; set \"htaccess\": \
+                 true on the application or share, or deny access in the routes",
+                file.display(),
+                first.number,
+                first.text
+            );
+            warnings.push(one_line(&text));
+        }
+    }
+    if more > 0 {
+        warnings.push(format!("{more} more .htaccess files deny access and are not read"));
+    }
+    warnings
+}
+
+fn reviewed(file: &Path, settings: &Htaccess) -> Result<Review, String> {
+    let error = |error: std::io::Error| error.to_string();
+    let (opened, _) = regular_file::open(file).map_err(error)?;
+    let mut bytes = Vec::new();
+    opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(error)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(format!("has more than {MAX_FILE_BYTES} bytes"));
+    }
+    let base = Base { allow: Allow::parse(&settings.allow)?, ..Base::default() };
+    let mut directory = file.parent().unwrap_or(Path::new("/")).as_os_str().as_bytes().to_vec();
+    directory.push(b'/');
+    let exists = |path: &[u8]| Path::new(std::ffi::OsStr::from_bytes(path)).exists();
+    Ok(review(&bytes, file.as_os_str().as_bytes(), &directory, &base, &exists))
+}
+
+/// Returns a text without line breaks: names of files may have some.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}

@@ -1,0 +1,125 @@
+//! `.htaccess` files as a user meets them: `serve DIR`, warnings, `check`, and changes while clients are served.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+use harness::client::Response;
+use harness::{Site, programs};
+use serde_json::json;
+
+const FRONT: &str = "<?php echo 'front ', $_SERVER['REQUEST_URI'];";
+
+fn site() -> Site {
+    Site::new()
+        .file("index.php", FRONT)
+        .file("data/.htaccess", "Require all denied\n")
+        .file("data/app.txt", "secret")
+        .file("open/a.txt", "open")
+}
+
+#[test]
+fn a_directory_with_such_files_is_served_under_them() {
+    let server = site().serve();
+    assert_eq!(server.get("/data/app.txt").status, 403);
+    assert_eq!(server.get("/open/a.txt").text(), "open");
+    // Paths that name nothing still go to the script.
+    assert_eq!(server.get("/no/such/page?a=1").text(), "front /no/such/page?a=1");
+    assert_eq!(server.get("/").text(), "front /");
+}
+
+#[test]
+fn a_file_that_is_not_read_and_denies_access_is_named_at_the_start() {
+    let server = site().argument("--no-htaccess").serve();
+    assert_eq!(server.get("/data/app.txt").text(), "secret");
+    let log = server.log();
+    assert!(log.contains("data/.htaccess: line 1 (Require all denied) denies access"), "{log}");
+    // A document, too.
+    let server = site().with(json!({})).serve();
+    let log = server.log();
+    assert!(log.contains("set \"htaccess\": true"), "{log}");
+}
+
+fn check(path: &Path) -> (bool, String) {
+    let output = programs::run(Command::new(programs::howdah()).arg("check").arg(path));
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn check_names_errors_and_what_is_not_read_with_file_and_line() {
+    let site =
+        site().file("a/.htaccess", "<IfModule mod_security2.c>\nSecRuleEngine Off\n</IfModule>\n");
+    let (is_valid, text) = check(&site.root());
+    assert!(is_valid && text.contains("2 .htaccess files are valid"), "{text}");
+    assert!(text.contains("a/.htaccess: line 1: <IfModule mod_security2.c> is not read"), "{text}");
+    let site =
+        site.file("b/.htaccess", "# a comment\nRewriteRule\n").file("c/.htaccess", "Foo bar\n");
+    let (is_valid, text) = check(&site.root());
+    assert!(!is_valid, "{text}");
+    assert!(text.contains("b/.htaccess: line 2: RewriteRule: bad argument line"), "{text}");
+    assert!(text.contains("c/.htaccess: line 1: Invalid command 'Foo'"), "{text}");
+}
+
+/// Rules of one generation: a rewrite, which takes the request through the rules twice, and a field.
+fn rules(generation: u32) -> String {
+    let padding = "# a line that makes the file longer than a block\n".repeat(200);
+    format!(
+        "Header always set X-First {generation}\n{padding}RewriteEngine On\n\
+         RewriteRule ^page$ target.txt [E=GENERATION:{generation},L]\n{padding}\
+         Header always set X-Last {generation}\n\
+         Header always set X-Rule %{{REDIRECT_GENERATION}}e\n"
+    )
+}
+
+fn generation(response: &Response) -> u32 {
+    assert_eq!(response.status, 200, "{}", response.text());
+    let field = |name| response.field(name).unwrap_or_default().parse::<u32>().unwrap();
+    let (first, last, rule) = (field("X-First"), field("X-Last"), field("X-Rule"));
+    assert_eq!((first, first), (last, rule), "a mixture of rules");
+    first
+}
+
+fn write(path: &Path, generation: u32) {
+    if generation.is_multiple_of(2) {
+        // In place, as an editor may.
+        fs::write(path, rules(generation)).unwrap();
+    } else {
+        let other = path.with_extension("new");
+        fs::write(&other, rules(generation)).unwrap();
+        fs::rename(&other, path).unwrap();
+    }
+}
+
+#[test]
+fn changes_hold_for_the_next_request_and_no_request_has_a_mixture_of_rules() {
+    const CHANGES: u32 = 200;
+    let site = Site::new().file("target.txt", "target").file(".htaccess", rules(0));
+    let path = site.root().join(".htaccess");
+    let server = site.serve();
+    let is_over = AtomicBool::new(false);
+    let answers = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut client = server.connect();
+                let mut last = 0;
+                while !is_over.load(Relaxed) {
+                    let now = generation(&client.get("/page"));
+                    assert!(now >= last, "rules of generation {now} after those of {last}");
+                    last = now;
+                    answers.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        let mut client = server.connect();
+        for number in 1..=CHANGES {
+            write(&path, number);
+            let seen = generation(&client.get("/page"));
+            assert_eq!(seen, number, "the next request has the rules of generation {seen}");
+        }
+        is_over.store(true, Relaxed);
+    });
+    assert!(answers.load(Relaxed) > CHANGES, "{answers:?}");
+}
