@@ -17,6 +17,10 @@ fn site() -> Site {
         .file("data/.htaccess", "Require all denied\n")
         .file("data/app.txt", "secret")
         .file("open/a.txt", "open")
+        .file(".env", "SECRET=1")
+        .file("open/.git/config", "[core]")
+        .file(".well-known/security.txt", "contact")
+        .file("open/config.php.bak", "<?php $password = 1;")
 }
 
 #[test]
@@ -24,6 +28,12 @@ fn a_directory_with_such_files_is_served_under_them() {
     let server = site().serve();
     assert_eq!(server.get("/data/app.txt").status, 403);
     assert_eq!(server.get("/open/a.txt").text(), "open");
+    // Names that Apache would send.
+    for hidden in ["/.env", "/open/.git/config", "/open/%2egit/config", "/open/config.php.bak"] {
+        let response = server.get(hidden);
+        assert!(response.status >= 400, "{hidden}: {}", response.text());
+    }
+    assert_eq!(server.get("/.well-known/security.txt").text(), "contact");
     // Paths that name nothing still go to the script.
     assert_eq!(server.get("/no/such/page?a=1").text(), "front /no/such/page?a=1");
     assert_eq!(server.get("/").text(), "front /");

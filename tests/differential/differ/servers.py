@@ -97,7 +97,7 @@ class Howdah(Server):
     def __init__(self, work, roots, php, binary):
         super().__init__("howdah", work, roots, php)
         for site in SITES:
-            self.run(str(binary), "serve", str(roots[site]), "--listen", f"127.0.0.1:{self.ports[site]}")
+            self.run(str(binary), "serve", str(roots[site]), "--no-htaccess", "--listen", f"127.0.0.1:{self.ports[site]}")
 
 
 class Nginx(Server):

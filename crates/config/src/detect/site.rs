@@ -58,10 +58,13 @@ impl Site {
             listen.iter().map(|address| (address.clone(), json!({"pass": "routes"}))).collect();
         if !self.has_php() {
             let mut action = json!({"share": share});
+            let mut steps = Vec::new();
             if self.obeys_htaccess {
                 action["htaccess"] = json!({"options": OPTIONS});
+                steps.push(hidden_names());
             }
-            return json!({"listeners": listeners, "routes": [{"action": action}]});
+            steps.push(json!({"action": action}));
+            return json!({"listeners": listeners, "routes": steps});
         }
         let mut action = json!({
             "share": share,
@@ -106,6 +109,9 @@ impl Site {
         }
         let mut steps =
             self.closed_paths.steps(&share, action.get("fallback"), action.get("htaccess"));
+        if self.obeys_htaccess {
+            steps.insert(0, hidden_names());
+        }
         steps.push(json!({"action": action}));
         if let Some(workers) = workers {
             application["processes"] = json!(workers);
@@ -168,6 +174,11 @@ impl Site {
 /// Apache's options for directories. Listings are left out: a directory shows its files only if a `.htaccess`
 /// file says so.
 const OPTIONS: &str = "FollowSymLinks";
+
+/// Returns the step that refuses names that begin with a dot. Apache sends such files: `.env`, `.git/config`.
+fn hidden_names() -> Value {
+    json!({"match": {"uri": [r"~/\.", "!/.well-known/*"]}, "action": {"return": 404}})
+}
 
 fn named(framework: &Framework) -> String {
     match framework.evidence {
