@@ -44,6 +44,9 @@ enum Sub {
     Serve(Box<Serve>),
     /// Check a configuration and what it names
     Check(Check),
+    /// Explain what .htaccess files do to a request
+    #[command(subcommand)]
+    Htaccess(Htaccess),
     /// Show and change the configuration of a running server
     Config(control::ConfigArgs),
     /// Show the status of a running server or of an application
@@ -84,6 +87,8 @@ pub enum Command {
     Serve(Box<Serve>),
     /// Check a document.
     Check(Check),
+    /// Explain a request under `.htaccess` files.
+    Explain(Explain),
     /// Print completions.
     Completions(Shell),
     /// Print the schema of configurations.
@@ -118,6 +123,46 @@ pub struct Check {
     pub unit: bool,
     #[command(flatten)]
     pub common: CommonOptions,
+}
+
+/// Commands about `.htaccess` files.
+#[derive(Debug, Subcommand)]
+enum Htaccess {
+    /// Print which directive of which file does what to a request, in order
+    Explain(Explain),
+}
+
+/// Arguments of `htaccess explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  howdah htaccess explain /var/www/blog /2026/05/a-post/
+  howdah htaccess explain . '/index.php?page=2' --https --host example.org
+  howdah htaccess explain . /admin/ --address 192.0.2.7 --header 'User-Agent: curl'
+
+The files of the directory are read as they are now; no server is needed, and nothing is run.")]
+pub struct Explain {
+    /// The document root of the site
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Path of the request, with its query, as in a URL
+    #[arg(value_name = "PATH")]
+    pub target: String,
+    /// Method of the request
+    #[arg(short = 'X', long, default_value = "GET")]
+    pub method: String,
+    /// Header field of the request, as NAME: VALUE; may be given several times
+    #[arg(short = 'H', long, value_name = "FIELD")]
+    pub header: Vec<String>,
+    /// Host of the request
+    #[arg(long, default_value = "localhost")]
+    pub host: String,
+    /// Address of the client
+    #[arg(long, default_value = "127.0.0.1")]
+    pub address: String,
+    /// The request came over https
+    #[arg(long)]
+    pub https: bool,
 }
 
 /// Options of `serve` and `check`: user, group, directories and files.
@@ -249,6 +294,7 @@ pub fn parse() -> Command {
             let file = check.file.filter(|file| file.as_os_str() != "-");
             Command::Check(Check { file, ..check })
         }
+        Some(Sub::Htaccess(Htaccess::Explain(explain))) => Command::Explain(explain),
         Some(Sub::Config(args)) => Command::Control(control::Command::Config(args)),
         Some(Sub::Top(args)) => Command::Control(control::Command::Top(args)),
         Some(Sub::Status(args)) => Command::Control(control::Command::Status(args)),

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
     let result = match cli::parse() {
         cli::Command::Serve(arguments) => serve::run(*arguments),
         cli::Command::Check(arguments) => check::run(&arguments),
+        cli::Command::Explain(arguments) => htaccess::explain(&arguments),
         cli::Command::Completions(shell) => {
             print!("{}", cli::completions(shell));
             Ok(())

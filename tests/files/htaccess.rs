@@ -72,6 +72,34 @@ fn check_names_errors_and_what_is_not_read_with_file_and_line() {
     assert!(text.contains("c/.htaccess: line 1: Invalid command 'Foo'"), "{text}");
 }
 
+#[test]
+fn explain_names_the_rule_the_line_and_the_answer() {
+    let site = Site::new().file("index.php", FRONT).file("private/.htaccess", "Deny from all\n").file(
+        ".htaccess",
+        "RewriteEngine On\nRewriteRule ^index\\.php$ - [L]\nRewriteCond %{REQUEST_FILENAME} !-f\n\
+         RewriteRule . /index.php [L]\nHeader set X-A b\n",
+    );
+    let explain = |target: &str| {
+        let mut command = Command::new(programs::howdah());
+        let output =
+            programs::run(command.args(["htaccess", "explain"]).arg(site.root()).arg(target));
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let text = explain("/a/page?b=c");
+    for part in [
+        "line 2: RewriteRule ^index\\.php$ does not match \"a/page\"",
+        "line 4: RewriteRule . matches \"a/page\"",
+        "the request goes on as /index.php?b=c",
+        "QUERY_STRING \"b=c\"",
+        "X-A: b",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let text = explain("/private/x");
+    assert!(text.contains("access is refused with 403"), "{text}");
+    assert!(explain("page").contains("is no path"));
+}
+
 /// Rules of one generation: a rewrite, which takes the request through the rules twice, and a field.
 fn rules(generation: u32) -> String {
     let padding = "# a line that makes the file longer than a block\n".repeat(200);

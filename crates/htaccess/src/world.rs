@@ -63,6 +63,16 @@ pub trait World {
         Box::pin(async { Vec::new() })
     }
 
+    /// Is told what directives do to a request, step by step. `step` makes the text; the default does not call it.
+    fn explain(&self, step: &dyn Fn() -> String) {
+        let _ = step;
+    }
+
+    /// Returns true if [`World::explain`] wants to know.
+    fn is_explaining(&self) -> bool {
+        false
+    }
+
     /// Writes a line to the error log.
     fn log(&self, level: Level, message: &str);
 }

@@ -20,6 +20,8 @@ pub struct Line {
 pub struct Review {
     /// The first error: requests below the directory fail with 500.
     pub error: Option<Broken>,
+    /// All directives, those inside of sections indented.
+    pub directives: Vec<Line>,
     /// Directives that deny access to somebody.
     pub denials: Vec<Line>,
     /// Sections that are not read, because their condition is false: `<IfModule mod_security2.c>`.
@@ -46,6 +48,7 @@ pub fn review(
     // An error in the tree is that of the compilation; what came before it is not known then.
     if let Ok(nodes) = reader.tree() {
         add_denials(&nodes, &mut review.denials);
+        add_directives(&nodes, 0, &mut review.directives);
     }
     let skipped = std::mem::take(&mut reader.skipped).into_iter();
     review.skipped = skipped.map(|(number, text)| Line { number, text: one_line(&text) }).collect();
@@ -60,6 +63,15 @@ fn add_denials(nodes: &[Node], denials: &mut Vec<Line>) {
             denials.push(Line { number: node.line, text });
         }
         add_denials(&node.children, denials);
+    }
+}
+
+fn add_directives(nodes: &[Node], depth: usize, directives: &mut Vec<Line>) {
+    for node in nodes {
+        let arguments = String::from_utf8_lossy(&node.arguments);
+        let text = one_line(&format!("{} {arguments}", node.name));
+        directives.push(Line { number: node.line, text: format!("{}{text}", "  ".repeat(depth)) });
+        add_directives(&node.children, depth + 1, directives);
     }
 }
 

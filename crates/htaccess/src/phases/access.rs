@@ -12,7 +12,12 @@ impl Server<'_> {
         if self.is_authorized_already(record) {
             return Ok(());
         }
-        authz::authorize(record, self.world, self).await
+        let result = authz::authorize(record, self.world, self).await;
+        self.world.explain(&|| match result {
+            Ok(()) => "access is allowed".to_owned(),
+            Err(status) => format!("access is refused with {status} (Require, Allow, Deny)"),
+        });
+        result
     }
 
     /// A request whose directives are those of the request before it, or above it, is not asked again.

@@ -3,6 +3,7 @@
 use super::server::{MAX_REDIRECTS, Server};
 use crate::modules::core::{ErrorDocument, is_known, is_url};
 use crate::modules::services::Services;
+use crate::modules::support::lossy;
 use crate::outcome::{Action, ErrorPage, Outcome};
 use crate::record::Record;
 use crate::table::Table;
@@ -29,6 +30,9 @@ impl Server<'_> {
         }
         record.status = status;
         let document = self.error_document(&record, status);
+        if document.is_some() {
+            self.world.explain(&|| format!("ErrorDocument for {status}"));
+        }
         let mut page = ErrorPage::default();
         match document {
             None => {}
@@ -85,6 +89,7 @@ impl Server<'_> {
                 Next::Answer(first_error(record, 500))
             };
         }
+        self.world.explain(&|| format!("the request goes on as {}", lossy(target)));
         let (path, args) = uri::split(target);
         let mut headers_out = Table::default();
         let location = record.headers_out.get(b"Location");

@@ -3,11 +3,41 @@
 use super::index::REWRITTEN;
 use super::server::{Progress, Server};
 use crate::modules::core::PathInfo;
-use crate::modules::rewrite::Outcome as Rewriting;
+use crate::modules::rewrite::{Event, Outcome as Rewriting, Trace};
 use crate::modules::services::Services;
+use crate::modules::support::lossy;
 use crate::modules::{alias, auth_basic, env, headers, negotiation, rewrite, setenvif};
 use crate::record::Record;
 use crate::world::Level;
+
+/// Describes a step of rewriting.
+fn described(event: &Event<'_>) -> String {
+    let verb = |is_match: bool| if is_match { "matches" } else { "does not match" };
+    match event {
+        Event::Pattern { file, line, pattern, path, is_match } => format!(
+            "{file}: line {line}: RewriteRule {} {} \"{}\"",
+            lossy(pattern),
+            verb(*is_match),
+            lossy(path)
+        ),
+        Event::Condition { input, pattern, is_match } => {
+            format!("  RewriteCond \"{}\" {} {}", lossy(input), verb(*is_match), lossy(pattern))
+        }
+        Event::Substitution { from, to } => {
+            format!("  \"{}\" becomes \"{}\"", lossy(from), lossy(to))
+        }
+        Event::Env { name, value: Some(value) } => {
+            format!("  variable {} is \"{}\"", lossy(name), lossy(value))
+        }
+        Event::Env { name, value: None } => format!("  variable {} is removed", lossy(name)),
+        Event::End(outcome) => match outcome {
+            Rewriting::Declined | Rewriting::Unchanged => "rewriting: nothing changes".to_owned(),
+            Rewriting::Internal(target) => format!("rewriting: to {}", lossy(target)),
+            Rewriting::External(status) => format!("rewriting: redirect with {status}"),
+            Rewriting::Status(status) => format!("rewriting: {status}"),
+        },
+    }
+}
 
 impl Server<'_> {
     /// Sets variables by the request's header fields.
@@ -21,6 +51,7 @@ impl Server<'_> {
         self.override_type(record)?;
         self.rewrite(record)?;
         if let Some(status) = alias::fixup(record, self.world, self) {
+            self.world.explain(&|| format!("Redirect or RedirectMatch: {status}"));
             return Err(status);
         }
         env::fixup(record, &|_| None);
@@ -35,7 +66,10 @@ impl Server<'_> {
     /// Applies the rules of mod_rewrite. A redirect inside the server waits for the other fix-ups.
     fn rewrite(&self, record: &mut Record) -> Progress {
         let follows_links = record.config.core.options.get().allows_rewriting();
-        match rewrite::fixup(record, self, follows_links, None) {
+        let world = self.world;
+        let mut tell = |event: Event<'_>| world.explain(&|| described(&event));
+        let trace: Trace<'_> = if world.is_explaining() { Some(&mut tell) } else { None };
+        match rewrite::fixup(record, self, follows_links, trace) {
             Rewriting::Declined | Rewriting::Unchanged => Ok(()),
             Rewriting::Internal(target) => {
                 record.filename = [b"redirect:".as_slice(), &target].concat();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::server::{Progress, Server};
 use crate::config::DirConfig;
 use crate::modules::core::{Branch, Options};
+use crate::modules::support::lossy;
 use crate::record::{FileInfo, FileKind, Record};
 use crate::world::Level;
 
@@ -114,6 +115,7 @@ impl Server<'_> {
         match self.world.directives(directory) {
             Ok(None) => Ok(()),
             Ok(Some(own)) => {
+                self.world.explain(&|| format!("rules of {} apply", lossy(directory)));
                 *config = self.site.merges.merge(config, &own);
                 Ok(())
             }
@@ -181,6 +183,8 @@ impl Server<'_> {
             if !section.pattern.matches(name) {
                 continue;
             }
+            self.world
+                .explain(&|| format!("a section of files applies to the name {}", lossy(name)));
             for (variable, value) in section.pattern.variables(name) {
                 record.env.set(variable, value);
             }
@@ -220,6 +224,7 @@ impl Server<'_> {
             };
             was_true = condition.is_none_or(|condition| self.is_true(record, condition));
             if was_true {
+                self.world.explain(&|| "an <If>, <ElseIf> or <Else> section applies".to_owned());
                 sections = Some(match sections {
                     None => section.config.clone(),
                     Some(sections) => self.site.merges.merge(&sections, &section.config),
