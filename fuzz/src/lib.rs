@@ -14,6 +14,7 @@
 pub mod config;
 pub mod control;
 pub mod files;
+pub mod htaccess;
 pub mod http1;
 pub mod http2;
 pub mod php;
@@ -47,6 +48,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("files_conditional", files::conditional),
     ("files_hidden", files::hidden),
     ("files_range", files::range),
+    ("htaccess_expression", htaccess::expression),
+    ("htaccess_parser", htaccess::parser),
+    ("htaccess_request", htaccess::request),
     ("http1_authority", http1::authority),
     ("http1_chunked", http1::chunked),
     ("http1_connection", connection::connection),

@@ -10,10 +10,10 @@ use howdah_wire::frame::{Head, Log, RequestUsage};
 use howdah_wire::messages::{
     FromPrototype, FromSupervisor, FromTemplate, ToPrototype, ToSupervisor, ToTemplate, ToWorker,
 };
+use howdah_wire::php_values::{self, PhpValues};
 use howdah_wire::proxy_protocol::{Header, MAX_HEADER_BYTES, Version};
 use howdah_wire::queue::{Claim, Producer, Work, WorkerId};
 use howdah_wire::region::{Geometry, Region};
-use howdah_wire::php_values::{self, PhpValues};
 use howdah_wire::request::{HEADER_BYTES, Params, RequestHeader, Reserved, decode_params};
 use howdah_wire::stream::{Reader, Writer};
 
