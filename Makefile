@@ -152,7 +152,7 @@ oci: deb
 test-oci: oci
 	@tools/require.sh $(TEST_OCI_PACKAGES)
 	packaging/schemas
-	packaging/test_oci.py $(wildcard $(TARGET_DIR)/packages/*.oci.tar)
+	HOWDAH=$(TARGET_DIR)/packaging/release/howdah packaging/test_oci.py $(wildcard $(TARGET_DIR)/packages/*.oci.tar)
 
 release: cargo
 	@tools/require.sh $(BUILD_PACKAGES) $(DEB_PACKAGES) $(OCI_PACKAGES)

@@ -85,7 +85,7 @@ class Machine:
     def first_process(self):
         """The id of the machine's process 1, when it has the machine's root."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        for _ in range(200):
+        for _ in range(1200):
             if self.process.poll() is not None:
                 break
             for pid in children.read_text().split():
@@ -97,7 +97,7 @@ class Machine:
 
     def wait_for_systemd(self):
         """Waits until systemd has started everything; returns what it says of itself."""
-        for _ in range(300):
+        for _ in range(1200):
             state = self.run("systemctl is-system-running", check=False).stdout.strip()
             if state in ("running", "degraded"):
                 return state

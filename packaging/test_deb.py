@@ -234,7 +234,7 @@ class Tests:
             # A dash stands for a slash in systemd's names of units; here it is a dash.
             host.run("howdah serve /srv/site --listen 127.0.0.1:8081 --print-config "
                      ">/etc/howdah/sites/my-blog.json && systemctl start howdah@my-blog")
-            before = host.run("pidof -s howdah || systemctl show -p MainPID --value howdah").stdout.strip()
+            before = host.run("systemctl show -p MainPID --value howdah").stdout.strip()
             load = Load(host)
             time.sleep(1)
             output = install(host, new)
@@ -368,7 +368,7 @@ def measured(title, function, *arguments):
 
 
 def wait_for(condition):
-    for _ in range(200):
+    for _ in range(600):
         try:
             if condition():
                 return

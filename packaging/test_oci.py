@@ -228,7 +228,7 @@ class ImageTests:
     def test_orphans_of_scripts_are_reaped(self):
         with Container(self.image, self.site) as container:
             assert container.get("/orphan.php")[1] == "started"
-            for _ in range(100):
+            for _ in range(600):
                 states = container.children()
                 orphans = [name for name, _ in states if name == "sleep"]
                 if not orphans and all(state != "Z" for _, state in states):
@@ -242,20 +242,14 @@ class ImageTests:
     def test_the_stop_signal_lets_requests_finish(self):
         with Container(self.image, self.site) as container:
             slow = container.start_get("/slow.php")
-            for _ in range(100):
-                if "begun" in container.errors.read_text():
-                    break
-                time.sleep(0.1)
+            wait_for(lambda: "begun" in container.errors.read_text())
             assert container.stop() == 0
             assert container.answer(slow) == (200, "slept"), slow
 
     def test_the_log_is_json_if_it_is_asked_for(self):
         with Container(self.image, self.site, ["HOWDAH_LOG_FORMAT=json"]) as container:
             container.get("/error.php")
-            for _ in range(100):
-                if "a remark" in container.errors.read_text():
-                    break
-                time.sleep(0.1)
+            wait_for(lambda: "a remark" in container.errors.read_text())
             lines = container.errors.read_text().splitlines()
             records = [json.loads(line) for line in lines]
             assert any("a remark\nof two lines" in record["message"] for record in records), lines
@@ -266,12 +260,7 @@ class ImageTests:
             {"action": {"return": 200, "location": ""}}], "access_log": "/dev/stdout"}))
         with Container(self.image, self.site, ["HOWDAH_CONFIG=/srv/www/howdah.json"]) as container:
             container.get("/logged")
-            for _ in range(50):
-                if "GET /logged" in container.output.read_text():
-                    break
-                time.sleep(0.1)
-            else:
-                raise AssertionError(container.output.read_text())
+            wait_for(lambda: "GET /logged" in container.output.read_text())
         document.unlink()
         with Container(self.image, self.site, ["HOWDAH_LISTEN=*:8080 127.0.0.1:8090", "HOWDAH_WORKERS=3"]) as container:
             config = json.loads(container.execute("howdah", "config", "get").stdout)
@@ -419,6 +408,14 @@ class ExampleTests:
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             assert container[probe]["exec"]["command"][:2] == ["howdah", "ping"], probe
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError("what was waited for did not happen")
+        time.sleep(0.1)
 
 
 def refuses(error, function, *arguments, **options):
