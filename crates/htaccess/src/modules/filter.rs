@@ -208,8 +208,11 @@ pub fn compression(
     {
         return Compression::None;
     }
+    let is_error_document = !matches!(record.status, 200..=299)
+        && record.env.get(b"REDIRECT_STATUS").is_some_and(|status| status != b"200");
     let is_excluded = record.is_sub_request
-        || !matches!(record.status, 200..=203 | 205..=299 | 304)
+        || is_error_document
+        || matches!(record.status, 204 | 304)
         || record.env.get(b"no-gzip").is_some()
         || record.headers_out.get(b"Content-Range").is_some();
     let is_html = record.content_type.as_ref().is_some_and(|name| name.starts_with(b"text/html"));
@@ -395,7 +398,6 @@ fn add_provider(config: &mut Config, smart: &[u8], name: &[u8], when: When) -> R
 const KNOWN: &[&str] = &[
     "DEFLATE",
     "INFLATE",
-    "INCLUDES",
     "BROTLI_COMPRESS",
     "SUBSTITUTE",
     "SED",

@@ -211,6 +211,9 @@ fn parse(action: &[u8], mut line: &[u8], target: Target, directive: &str) -> Res
                     let Some(value) = value else {
                         return Err("Header requires three arguments".into());
                     };
+                    if target == Target::Request && kind == b"note" {
+                        return Err("Header note only valid on Header directives".into());
+                    }
                     let action = match kind.as_slice() {
                         b"set" => Action::Set,
                         b"setifempty" => Action::SetIfEmpty,

@@ -78,8 +78,18 @@ pub fn header_parser(
     services: &dyn Services,
 ) -> Result<(), u16> {
     let config = record.config.clone();
+    // As Apache: an expression without a match of its own refers to the groups of the match before.
+    let mut last: Option<(Vec<u8>, Option<Groups>)> = None;
     for rule in &config.setenvif.rules {
-        let Some((subject, groups)) = rule.matched(record, world, services) else { continue };
+        let Some(mut matched) = rule.matched(record, world, services) else { continue };
+        if matched.1.is_some() {
+            last = Some(matched.clone());
+        } else if matches!(rule.test, Test::Expression(_))
+            && let Some(before) = &last
+        {
+            matched = before.clone();
+        }
+        let (subject, groups) = matched;
         for (name, value) in rule.variables.iter() {
             if value.first() == Some(&b'!') {
                 record.env.unset(name);

@@ -237,7 +237,7 @@ pub fn in_domain(domain: &[u8], host: &[u8]) -> bool {
     is_end && (start == 0 || domain.first() == Some(&b'.') || before == Some(&b'.'))
 }
 
-/// Reads a decimal number as C's `atoi`; a number that is too large stays at the limit.
+/// Reads a decimal number as the `atoi` of glibc: of a larger number, the low 32 bits.
 pub fn atoi(text: &[u8]) -> i64 {
     let text = skip_space(text);
     let (sign, digits) = match text.first() {
@@ -246,8 +246,10 @@ pub fn atoi(text: &[u8]) -> i64 {
         _ => (1, text),
     };
     let digits = digits.iter().take_while(|byte| byte.is_ascii_digit());
-    sign * digits
-        .fold(0i64, |sum, digit| (sum * 10 + i64::from(digit - b'0')).min(i64::from(i32::MAX)))
+    let number = digits
+        .fold(0i64, |sum, digit| sum.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
+    // As glibc: the low 32 bits.
+    i64::from((sign * number) as i32)
 }
 
 /// Writes a time as in `Date` header fields.

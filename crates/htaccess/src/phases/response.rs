@@ -35,10 +35,17 @@ impl Server<'_> {
         self.finish_type(record);
         if !record.err_headers_out.is_empty() {
             let mut all = std::mem::take(&mut record.err_headers_out);
+            // The type is one value, whichever table it comes from.
+            if record.content_type.is_some() && record.headers_out.get(b"Content-Type").is_some() {
+                all.unset(b"Content-Type");
+            }
             for (name, value) in record.headers_out.iter() {
                 all.add(name, value);
             }
             record.headers_out = all;
+        }
+        if record.env.get(b"force-no-vary").is_some() {
+            record.headers_out.unset(b"Vary");
         }
         join_vary(&mut record.headers_out);
         if !record.headers_out.iter().all(|(name, value)| is_field(name, value)) {

@@ -275,6 +275,12 @@ impl<'s> Attempt<'_, 's> {
         if matches!(record.status, 204 | 304) {
             record.headers_out.unset(b"Content-Type");
         }
+        let is_plain = |value: &[u8]| value.eq_ignore_ascii_case(b"identity");
+        if compression == Compression::Gzip
+            && record.headers_out.get(b"Content-Encoding").is_some_and(is_plain)
+        {
+            record.headers_out.unset(b"Content-Encoding");
+        }
         response.fields = exchange::fields(&record.headers_out);
         if compression == Compression::Gzip {
             compress::gzip_as_apache(&mut response);
