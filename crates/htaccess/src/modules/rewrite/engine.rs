@@ -214,7 +214,9 @@ impl Pass<'_, '_> {
                 file.is_some_and(|file| file.kind == FileKind::File && file.size > 0)
             }
             Test::Link => {
-                world.lstat(&self.text(&condition.input)?).is_some_and(|file| file.is_link)
+                // A slash at the end follows the link.
+                let input = self.text(&condition.input)?;
+                !input.ends_with(b"/") && world.lstat(&input).is_some_and(|file| file.is_link)
             }
             Test::Executable => {
                 let file = world.stat(&self.text(&condition.input)?);
