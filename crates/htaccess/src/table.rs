@@ -19,7 +19,7 @@ impl Table {
         named.map(|(_, value)| value.as_slice())
     }
 
-    /// Replaces all values of a name by one, at the place of the first.
+    /// Replaces all values of a name by one, at the place of the first and with its spelling.
     pub fn set(&mut self, name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
         let (name, value) = (name.into(), value.into());
         let first = self.entries.iter().position(|(other, _)| other.eq_ignore_ascii_case(&name));
@@ -29,7 +29,7 @@ impl Table {
             index += 1;
             index - 1 <= first || !other.eq_ignore_ascii_case(&name)
         });
-        self.entries[first] = (name, value);
+        self.entries[first].1 = value;
     }
 
     /// Appends a value, beside those that a name has.

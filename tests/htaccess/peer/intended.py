@@ -84,7 +84,7 @@ TABLE = (
     Intended(
         "a status of a rule that is no error has Howdah's page",
         "the text of such pages is the server's own",
-        ("rewrite: flag R with a status that is no redirect",), {"body": ANY}),
+        ("rewrite: flag R with a status that is no redirect", "rewrite: S and N with odd values"), {"body": ANY}),
     Intended(
         "dates with a wrong day of the week are ignored",
         "they are not valid (RFC 9110, 5.6.7)",

@@ -19,7 +19,8 @@ pub(super) fn test(test: Test, text: &[u8], record: &Record, scope: &dyn Scope) 
         Test::NotEmptyFile => {
             world.stat(text).is_some_and(|file| file.kind == FileKind::File && file.size > 0)
         }
-        Test::Link => world.lstat(text).is_some_and(|file| file.is_link),
+        // A slash at the end follows the link.
+        Test::Link => !text.ends_with(b"/") && world.lstat(text).is_some_and(|file| file.is_link),
         Test::Executable => world.lstat(text).is_some_and(|file| file.mode & EXECUTE != 0),
         Test::AllowedFile => {
             let found = scope.look_up_file(record, text);

@@ -16,7 +16,7 @@ fn sent(lines: &[&str], before: &[(&str, &str)]) -> String {
 #[test]
 fn actions_change_the_table() {
     for (lines, before, expected) in [
-        (vec!["Header set A b"], vec![("a", "1"), ("a", "2")], "A: b|"),
+        (vec!["Header set A b"], vec![("a", "1"), ("a", "2")], "a: b|"),
         (vec!["Header add A b"], vec![("A", "1")], "A: 1|A: b|"),
         (vec!["Header append A b"], vec![("A", "1")], "A: 1, b|"),
         (vec!["Header merge A b"], vec![("A", "a, b")], "A: a, b|"),

@@ -72,7 +72,10 @@ impl Server<'_> {
         match rewrite::fixup(record, self, follows_links, trace) {
             Rewriting::Declined | Rewriting::Unchanged => Ok(()),
             Rewriting::Internal(target) => {
-                record.filename = [b"redirect:".as_slice(), &target].concat();
+                // The query stays in `args`: look-ahead sees the file name without it.
+                let query = record.args.as_ref().map_or(0, |args| args.len() + 1);
+                let path = &target[..target.len().saturating_sub(query)];
+                record.filename = [b"redirect:".as_slice(), path].concat();
                 record.handler = Some(REWRITTEN.to_vec());
                 Ok(())
             }

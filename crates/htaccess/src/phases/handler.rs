@@ -1,6 +1,6 @@
 //! Choice of the handler: what answers a request that all phases let pass.
 
-use super::index::{DIRECTORY, REWRITTEN};
+use super::index::{DIRECTORY, REWRITTEN, with_query};
 use super::server::Server;
 use crate::modules::autoindex::{self, Directory, Insert};
 use crate::modules::core::{Options, PathInfo, Signature};
@@ -89,7 +89,7 @@ impl Server<'_> {
     /// Goes on under the path that mod_rewrite has found.
     fn rewritten(&self, record: &Record) -> Handling {
         match record.filename.strip_prefix(b"redirect:") {
-            Some(target) => Ok(Handled::Redirect(target.to_vec())),
+            Some(path) => Ok(Handled::Redirect(with_query(path, record.args.as_deref()))),
             None => Err(500),
         }
     }
@@ -279,7 +279,7 @@ fn variables(record: &Record) -> Vec<(Vec<u8>, Vec<u8>)> {
         } else if !previous.uri.is_empty() {
             set(b"REDIRECT_URL", &previous.uri);
         }
-        if let Some(args) = previous.args.as_deref().filter(|args| !args.is_empty()) {
+        if let Some(args) = previous.args.as_deref() {
             set(b"REDIRECT_QUERY_STRING", args);
         }
     }

@@ -94,7 +94,7 @@ impl Server<'_> {
     }
 }
 
-fn with_query(path: &[u8], args: Option<&[u8]>) -> Vec<u8> {
+pub(super) fn with_query(path: &[u8], args: Option<&[u8]>) -> Vec<u8> {
     match args {
         Some(args) => [path, b"?", args].concat(),
         None => path.to_vec(),

@@ -29,7 +29,15 @@ impl Server<'_> {
         if is_own {
             headers::error_response(record, self.world, self);
         } else {
+            // A request without a handler is handled by its type, which `%{HANDLER}` shows only now.
+            let is_unhandled = record.handler.is_none();
+            if is_unhandled {
+                record.handler = Some(implied_handler(record));
+            }
             headers::response(record, self.world, self);
+            if is_unhandled {
+                record.handler = None;
+            }
         }
         add_vary(record);
         self.finish_type(record);
@@ -157,6 +165,13 @@ fn base64(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+/// Name of the handler of a request that has none: its type without parameters.
+fn implied_handler(record: &Record) -> Vec<u8> {
+    let Some(kind) = &record.content_type else { return b"default-handler".to_vec() };
+    let end = memchr::memchr(b';', kind).unwrap_or(kind.len());
+    kind[..end].to_vec()
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub(super) enum Test {
     AllowedUrl,
     AllowedFile,
     Text(Relation, Vec<u8>),
-    Number(Relation, i64),
+    Number(Relation, i32),
     Expr(Arc<Expr>),
 }
 
@@ -130,7 +130,7 @@ fn comparison(pattern: &[u8]) -> Option<(Test, bool)> {
             [b'e', b'q'] | [b'n', b'e'] => Relation::Equal,
             _ => return None,
         };
-        return Some((Test::Number(relation, number(rest)), [*first, *second] == *b"ne"));
+        return Some((Test::Number(relation, int(rest)), [*first, *second] == *b"ne"));
     }
     if pattern.len() < 2 {
         return None;
@@ -145,6 +145,12 @@ fn comparison(pattern: &[u8]) -> Option<(Test, bool)> {
         _ => return None,
     };
     Some((Test::Text(relation, text.to_vec()), false))
+}
+
+/// Reads a number as C's `atoi` does on 64-bit Linux: the low 32 bits of a saturated 64-bit number.
+#[expect(clippy::cast_possible_truncation, reason = "atoi truncates")]
+pub(super) fn int(text: &[u8]) -> i32 {
+    number(text) as i32
 }
 
 impl Relation {

@@ -1,12 +1,12 @@
 //! One pass through the rules of a directory.
 
-use super::condition::{Condition, Test};
+use super::condition::{Condition, Test, int};
 use super::expand::{Mark, Style, may_look_up};
 use super::pass::{Change, END_NOTE, Pass};
 use super::rule::{Flags, Rule};
 use super::trace::Event;
 use super::{Config, cookie, uri};
-use crate::expr::{self, merge_vary, number};
+use crate::expr::{self, merge_vary};
 use crate::record::{FileInfo, FileKind, Record};
 use crate::regex::{Captures, Overrun};
 use crate::world::Level;
@@ -214,7 +214,9 @@ impl Pass<'_, '_> {
                 file.is_some_and(|file| file.kind == FileKind::File && file.size > 0)
             }
             Test::Link => {
-                world.lstat(&self.text(&condition.input)?).is_some_and(|file| file.is_link)
+                // A slash at the end follows the link.
+                let input = self.text(&condition.input)?;
+                !input.ends_with(b"/") && world.lstat(&input).is_some_and(|file| file.is_link)
             }
             Test::Executable => {
                 let file = world.stat(&self.text(&condition.input)?);
@@ -243,7 +245,7 @@ impl Pass<'_, '_> {
                 })
             }
             Test::Number(relation, limit) => {
-                relation.holds(number(&self.text(&condition.input)?).cmp(limit))
+                relation.holds(int(&self.text(&condition.input)?).cmp(limit))
             }
             Test::Expr(expr) => self.expression(expr, condition)?,
         };
