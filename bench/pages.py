@@ -99,3 +99,28 @@ def certify(directory):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "7",
                     "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
                     "-keyout", directory / "key.pem", "-out", directory / "certificate.pem"], check=True, capture_output=True)
+
+
+WORDPRESS_RULES = r"""<IfModule mod_rewrite.c>
+RewriteEngine On
+RewriteRule .* - [E=HTTP_AUTHORIZATION:%{HTTP:Authorization}]
+RewriteBase /
+RewriteRule ^index\.php$ - [L]
+RewriteCond %{REQUEST_FILENAME} !-f
+RewriteCond %{REQUEST_FILENAME} !-d
+RewriteRule . /index.php [L]
+</IfModule>
+"""
+
+
+def make_nested_rules(directory):
+    """A site with a `.htaccess` file in its root and in each of four nested directories."""
+    root = below = directory / "nested-rules"
+    root.mkdir()
+    for name in ("root", "a", "b", "c", "d"):
+        if name != "root":
+            below = below / name
+            below.mkdir()
+        (below / ".htaccess").write_text(f'Header set X-Directory-{name} "1"\n')
+    (below / "small.txt").write_bytes(b"Hello, world!")
+    return root

@@ -9,11 +9,11 @@ from html import escape
 # Server: colour, shape of its mark.
 LOOKS = {
     "howdah": ("#d55e00", "circle"), "howdah-again": ("#f0a875", "ring"),
-    "howdah-classic": ("#7a3600", "stripe"),
+    "howdah-classic": ("#7a3600", "stripe"), "howdah-rules": ("#ff9d3d", "left"),
     "nginx-unix": ("#0072b2", "square"), "nginx-unix-511": ("#003f63", "frame"),
     "nginx-tcp": ("#7fb2d0", "bar"), "nginx-kept": ("#56b4e9", "diamond"),
     "apache": ("#009e73", "up"), "lighttpd": ("#cc79a7", "down"),
-    "unit": ("#b8860b", "cross"), "frankenphp": ("#666666", "plus"),
+    "apache-rules": ("#6fcfb0", "right"), "unit": ("#b8860b", "cross"), "frankenphp": ("#666666", "plus"),
 }
 PLAIN = ("#444444", "circle")
 INK, GRID = "#222222", "#dddddd"
@@ -65,6 +65,10 @@ def mark(x, y, name, size=5.0):
         return polygon([(x, y - r), (x + r, y + r - 1), (x - r, y + r - 1)], colour)
     if shape == "down":
         return polygon([(x, y + r), (x + r, y - r + 1), (x - r, y - r + 1)], colour)
+    if shape == "left":
+        return polygon([(x - r, y), (x + r - 1, y - r), (x + r - 1, y + r)], colour)
+    if shape == "right":
+        return polygon([(x + r, y), (x - r + 1, y - r), (x - r + 1, y + r)], colour)
     if shape == "cross":
         return line(x - r + 1, y - r + 1, x + r - 1, y + r - 1, colour, 2.5) + line(x - r + 1, y + r - 1, x + r - 1, y - r + 1, colour, 2.5)
     return line(x - r, y, x + r, y, colour, 2.5) + line(x, y - r, x, y + r, colour, 2.5)

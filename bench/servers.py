@@ -175,6 +175,17 @@ class Howdah(Server):
                             *(["--user", user, "--group", user] if user else [])])
 
 
+class HowdahRules(Howdah):
+    """The same, with the rules of `.htaccess` files instead of a fallback."""
+
+    def serve(self, document):
+        document["routes"] = [{"action": {"pass": "applications/site"}}]
+        application = document["applications"]["site"]
+        application.pop("targets", None)
+        application.update(root=str(self.place.root), htaccess=True)
+        super().serve(document)
+
+
 class HowdahClassic(Howdah):
     """The same, with a new start of the script for each request."""
 
@@ -365,6 +376,7 @@ LogLevel crit
 LoadModule mpm_prefork_module {modules}/mod_mpm_prefork.so
 LoadModule authz_core_module {modules}/mod_authz_core.so
 LoadModule dir_module {modules}/mod_dir.so
+{rules}
 LoadModule mime_module {modules}/mod_mime.so
 LoadModule php_module {modules}/libphp{php}.so
 TypesConfig /etc/mime.types
@@ -386,7 +398,7 @@ PHPIniDir {ini}
 DocumentRoot {root}
 <Directory {root}>
     Options FollowSymLinks
-    AllowOverride None
+    AllowOverride {override}
     Require all granted
     {fallback}
 </Directory>
@@ -397,6 +409,8 @@ class Apache(Server):
     """Apache prefork with mod_php."""
 
     packages = ("apache2", "libapache2-mod-phpX.Y", "media-types", "phpX.Y-opcache")
+    # Whether `.htaccess` files hold.
+    has_rules = False
 
     def start(self):
         user = machine.plain_user()
@@ -405,8 +419,17 @@ class Apache(Server):
             # With as many processes as clients a connection may stay; otherwise it would lock others out.
             keep="On" if self.place.setup.bound else "Off", ini=self.place.ini.parent, root=self.place.root,
             user=f"User {user}\nGroup {user}" if user else "",
-            fallback="FallbackResource /index.php" if self.place.setup.wordpress else "")
+            override="All" if self.has_rules else "None",
+            rules="\n".join(f"LoadModule {name}_module {MODULES}/mod_{name}.so" for name in ("rewrite", "headers"))
+            if self.has_rules else "",
+            fallback="FallbackResource /index.php" if self.place.setup.wordpress and not self.has_rules else "")
         self.run("apache", ["/usr/sbin/apache2", "-f", self.write("apache.conf", text), "-DFOREGROUND"])
+
+
+class ApacheRules(Apache):
+    """The same with `AllowOverride All`."""
+
+    has_rules = True
 
 
 LIGHTTPD_CONFIGURATION = """server.document-root = "{root}"
@@ -529,12 +552,14 @@ class FrankenPhp(Server):
 KINDS = {
     "howdah": (Howdah, "Howdah"),
     "howdah-again": (Howdah, "Howdah, again"),
+    "howdah-rules": (HowdahRules, "Howdah, .htaccess"),
     "howdah-classic": (HowdahClassic, "Howdah, classic mode"),
     "nginx-unix": (Nginx, "nginx + FPM, unix socket"),
     "nginx-unix-511": (NginxBacklog, "nginx + FPM, backlog 511"),
     "nginx-tcp": (NginxTcp, "nginx + FPM, TCP"),
     "nginx-kept": (NginxKept, "nginx + FPM, TCP kept alive"),
     "apache": (Apache, "Apache + mod_php"),
+    "apache-rules": (ApacheRules, "Apache + mod_php, .htaccess"),
     "lighttpd": (Lighttpd, "lighttpd + FPM"),
     "unit": (Unit, "NGINX Unit"),
     "frankenphp": (FrankenPhp, "FrankenPHP"),

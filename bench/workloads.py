@@ -7,6 +7,7 @@ SWEEP = (1, 20, 50, 64, 100, 200, 400, 1000)
 FILE_SERVERS = ("howdah", "howdah-again", "nginx-unix", "apache", "lighttpd", "unit", "frankenphp")
 PHP_SERVERS = ("howdah", "howdah-again", "nginx-unix", "nginx-kept", "apache", "lighttpd", "unit", "frankenphp")
 FRONT_SERVERS = ("howdah", "howdah-again", "nginx-unix")
+RULES_SERVERS = ("howdah", "howdah-rules", "apache", "apache-rules")
 WORKER_SERVERS = ("howdah", "howdah-again", "howdah-classic")
 CROWD_SERVERS = ("howdah", "howdah-again", "nginx-unix", "nginx-unix-511", "nginx-tcp", "apache", "lighttpd", "unit",
                  "frankenphp")
@@ -32,16 +33,20 @@ class Setup:
     tls: bool = False
     # The application of frameworks.py that stays in memory.
     worker: str = ""
+    # The site has `.htaccess` files in five nested directories.
+    nested_rules: bool = False
 
 
 MAIN = Setup("main", 8, 64)
 CROWD = Setup("crowd", 4, 0)
 WORDPRESS = Setup("wordpress", 8, 64, wordpress=True)
+NESTED_RULES = Setup("nested-rules", 8, 64, nested_rules=True)
+WORDPRESS_RULES = Setup("wordpress-rules", 8, 64, wordpress=True)
 BEHIND = Setup("behind", 8, 0, behind=True)
 BACKLOG = Setup("backlog", 4, 0, behind=True, backlog=128)
 TLS = Setup("tls", 8, 0, tls=True)
 WORKERS = tuple(Setup(f"worker-{name}", 4, 0, worker=name) for name in ("hello", "symfony", "laravel"))
-SETUPS = (MAIN, CROWD, BEHIND, BACKLOG, TLS, *WORKERS, WORDPRESS)
+SETUPS = (MAIN, CROWD, BEHIND, BACKLOG, TLS, *WORKERS, NESTED_RULES, WORDPRESS_RULES, WORDPRESS)
 
 
 @dataclass(frozen=True)
@@ -157,9 +162,19 @@ def wordpress(addresses):
                    keep_alive=False, paths=tuple(addresses))
 
 
+def rules():
+    """`.htaccess` files that hold, beside the same servers that do not read them."""
+    yield Workload("rules-nested", "rules", "13-byte file below five .htaccess", "/a/b/c/d/small.txt", NESTED_RULES,
+                   servers=RULES_SERVERS, quick=True)
+    yield Workload("rules-wordpress", "rules", "WordPress with its .htaccess, a page by its permalink", "/day-7/", WORDPRESS_RULES,
+                   connections=50, servers=RULES_SERVERS, stretch=3)
+    yield Workload("rules-wordpress-file", "rules", "WordPress with its .htaccess, a picture", "/wp-includes/images/w-logo-blue.png",
+                   WORDPRESS_RULES, servers=RULES_SERVERS)
+
+
 def all_workloads(addresses=("/",)):
     """Everything, in the order of the report."""
-    return [*files(), *php(), *crowd(), *behind(), *tls(), *worker(), *wordpress(addresses), *sweep()]
+    return [*files(), *php(), *crowd(), *behind(), *tls(), *worker(), *rules(), *wordpress(addresses), *sweep()]
 
 
 # What is not a row of requests, but can be chosen like one.

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use harness::client::Client;
 use harness::{Server, Site, programs, requirements};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 
 const REQUESTS: usize = 100;
 
@@ -90,6 +91,44 @@ fn warm_server() -> Server {
     server
 }
 
+/// Serves a file in the root and one two directories below, under the rules that WordPress writes.
+fn warm_server_with_rules() -> Server {
+    let site = Site::new()
+        .file("small.txt", "Hello, world!")
+        .file("a/b/small.txt", "Hello, world!")
+        .file(".htaccess", WORDPRESS_RULES);
+    let root = site.root();
+    let past = SystemTime::now() - Duration::from_secs(3600);
+    for name in ["small.txt", "a/b/small.txt"] {
+        let file = File::options().write(true).open(root.join(name)).unwrap();
+        file.set_modified(past).unwrap();
+    }
+    let share = format!("{}$uri", root.display());
+    let routes = json!([{"action": {"share": share, "htaccess": true}}]);
+    let server = site.with(json!({"routes": routes})).serve();
+    let mut client = server.connect();
+    // The router does not keep what was changed within two seconds, counted in whole ones.
+    let written = Instant::now();
+    while written.elapsed() < Duration::from_secs(4) {
+        one_by_one(&mut client, "/small.txt", 1);
+        one_by_one(&mut client, "/a/b/small.txt", 1);
+        sleep(Duration::from_millis(300));
+    }
+    server
+}
+
+const WORDPRESS_RULES: &str = r"
+<IfModule mod_rewrite.c>
+RewriteEngine On
+RewriteRule .* - [E=HTTP_AUTHORIZATION:%{HTTP:Authorization}]
+RewriteBase /
+RewriteRule ^index\.php$ - [L]
+RewriteCond %{REQUEST_FILENAME} !-f
+RewriteCond %{REQUEST_FILENAME} !-d
+RewriteRule . /index.php [L]
+</IfModule>
+";
+
 /// Requests that find everybody asleep, which is the dearest that they can be.
 fn one_by_one(client: &mut Client, target: &str, count: usize) {
     for _ in 0..count {
@@ -151,4 +190,19 @@ fn a_script_takes_thirteen_calls_of_a_worker_that_sleeps() {
     // because it protects its lists with a random key: getpid.
     let of_newer_php = usize::from(programs::php_is_at_least(8, 4));
     assert_at_most(&calls, 13 + of_newer_php);
+}
+
+#[test]
+fn a_file_under_rules_takes_one_more_call_for_each_directory() {
+    let server = warm_server_with_rules();
+    for (target, directories) in [("/small.txt", 1), ("/a/b/small.txt", 3)] {
+        let Some((calls, seconds)) = count(&server, server.router(), target) else { return };
+        let of = |name| calls.get(name).copied().unwrap_or_default();
+        let rare = ONCE + EACH_SECOND * seconds;
+        // The path is resolved once, and the rules are neither opened nor read again.
+        assert!(of("openat2") <= REQUESTS + rare && of("openat") + of("read") <= rare, "{calls:?}");
+        // Beside those of a file (epoll_wait, recvfrom, sendto) and of its path (openat2, fcntl, statx twice,
+        // close), one statx in each directory.
+        assert_at_most(&(calls, seconds), 8 + directories);
+    }
 }
