@@ -22,6 +22,7 @@ use crate::parse;
 use crate::phases::Server;
 use crate::record::Record;
 use crate::site::Site;
+use crate::work;
 use crate::world::{Broken, World};
 
 /// Debian's configuration of modules.
@@ -70,13 +71,13 @@ impl Engine {
     /// Takes a request through all phases. The record needs its connection, `request_line`, `method`,
     /// `protocol`, `unparsed_uri` and `headers_in`.
     pub async fn handle(&self, record: Record, world: &dyn World) -> Outcome {
-        Server { site: &self.site, world }.handle(record).await
+        work::limited(Server { site: &self.site, world }.handle(record)).await
     }
 
     /// Looks for the answer to an error that the server had with the outcome of a request. An error of a script
     /// that has answered is its own: Apache with mod_php has no error document for it.
     pub async fn fail(&self, record: Record, status: u16, world: &dyn World) -> Outcome {
-        Server { site: &self.site, world }.fail(record, status).await
+        work::limited(Server { site: &self.site, world }.fail(record, status)).await
     }
 
     /// Applies directives to the head of a response: after this, `record.status` and `record.headers_out` are

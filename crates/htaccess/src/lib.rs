@@ -29,4 +29,5 @@ pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod uri;
+pub mod work;
 pub mod world;

@@ -17,6 +17,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use pcre2::bytes::{CaptureLocations, RegexBuilder};
 
 pub use self::invalid::{InvalidPattern, MAX_PATTERN_BYTES};
+use crate::work;
 
 /// Maximum number of groups that capture.
 pub const MAX_GROUPS: usize = 512;
@@ -200,7 +201,7 @@ impl Regex {
     }
 
     fn variant(&self, subject: &[u8]) -> Result<(usize, &Variant), Overrun> {
-        if subject.len() > MAX_SUBJECT_BYTES {
+        if subject.len() > MAX_SUBJECT_BYTES || work::is_spent() {
             return Err(Overrun);
         }
         let class = match self.prepared.is_anchored {

@@ -7,6 +7,7 @@ use super::walk::MAX_PATH_BYTES;
 use crate::record::{Main, Record};
 use crate::table::Table;
 use crate::uri;
+use crate::work;
 
 impl Server<'_> {
     /// Takes a path, absolute or relative to that of the request, through the phases; the result's `status` is
@@ -36,7 +37,7 @@ impl Server<'_> {
         sub.uri = path.to_vec();
         sub.args = args.map(<[u8]>::to_vec);
         sub.unparsed_uri = target;
-        if is_too_deep(&sub) {
+        if is_refused(&sub) {
             sub.status = 500;
         } else if let Err(status) = self.phases_later(&mut sub).await {
             sub.status = status;
@@ -57,7 +58,7 @@ impl Server<'_> {
         sub.path_info.clone_from(&record.path_info);
         sub.unparsed_uri = uri::escaped(&sub.uri);
         sub.config = self.site.config.clone();
-        if is_too_deep(&sub) {
+        if is_refused(&sub) {
             sub.status = 500;
         } else if let Err(status) = self.after_translation_later(&mut sub).await {
             sub.status = status;
@@ -79,7 +80,7 @@ impl Server<'_> {
             false => [directory, path].concat(),
         };
         sub.config = self.site.config.clone();
-        if is_too_deep(&sub) || sub.filename.len() > MAX_PATH_BYTES {
+        if is_refused(&sub) || sub.filename.len() > MAX_PATH_BYTES {
             sub.status = 500;
         } else if uri::decoded(&sub.filename).is_ok_and(|plain| plain == sub.filename) {
             if let Err(status) = self.after_translation_later(&mut sub).await {
@@ -134,8 +135,9 @@ fn sub_request(record: &Record, headers_in: Table) -> Record {
     }
 }
 
-fn is_too_deep(sub: &Record) -> bool {
-    sub.main.as_ref().is_some_and(|main| main.depth >= MAX_REDIRECTS)
+/// Returns true if a sub-request is too deep, or the request has no time left.
+fn is_refused(sub: &Record) -> bool {
+    work::is_spent() || sub.main.as_ref().is_some_and(|main| main.depth >= MAX_REDIRECTS)
 }
 
 /// Puts the entries of another table in front, where they win.
