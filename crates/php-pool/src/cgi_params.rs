@@ -14,6 +14,7 @@ use howdah_http::variables::ShownRequestId;
 use howdah_wire::php_values::PhpValues;
 use howdah_wire::request::{Params, Reserved};
 
+use super::fpm_settings;
 use super::target::{Directives, Script};
 
 /// Default value of `SERVER_SOFTWARE`.
@@ -204,7 +205,7 @@ pub fn write_fpm_settings(params: &mut Params, script: &Script) {
     let mut text = Vec::new();
     let is_plain = |part: &[u8]| !part.iter().any(|byte| matches!(byte, b'\n' | b'\r' | 0));
     for (name, value) in &directives.settings {
-        if is_plain(name) && is_plain(value) && !name.contains(&b'=') {
+        if is_plain(value) && fpm_settings::is_passed(name) {
             text.extend_from_slice(&[name, &b"="[..], value, b"\n"].concat());
         }
     }
@@ -212,6 +213,17 @@ pub fn write_fpm_settings(params: &mut Params, script: &Script) {
         params.push(b"PHP_VALUE", &text);
     }
 }
+
+/// Variables that directives cannot set. PHP-FPM takes the first two for settings, with the rights of the
+/// administrator, and the others for the length of the body, its role and the path of the script.
+const REFUSED_VARIABLES: [&[u8]; 6] = [
+    b"PHP_VALUE",
+    b"PHP_ADMIN_VALUE",
+    b"CONTENT_LENGTH",
+    b"FCGI_ROLE",
+    b"PATH_INFO",
+    b"PATH_TRANSLATED",
+];
 
 /// Writes the variables of directives, unless CGI has one of the name.
 fn write_variables(params: &mut Params, request: &Request, directives: &Directives) {
@@ -224,6 +236,7 @@ fn write_variables(params: &mut Params, request: &Request, directives: &Directiv
         let is_usable = !name.is_empty()
             && !name.iter().chain(value).any(|byte| *byte == 0)
             && !name.starts_with(b"PHP_AUTH_")
+            && !REFUSED_VARIABLES.contains(&name.as_slice())
             && !own.contains(name);
         // A field of the client is no variable of the server, whatever the directives copy.
         let is_field = name.starts_with(b"HTTP_PROXY") && request.fields.get("proxy").is_some();

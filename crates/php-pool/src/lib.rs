@@ -22,6 +22,7 @@
 pub mod application;
 pub mod cgi_params;
 pub mod dispatch;
+mod fpm_settings;
 pub mod instance;
 pub mod output;
 pub mod pending;
