@@ -215,15 +215,9 @@ pub fn write_fpm_settings(params: &mut Params, script: &Script) {
 }
 
 /// Variables that directives cannot set. PHP-FPM takes the first two for settings, with the rights of the
-/// administrator, and the others for the length of the body, its role and the path of the script.
-const REFUSED_VARIABLES: [&[u8]; 6] = [
-    b"PHP_VALUE",
-    b"PHP_ADMIN_VALUE",
-    b"CONTENT_LENGTH",
-    b"FCGI_ROLE",
-    b"PATH_INFO",
-    b"PATH_TRANSLATED",
-];
+/// administrator, and the others for the length of the body and its role.
+const REFUSED_VARIABLES: [&[u8]; 4] =
+    [b"PHP_VALUE", b"PHP_ADMIN_VALUE", b"CONTENT_LENGTH", b"FCGI_ROLE"];
 
 /// Writes the variables of directives, unless CGI has one of the name.
 fn write_variables(params: &mut Params, request: &Request, directives: &Directives) {

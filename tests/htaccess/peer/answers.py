@@ -116,6 +116,8 @@ def since(value, dates):
         seconds = (parsedate_to_datetime(value) - parsedate_to_datetime(dates[0])).total_seconds()
     except (ValueError, TypeError, IndexError):
         return value
+    # The second may turn between the two times.
+    seconds -= seconds % 60 == 1
     return f"Date + {seconds:.0f} s" if 0 <= seconds <= MAX_AGE_OF_EXPIRES else value
 
 
