@@ -55,29 +55,23 @@ pub fn expression(input: &[u8]) {
 /// Whatever two files and a request say: the answer is a file or a script below the root, a page or an error,
 /// and no field of its head can break the head.
 pub fn request(input: &[u8]) {
-    let parts = split(input);
-    let part = |number: usize| parts.get(number).copied().unwrap_or_default();
-    let lines = |text: &[u8]| text.replace(b"\\n", b"\n");
-    answer(&lines(part(0)), &lines(part(1)), part(2), part(3));
+    let (root, rest) = split(input);
+    let (sub, rest) = split(rest);
+    let (line, field) = split(rest);
+    answer(&lines(root), &lines(sub), line, field);
 }
 
-/// Replaces a text in bytes.
-trait Replace {
-    fn replace(&self, from: &[u8], to: &[u8]) -> Vec<u8>;
-}
-
-impl Replace for [u8] {
-    fn replace(&self, from: &[u8], to: &[u8]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.len());
-        let mut rest = self;
-        while let Some(at) = rest.windows(from.len()).position(|window| window == from) {
-            out.extend_from_slice(&rest[..at]);
-            out.extend_from_slice(to);
-            rest = &rest[at + from.len()..];
-        }
-        out.extend_from_slice(rest);
-        out
+/// Returns the lines of a file that stands on one line, with `\n` between them.
+fn lines(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.windows(2).position(|window| window == b"\\n") {
+        out.extend_from_slice(&rest[..at]);
+        out.push(b'\n');
+        rest = &rest[at + 2..];
     }
+    out.extend_from_slice(rest);
+    out
 }
 
 fn answer(root: &[u8], sub: &[u8], line: &[u8], field: &[u8]) {
