@@ -40,6 +40,28 @@ fn a_directory_with_such_files_is_served_under_them() {
 }
 
 #[test]
+fn uploads_of_wordpress_run_no_script_and_a_missing_one_has_the_page_of_the_site() {
+    let rules = "RewriteEngine On\nRewriteRule ^index\\.php$ - [L]\n\
+                 RewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . /index.php [L]\n";
+    let uploads = "wp-content/uploads";
+    let server = Site::new()
+        .file("index.php", FRONT)
+        .file("wp-load.php", "")
+        .file(".htaccess", rules)
+        .file(&format!("{uploads}/a.txt"), "picture")
+        .file(&format!("{uploads}/evil.php"), "<?php echo 'run';")
+        .file(&format!("{uploads}/evil.phtml"), "<?php echo 'run';")
+        .serve();
+    assert_eq!(server.get(&format!("/{uploads}/a.txt")).text(), "picture");
+    let missing = format!("/{uploads}/none.jpg");
+    assert_eq!(server.get(&missing).text(), format!("front {missing}"));
+    for name in ["evil.php", "evil.phtml", "evil.PHP/x", "evil.phtml/x"] {
+        let response = server.get(&format!("/{uploads}/{name}"));
+        assert!(response.status == 403 && !response.text().contains("<?php"), "{name}");
+    }
+}
+
+#[test]
 fn a_file_that_is_not_read_and_denies_access_is_named_at_the_start() {
     let server = site().argument("--no-htaccess").serve();
     assert_eq!(server.get("/data/app.txt").text(), "secret");

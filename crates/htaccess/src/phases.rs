@@ -31,6 +31,7 @@ pub(crate) use self::server::Server;
 use crate::outcome::Outcome;
 use crate::record::Record;
 use crate::uri;
+use crate::work;
 use crate::world::Later;
 
 impl<'a> Server<'a> {
@@ -91,7 +92,11 @@ impl<'a> Server<'a> {
         }
         self.authorize(record).await?;
         self.find_type(record).await?;
-        self.fixups(record).await
+        let progress = self.fixups(record).await;
+        match work::has_overrun() {
+            true => Err(500),
+            false => progress,
+        }
     }
 
     /// The same as a boxed future, for sub-requests.

@@ -202,20 +202,20 @@ impl Regex {
 
     fn variant(&self, subject: &[u8]) -> Result<(usize, &Variant), Overrun> {
         if subject.len() > MAX_SUBJECT_BYTES || work::is_spent() {
-            return Err(Overrun);
+            return Err(overrun());
         }
         let class = match self.prepared.is_anchored {
             true => 0,
             false => CLASSES.iter().position(|&(most, _)| subject.len() <= most).unwrap_or(0),
         };
         let variant = self.variants[class].get_or_init(|| self.compile(class, true).ok());
-        Ok((class, variant.as_ref().ok_or(Overrun)?))
+        Ok((class, variant.as_ref().ok_or_else(overrun)?))
     }
 
     #[cold]
     fn interpreted(&self, class: usize) -> Result<&Variant, Overrun> {
         let variant = self.interpreted[class].get_or_init(|| self.compile(class, false).ok());
-        variant.as_ref().ok_or(Overrun)
+        variant.as_ref().ok_or_else(overrun)
     }
 
     fn compile(&self, class: usize, uses_jit: bool) -> Result<Variant, InvalidPattern> {
@@ -270,6 +270,13 @@ impl Variant {
     }
 }
 
+/// Returns the error, and records it for the request that runs.
+#[cold]
+fn overrun() -> Overrun {
+    work::record_overrun();
+    Overrun
+}
+
 /// Returns an error for exceeded limits. All others, such as a subject that is not UTF-8 for a pattern that
 /// begins with `(*UTF)`, are no match, as in Apache.
 fn failed(error: &pcre2::Error) -> Result<(), Overrun> {
@@ -278,7 +285,7 @@ fn failed(error: &pcre2::Error) -> Result<(), Overrun> {
         | code::DEPTH_LIMIT
         | code::HEAP_LIMIT
         | code::NO_MEMORY
-        | code::JIT_STACK_LIMIT => Err(Overrun),
+        | code::JIT_STACK_LIMIT => Err(overrun()),
         _ => Ok(()),
     }
 }

@@ -28,21 +28,37 @@ struct Deadline {
 thread_local! {
     /// Deadline of the request that runs; `None` outside of requests.
     static DEADLINE: Cell<Option<Deadline>> = const { Cell::new(None) };
+    /// A pattern of the request that runs has exceeded a limit.
+    static HAS_OVERRUN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs a future with a limit on the time that it runs.
 pub async fn limited<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut rest = MAX_TIME;
+    let mut has_overrun = false;
     poll_fn(move |context| {
         let start = Instant::now();
         let outer = DEADLINE.replace(Some(Deadline { at: start + rest, mark: None }));
+        let outer_overrun = HAS_OVERRUN.replace(has_overrun);
         let polled = future.as_mut().poll(context);
+        has_overrun = HAS_OVERRUN.replace(outer_overrun);
         DEADLINE.set(outer);
         rest = rest.saturating_sub(start.elapsed());
         polled
     })
     .await
+}
+
+/// Records that a pattern of the request that runs has exceeded a limit.
+pub fn record_overrun() {
+    HAS_OVERRUN.set(true);
+}
+
+/// Returns true if a pattern of the request that runs has exceeded a limit: whether it matches is not known, so
+/// a directive that denies access may not have been applied.
+pub fn has_overrun() -> bool {
+    HAS_OVERRUN.get()
 }
 
 /// Returns true if the request that runs has no time left.
@@ -96,5 +112,14 @@ mod tests {
         let site = Site::new(&[(".htaccess", &rules), ("a.html", "a")]);
         let target = format!("/a.html?{}!", "a".repeat(13));
         assert_eq!(site.get(&target).status(), 500);
+    }
+
+    #[test]
+    fn a_section_whose_pattern_explodes_does_not_let_a_request_through() {
+        let name = format!("{}!", "a".repeat(60));
+        let rules = "<FilesMatch \"^(a|aa)+$\">\nRequire all denied\n</FilesMatch>\n";
+        let site = Site::new(&[(".htaccess", rules), (&name, "secret"), ("b", "b")]);
+        assert_eq!(site.get(&format!("/{name}")).status(), 500);
+        assert_eq!(site.get("/b").status(), 200);
     }
 }

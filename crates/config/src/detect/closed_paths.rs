@@ -129,27 +129,27 @@ impl ClosedPaths {
     /// Returns the steps of a route that precede the site's own. `share` is the path of the site's
     /// files; `fallback` is the action for other requests, if there is one.
     ///
-    /// `htaccess` has the settings for `.htaccess` files, if they are read.
+    /// `obeys_htaccess` is true if `.htaccess` files are read.
     pub(super) fn steps(
         &self,
         share: &str,
         fallback: Option<&Value>,
-        htaccess: Option<&Value>,
+        obeys_htaccess: bool,
     ) -> Vec<Value> {
         let mut steps = Vec::new();
         let expressions = self.paths.iter().map(|path| format!("~{path}"));
         let mut refused: Vec<_> = expressions.collect();
         // Some file systems ignore case.
         refused.extend(below(&self.directories).map(|below| format!("~(?i){below}")));
-        refused.extend(below(&self.without_scripts).map(|b| format!(r"~(?is){b}.*\.php(/|$)")));
+        // Apache's pattern has more names of scripts.
+        let names = if obeys_htaccess { "ph(p|ar|tml)" } else { "php" };
+        refused.extend(below(&self.without_scripts).map(|b| format!(r"~(?is){b}.*\.{names}(/|$)")));
         if !refused.is_empty() {
             steps.push(json!({"match": {"uri": refused}, "action": {"return": 403}}));
         }
-        if let Some(below) = below(&self.without_scripts) {
-            let mut action = match htaccess {
-                Some(settings) => json!({"share": share, "htaccess": settings}),
-                None => json!({"share": share, "index": ["index.html"]}),
-            };
+        // Rules of `.htaccess` files lead from there to scripts elsewhere.
+        if let Some(below) = below(&self.without_scripts).filter(|_| !obeys_htaccess) {
+            let mut action = json!({"share": share, "index": ["index.html"]});
             if let Some(fallback) = fallback {
                 action["fallback"] = fallback.clone();
             }
