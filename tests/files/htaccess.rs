@@ -40,7 +40,7 @@ fn a_directory_with_such_files_is_served_under_them() {
 }
 
 #[test]
-fn uploads_of_wordpress_run_no_script_and_a_missing_one_has_the_page_of_the_site() {
+fn uploads_of_wordpress_run_no_script_whatever_an_uploaded_file_of_rules_says() {
     let rules = "RewriteEngine On\nRewriteRule ^index\\.php$ - [L]\n\
                  RewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . /index.php [L]\n";
     let uploads = "wp-content/uploads";
@@ -51,10 +51,11 @@ fn uploads_of_wordpress_run_no_script_and_a_missing_one_has_the_page_of_the_site
         .file(&format!("{uploads}/a.txt"), "picture")
         .file(&format!("{uploads}/evil.php"), "<?php echo 'run';")
         .file(&format!("{uploads}/evil.phtml"), "<?php echo 'run';")
+        .file(&format!("{uploads}/x/.htaccess"), "AddType application/x-httpd-php .jpg\n")
+        .file(&format!("{uploads}/x/evil.jpg"), "<?php echo 6 * 7;")
         .serve();
     assert_eq!(server.get(&format!("/{uploads}/a.txt")).text(), "picture");
-    let missing = format!("/{uploads}/none.jpg");
-    assert_eq!(server.get(&missing).text(), format!("front {missing}"));
+    assert_ne!(server.get(&format!("/{uploads}/x/evil.jpg")).text(), "42");
     for name in ["evil.php", "evil.phtml", "evil.PHP/x", "evil.phtml/x"] {
         let response = server.get(&format!("/{uploads}/{name}"));
         assert!(response.status == 403 && !response.text().contains("<?php"), "{name}");

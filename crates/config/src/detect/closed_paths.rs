@@ -1,8 +1,8 @@
 //! Parts of a site that zero configuration closes: directories in which no script runs, and files
 //! that are not sent.
 //!
-//! Applications ship such rules as `.htaccess` files, which are not read. The same parts are closed
-//! here: directories for uploads, and data and sources with ordinary names. Only the applications
+//! Applications ship such rules as `.htaccess` files, which may be missing or not read. The same parts are
+//! closed here: directories for uploads, and data and sources with ordinary names. Only the applications
 //! of [`APPLICATIONS`] are recognised.
 
 use std::path::Path;
@@ -129,12 +129,12 @@ impl ClosedPaths {
     /// Returns the steps of a route that precede the site's own. `share` is the path of the site's
     /// files; `fallback` is the action for other requests, if there is one.
     ///
-    /// `obeys_htaccess` is true if `.htaccess` files are read.
+    /// `htaccess` has the settings for `.htaccess` files, if they are read.
     pub(super) fn steps(
         &self,
         share: &str,
         fallback: Option<&Value>,
-        obeys_htaccess: bool,
+        htaccess: Option<&Value>,
     ) -> Vec<Value> {
         let mut steps = Vec::new();
         let expressions = self.paths.iter().map(|path| format!("~{path}"));
@@ -142,14 +142,18 @@ impl ClosedPaths {
         // Some file systems ignore case.
         refused.extend(below(&self.directories).map(|below| format!("~(?i){below}")));
         // Apache's pattern has more names of scripts.
-        let names = if obeys_htaccess { "ph(p|ar|tml)" } else { "php" };
+        let names = if htaccess.is_some() { "ph(p|ar|tml)" } else { "php" };
         refused.extend(below(&self.without_scripts).map(|b| format!(r"~(?is){b}.*\.{names}(/|$)")));
         if !refused.is_empty() {
             steps.push(json!({"match": {"uri": refused}, "action": {"return": 403}}));
         }
-        // Rules of `.htaccess` files lead from there to scripts elsewhere.
-        if let Some(below) = below(&self.without_scripts).filter(|_| !obeys_htaccess) {
-            let mut action = json!({"share": share, "index": ["index.html"]});
+        if let Some(below) = below(&self.without_scripts) {
+            // Without an application: a `.htaccess` file that somebody has uploaded could otherwise make PHP
+            // run pictures.
+            let mut action = match htaccess {
+                Some(settings) => json!({"share": share, "htaccess": settings}),
+                None => json!({"share": share, "index": ["index.html"]}),
+            };
             if let Some(fallback) = fallback {
                 action["fallback"] = fallback.clone();
             }

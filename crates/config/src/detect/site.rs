@@ -108,7 +108,7 @@ impl Site {
                 json!(concat!("Howdah/", env!("CARGO_PKG_VERSION"), " (Apache compatible)"));
         }
         let mut steps =
-            self.closed_paths.steps(&share, action.get("fallback"), self.obeys_htaccess);
+            self.closed_paths.steps(&share, action.get("fallback"), action.get("htaccess"));
         if self.obeys_htaccess {
             steps.insert(0, hidden_names());
         }
