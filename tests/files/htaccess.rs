@@ -56,6 +56,9 @@ fn uploads_of_wordpress_run_no_script_whatever_an_uploaded_file_of_rules_says() 
         .serve();
     assert_eq!(server.get(&format!("/{uploads}/a.txt")).text(), "picture");
     assert_ne!(server.get(&format!("/{uploads}/x/evil.jpg")).text(), "42");
+    // A missing one has the page of the site, as a rule of the root says.
+    let missing = format!("/{uploads}/none.jpg");
+    assert_eq!(server.get(&missing).text(), format!("front {missing}"));
     for name in ["evil.php", "evil.phtml", "evil.PHP/x", "evil.phtml/x"] {
         let response = server.get(&format!("/{uploads}/{name}"));
         assert!(response.status == 403 && !response.text().contains("<?php"), "{name}");

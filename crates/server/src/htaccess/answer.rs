@@ -12,7 +12,7 @@ use howdah_config::Buffering;
 use howdah_files::{FileLocation, ServeOutcome};
 use howdah_htaccess::engine::{Action, Engine, ErrorPage, Outcome, Script};
 use howdah_htaccess::modules::filter::Compression;
-use howdah_htaccess::record::Record;
+use howdah_htaccess::record::{FileKind, Record};
 use howdah_htaccess::world::{Level, World};
 use howdah_http::body::Body;
 use howdah_http::exchange::Exchange;
@@ -127,6 +127,10 @@ impl<'s> Attempt<'_, 's> {
         let (response, instruction) = match &action {
             Action::File => match self.file(&record, exchange) {
                 Ok(response) => (response, None),
+                Err(_) if self.leads_to_script(&record) => {
+                    let response = respond::error(404);
+                    return Ok(Answered { response, instruction: None, is_missing: true });
+                }
                 Err(status) => return Err((record, status)),
             },
             Action::Script(script) => match self.script(&mut record, script, exchange).await {
@@ -143,6 +147,20 @@ impl<'s> Attempt<'_, 's> {
         };
         let response = self.finish(*record, &action, response);
         Ok(Answered { response, instruction, is_missing })
+    }
+
+    /// Returns true if a rule has led from a path that names nothing to a script, in a share that runs none: the
+    /// script is that of the site, which the fallback of the share reaches.
+    fn leads_to_script(&self, record: &Record) -> bool {
+        let mut first = record;
+        while let Some(previous) = &first.previous {
+            first = previous;
+        }
+        self.site.scripts.is_none()
+            && record.status == 200
+            && record.previous.is_some()
+            && first.file.kind == FileKind::None
+            && record.filename.ends_with(b".php")
     }
 
     fn file(&self, record: &Record, exchange: &Exchange<'_>) -> Result<Response, u16> {
