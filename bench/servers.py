@@ -549,6 +549,24 @@ class FrankenPhp(Server):
                   "XDG_CONFIG_HOME": str(self.directory), "GOMAXPROCS": str(machine.processors())})
 
 
+SWOOLE_SCRIPT = """<?php
+$server = new Swoole\\Http\\Server('127.0.0.1', {port}, SWOOLE_BASE);
+$server->set(['worker_num' => {workers}, 'log_file' => '{log}', 'enable_coroutine' => false, 'max_request' => 0]);
+$server->on('request', function ($request, $response) {{ $response->end('Hello, world!'); }});
+$server->start();
+"""
+
+
+class Swoole(Server):
+    """Swoole's HTTP server in base mode, in which workers have their own connections: the hello of frameworks.py."""
+
+    def start(self):
+        script = self.write("server.php", SWOOLE_SCRIPT.format(
+            port=self.port, workers=self.place.setup.workers, log=self.directory / "swoole.log"))
+        self.run("swoole", [f"/usr/bin/php{machine.php()}", "-c", self.place.ini, "-d",
+                            f"extension={self.place.programs['swoole']}", "-d", "opcache.enable_cli=1", script])
+
+
 KINDS = {
     "howdah": (Howdah, "Howdah"),
     "howdah-again": (Howdah, "Howdah, again"),
@@ -563,6 +581,7 @@ KINDS = {
     "lighttpd": (Lighttpd, "lighttpd + FPM"),
     "unit": (Unit, "NGINX Unit"),
     "frankenphp": (FrankenPhp, "FrankenPHP"),
+    "swoole": (Swoole, "Swoole"),
 }
 
 

@@ -9,6 +9,7 @@ PHP_SERVERS = ("howdah", "howdah-again", "nginx-unix", "nginx-kept", "apache", "
 FRONT_SERVERS = ("howdah", "howdah-again", "nginx-unix")
 RULES_SERVERS = ("howdah", "howdah-rules", "apache", "apache-rules")
 WORKER_SERVERS = ("howdah", "howdah-again", "howdah-classic")
+HELLO_SERVERS = (*WORKER_SERVERS, "swoole")
 CROWD_SERVERS = ("howdah", "howdah-again", "nginx-unix", "nginx-unix-511", "nginx-tcp", "apache", "lighttpd", "unit",
                  "frankenphp")
 
@@ -151,7 +152,9 @@ def tls():
 def worker():
     """Applications that stay in memory, beside themselves in the classic mode."""
     for setup, title, path in zip(WORKERS, ("13 bytes", "Symfony 5.4, a page by Twig", "Laravel 8, a page by Blade"), ("/", "/", "/plain")):
-        yield Workload(setup.name, "worker", f"{title}, in memory", path, setup, servers=WORKER_SERVERS, same=setup.worker == "hello")
+        hello = setup.worker == "hello"
+        yield Workload(setup.name, "worker", f"{title}, in memory", path, setup, same=hello,
+                       servers=HELLO_SERVERS if hello else WORKER_SERVERS)
 
 
 def wordpress(addresses):
@@ -236,6 +239,7 @@ AIMS = (
     Aim("tls-1m", "rate", NGINX, 1.0, "nginx"),
     Aim("http2-13", "rate", NGINX, 1.2, "1.2 × nginx"),
     Aim("worker-hello", "rate", ("howdah-classic",), 2.2, "2.2 × the classic mode"),
+    Aim("worker-hello", "rate", ("swoole",), 1.0, "Swoole in base mode"),
     Aim("worker-symfony", "rate", ("howdah-classic",), 8.0, "8 × the classic mode"),
     Aim("worker-laravel", "rate", ("howdah-classic",), 8.0, "8 × the classic mode"),
     Aim("worker-symfony", "p50", ("howdah-classic",), 1 / 6, "a sixth of the classic mode's p50"),
