@@ -14,7 +14,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-use howdah_config::{Advice, Application, Config, Defaults, Htaccess, RouterPath, Symlinks};
+use howdah_config::{
+    Advice, Application, Config, Defaults, Destination, Htaccess, RouterPath, Symlinks,
+};
 use howdah_http::spool;
 use howdah_server::check as tls;
 use howdah_server::check::{CertificateSources, Stored};
@@ -130,8 +132,10 @@ impl Findings {
             }
         }
         self.warnings.extend(htaccess::unread_denials(config, user.as_ref()));
-        if let Some(log) = &config.access_log {
-            self.must("/access_log", opened(&log.path));
+        for (place, log) in config.access_logs() {
+            if let Destination::File(path) = &log.destination {
+                self.must(&place, opened(path));
+            }
         }
         let served = config.action_paths();
         let found = run_as(user.as_ref(), || served.iter().filter_map(not_served).collect());

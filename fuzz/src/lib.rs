@@ -11,6 +11,7 @@
 //! ([`Bytes`]).
 #![forbid(unsafe_code)]
 
+pub mod access_log;
 pub mod config;
 pub mod control;
 pub mod files;
@@ -33,6 +34,7 @@ pub type Target = fn(&[u8]);
 
 /// Every target by the name of its file in `targets/` and of its directory in `seeds/`.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("access_log_mask", access_log::mask),
     ("config_address", config::address),
     ("config_address_pattern", config::address_pattern),
     ("config_captures", config::captures),

@@ -25,9 +25,9 @@ fn of(config: &Config) -> Grants {
         listeners: config.listeners.iter().map(|listener| listener.name.clone()).collect(),
         logs: { config.applications.iter() }
             .filter_map(|application| application.limits.slow_log.as_deref())
-            .chain(config.access_log.iter().map(|log| log.path.as_ref()))
             .map(text)
             .collect(),
+        log_sockets: BTreeSet::new(),
         tls_files: BTreeSet::new(),
         programs: { acme.iter() }
             .filter_map(|acme| acme.dns.as_ref())
@@ -43,6 +43,12 @@ fn of(config: &Config) -> Grants {
             .collect(),
         shutdown_timeout: config.settings.shutdown_timeout,
     };
+    for (_, log) in config.access_logs() {
+        match log.destination.socket() {
+            Some(socket) => grants.log_sockets.insert(socket),
+            None => grants.logs.insert(log.destination.to_string()),
+        };
+    }
     for source in tls_sources(config) {
         match source {
             Source::Stored(name) => grants.certificates.insert(name),
@@ -82,9 +88,12 @@ mod tests {
     #[test]
     fn all_that_a_document_names_is_granted() {
         let grants = grants(serde_json::json!({
-            "access_log": "/var/log/access.log",
+            "access_log": ["/var/log/access.log", {"syslog": "10.0.0.5"}],
             "listeners": {
-                "*:80": {"pass": "applications/blog"},
+                "*:80": {
+                    "pass": "applications/blog",
+                    "access_log": {"syslog": {"server": "unix:/dev/log"}},
+                },
                 "*:443": {
                     "pass": "routes",
                     "tls": {
@@ -98,7 +107,7 @@ mod tests {
                     },
                 },
             },
-            "routes": [{"action": {"return": 404}}],
+            "routes": [{"action": {"return": 404, "access_log": "/var/log/404.log"}}],
             "applications": {
                 "blog": {
                     "type": "php", "root": "/srv/blog", "user": "blog",
@@ -107,7 +116,11 @@ mod tests {
             },
         }));
         assert_eq!(names(&grants.listeners), ["*:443", "*:80"]);
-        assert_eq!(names(&grants.logs), ["/var/log/access.log", "/var/log/slow.log"]);
+        assert_eq!(
+            names(&grants.logs),
+            ["/var/log/404.log", "/var/log/access.log", "/var/log/slow.log"]
+        );
+        assert_eq!(names(&grants.log_sockets), ["udp:10.0.0.5:514", "unix:/dev/log"]);
         assert_eq!(names(&grants.tls_files), ["/c.pem", "/ca.pem", "/k.pem"]);
         assert_eq!(names(&grants.programs), ["/usr/bin/hook"]);
         assert_eq!(names(&grants.certificates), ["acme:a.org", "shop"]);

@@ -236,3 +236,67 @@ fn the_id_of_a_request_is_the_same_everywhere() {
     let forged = "GET /a.php HTTP/1.1\r\nHost: a\r\nRequest-Id: x\r\nX-Request-Id: y\r\n\r\n";
     assert_eq!(server.send(forged).text().len(), 32);
 }
+
+#[test]
+fn a_listener_and_an_action_have_logs_of_their_own() {
+    let site = Site::new().file("a", "a").file("b", "b").file("c", "c");
+    let at = |name: &str| site.data().join(name);
+    let log = |name: &str| json!({"path": at(name), "format": "$uri"});
+    let files: Vec<_> = ["all", "api", "both"].map(at).into();
+    let root = site.root().display().to_string();
+    let share = |log: Value| json!({"share": format!("{root}$uri"), "access_log": log});
+    let routes = json!({
+        "main": [
+            {"match": {"uri": "/a"}, "action": share(json!(false))},
+            {"match": {"uri": "/b"}, "action": share(log("api"))},
+            {"match": {"uri": "/c"}, "action": {"pass": "routes/c", "access_log": log("api")}},
+            {"action": {"share": format!("{root}$uri")}},
+        ],
+        "c": [{"action": share(json!([log("api"), log("both")]))}],
+    });
+    let listener = json!({"pass": "routes/main", "access_log": log("all")});
+    let address = harness::free_address().to_string();
+    let changes = json!({"routes": routes, "listeners": {&address: listener}});
+    let server = site.with(changes).serve_at(&address);
+    for path in ["/a", "/b", "/c", "/d"] {
+        server.get(path);
+    }
+    let lines = |index: usize| fs::read_to_string(&files[index]).unwrap_or_default();
+    eventually("all requests are logged", || {
+        let all = [0, 1, 2].map(lines);
+        (all == ["/d\n", "/b\n/c\n", "/c\n"]).then_some(())
+    });
+}
+
+#[test]
+fn lines_reach_a_syslog_server_and_find_it_again_after_a_restart() {
+    let site = Site::new().file("a", "a");
+    let socket = site.data().join("syslog");
+    let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = udp.local_addr().unwrap().to_string();
+    let unix = format!("unix:{}", socket.display());
+    let server = site
+        .with(json!({"access_log": [
+            {"syslog": {"server": address, "tag": "web"}, "format": "$uri"},
+            {"syslog": {"server": unix, "protocol": "rfc3164"}, "format": "$uri"},
+        ]}))
+        .serve();
+    server.get("/a\u{20ac}");
+    let mut buffer = [0; 500];
+    let length = udp.recv(&mut buffer).unwrap();
+    let line = String::from_utf8_lossy(&buffer[..length]).into_owned();
+    assert!(line.starts_with("<190>1 20") && line.contains(" web "), "{line}");
+    assert!(line.ends_with(" access - /a\\xe2\\x82\\xac"), "{line}");
+    // Nobody was there at the start, and the server was started nevertheless.
+    for _ in 0..2 {
+        let _ = fs::remove_file(&socket);
+        let syslog = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
+        syslog.set_nonblocking(true).unwrap();
+        eventually("a line reaches the server", || {
+            server.get("/a");
+            let length = syslog.recv(&mut buffer).ok()?;
+            let line = String::from_utf8_lossy(&buffer[..length]);
+            (line.starts_with("<190>") && line.ends_with("]: /a")).then_some(())
+        });
+    }
+}

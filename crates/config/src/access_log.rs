@@ -1,80 +1,150 @@
-//! `access_log`: one line for each request.
+//! `access_log`: lines for requests. The document has a log for all requests; a listener and an
+//! action can have others in its place.
 
-use std::path::PathBuf;
+mod destination;
+mod format;
+
+use std::time::Duration;
 
 use crate::condition::Condition;
 use crate::error::Error;
-use crate::node::Node;
-use crate::template::Template;
+use crate::node::{Node, Object};
+use crate::upstream::read_status;
 
-/// The access log: its file, its format and the requests that are logged.
-#[derive(Debug, Clone, PartialEq, Eq)]
+pub use self::destination::{
+    Destination, JOURNAL_SOCKET, Journal, Syslog, SyslogProtocol, SyslogServer,
+};
+pub use self::format::{LogFormat, LogValue};
+
+/// An access log: the destination and format of its lines, and the requests that have a line.
+#[derive(Debug, Clone, PartialEq)]
 pub struct AccessLog {
-    /// The file that lines are appended to.
-    pub path: PathBuf,
+    /// Destination of the lines.
+    pub destination: Destination,
     /// The format of a line.
     pub format: LogFormat,
-    /// Condition for logging a request; all requests are logged if `None`.
+    /// Condition for a line; all requests have one if `None`.
     pub condition: Option<Condition>,
+    /// Restriction to some of the requests that meet the condition.
+    pub only: Option<Only>,
+    /// Names of query arguments whose values are not shown.
+    pub mask: Vec<String>,
+    /// Maximum time that a line waits to be written together with others.
+    pub flush: Duration,
 }
 
-/// The format of a line of the access log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Text with variables.
-    Text(Template),
-    /// A JSON object whose values are text with variables, in document order.
-    Json(Vec<(String, Template)>),
+/// The requests that have a line: those that meet at least one of the members.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Only {
+    /// Requests that take at least this long.
+    pub slow: Option<Duration>,
+    /// Responses with a status in this range, bounds included.
+    pub status: Option<(u16, u16)>,
+    /// A random part of the requests, above 0 and up to 1.
+    pub sample: Option<f64>,
 }
 
-/// Unit's format, which is the combined format of Apache and nginx with `-` for the user.
-const COMBINED: &str = "$remote_addr - - [$time_local] \"$request_line\" $status $body_bytes_sent \
-                        \"$header_referer\" \"$header_user_agent\"";
+/// Default of `flush`.
+const DEFAULT_FLUSH: Duration = Duration::from_millis(10);
+
+/// Upper limit of `flush` in seconds.
+const MAX_FLUSH: f64 = 60.0;
 
 impl AccessLog {
-    /// Reads a file name, or an object.
-    pub(crate) fn read(node: &Node<'_>) -> Result<AccessLog, Error> {
+    /// Reads a file name, an object, or an array of them; `false` is no log.
+    pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<AccessLog>, Error> {
+        const ALLOWED: &str = "a file name, an object, an array of them, or false";
+        if node.value.as_bool() == Some(false) {
+            return Ok(Vec::new());
+        }
+        if !node.value.is_array() {
+            return AccessLog::read(node, ALLOWED).map(|log| vec![log]);
+        }
+        let logs: Vec<_> =
+            node.elements()?.map(|log| AccessLog::read(&log, "a file name or an object")).collect();
+        match logs.is_empty() {
+            true => Err(node.invalid("must not be empty").with_hint("write false for no log")),
+            false => logs.into_iter().collect(),
+        }
+    }
+
+    fn read(node: &Node<'_>, allowed: &str) -> Result<AccessLog, Error> {
         if node.value.is_string() {
-            let format = LogFormat::combined(node)?;
-            return Ok(AccessLog { path: node.file()?, format, condition: None });
+            return Ok(AccessLog {
+                destination: Destination::File(node.file()?),
+                format: LogFormat::combined(node)?,
+                condition: None,
+                only: None,
+                mask: Vec::new(),
+                flush: DEFAULT_FLUSH,
+            });
         }
         if !node.value.is_object() {
-            return Err(node.wrong_type("a file name or an object"));
+            return Err(node.wrong_type(allowed));
         }
         let object = node.object()?;
-        let format = match object.read("format", LogFormat::read)? {
+        let numbers = object.boolean("numbers")?.unwrap_or(false);
+        let format = match object.read("format", |format| LogFormat::read(format, numbers))? {
             Some(format) => format,
             None => LogFormat::combined(node)?,
         };
         let log = AccessLog {
-            path: object.required("path")?.file()?,
+            destination: Destination::read(node, &object)?,
             format,
             condition: object.read("if", Condition::read)?,
+            only: object.read("only", Only::read)?,
+            mask: object.read("mask", read_mask)?.unwrap_or_default(),
+            flush: seconds(&object, "flush", 0.0, MAX_FLUSH)?.unwrap_or(DEFAULT_FLUSH),
         };
         object.end()?;
         Ok(log)
     }
 }
 
-impl LogFormat {
-    fn combined(node: &Node<'_>) -> Result<LogFormat, Error> {
-        Template::read_text(node, COMBINED).map(LogFormat::Text)
+impl Only {
+    fn read(node: &Node<'_>) -> Result<Only, Error> {
+        let object = node.object()?;
+        let only = Only {
+            slow: seconds(&object, "slow", 0.0, f64::from(i32::MAX / 1000))?,
+            status: object.read("status", read_status)?,
+            sample: object.read("sample", read_sample)?,
+        };
+        if only == (Only { slow: None, status: None, sample: None }) {
+            object.end()?;
+            return Err(node.invalid("must have \"slow\", \"status\" or \"sample\""));
+        }
+        object.end()?;
+        Ok(only)
     }
+}
 
-    fn read(node: &Node<'_>) -> Result<LogFormat, Error> {
-        if node.value.is_string() {
-            return Template::read(node).map(LogFormat::Text);
+/// Reads a number of seconds, which may have a fraction.
+fn seconds(
+    object: &Object<'_>,
+    key: &'static str,
+    low: f64,
+    high: f64,
+) -> Result<Option<Duration>, Error> {
+    object.read(key, |node| {
+        let value = node.value.as_f64().ok_or_else(|| node.wrong_type("a number of seconds"))?;
+        match (low..=high).contains(&value) {
+            true => Ok(Duration::from_secs_f64(value)),
+            false => Err(node
+                .invalid(format_args!("must be between {low} and {high} seconds, but is {value}"))),
         }
-        if !node.value.is_object() {
-            return Err(node.wrong_type("a string or an object"));
-        }
-        let mut members = Vec::new();
-        for (name, value) in node.members()? {
-            if name.is_empty() {
-                return Err(value.invalid("must have a name that is not empty"));
-            }
-            members.push((name.to_owned(), Template::read(&value)?));
-        }
-        Ok(LogFormat::Json(members))
+    })
+}
+
+fn read_sample(node: &Node<'_>) -> Result<f64, Error> {
+    let part = node.value.as_f64().ok_or_else(|| node.wrong_type("a number"))?;
+    match part > 0.0 && part <= 1.0 {
+        true => Ok(part),
+        false => Err(node
+            .invalid(format_args!("must be above 0 and at most 1, but is {part}"))
+            .with_hint("0.01 is one request of a hundred")),
     }
+}
+
+fn read_mask(node: &Node<'_>) -> Result<Vec<String>, Error> {
+    node.strings()?.map(|name| name.text().map(str::to_owned)).collect()
 }

@@ -1,5 +1,6 @@
 //! Options of an action that affect the responses of every kind.
 
+use crate::access_log::AccessLog;
 use crate::buffering::Buffering;
 use crate::cors::Cors;
 use crate::error::Error;
@@ -22,6 +23,8 @@ pub struct ActionOptions {
     pub buffering: Buffering,
     /// Maximum size of a request body in bytes; if `None`, that of the settings.
     pub max_body_size: Option<u64>,
+    /// Access logs of the requests; if `None`, those of the listener.
+    pub access_log: Option<Vec<AccessLog>>,
 }
 
 impl ActionOptions {
@@ -36,6 +39,7 @@ impl ActionOptions {
             cors: object.read("cors", Cors::read)?,
             buffering: Buffering::read(object)?,
             max_body_size: object.read("max_body_size", |node| node.size(0))?,
+            access_log: object.read("access_log", AccessLog::read_all)?,
         })
     }
 }

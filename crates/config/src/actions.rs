@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::action::{Action, ActionKind, PageSource};
 use crate::node::path;
 use crate::template::{Part, Template};
-use crate::{Config, Htaccess, Route, Symlinks, Target};
+use crate::{AccessLog, Config, Htaccess, Route, Symlinks, Target};
 
 /// A file or directory that the router reads for requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +30,27 @@ impl Config {
             }
         }
         all
+    }
+
+    /// Returns all access logs, each with its path.
+    pub fn access_logs(&self) -> Vec<(String, &AccessLog)> {
+        let of_listeners = self.listeners.iter().filter_map(|listener| {
+            let logs = listener.access_log.as_ref()?;
+            Some((path(["listeners", listener.name.as_str()]), logs))
+        });
+        let actions = self.actions();
+        let of_actions = { actions.iter() }.filter_map(|(place, action)| {
+            Some((place.clone(), action.options.access_log.as_ref()?))
+        });
+        let all = [(String::new(), &self.access_log)];
+        let mut named = Vec::new();
+        for (place, logs) in all.into_iter().chain(of_listeners).chain(of_actions) {
+            for (index, log) in logs.iter().enumerate() {
+                let index = if logs.len() > 1 { format!("/{index}") } else { String::new() };
+                named.push((format!("{place}/access_log{index}"), log));
+            }
+        }
+        named
     }
 
     /// Returns the files and directories of shares, error pages and passwords.

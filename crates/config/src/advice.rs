@@ -43,13 +43,13 @@ impl Config {
                 }
             }
         }
-        if let Some(log) = &self.access_log {
-            effect::of_access_log(log, &mut all);
+        for (place, log) in self.access_logs() {
+            effect::of_access_log(&place, log, &mut all);
             if let LogFormat::Text(format) = &log.format
                 && format.constant().is_some()
             {
                 let message = "has no variable, so all lines are the same";
-                add(&mut all, "/access_log/format".to_owned(), message);
+                add(&mut all, format!("{place}/format"), message);
             }
         }
         variables::unfilled(&self.document, &mut all);

@@ -37,8 +37,8 @@ pub struct Config {
     pub upstreams: Vec<Upstream>,
     /// Settings of the whole server.
     pub settings: Settings,
-    /// The access log.
-    pub access_log: Option<AccessLog>,
+    /// The access logs of requests that no other log is configured for.
+    pub access_log: Vec<AccessLog>,
 }
 
 /// Reads a document with Howdah's defaults.
@@ -71,7 +71,7 @@ impl Config {
         let (applications, fastcgi) =
             object.read("applications", read_applications)?.unwrap_or_default();
         let upstreams = object.read("upstreams", Upstream::read_all)?.unwrap_or_default();
-        let access_log = object.read("access_log", AccessLog::read)?;
+        let access_log = object.read("access_log", AccessLog::read_all)?.unwrap_or_default();
         object.end()?;
         let mut config = Config {
             listeners,

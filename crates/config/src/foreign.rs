@@ -102,6 +102,8 @@ const PROCESSES: &str = "the number of an application's processes is \"processes
                          {\"max\": 8, \"spare\": 2, \"idle_timeout\": 10}, or \"auto\"";
 const TIMEOUTS: &str = "write \"timeouts\": {\"connect\": 10, \"send\": 60, \"first_byte\": 60, \"read\": 60} in an \
      upstream";
+const ACCESS_LOG: &str = "write \"access_log\": {\"path\": \"/path\", \"format\": \"combined\"}";
+
 const FAILURES: &str = "write \"failures\": {\"max\": 3, \"time\": 10} in the upstream";
 const COMPRESSION: &str = "compression is set up in \"settings\"/\"http\"/\"compression\"";
 const PHP_SETTINGS: &str = "settings of PHP are \"options\": {\"admin\": {\"memory_limit\": \
@@ -248,6 +250,7 @@ const KEYS: &[Word] = &[
         beside: None,
         hint: "write \"access_log\": {\"path\": \"/path\", \"format\": \"$remote_addr $status\"}",
     },
+    Word { words: &["custom_log", "CustomLog", "transfer_log"], beside: None, hint: ACCESS_LOG },
     // Upstreams.
     Word { words: &["max_fails", "fail_timeout"], beside: Some("weight"), hint: FAILURES },
     Word { words: &["max_fails"], beside: Some("time"), hint: "write \"max\"" },

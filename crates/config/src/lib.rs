@@ -69,7 +69,10 @@ mod upstream_tls;
 mod worker;
 
 pub use access::{Access, BasicAuth};
-pub use access_log::{AccessLog, LogFormat};
+pub use access_log::{
+    AccessLog, Destination, JOURNAL_SOCKET, Journal, LogFormat, LogValue, Only, Syslog,
+    SyslogProtocol, SyslogServer,
+};
 pub use action::{Action, ActionKind, ErrorPage, PageSource, Share};
 pub use action_options::ActionOptions;
 pub use actions::RouterPath;

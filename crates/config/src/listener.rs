@@ -1,5 +1,6 @@
 //! `listeners`: the sockets that accept connections.
 
+use crate::access_log::AccessLog;
 use crate::address::Address;
 use crate::address_pattern::AddressPatterns;
 use crate::error::Error;
@@ -31,6 +32,8 @@ pub struct Listener {
     pub client_ip: Option<Forwarded>,
     /// Load balancers whose connections begin with a PROXY protocol header.
     pub proxy_protocol: Option<AddressPatterns>,
+    /// Access logs of its requests; `None` for those of the document.
+    pub access_log: Option<Vec<AccessLog>>,
 }
 
 /// Support of HTTP/2 without TLS.
@@ -99,6 +102,7 @@ impl Listener {
         let forwarded = object.read("forwarded", Forwarded::read)?;
         let client_ip = object.read("client_ip", Forwarded::read_client_ip)?;
         let proxy_protocol = object.read("proxy_protocol", read_proxy_protocol)?;
+        let access_log = object.read("access_log", AccessLog::read_all)?;
         object.end()?;
         let (name, backlog) = (name.to_owned(), backlog.flatten());
         Ok(Listener {
@@ -112,6 +116,7 @@ impl Listener {
             forwarded,
             client_ip,
             proxy_protocol,
+            access_log,
         })
     }
 }

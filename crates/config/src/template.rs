@@ -302,6 +302,11 @@ impl Variable {
         Some(variable)
     }
 
+    /// Returns true if each value of the variable is a number of JSON.
+    pub fn is_number(&self) -> bool {
+        matches!(self, Variable::BodyBytesSent | Variable::RequestTime | Variable::Status)
+    }
+
     fn with_argument(name: &str) -> Option<Variable> {
         let field = |name: &str| name.to_ascii_lowercase().replace('_', "-");
         let (variable, argument) = if let Some(argument) = name.strip_prefix("response_header_") {

@@ -398,7 +398,7 @@ fn read_cookies(node: &Node<'_>) -> Result<Vec<Replacement>, Error> {
 }
 
 /// Reads a status, or an array of the lowest and the highest.
-fn read_status(node: &Node<'_>) -> Result<(u16, u16), Error> {
+pub(crate) fn read_status(node: &Node<'_>) -> Result<(u16, u16), Error> {
     let status = |node: &Node<'_>| {
         node.integer(100..=599).map(|status| u16::try_from(status).unwrap_or(599))
     };

@@ -45,7 +45,9 @@ fn snapshot(kind: Kind, steps: usize) -> Snapshot {
         list.join(",")
     );
     let config = howdah_config::parse(document.as_bytes()).expect("a configuration");
-    Snapshot::compile(config, None, None, &Default::default(), |_| Arc::new(Queue::new(1)))
+    Snapshot::compile(config, Default::default(), None, &Default::default(), |_| {
+        Arc::new(Queue::new(1))
+    })
 }
 
 /// Adds an index to the route, or removes it.

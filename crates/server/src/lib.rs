@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod accept;
-mod access_log;
 mod auth;
 pub mod check;
 mod connection;

@@ -57,9 +57,13 @@ impl Site {
         let config = howdah_config::parse(document.as_bytes()).expect(&document);
         let null = std::fs::File::options().write(true).open("/dev/null").unwrap();
         Site {
-            snapshot: Snapshot::compile(config, None, None, &Default::default(), |_| {
-                Arc::new(Queue::new(1))
-            }),
+            snapshot: Snapshot::compile(
+                config,
+                Default::default(),
+                None,
+                &Default::default(),
+                |_| Arc::new(Queue::new(1)),
+            ),
             files: Files::new(howdah_files::Limits::default()),
             scratch: RefCell::default(),
             log: Log::new(null.into()),

@@ -37,6 +37,7 @@ mod grants;
 mod handover;
 mod identity;
 mod launch;
+mod log_socket;
 mod memory;
 mod options;
 mod outbox;

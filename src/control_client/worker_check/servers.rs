@@ -143,6 +143,7 @@ pub(super) fn documents(
     let mut listener = listener.clone();
     if let Some(listener) = listener.as_object_mut() {
         listener.remove("tls");
+        listener.remove("access_log");
         // The copies have no certificates. The application learns the scheme of the site nevertheless.
         listener.insert(
             "forwarded".to_owned(),

@@ -58,14 +58,14 @@ pub(super) fn of_route(config: &Config, route: &Route, all: &mut Vec<Advice>) {
 }
 
 /// Checks the `if` of the access log.
-pub(super) fn of_access_log(log: &AccessLog, all: &mut Vec<Advice>) {
+pub(super) fn of_access_log(place: &str, log: &AccessLog, all: &mut Vec<Advice>) {
     let Some(condition) = &log.condition else { return };
     let message = match condition.constant(Moment::AfterResponse) {
         Some(true) => "always holds, so it has no effect; leave it out",
         Some(false) => "never holds, so no request gets a line",
         None => return,
     };
-    add(all, "/access_log/if".to_owned(), message);
+    add(all, format!("{place}/if"), message);
 }
 
 fn of_match(

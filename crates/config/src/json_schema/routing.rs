@@ -3,6 +3,13 @@
 use super::shape::Kind::{Array, Either, Integer, Named, Null, Switch, Text, Texts, Word};
 use super::shape::{COUNT, Key, Kind, SECONDS, SIZE, Shape};
 
+const LOGS: Kind = Either(&[
+    Kind::Off,
+    Text,
+    Kind::Shape("access_log"),
+    Array(&Either(&[Text, Kind::Shape("access_log")])),
+]);
+
 const FIELDS: Kind = Either(&[Named(&Texts), Array(&Named(&Texts))]);
 
 pub(super) const TABLE: &[Shape] = &[
@@ -29,8 +36,8 @@ pub(super) const TABLE: &[Shape] = &[
             Key("upstreams", Named(&Kind::Shape("upstream")), "Groups of servers by name"),
             Key(
                 "access_log",
-                Either(&[Text, Kind::Shape("access_log")]),
-                "The access log: a file, or an object",
+                LOGS,
+                "The access log: a file, an object, an array of them, or false",
             ),
         ],
     },
@@ -63,6 +70,7 @@ pub(super) const TABLE: &[Shape] = &[
                 Kind::Shape("proxy_protocol"),
                 "Load balancers whose connections begin with a PROXY protocol header",
             ),
+            Key("access_log", LOGS, "Access logs in place of those of the document"),
         ],
     },
     Shape {
@@ -185,6 +193,7 @@ pub(super) const TABLE: &[Shape] = &[
                 "Receive all of a request body before the request is sent on",
             ),
             Key("max_body_size", SIZE, "Maximum size of a request body in bytes"),
+            Key("access_log", LOGS, "Access logs in place of those of the listener"),
         ],
     },
     Shape {

@@ -1,6 +1,8 @@
 //! Objects of `settings` and `access_log`.
 
-use super::shape::Kind::{Array, Either, Integer, Matching, Named, Switch, Text, Texts, Word};
+use super::shape::Kind::{
+    Array, Either, Integer, Matching, Named, Number, Switch, Text, Texts, Word,
+};
 use super::shape::{COUNT, Key, Kind, SECONDS, SIZE, Shape};
 use crate::memory_budget;
 
@@ -59,15 +61,63 @@ pub(super) const TABLE: &[Shape] = &[
     },
     Shape {
         name: "access_log",
-        required: &["path"],
+        required: &[],
         keys: &[
             Key("path", Text, "The file"),
             Key(
+                "syslog",
+                Either(&[Text, Kind::Shape("syslog")]),
+                "In place of a file: a syslog server",
+            ),
+            Key(
+                "journal",
+                Either(&[Switch, Kind::Shape("journal")]),
+                "In place of a file: systemd's journal",
+            ),
+            Key(
                 "format",
                 Either(&[Text, Named(&Text)]),
-                "A line with variables, or an object of such strings",
+                "\"combined\", \"common\", \"json\", a line with variables, or an object of such \
+                 strings",
             ),
+            Key("numbers", Switch, "Whether numbers in JSON are written as such"),
             Key("if", Text, "Condition for a request to be logged"),
+            Key("only", Kind::Shape("log_only"), "Log only slow, failed or some requests"),
+            Key("mask", Texts, "Query arguments whose values are not shown"),
+            Key("flush", Number, "Maximum seconds that a line waits to be written"),
+        ],
+    },
+    Shape {
+        name: "syslog",
+        required: &["server"],
+        keys: &[
+            Key("server", Text, "Its address: \"10.0.0.5:514\" or \"unix:/dev/log\""),
+            Key("protocol", Word(&["rfc5424", "rfc3164"]), "The form of messages"),
+            Key("facility", Text, "The facility, such as \"local7\""),
+            Key("severity", Text, "The severity, such as \"info\""),
+            Key("tag", Text, "Name of the program in messages"),
+            Key("hostname", Text, "Name of the machine in messages"),
+        ],
+    },
+    Shape {
+        name: "journal",
+        required: &[],
+        keys: &[
+            Key("identifier", Text, "Name of the program in entries"),
+            Key("severity", Text, "The severity, such as \"info\""),
+        ],
+    },
+    Shape {
+        name: "log_only",
+        required: &[],
+        keys: &[
+            Key("slow", Number, "Requests that take at least this many seconds"),
+            Key(
+                "status",
+                Either(&[Integer(100, 599), Array(&Integer(100, 599))]),
+                "Responses with this status, or between the lowest and the highest",
+            ),
+            Key("sample", Number, "A random part of the requests: 0.01 is one of a hundred"),
         ],
     },
 ];

@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Text,
     /// `true` or `false`.
     Switch,
+    /// `false`.
+    Off,
     /// An integer with its minimum and maximum.
     Integer(i64, i64),
     /// Any number.
@@ -40,7 +42,7 @@ pub(super) enum Kind {
     Null,
 }
 
-use Kind::{Array, Either, Integer, Matching, Named, Null, Number, Switch, Text, Texts, Word};
+use Kind::{Array, Either, Integer, Matching, Named, Null, Number, Off, Switch, Text, Texts, Word};
 
 pub(super) const COUNT: i64 = i32::MAX as i64;
 pub(super) const SECONDS: Kind = Integer(0, COUNT / 1000);
@@ -52,6 +54,7 @@ impl Kind {
         match self {
             Text => json!({ "type": "string" }),
             Switch => json!({ "type": "boolean" }),
+            Off => json!({ "enum": [false] }),
             Integer(low, i64::MAX) => json!({ "type": "integer", "minimum": low }),
             Integer(low, high) => json!({ "type": "integer", "minimum": low, "maximum": high }),
             Number => json!({ "type": "number" }),

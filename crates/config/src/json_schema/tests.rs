@@ -61,6 +61,8 @@ fn probe(name: &str, mut value: Value) -> Value {
         "static" | "compression" => http(name, value),
         "compressor" => http("compression", json!({"compressors": value})),
         "access_log" => json!({"access_log": value}),
+        "syslog" | "journal" => json!({"access_log": {name: value}}),
+        "log_only" => json!({"access_log": {"path": "/a", "only": value}}),
         other => panic!("{other} has no probe"),
     }
 }
@@ -105,6 +107,8 @@ fn samples(name: &str) -> Vec<Value> {
         "compression" => vec![json!({"compressors": []})],
         "compressor" => vec![json!({"encoding": "gzip"})],
         "access_log" => vec![json!({"path": "/a"})],
+        "syslog" => vec![json!({"server": "10.0.0.1"})],
+        "log_only" => vec![json!({"slow": 1})],
         _ => vec![json!({})],
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn an_access_log_is_a_file_or_has_a_format() {
-    let log = |value: Value| read(json!({"access_log": value})).access_log.expect("a log");
+    let log = |value: Value| read(json!({"access_log": value})).access_log.remove(0);
     let plain = log(json!("/var/log/access.log"));
     let LogFormat::Text(combined) = &plain.format else { panic!("text") };
     assert_eq!(combined.parts().len(), 14);
@@ -14,7 +14,10 @@ fn an_access_log_is_a_file_or_has_a_format() {
     assert!(custom.condition.is_some());
     for (value, message) in [
         (json!(""), "must not be empty"),
-        (json!({"format": "$uri"}), "/access_log: \"path\" is missing"),
+        (
+            json!({"format": "$uri"}),
+            "/access_log: one of \"path\", \"syslog\" or \"journal\" is missing",
+        ),
         (json!({"path": ""}), "/access_log/path: "),
         (
             json!({"path": "/x", "format": "$remote_add"}),
@@ -23,11 +26,53 @@ fn an_access_log_is_a_file_or_has_a_format() {
         (json!({"path": "/x", "format": {"a": 1}}), "/access_log/format/a: "),
         (json!({"path": "/x", "format": {"": "a"}}), "must have a name"),
         (json!({"path": "/x", "if": "$arg_"}), "/access_log/if: Unknown variable"),
-        (json!(1), "must be a file name or an object"),
+        (json!(1), "must be a file name, an object, an array of them, or false"),
+        (json!(true), "must be a file name, an object, an array of them, or false"),
+        (json!([]), "/access_log: must not be empty; write false for no log"),
+        (json!(["/a", 1]), "/access_log/1: must be a file name or an object"),
+        (json!({"path": "/x", "format": "combine"}), "did you mean \"combined\"?"),
+        (json!({"path": "/x", "journal": true}), "must have just one of"),
+        (json!({"path": "/x", "only": {}}), "/access_log/only: must have \"slow\", "),
+        (json!({"path": "/x", "only": {"slow": -1}}), "/access_log/only/slow: "),
+        (json!({"path": "/x", "only": {"sample": 2}}), "must be above 0 and at most 1"),
+        (json!({"path": "/x", "only": {"status": [5, 9]}}), "/access_log/only/status/0: "),
+        (json!({"path": "/x", "flush": 61}), "must be between 0 and 60 seconds"),
+        (json!({"path": "/x", "mask": [1]}), "/access_log/mask/0: "),
+        (json!({"syslog": "logs.example"}), "is no address of a server; write an address"),
+        (
+            json!({"syslog": {"server": "10.0.0.1", "facility": "local8"}}),
+            "/access_log/syslog/facility: ",
+        ),
+        (json!({"syslog": {"server": "10.0.0.1", "severity": "infos"}}), "did you mean \"info\"?"),
+        (json!({"syslog": {"server": "10.0.0.1", "tag": "a b"}}), "/access_log/syslog/tag: "),
+        (json!({"journal": {"identifier": "a\nPRIORITY=0"}}), "/access_log/journal/identifier: "),
+        (json!({"journal": false}), "must be true or an object"),
     ] {
         let line = refusal(json!({"access_log": value}));
         assert!(line.contains(message), "{line}");
     }
+}
+
+#[test]
+fn listeners_and_actions_have_access_logs_of_their_own() {
+    let config = read(json!({
+        "access_log": ["/all", {"syslog": "10.0.0.1"}],
+        "listeners": {"*:80": {"pass": "routes", "access_log": false}},
+        "routes": [{"action": {"return": 200, "access_log": {"journal": true}}}],
+    }));
+    let logs = config.access_logs();
+    let named: Vec<_> =
+        logs.iter().map(|(place, log)| (place.as_str(), log.destination.to_string())).collect();
+    let journal = format!("unix:{JOURNAL_SOCKET}");
+    let expected = [
+        ("/access_log/0", "/all"),
+        ("/access_log/1", "udp:10.0.0.1:514"),
+        ("/routes/0/action/access_log", journal.as_str()),
+    ];
+    assert_eq!(named, expected.map(|(place, name)| (place, name.to_owned())));
+    assert_eq!(config.listeners[0].access_log.as_ref().map(Vec::len), Some(0));
+    let line = refusal(json!({"routes": [{"action": {"return": 200, "access_log": 1}}]}));
+    assert!(line.starts_with("/routes/0/action/access_log: "), "{line}");
 }
 
 #[test]

@@ -9,13 +9,14 @@ mod error_pages;
 mod internal_redirect;
 mod redirects;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Instant, SystemTime};
 
+use howdah_access_log::AccessLog;
 use howdah_files::RequestTime;
 use howdah_http::body::Body;
 use howdah_http::compress;
@@ -41,6 +42,8 @@ pub struct RequestHandler {
     listener: Arc<str>,
     /// True while a request is being handled.
     active: Cell<bool>,
+    /// Access logs of the request; `None` for those of the listener.
+    logs: RefCell<Option<Arc<[AccessLog]>>>,
     /// True for the handler of a connection, false for that of one of its streams.
     is_connection: bool,
 }
@@ -66,6 +69,7 @@ impl Handler for RequestHandler {
         }
         error_pages::replace(&context, &mut routed, exchange, &mut response).await;
         let (request, effects) = (&exchange.request, &routed.effects);
+        *self.logs.borrow_mut() = effects.access_log.cloned();
         cors::apply(effects.cors, request, &mut response);
         security_headers::apply(effects.security_headers, request, &mut response);
         let changes = effects.response_headers;
@@ -95,7 +99,7 @@ impl Handler for RequestHandler {
         if record.request.is_none() {
             self.thread.counters.requests.fetch_add(1, Relaxed); // its head was refused
         }
-        self.thread.log(record);
+        self.thread.log(&self.listener, self.logs.take(), record);
     }
 
     fn log_misbehaviour(&self, connection: &ConnectionInfo, why: &dyn fmt::Display) {
@@ -116,7 +120,8 @@ impl RequestHandler {
 
     fn with(thread: &Rc<RouterThread>, listener: &Arc<str>, is_connection: bool) -> Self {
         let (thread, listener) = (Rc::clone(thread), Arc::clone(listener));
-        RequestHandler { thread, listener, active: Cell::new(false), is_connection }
+        let (active, logs) = (Cell::new(false), RefCell::new(None));
+        RequestHandler { thread, listener, active, logs, is_connection }
     }
 
     /// Returns the thread of the connection.

@@ -137,6 +137,7 @@ impl<'s> Routing<'s> {
         let Some(listener) = self.snapshot.listeners.get(listener) else {
             return routed; // the listener has just been removed
         };
+        routed.effects.access_log = listener.access_log.as_ref();
         forwarded::apply(&listener.proxies, request);
         if let (Some(port), false) = (listener.redirect_to_https, request.connection.tls) {
             routed.decision = Decision::Respond(to_https(request, port));

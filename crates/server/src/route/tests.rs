@@ -36,7 +36,9 @@ impl Routes {
         );
         let config = howdah_config::parse(document.as_bytes()).unwrap();
         let snapshot =
-            Snapshot::compile(config, None, None, &Default::default(), |_| Arc::new(Queue::new(1)));
+            Snapshot::compile(config, Default::default(), None, &Default::default(), |_| {
+                Arc::new(Queue::new(1))
+            });
         let (logged, writer) = rustix::pipe::pipe().unwrap();
         Routes {
             snapshot,

@@ -124,7 +124,7 @@ impl ControlThread {
             listener.tls.as_ref().map(|tls| (name.clone(), Arc::clone(tls)))
         };
         let prepared = Prepared {
-            access_log: current.access_log.as_ref().map(|log| Arc::clone(log.file())),
+            logs: current.logs.clone(),
             tls: current.listeners.iter().filter_map(tls).collect(),
             known: ResolvedServers {
                 clients: current.tls_clients.clone(),

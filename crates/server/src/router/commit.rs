@@ -39,13 +39,12 @@ impl ControlThread {
         config: Config,
         prepared: Prepared,
     ) -> Result<(), String> {
-        let Prepared { sockets, access_log, tls, known, threads, .. } = prepared;
+        let Prepared { sockets, logs, tls, known, threads, .. } = prepared;
         let pools = &self.pools;
-        let mut snapshot =
-            Snapshot::compile(config, access_log, Some(&current), &known, |application| {
-                let queue = pools.queue(application);
-                queue.unwrap_or_else(|| unreachable!("every application is prepared or unchanged"))
-            });
+        let mut snapshot = Snapshot::compile(config, logs, Some(&current), &known, |application| {
+            let queue = pools.queue(application);
+            queue.unwrap_or_else(|| unreachable!("every application is prepared or unchanged"))
+        });
         for (name, tls) in tls {
             snapshot.listeners.entry(name).and_modify(|listener| listener.tls = Some(tls));
         }

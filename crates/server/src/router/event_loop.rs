@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use howdah_acme::{AcmeReports, Renewer};
 use howdah_tls::challenges::OnDemandRequest;
@@ -63,12 +64,18 @@ impl EventLoop {
 
     /// Handles events until the supervisor stops the router or has gone.
     pub(super) async fn run(mut self) -> io::Result<()> {
+        let mut logs_due = Some(Instant::now());
         loop {
             let due = self.control.pools.tick()?;
+            let now = Instant::now();
+            if logs_due.is_none_or(|due| due <= now) {
+                logs_due = self.control.reconnect_logs(now)?;
+            }
             self.update_renewer();
             let control = &mut self.control;
             control.advance_wanted_restart()?;
-            let due = due.into_iter().chain(control.pools.wanted_restart_due()).min();
+            let due =
+                due.into_iter().chain(control.pools.wanted_restart_due()).chain(logs_due).min();
             tokio::select! {
                 message = control.link.receive() => {
                     let Some((message, descriptors)) = message? else { return Ok(()) };

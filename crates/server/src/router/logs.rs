@@ -2,12 +2,16 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use howdah_sys::log::{Level, Log};
 use howdah_sys::process;
 use howdah_wire::messages::ToSupervisor;
 
 use super::control_thread::ControlThread;
+
+/// Interval at which servers of logs that have gone away are looked for.
+const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ControlThread {
     /// Goes on in the new error log, if there is one, and asks for the other logs.
@@ -16,12 +20,10 @@ impl ControlThread {
             reopen_error_log(&self.shared.log, file);
         }
         self.pools.traces.reopen();
-        match &self.shared.snapshot.load().access_log {
-            Some(log) => {
-                self.link.send(&ToSupervisor::OpenLog { path: log.file().path().to_owned() })
-            }
-            None => Ok(()),
+        for file in self.shared.snapshot.load().logs.values() {
+            self.link.send(&ToSupervisor::OpenLog { path: file.name().to_owned() })?;
         }
+        Ok(())
     }
 
     /// Takes a log that the supervisor has opened; without a file, `error` is the reason.
@@ -30,17 +32,31 @@ impl ControlThread {
             return self.pools.traces.on_log_opened(path, error, file);
         }
         let snapshot = self.shared.snapshot.load();
-        let log = snapshot.access_log.as_ref().filter(|log| log.file().path() == path);
-        match (log, file) {
-            (Some(log), Some(file)) => log.file().reopen(file),
-            (Some(_), None) => self.shared.log.write(
-                Level::Error,
-                format_args!(
-                    "access log {path} cannot be reopened, so the old file stays in use: {error}"
+        let named = snapshot.logs.values().filter(|log| log.name() == path);
+        for log in named {
+            match file.as_ref().map(OwnedFd::try_clone) {
+                Some(Ok(file)) => log.reopen(file),
+                // It is asked again.
+                _ if log.is_server() => log.set_disconnected(),
+                _ => self.shared.log.write(
+                    Level::Error,
+                    format_args!(
+                        "access log {path} cannot be reopened, so the old file stays in use: {error}"
+                    ),
                 ),
-            ),
-            (None, _) => {} // it is no longer configured
+            }
         }
+    }
+
+    /// Asks for new sockets to log servers that have gone away. Returns the time of the next check.
+    pub(super) fn reconnect_logs(&self, now: Instant) -> io::Result<Option<Instant>> {
+        let snapshot = self.shared.snapshot.load();
+        let mut servers = snapshot.logs.values().filter(|log| log.is_server()).peekable();
+        let next = servers.peek().map(|_| now + RECONNECT_INTERVAL);
+        for log in servers.filter(|log| log.take_disconnected()) {
+            self.link.send(&ToSupervisor::OpenLog { path: log.name().to_owned() })?;
+        }
+        Ok(next)
     }
 }
 

@@ -8,14 +8,15 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use howdah_config::Config;
+use howdah_access_log::{LogFile, LogFiles};
+use howdah_config::{Config, Destination};
 use howdah_http::spool;
+use howdah_sys::log::Level;
 use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
 use super::tls::TlsListeners;
-use crate::access_log::LogFile;
 use crate::snapshot::Snapshot;
 
 /// Default length of a listening socket's backlog; the kernel limits it to `net.core.somaxconn`.
@@ -61,8 +62,8 @@ pub(super) struct StartPolicy {
 pub(super) struct Prepared {
     /// Listening sockets by address.
     pub(super) sockets: HashMap<String, OwnedFd>,
-    /// File of the access log.
-    pub(super) access_log: Option<Arc<LogFile>>,
+    /// Files of the access logs.
+    pub(super) logs: LogFiles,
     pub(super) tls: TlsListeners,
     /// TLS clients, and addresses of servers that are configured by name.
     pub(super) known: ResolvedServers,
@@ -76,13 +77,18 @@ pub(super) struct Prepared {
 struct Awaited {
     /// Addresses of listening sockets.
     sockets: HashSet<String>,
-    /// Path of the access log.
-    access_log: Option<String>,
+    /// Destinations of access logs, each with the place in the document.
+    logs: Vec<(String, Destination)>,
 }
 
 impl Awaited {
+    /// Returns the index of the access log with this name.
+    fn position(&self, name: &str) -> Option<usize> {
+        self.logs.iter().position(|(_, destination)| destination.to_string() == name)
+    }
+
     fn is_empty(&self) -> bool {
-        self.sockets.is_empty() && self.access_log.is_none()
+        self.sockets.is_empty() && self.logs.is_empty()
     }
 }
 
@@ -116,8 +122,8 @@ impl ControlThread {
                 self.pools.prepare(application, is_required).map_err(text)?;
             }
         }
-        let access_log = self.open_access_log(current, config, prepared)?;
-        self.wait_until_prepared(Awaited { sockets, access_log }, prepared, trigger).await
+        let logs = self.open_access_logs(current, config, prepared)?;
+        self.wait_until_prepared(Awaited { sockets, logs }, prepared, trigger).await
     }
 
     /// Asks the supervisor for the sockets of listeners. Returns their addresses.
@@ -140,23 +146,48 @@ impl ControlThread {
         Ok(awaited)
     }
 
-    /// Keeps the file of the current access log if its path is the same. Otherwise asks the
-    /// supervisor to open it and returns its path.
-    fn open_access_log(
+    /// Keeps the files of access logs that the current configuration has too, and asks the supervisor
+    /// to open the others. Returns those.
+    fn open_access_logs(
         &self,
         current: &Snapshot,
         config: &Config,
         prepared: &mut Prepared,
-    ) -> Result<Option<String>, String> {
-        let Some(log) = &config.access_log else { return Ok(None) };
-        let path = log.path.to_string_lossy().into_owned();
-        let current = current.access_log.as_ref().map(|log| log.file());
-        if let Some(file) = current.filter(|file| file.path() == path) {
-            prepared.access_log = Some(Arc::clone(file));
-            return Ok(None);
+    ) -> Result<Vec<(String, Destination)>, String> {
+        let mut awaited: Vec<(String, Destination)> = Vec::new();
+        for (place, log) in config.access_logs() {
+            let destination = &log.destination;
+            if let Some(file) = current.logs.get(destination) {
+                prepared.logs.insert(destination.clone(), Arc::clone(file));
+            } else if !awaited.iter().any(|(_, other)| other == destination) {
+                let path = destination.to_string();
+                self.link.send(&ToSupervisor::OpenLog { path }).map_err(text)?;
+                awaited.push((place, destination.clone()));
+            }
         }
-        self.link.send(&ToSupervisor::OpenLog { path: path.clone() }).map_err(text)?;
-        Ok(Some(path))
+        Ok(awaited)
+    }
+
+    /// Takes the file of an access log. A server that cannot be reached is asked again later; its
+    /// absence must not keep a site from being served.
+    fn take_log(
+        &self,
+        (place, destination): (String, Destination),
+        error: &str,
+        file: Option<OwnedFd>,
+        prepared: &mut Prepared,
+    ) -> Result<(), String> {
+        if file.is_none() {
+            let problem = format!("{place}: {destination} cannot be opened: {error}");
+            if destination.socket().is_none() {
+                return Err(problem);
+            }
+            let problem = format_args!("{problem}; lines are lost until it can be");
+            self.shared.log.write(Level::Error, problem);
+        }
+        let file = Arc::new(LogFile::new(&destination, file));
+        prepared.logs.insert(destination, file);
+        Ok(())
     }
 
     /// Waits until the applications that must be ready are, and until all answers have come.
@@ -201,13 +232,13 @@ impl ControlThread {
                 }
                 (FromSupervisor::BindFailed { message, .. }, _) => return Err(message),
                 (FromSupervisor::LogOpened { path, error }, descriptors)
-                    if awaited.access_log.as_deref() == Some(path.as_str()) =>
+                    if awaited.position(&path).is_some() =>
                 {
-                    awaited.access_log = None;
-                    let file = descriptors.into_iter().next();
-                    let file = file
-                        .ok_or_else(|| format!("/access_log: {path} cannot be opened: {error}"))?;
-                    prepared.access_log = Some(Arc::new(LogFile::new(&path, file)));
+                    if let Some(index) = awaited.position(&path) {
+                        let (log, file) =
+                            (awaited.logs.swap_remove(index), descriptors.into_iter().next());
+                        self.take_log(log, &error, file, prepared)?;
+                    }
                 }
                 (other, descriptors) => self.on_unrelated(other, descriptors)?,
             }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use arc_swap::ArcSwap;
+use howdah_access_log::LogFiles;
 use howdah_config::Config;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::memory;
@@ -78,9 +79,13 @@ fn control_thread(
     config: &Config,
 ) -> io::Result<(ControlThread, Receiver<OnDemandRequest>)> {
     let log = Arc::new(Log::passed(hello.log));
-    let empty = Snapshot::compile(empty_config()?, None, None, &ResolvedServers::default(), |_| {
-        unreachable!("no application")
-    });
+    let empty = Snapshot::compile(
+        empty_config()?,
+        LogFiles::new(),
+        None,
+        &ResolvedServers::default(),
+        |_| unreachable!("no application"),
+    );
     // A later configuration may ask for more than the first.
     let threads = thread_count(&empty.config).max(thread_count(config));
     let (challenges, on_demand) = ChallengeStore::new();

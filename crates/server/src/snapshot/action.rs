@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use howdah_access_log::AccessLog;
 use howdah_config::{self as config, ActionOptions, Template};
 use howdah_upstream::servers::upstream::Upstream;
 
@@ -24,6 +25,8 @@ pub struct Action {
     pub auth: Option<Arc<BasicAuth>>,
     /// Options for the request, merged with those of other actions.
     pub options: ActionOptions,
+    /// Access logs of requests; `None` for those of the listener.
+    pub access_log: Option<Arc<[AccessLog]>>,
     /// Pages that replace the server's own error pages.
     pub error_pages: Vec<ErrorPage>,
 }

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use howdah_access_log::LogFiles;
 use howdah_config::{self as config, Config, Part, Pass, Template, Variable};
 use howdah_files::mime::MimeTypes;
 use howdah_php_pool::application::Application;
@@ -22,7 +23,6 @@ use super::action::{
 use super::delegations::Delegations;
 use super::index::Index;
 use super::{Listener, Route, Snapshot, Step, location};
-use crate::access_log::{AccessLog, LogFile};
 use crate::auth::BasicAuth;
 use crate::htaccess::Site;
 
@@ -30,10 +30,10 @@ impl Snapshot {
     /// Compiles a document, except for the TLS of its listeners. `queue` gives each application its
     /// queue: that of the running application if its settings are the same. The state of upstreams
     /// that `previous` has with the same settings is kept; `known` has addresses and TLS settings.
-    /// `log` is the file of the access log; without one there is no access log.
+    /// `logs` has the files of access logs; a log without one is left out.
     pub fn compile(
         config: Config,
-        log: Option<Arc<LogFile>>,
+        logs: LogFiles,
         previous: Option<&Snapshot>,
         known: &ResolvedServers,
         mut queue: impl FnMut(&config::Application) -> Arc<Queue>,
@@ -41,10 +41,12 @@ impl Snapshot {
         let mime = Arc::new(mime_types(&config));
         let mut direct_upstreams =
             DirectUpstreams::new(known, previous.map(|previous| &previous.direct_upstreams));
+        let mut actions =
+            ActionCompiler { mime: &mime, logs: &logs, direct_upstreams: &mut direct_upstreams };
         let listeners = config
             .listeners
             .iter()
-            .map(|listener| (listener.name.clone(), Listener::new(listener)))
+            .map(|listener| (listener.name.clone(), Listener::new(listener, &logs)))
             .collect();
         let mut routes: HashMap<_, _> = config
             .routes
@@ -52,7 +54,7 @@ impl Snapshot {
             .map(|route| {
                 let steps = route.steps.iter().map(|step| Step {
                     conditions: step.conditions.clone(),
-                    action: compile_action(&step.action, &mime, &mut direct_upstreams),
+                    action: actions.action(&step.action),
                     captures: step.captures,
                 });
                 let index = Index::if_worthwhile(route.steps.iter().map(|step| &step.conditions));
@@ -104,8 +106,7 @@ impl Snapshot {
             })
             .collect();
         let delegations = Delegations::new(&config, &mime);
-        let access_log = config.access_log.as_ref().zip(log);
-        let access_log = access_log.map(|(config, file)| AccessLog::new(config, file));
+        let access_log = howdah_access_log::compile(&config.access_log, &logs);
         Snapshot {
             config,
             listeners,
@@ -119,12 +120,13 @@ impl Snapshot {
             tls_clients: known.clients.clone(),
             delegations,
             access_log,
+            logs,
         }
     }
 }
 
 impl Listener {
-    fn new(listener: &config::Listener) -> Self {
+    fn new(listener: &config::Listener, logs: &LogFiles) -> Self {
         let proxies = [&listener.forwarded, &listener.client_ip];
         Listener {
             pass: compile_pass(&listener.pass),
@@ -133,6 +135,10 @@ impl Listener {
             redirect_to_https: listener.redirect_to_https,
             balancers: listener.proxy_protocol.clone(),
             proxies: proxies.into_iter().flatten().cloned().collect(),
+            access_log: listener
+                .access_log
+                .as_deref()
+                .map(|log| howdah_access_log::compile(log, logs)),
         }
     }
 }
@@ -144,52 +150,83 @@ fn compile_pass(pass: &Pass) -> CompiledPass {
     }
 }
 
-fn compile_action(
-    action: &config::Action,
-    mime: &Arc<MimeTypes>,
-    direct_upstreams: &mut DirectUpstreams<'_>,
-) -> Action {
-    let kind = match &action.kind {
-        config::ActionKind::Pass(pass) => ActionKind::Pass(compile_pass(pass)),
-        config::ActionKind::Return(answer) => ActionKind::Return(compile_return(answer)),
-        config::ActionKind::Proxy(proxy) => ActionKind::Proxy(direct_upstreams.proxy(proxy)),
-        config::ActionKind::Status(application) => ActionKind::Status(application.clone()),
-        config::ActionKind::Ping(ping) => ActionKind::Ping(ping.clone()),
-        config::ActionKind::Share(share) if share.htaccess.is_some() => {
-            let settings = share.htaccess.clone().unwrap_or_default();
-            let scripts = match &share.scripts {
-                Some(config::Target::Application { name, .. }) => Some(name.as_str()),
-                _ => None,
-            };
-            let site = Site::new(&settings, scripts, share.traverse_mounts, mime);
-            let fallback = share.fallback.as_ref();
-            ActionKind::Htaccess(Box::new(HtaccessShare {
-                site: Arc::new(site),
-                root: share.paths.first().cloned().unwrap_or_default(),
-                fallback: fallback.map(|action| compile_action(action, mime, direct_upstreams)),
-            }))
+/// Compiles actions, with the parts of the snapshot that they refer to.
+struct ActionCompiler<'a, 'u> {
+    mime: &'a Arc<MimeTypes>,
+    logs: &'a LogFiles,
+    direct_upstreams: &'a mut DirectUpstreams<'u>,
+}
+
+impl ActionCompiler<'_, '_> {
+    fn action(&mut self, action: &config::Action) -> Action {
+        let kind = match &action.kind {
+            config::ActionKind::Pass(pass) => ActionKind::Pass(compile_pass(pass)),
+            config::ActionKind::Return(answer) => ActionKind::Return(compile_return(answer)),
+            config::ActionKind::Proxy(proxy) => {
+                ActionKind::Proxy(self.direct_upstreams.proxy(proxy))
+            }
+            config::ActionKind::Status(application) => ActionKind::Status(application.clone()),
+            config::ActionKind::Ping(ping) => ActionKind::Ping(ping.clone()),
+            config::ActionKind::Share(share) if share.htaccess.is_some() => {
+                let settings = share.htaccess.clone().unwrap_or_default();
+                let scripts = match &share.scripts {
+                    Some(config::Target::Application { name, .. }) => Some(name.as_str()),
+                    _ => None,
+                };
+                let site = Site::new(&settings, scripts, share.traverse_mounts, self.mime);
+                let fallback = share.fallback.as_ref();
+                ActionKind::Htaccess(Box::new(HtaccessShare {
+                    site: Arc::new(site),
+                    root: share.paths.first().cloned().unwrap_or_default(),
+                    fallback: fallback.map(|action| self.action(action)),
+                }))
+            }
+            config::ActionKind::Share(share) => ActionKind::Share(Box::new(Share {
+                paths: share
+                    .paths
+                    .iter()
+                    .map(|path| compile_path(path, share, self.mime))
+                    .collect(),
+                candidates: share.candidates.clone(),
+                chroot: share.chroot.clone(),
+                scripts: share.scripts.clone(),
+                fallback: share.fallback.as_ref().map(|action| self.action(action)),
+            })),
+        };
+        Action {
+            kind,
+            rewrite: action.rewrite.clone(),
+            allow: action.access.allow.clone(),
+            deny: action.access.deny.clone(),
+            auth: action.access.basic_auth.as_ref().map(|auth| Arc::new(BasicAuth::new(auth))),
+            options: action.options.clone(),
+            access_log: { action.options.access_log.as_deref() }
+                .map(|logs| howdah_access_log::compile(logs, self.logs)),
+            error_pages: { action.error_pages.iter() }.map(|page| self.page(page)).collect(),
         }
-        config::ActionKind::Share(share) => ActionKind::Share(Box::new(Share {
-            paths: share.paths.iter().map(|path| compile_path(path, share, mime)).collect(),
-            candidates: share.candidates.clone(),
-            chroot: share.chroot.clone(),
-            scripts: share.scripts.clone(),
-            fallback: share
-                .fallback
-                .as_ref()
-                .map(|action| compile_action(action, mime, direct_upstreams)),
-        })),
-    };
-    Action {
-        kind,
-        rewrite: action.rewrite.clone(),
-        allow: action.access.allow.clone(),
-        deny: action.access.deny.clone(),
-        auth: action.access.basic_auth.as_ref().map(|auth| Arc::new(BasicAuth::new(auth))),
-        options: action.options.clone(),
-        error_pages: { action.error_pages.iter() }
-            .map(|page| compile_page(page, mime, direct_upstreams))
-            .collect(),
+    }
+
+    fn page(&mut self, page: &config::ErrorPage) -> ErrorPage {
+        let source = match &page.source {
+            config::PageSource::File(file) => {
+                let mime = Arc::clone(self.mime);
+                let options = howdah_files::Options {
+                    mime,
+                    precompressed: false,
+                    ..howdah_files::Options::default()
+                };
+                // `howdah-config` has checked that the path is absolute and names a file.
+                let name = file.file_name().unwrap_or_default().as_bytes();
+                let directory = file.parent().unwrap_or(Path::new("/"));
+                let files = howdah_files::Share::new(directory, options);
+                PageSource::File { files, path: [b"/", name].concat().into() }
+            }
+            config::PageSource::Action { action, keep_status } => PageSource::Action {
+                action: Box::new(self.action(action)),
+                keep_status: *keep_status,
+            },
+        };
+        ErrorPage { status: page.status, source }
     }
 }
 
@@ -199,33 +236,6 @@ fn compile_return(answer: &config::Return) -> Return {
         None => Location::Variable(template.clone()),
     });
     Return { status: answer.status, location, keep_query: answer.keep_query }
-}
-
-fn compile_page(
-    page: &config::ErrorPage,
-    mime: &Arc<MimeTypes>,
-    direct_upstreams: &mut DirectUpstreams<'_>,
-) -> ErrorPage {
-    let source = match &page.source {
-        config::PageSource::File(file) => {
-            let mime = Arc::clone(mime);
-            let options = howdah_files::Options {
-                mime,
-                precompressed: false,
-                ..howdah_files::Options::default()
-            };
-            // `howdah-config` has checked that the path is absolute and names a file.
-            let name = file.file_name().unwrap_or_default().as_bytes();
-            let directory = file.parent().unwrap_or(Path::new("/"));
-            let files = howdah_files::Share::new(directory, options);
-            PageSource::File { files, path: [b"/", name].concat().into() }
-        }
-        config::PageSource::Action { action, keep_status } => PageSource::Action {
-            action: Box::new(compile_action(action, mime, direct_upstreams)),
-            keep_status: *keep_status,
-        },
-    };
-    ErrorPage { status: page.status, source }
 }
 
 fn compile_path(template: &Template, share: &config::Share, mime: &Arc<MimeTypes>) -> SharePath {

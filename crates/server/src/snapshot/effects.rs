@@ -1,6 +1,9 @@
 //! The merge of the options of actions along the way of a request. A new option is a field of
 //! [`ActionOptions`], a field of [`Effects`] and a line of [`Effects::apply`].
 
+use std::sync::Arc;
+
+use howdah_access_log::AccessLog;
 use howdah_config::{ActionOptions, Buffering, Cors, ResponseHeader};
 
 use super::action::{Action, ErrorPage};
@@ -22,6 +25,8 @@ pub struct Effects<'s> {
     pub buffering: Buffering,
     /// From the last action that sets it.
     pub max_body_size: Option<u64>,
+    /// From the listener, or the last action that has access logs.
+    pub access_log: Option<&'s Arc<[AccessLog]>>,
 }
 
 impl Default for Effects<'_> {
@@ -34,6 +39,7 @@ impl Default for Effects<'_> {
             cors: None,
             buffering: Buffering::default(),
             max_body_size: None,
+            access_log: None,
         }
     }
 }
@@ -48,6 +54,7 @@ impl<'s> Effects<'s> {
             cors,
             buffering,
             max_body_size,
+            access_log: _,
         } = &action.options;
         self.response_headers = response_headers;
         self.compress &= compress;
@@ -55,6 +62,7 @@ impl<'s> Effects<'s> {
         self.cors = cors.as_ref().or(self.cors);
         self.buffering = buffering.or(self.buffering);
         self.max_body_size = max_body_size.or(self.max_body_size);
+        self.access_log = action.access_log.as_ref().or(self.access_log);
         if !action.error_pages.is_empty() {
             self.error_pages = &action.error_pages;
         }

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use howdah_access_log::{AccessLog, LogFiles};
 use howdah_config::{self as config, Config};
 use howdah_http::limits::Limits;
 use howdah_php_pool::application::Application;
@@ -25,7 +26,6 @@ use howdah_upstream::servers::upstream::Upstream;
 use self::action::{Action, CompiledPass};
 use self::delegations::Delegations;
 use self::index::Index;
-use crate::access_log::AccessLog;
 use crate::htaccess::Site;
 
 /// A compiled configuration.
@@ -54,8 +54,10 @@ pub struct Snapshot {
     pub delegations: Delegations,
     /// TLS settings for upstreams.
     pub tls_clients: TlsClients,
-    /// Access log.
-    pub access_log: Option<AccessLog>,
+    /// Access logs of requests without others.
+    pub access_log: Arc<[AccessLog]>,
+    /// The files of all access logs.
+    pub logs: LogFiles,
 }
 
 /// A listener as requests see it.
@@ -73,6 +75,8 @@ pub struct Listener {
     pub balancers: Option<config::AddressPatterns>,
     /// Trusted proxies, in the order in which their fields are read.
     pub proxies: Vec<config::Forwarded>,
+    /// Access logs of its requests; `None` for those of the document.
+    pub access_log: Option<Arc<[AccessLog]>>,
 }
 
 /// A list of steps.

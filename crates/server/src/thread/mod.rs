@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use howdah_access_log::{AccessLog, LineBuffer, LogFile};
 use howdah_files::Files;
 use howdah_http::exchange::RequestRecord;
 use howdah_http::limits::Limits;
@@ -25,7 +26,6 @@ pub use self::client_errors::ClientErrorLimiter;
 pub use self::command::{Counters, ThreadCommand, ThreadHandle};
 pub use self::listeners::{Accepting, Listeners};
 pub use self::shared::Shared;
-use crate::access_log::{self, LineBuffer};
 use crate::descriptors::Shortage;
 use crate::htaccess::Engines;
 use crate::route::Scratch;
@@ -59,7 +59,7 @@ pub struct RouterThread {
     pub listeners: Listeners,
     /// Lines of the access log that wait to be written.
     lines: RefCell<LineBuffer>,
-    /// Time of the last write to the access log.
+    /// Time of the last write to an access log.
     lines_written: Cell<Option<Instant>>,
     /// Limits compiled from this snapshot.
     limits: RefCell<(Weak<Snapshot>, Rc<Limits>)>,
@@ -126,27 +126,46 @@ impl RouterThread {
         id
     }
 
-    /// Writes a line for a request to the access log, if one is configured: at once, or together
-    /// with others at most [`access_log::MAX_DELAY`] after the last write.
-    pub fn log(self: &Rc<Self>, record: &RequestRecord<'_>) {
+    /// Adds the lines of a request to these access logs, or without any to those of the listener.
+    /// A line is written at once, or together with others at most [`AccessLog::flush`] later.
+    pub fn log(
+        self: &Rc<Self>,
+        listener: &str,
+        chosen: Option<Arc<[AccessLog]>>,
+        record: &RequestRecord<'_>,
+    ) {
         let snapshot = self.shared.snapshot.load();
-        let Some(log) = &snapshot.access_log else { return };
-        if self.lines.borrow_mut().add(log, record, &self.shared.log) {
-            let age = self.lines_written.get().map_or(access_log::MAX_DELAY, |at| at.elapsed());
-            let wait = access_log::MAX_DELAY.checked_sub(age).filter(|wait| !wait.is_zero());
-            let Some(wait) = wait else { return self.flush_access_log() };
-            let thread = Rc::clone(self);
-            spawn_local(async move {
-                tokio::time::sleep(wait).await;
-                thread.flush_access_log();
-            });
+        let logs = chosen.as_ref().or_else(|| {
+            // A request that was routed has the logs of its listener already.
+            let listener = snapshot.listeners.get(listener).filter(|_| record.request.is_none());
+            listener?.access_log.as_ref()
+        });
+        for log in logs.unwrap_or(&snapshot.access_log).iter() {
+            if !self.lines.borrow_mut().add(log, record, &self.shared.log) {
+                continue;
+            }
+            let age = self.lines_written.get().map_or(log.flush(), |at| at.elapsed());
+            match log.flush().checked_sub(age).filter(|wait| !wait.is_zero()) {
+                None => self.flush_log(log.file()),
+                Some(wait) => {
+                    let (thread, file) = (Rc::clone(self), Arc::clone(log.file()));
+                    spawn_local(async move {
+                        tokio::time::sleep(wait).await;
+                        thread.flush_log(&file);
+                    });
+                }
+            }
         }
     }
 
-    /// Writes the waiting lines of the access log.
-    pub fn flush_access_log(&self) {
+    fn flush_log(&self, file: &Arc<LogFile>) {
         self.lines_written.set(Some(Instant::now()));
-        self.lines.borrow_mut().flush(&self.shared.log);
+        self.lines.borrow_mut().flush(file, &self.shared.log);
+    }
+
+    /// Writes the waiting lines of all access logs.
+    pub fn flush_access_log(&self) {
+        self.lines.borrow_mut().flush_all(&self.shared.log);
     }
 }
 

@@ -44,6 +44,7 @@ impl Model {
         let grants = Grants {
             listeners: BTreeSet::from([format!("unix:{}", at("good"))]),
             logs: BTreeSet::from([at("good")]),
+            log_sockets: BTreeSet::new(),
             tls_files: BTreeSet::from([at("good.pem")]),
             programs: BTreeSet::from([at("good")]),
             certificates: BTreeSet::new(),

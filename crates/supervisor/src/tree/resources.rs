@@ -10,7 +10,7 @@ use howdah_wire::messages::FromSupervisor;
 use super::state::Tree;
 use crate::memory::{memory_file, read_memory_file};
 use crate::programs::Run;
-use crate::{certificates, store};
+use crate::{certificates, log_socket, store};
 
 /// Mode of the unix sockets of listeners.
 const LISTENER_MODE: u32 = 0o666;
@@ -44,9 +44,12 @@ impl Tree {
     }
 
     pub(super) fn open_access_log(&mut self, path: String) {
-        let opened = match self.allows(|grants| grants.logs.contains(&path)) {
-            true => store::open_log(Path::new(&path)).map_err(|error| error.to_string()),
-            false => Err(self.refuse(&path)),
+        let opened = if self.allows(|grants| grants.logs.contains(&path)) {
+            store::open_log(Path::new(&path)).map_err(|error| error.to_string())
+        } else if self.allows(|grants| grants.log_sockets.contains(&path)) {
+            log_socket::connect(&path).map_err(|error| error.to_string())
+        } else {
+            Err(self.refuse(&path))
         };
         match opened {
             Ok(file) => {

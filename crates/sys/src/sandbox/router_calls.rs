@@ -97,6 +97,7 @@ const ALLOWED: &[SystemCall] = &[
     call(libc::SYS_gettimeofday, "likewise"),
     call(libc::SYS_getrandom, "TLS, hash tables, numbers of questions"),
     call(libc::SYS_getpid, "log lines"),
+    call(libc::SYS_uname, "the name of the machine in messages to a syslog server"),
     call(libc::SYS_getppid, "whether the supervisor is still there"),
     call(libc::SYS_gettid, "log lines, panics"),
     call(libc::SYS_getuid, "who the router is"),

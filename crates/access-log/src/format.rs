@@ -1,28 +1,33 @@
 //! The format of a line, compiled to pieces of text and variables.
 
-use howdah_config::{LogFormat, Part, Template, Variable};
+use howdah_config::{LogFormat, LogValue, Part, Template, Variable};
 use howdah_http::variables::VariableSource;
 
 use super::escape;
+use super::mask::{is_masked, mask_query};
 
 /// A compiled format.
 #[derive(Debug)]
 pub struct Format {
     pieces: Vec<Piece>,
     is_json: bool,
+    /// Names of query arguments whose values are hidden.
+    mask: Vec<String>,
 }
 
 #[derive(Debug)]
 enum Piece {
     Text(Vec<u8>),
     Variable(Variable),
+    /// A variable as a number of JSON.
+    Number(Variable),
 }
 
 impl Format {
     /// Compiles a format. A line in JSON has its members in the order of the document.
-    pub fn new(config: &LogFormat) -> Self {
-        let mut format =
-            Format { pieces: Vec::new(), is_json: matches!(config, LogFormat::Json(_)) };
+    pub fn new(config: &LogFormat, mask: &[String]) -> Self {
+        let is_json = matches!(config, LogFormat::Json(_));
+        let mut format = Format { pieces: Vec::new(), is_json, mask: mask.to_vec() };
         match config {
             LogFormat::Text(template) => format.template(template),
             LogFormat::Json(members) => {
@@ -30,9 +35,17 @@ impl Format {
                 for (index, (name, value)) in members.iter().enumerate() {
                     format.text(if index == 0 { "\"" } else { ",\"" });
                     format.value(name);
-                    format.text("\":\"");
-                    format.template(value);
-                    format.text("\"");
+                    format.text("\":");
+                    match value {
+                        LogValue::Number(variable) => {
+                            format.pieces.push(Piece::Number(variable.clone()));
+                        }
+                        LogValue::Text(template) => {
+                            format.text("\"");
+                            format.template(template);
+                            format.text("\"");
+                        }
+                    }
                 }
                 format.text("}");
             }
@@ -47,6 +60,14 @@ impl Format {
             match piece {
                 Piece::Text(text) => line.extend_from_slice(text),
                 Piece::Variable(variable) => self.variable(variable, source, line),
+                Piece::Number(variable) => {
+                    let start = line.len();
+                    if !source.write(variable, line) {
+                        line.truncate(start);
+                        line.extend_from_slice(b"null");
+                    }
+                    without_leading_zeros(line, start);
+                }
             }
         }
     }
@@ -56,12 +77,30 @@ impl Format {
         if !source.write(variable, line) {
             line.truncate(start);
             line.push(b'-');
-        } else if self.is_json {
+            return;
+        }
+        self.hide(variable, line, start);
+        if self.is_json {
             escape::json(line, start);
         } else {
             // Fields of the response are the site's own; an ETag has its quotation marks.
             let quotes = !matches!(variable, Variable::ResponseHeader(_));
             escape::text(line, start, quotes);
+        }
+    }
+
+    /// Hides secrets in the value that begins at `start`.
+    fn hide(&self, variable: &Variable, line: &mut Vec<u8>, start: usize) {
+        match variable {
+            _ if self.mask.is_empty() => {}
+            Variable::Argument(name) | Variable::Cookie(name) => {
+                if is_masked(name.as_bytes(), &self.mask) {
+                    line.truncate(start);
+                    line.extend_from_slice(b"***");
+                }
+            }
+            // Any of them may contain a URL.
+            _ => mask_query(line, start, &self.mask),
         }
     }
 
@@ -92,5 +131,12 @@ impl Format {
             Some(Piece::Text(last)) => last.extend_from_slice(bytes),
             _ => self.pieces.push(Piece::Text(bytes.to_vec())),
         }
+    }
+}
+
+/// Removes zeros that a number of JSON cannot begin with (a status is written with three digits).
+fn without_leading_zeros(line: &mut Vec<u8>, start: usize) {
+    while let [b'0', b'0'..=b'9', ..] = line.get(start..).unwrap_or_default() {
+        line.remove(start);
     }
 }

@@ -1,7 +1,9 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use howdah_config::Destination;
 use howdah_http::exchange::{RequestRecord, SendOutcome};
 use howdah_http::fixture::request;
 use howdah_http::message::{ConnectionFields, FieldBlock, Request};
@@ -22,7 +24,7 @@ impl Logged {
         let document = format!(r#"{{"access_log": {access_log}}}"#);
         let config = howdah_config::parse(document.as_bytes()).unwrap();
         let dir = tempfile::tempdir().unwrap();
-        let log = AccessLog::new(config.access_log.as_ref().unwrap(), file(dir.path().join("log")));
+        let log = AccessLog::new(&config.access_log[0], file(dir.path().join("log")));
         let null = fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
         Logged { dir, log, lines: LineBuffer::default(), errors: Log::new(null.into()) }
     }
@@ -57,14 +59,14 @@ impl Logged {
 
 fn file(path: PathBuf) -> Arc<LogFile> {
     let file = fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
-    Arc::new(LogFile::new("log", file.into()))
+    Arc::new(LogFile::new(&Destination::File("log".into()), Some(file.into())))
 }
 
 /// Returns the line of a request.
 fn line(access_log: &str, target: &str, fields: &[(&str, &str)]) -> String {
     let mut logged = Logged::new(access_log);
     logged.add(Some(&request(target, fields)));
-    logged.lines.flush(&logged.errors);
+    logged.lines.flush_all(&logged.errors);
     logged.written()
 }
 
@@ -85,7 +87,7 @@ fn the_default_format_is_that_of_unit() {
 fn a_refused_head_has_a_line_without_request() {
     let mut logged = Logged::new(r#""/x""#);
     logged.add(None);
-    logged.lines.flush(&logged.errors);
+    logged.lines.flush_all(&logged.errors);
     let text = logged.written();
     assert!(text.ends_with("] \"-\" 400 5 \"-\" \"-\"\n"), "{text}");
 }
@@ -148,22 +150,75 @@ fn lines_wait_for_each_other_but_not_beyond_some_size() {
     }
     let written = logged.written();
     assert!(written.len() > 32_000 && written.ends_with("x\n"));
-    logged.lines.flush(&logged.errors);
+    logged.lines.flush_all(&logged.errors);
     assert_eq!(logged.written().lines().count(), 42);
-    logged.lines.flush(&logged.errors);
+    logged.lines.flush_all(&logged.errors);
     assert!(logged.add(Some(&request)), "the first again");
 }
 
 #[test]
-fn lines_of_another_log_do_not_mix_and_a_log_is_let_go() {
+fn lines_of_several_logs_wait_apart_and_a_log_is_let_go() {
     let mut logged = Logged::new(r#"{"path": "/x", "format": "$uri"}"#);
-    logged.add(Some(&request("/a", &[])));
-    let other = file(logged.dir.path().join("other"));
-    let first = logged.log.replace_file(other);
-    logged.add(Some(&request("/b", &[])));
+    let dir = tempfile::tempdir().unwrap();
+    let config = howdah_config::parse(br#"{"access_log": {"path": "/y", "format": "$uri"}}"#);
+    let other = AccessLog::new(&config.unwrap().access_log[0], file(dir.path().join("other")));
+    assert!(logged.add(Some(&request("/a", &[]))));
+    logged.log = other;
+    assert!(logged.add(Some(&request("/b", &[]))), "the first of its file");
+    logged.lines.flush(logged.log.file(), &logged.errors);
+    assert_eq!(logged.written(), "");
+    assert_eq!(fs::read_to_string(dir.path().join("other")).unwrap(), "/b\n");
+    logged.lines.flush_all(&logged.errors);
     assert_eq!(logged.written(), "/a\n");
-    assert_eq!(Arc::strong_count(&first), 1);
-    logged.lines.flush(&logged.errors);
     assert_eq!(Arc::strong_count(logged.log.file()), 1);
-    assert_eq!(fs::read_to_string(logged.dir.path().join("other")).unwrap(), "/b\n");
+}
+
+#[test]
+fn numbers_of_json_are_numbers_where_the_log_asks_for_them() {
+    let log = r#"{"path": "/x", "numbers": true, "format": {"status": "$status", "s": "$status ",
+                  "bytes": "$body_bytes_sent", "time": "$request_time", "uri": "$uri"}}"#;
+    let text = line(log, "/1", &[]);
+    let expected = r#"{"status":200,"s":"200 ","bytes":5,"time":1.234,"uri":"/1"}"#;
+    assert_eq!(text.trim_end(), expected);
+    assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok());
+    let text = line(r#"{"path": "/x", "format": "json"}"#, "/a?b", &[("User-Agent", "\"x\"")]);
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&value["status"], &value["uri"]), (&200.into(), &"/a?b".into()));
+    assert_eq!(value["user_agent"], "\"x\"");
+}
+
+#[test]
+fn formats_have_names() {
+    let named = |name: &str| formatted(&format!("\"{name}\""), "/", &[("Referer", "r")]);
+    assert!(named("combined").ends_with("\"GET / HTTP/1.1\" 200 5 \"r\" \"-\"\n"));
+    assert!(named("common").ends_with("\"GET / HTTP/1.1\" 200 5\n"));
+}
+
+#[test]
+fn only_slow_failed_or_sampled_requests_have_a_line_if_the_log_says_so() {
+    let is_logged =
+        |only: &str| !line(&format!(r#"{{"path": "/x", "only": {only}}}"#), "/", &[]).is_empty();
+    assert!(is_logged(r#"{"slow": 1.2}"#) && !is_logged(r#"{"slow": 1.3}"#));
+    assert!(is_logged(r#"{"status": 200}"#) && !is_logged(r#"{"status": [400, 599]}"#));
+    assert!(is_logged(r#"{"status": [400, 599], "slow": 1}"#), "one of them is sufficient");
+    assert!(is_logged(r#"{"sample": 1}"#));
+    let mut logged = Logged::new(r#"{"path": "/x", "format": "$uri", "only": {"sample": 0.25}}"#);
+    let mut request = request("/", &[]);
+    for id in 0..4000 {
+        request.id = id;
+        logged.add(Some(&request));
+    }
+    logged.lines.flush_all(&logged.errors);
+    let lines = logged.written().lines().count();
+    assert!((800..1200).contains(&lines), "{lines}");
+}
+
+#[test]
+fn masked_arguments_are_hidden_wherever_a_url_stands() {
+    let log = r#"{"path": "/x", "mask": ["token"], "format":
+        "$request_line|$request_uri|$header_referer|$arg_token|$arg_a|$cookie_token"}"#;
+    let fields = [("Referer", "https://a/?token=SECRET"), ("Cookie", "token=SECRET")];
+    let text = line(log, "/?a=1&token=SECRET", &fields);
+    let expected = "GET /?a=1&token=*** HTTP/1.1|/?a=1&token=***|https://a/?token=***|***|1|***\n";
+    assert_eq!(text, expected);
 }

@@ -1,0 +1,227 @@
+//! The file of an access log, or the socket of a server in its place.
+
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use howdah_config::Destination;
+use howdah_sys::log::{Level, Log};
+use rustix::io::{Errno, retry_on_intr, writev};
+
+use super::datagram::{self, Framing};
+
+/// The open files of a configuration's access logs.
+pub type LogFiles = HashMap<Destination, Arc<LogFile>>;
+
+/// The file of an access log, shared by all threads. Log rotation replaces the descriptor.
+#[derive(Debug)]
+pub struct LogFile {
+    /// Its name in messages.
+    name: String,
+    /// Framing of lines; `None` for a file.
+    framing: Option<Framing>,
+    /// `None` while a server cannot be reached.
+    file: RwLock<Option<OwnedFd>>,
+    /// The last write failed; a report is in the error log.
+    is_failing: AtomicBool,
+    /// The last write ended within a line.
+    is_torn: AtomicBool,
+    /// The socket is no longer connected.
+    is_disconnected: AtomicBool,
+}
+
+impl LogFile {
+    /// Takes over a file that is open for appending, or a connected datagram socket that does not
+    /// block. Without a file, lines are lost until there is one ([`LogFile::reopen`]).
+    pub fn new(destination: &Destination, file: Option<OwnedFd>) -> Self {
+        LogFile {
+            name: destination.to_string(),
+            framing: Framing::of(destination),
+            is_failing: AtomicBool::new(file.is_none()),
+            is_torn: AtomicBool::new(false),
+            is_disconnected: AtomicBool::new(file.is_none()),
+            file: RwLock::new(file),
+        }
+    }
+
+    /// Returns its name: the path of a file, or the address of a server.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns true for a server.
+    pub fn is_server(&self) -> bool {
+        self.framing.is_some()
+    }
+
+    /// Returns true, once, after a server has gone away: a new socket must be connected.
+    pub fn take_disconnected(&self) -> bool {
+        self.is_disconnected.swap(false, Relaxed)
+    }
+
+    /// Records that a new socket could not be connected.
+    pub fn set_disconnected(&self) {
+        self.is_disconnected.store(true, Relaxed);
+    }
+
+    /// Replaces the file.
+    pub fn reopen(&self, file: OwnedFd) {
+        *self.file.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(file);
+        self.is_torn.store(false, Relaxed);
+        self.is_disconnected.store(false, Relaxed);
+    }
+
+    /// Appends whole lines. Lines that cannot be written are lost; the first failure in a row is
+    /// reported in `log`.
+    pub fn append(&self, lines: &[u8], log: &Log) {
+        let file = self.file.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Some(file) = &*file else { return };
+        match &self.framing {
+            Some(framing) => self.send(file, framing, lines, log),
+            None => self.write(file, lines, log),
+        }
+    }
+
+    /// Sends each line as a datagram.
+    fn send(&self, socket: &OwnedFd, framing: &Framing, lines: &[u8], log: &Log) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let header = framing.header(now);
+        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let parts = [header.as_bytes(), datagram::cut(line), framing.end()].map(IoSlice::new);
+            // An error of a datagram before this one (a port that is closed) is reported with the
+            // next; the line itself can be sent then.
+            let sent = retry_on_intr(|| writev(socket, &parts)).or_else(|error| match error {
+                Errno::CONNREFUSED => retry_on_intr(|| writev(socket, &parts)),
+                error => Err(error),
+            });
+            match sent {
+                Ok(_) => self.is_failing.store(false, Relaxed),
+                Err(error) => {
+                    let is_gone =
+                        matches!(error, Errno::CONNREFUSED | Errno::NOTCONN | Errno::PIPE);
+                    self.is_disconnected.fetch_or(is_gone, Relaxed);
+                    self.report(error, log);
+                }
+            }
+        }
+    }
+
+    /// Appends the lines to a file with one write.
+    fn write(&self, file: &OwnedFd, lines: &[u8], log: &Log) {
+        let mut lead: &[u8] = if self.is_torn.swap(false, Relaxed) { b"\n" } else { b"" };
+        let mut rest = lines;
+        while !rest.is_empty() {
+            // More than one turn only if the disk or a pipe is full.
+            let parts = [IoSlice::new(lead), IoSlice::new(rest)];
+            let written = match retry_on_intr(|| writev(file, &parts)) {
+                Ok(0) => return self.failed(rest, lines, Errno::IO, log),
+                Ok(written) => written,
+                Err(error) => return self.failed(rest, lines, error, log),
+            };
+            let of_lead = written.min(lead.len());
+            lead = lead.get(of_lead..).unwrap_or_default();
+            rest = rest.get(written - of_lead..).unwrap_or_default();
+        }
+        self.is_failing.store(false, Relaxed);
+    }
+
+    fn failed(&self, rest: &[u8], lines: &[u8], error: Errno, log: &Log) {
+        let done = lines.len() - rest.len(); // `rest` is the end of `lines`
+        let within = done.checked_sub(1).and_then(|last| lines.get(last));
+        self.is_torn.store(within.is_some_and(|last| *last != b'\n'), Relaxed);
+        self.report(error, log);
+    }
+
+    fn report(&self, error: Errno, log: &Log) {
+        if !self.is_failing.swap(true, Relaxed) {
+            let name = &self.name;
+            let problem = format_args!(
+                "access log {name}: {error}; lines are lost until it can be written to"
+            );
+            log.write(Level::Error, problem);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn quiet() -> Log {
+        Log::new(fs::OpenOptions::new().write(true).open("/dev/null").unwrap().into())
+    }
+
+    fn open(path: &std::path::Path) -> OwnedFd {
+        fs::OpenOptions::new().append(true).create(true).open(path).unwrap().into()
+    }
+
+    #[test]
+    fn lines_go_on_in_the_file_that_is_opened_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, old) = (dir.path().join("log"), dir.path().join("old"));
+        let file = LogFile::new(&Destination::File("log".into()), Some(open(&path)));
+        file.append(b"a\n", &quiet());
+        fs::rename(&path, &old).unwrap();
+        file.append(b"b\n", &quiet());
+        file.reopen(open(&path));
+        file.append(b"c\n", &quiet());
+        assert_eq!(fs::read(old).unwrap(), b"a\nb\n");
+        assert_eq!(fs::read(path).unwrap(), b"c\n");
+    }
+
+    #[test]
+    fn a_full_disk_is_reported_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let file = LogFile::new(&Destination::File("/dev/full".into()), Some(full.into()));
+        let report = dir.path().join("report");
+        let log = Log::new(open(&report));
+        file.append(b"a\n", &log);
+        file.append(b"b\n", &log);
+        let text = fs::read_to_string(report).unwrap();
+        assert_eq!(text.matches("access log /dev/full: ").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn each_line_is_a_datagram_and_a_server_that_is_gone_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let server = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        let client = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        client.connect(&path).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let journal = howdah_config::Journal { identifier: "test".into(), priority: 6 };
+        let file = LogFile::new(&Destination::Journal(journal), Some(client.into()));
+        file.append(b"one\ntwo\n", &quiet());
+        let mut buffer = [0; 100];
+        for line in ["one", "two"] {
+            let length = server.recv(&mut buffer).unwrap();
+            let expected = format!("PRIORITY=6\nSYSLOG_IDENTIFIER=test\nMESSAGE={line}\n");
+            assert_eq!(std::str::from_utf8(&buffer[..length]).unwrap(), expected);
+        }
+        assert!(!file.take_disconnected());
+        drop(server);
+        file.append(b"lost\n", &quiet());
+        assert!(file.take_disconnected());
+        assert!(!file.take_disconnected());
+    }
+
+    #[test]
+    fn a_line_that_was_torn_is_ended_before_the_next() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+        rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).unwrap();
+        let file = LogFile::new(&Destination::File("pipe".into()), Some(writer));
+        file.append(&[&[b'x'; 4999][..], b"\n"].concat(), &quiet());
+        let mut buffer = vec![0; 8192];
+        assert_eq!(rustix::io::read(&reader, &mut buffer).unwrap(), 4096);
+        file.append(b"next\n", &quiet());
+        let read = rustix::io::read(&reader, &mut buffer).unwrap();
+        assert_eq!(&buffer[..read], b"\nnext\n");
+    }
+}

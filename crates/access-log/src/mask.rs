@@ -1,0 +1,127 @@
+//! Hides the values of query arguments, such as tokens and passwords.
+
+/// Replaces a hidden value.
+const MASK: &[u8] = b"***";
+
+/// Replaces the values of query arguments with these names in the URLs of a text, such as a request
+/// line or a `Referer`. `start` is where the text begins in `line`.
+///
+/// A query begins after a `?` and ends at a space, a quotation mark or a fragment. Names are compared
+/// as PHP reads them: percent-decoded, with `+` as a space, and without an index in brackets;
+/// regardless of upper and lower case, so that a differently written name hides too much rather
+/// than too little.
+pub fn mask_query(line: &mut Vec<u8>, start: usize, names: &[String]) {
+    let Some(text) = line.get(start..) else { return };
+    if names.is_empty() || memchr::memchr2(b'?', b'&', text).is_none() {
+        return;
+    }
+    let text = line.split_off(start);
+    let mut rest = text.as_slice();
+    // After `?` or `&`, and at the start of a bare query, an argument begins.
+    while let Some(mark) = memchr::memchr3(b'?', b'&', b';', rest) {
+        let (before, after) = rest.split_at(mark + 1);
+        line.extend_from_slice(before);
+        let end = after.iter().position(|byte| b"?&; \"#".contains(byte)).unwrap_or(after.len());
+        let (argument, behind) = after.split_at(end);
+        match argument.iter().position(|byte| *byte == b'=') {
+            Some(equals) if is_masked(argument.get(..equals).unwrap_or_default(), names) => {
+                line.extend_from_slice(argument.get(..=equals).unwrap_or_default());
+                line.extend_from_slice(MASK);
+                // A value may have a `?`, or a `;`, which separates nothing in PHP.
+                let end = behind.iter().position(|byte| b"& \"#".contains(byte));
+                rest = behind.get(end.unwrap_or(behind.len())..).unwrap_or_default();
+            }
+            _ => {
+                line.extend_from_slice(argument);
+                rest = behind;
+            }
+        }
+    }
+    line.extend_from_slice(rest);
+}
+
+/// Returns true if the value of an argument with this name, as in the URL, is hidden.
+pub(super) fn is_masked(name: &[u8], names: &[String]) -> bool {
+    let decoded = decode(name);
+    let end = decoded.iter().position(|byte| *byte == b'[').unwrap_or(decoded.len());
+    let base = decoded.get(..end).unwrap_or_default().trim_ascii_start();
+    // In names of variables, PHP replaces these by underscores.
+    let plain = |byte: u8| match byte {
+        b'.' | b' ' => b'_',
+        byte => byte.to_ascii_lowercase(),
+    };
+    names.iter().any(|hidden| {
+        hidden.len() == base.len()
+            && hidden.bytes().zip(base).all(|(wanted, byte)| plain(wanted) == plain(*byte))
+    })
+}
+
+fn decode(name: &[u8]) -> Vec<u8> {
+    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
+    let mut decoded = Vec::with_capacity(name.len());
+    let mut rest = name.iter();
+    while let Some(byte) = rest.next() {
+        let code = (digit(rest.as_slice().first()), digit(rest.as_slice().get(1)));
+        match (byte, code) {
+            (b'%', (Some(high), Some(low))) => {
+                // Two digits are at most 255.
+                decoded.push(u8::try_from(high * 16 + low).unwrap_or(0));
+                rest.nth(1);
+            }
+            (b'+', _) => decoded.push(b' '),
+            (byte, _) => decoded.push(*byte),
+        }
+    }
+    decoded
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn masked(text: &str) -> String {
+        let names = ["token".to_owned(), "api.key".to_owned()];
+        let mut line = [b"x", text.as_bytes()].concat();
+        mask_query(&mut line, 1, &names);
+        String::from_utf8(line).unwrap()[1..].to_owned()
+    }
+
+    #[test]
+    fn values_of_masked_arguments_are_hidden() {
+        for (text, expected) in [
+            ("GET /a?token=s3cret HTTP/1.1", "GET /a?token=*** HTTP/1.1"),
+            ("/a?b=c&token=s&d=e", "/a?b=c&token=***&d=e"),
+            ("/a?TOKEN=s", "/a?TOKEN=***"),
+            ("/a?t%6Fken=s", "/a?t%6Fken=***"),
+            ("/a?token[x]=s&token%5b%5D=t", "/a?token[x]=***&token%5b%5D=***"),
+            ("/a?api_key=s&api.key=t&api%2Ekey=u", "/a?api_key=***&api.key=***&api%2Ekey=***"),
+            ("https://a/?q&token=a=b#token=c", "https://a/?q&token=***#token=c"),
+            ("/a?token=x?y&z", "/a?token=***&z"),
+            ("/a?token=x;y&z=1", "/a?token=***&z=1"),
+            ("/a?+token=x", "/a?+token=***"),
+            ("/token=1?mytoken=2&tokens=3", "/token=1?mytoken=2&tokens=3"),
+            ("/a?token", "/a?token"),
+            ("/a?", "/a?"),
+            ("", ""),
+        ] {
+            assert_eq!(masked(text), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_secret_is_left_whatever_stands_around_it(
+            before in "[a-z=&;?%]{0,20}", after in "(&[a-z=&;?%+]{0,20})?"
+        ) {
+            let text = masked(&format!("/?{before}&token=SECRET{after}"));
+            prop_assert!(!text.contains("SECRET"), "{text}");
+        }
+
+        #[test]
+        fn a_text_without_masked_names_stays(text in "[a-su-z=&;?#/ ]{0,40}") {
+            prop_assert_eq!(masked(&text), text);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Destinations of an access log: a file, a syslog server, or the journal.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::address::Address;
+use crate::error::Error;
+use crate::node::{Node, Object, Shown, quoted};
+use crate::suggest::nearest;
+
+/// Destination of lines.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Destination {
+    /// A file that lines are appended to.
+    File(PathBuf),
+    /// A syslog server.
+    Syslog(Syslog),
+    /// systemd's journal.
+    Journal(Journal),
+}
+
+/// A syslog server, and the header of messages to it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Syslog {
+    /// The server.
+    pub server: SyslogServer,
+    /// The form of messages.
+    pub protocol: SyslogProtocol,
+    /// Facility and severity: `facility * 8 + severity`.
+    pub priority: u8,
+    /// Name of the program in messages.
+    pub tag: String,
+    /// Name of the machine in messages; `None` for the machine's own.
+    pub hostname: Option<String>,
+}
+
+/// Address of a syslog server.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum SyslogServer {
+    /// UDP.
+    Udp(SocketAddr),
+    /// A unix datagram socket.
+    Unix(PathBuf),
+}
+
+/// The form of messages to a syslog server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SyslogProtocol {
+    /// RFC 5424.
+    Rfc5424,
+    /// RFC 3164, in the form that the C library sends to `/dev/log`.
+    Rfc3164,
+}
+
+/// systemd's journal.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Journal {
+    /// `SYSLOG_IDENTIFIER` of entries.
+    pub identifier: String,
+    /// `PRIORITY` of entries, from 0 to 7.
+    pub priority: u8,
+}
+
+/// The socket of systemd's journal for entries with fields.
+pub const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
+
+/// The default port of syslog over UDP (RFC 5426).
+const SYSLOG_PORT: u16 = 514;
+
+/// Names of facilities, in the order of their numbers (RFC 5424, 6.2.1).
+const FACILITIES: [&str; 24] = [
+    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv",
+    "ftp", "ntp", "audit", "alert", "clock", "local0", "local1", "local2", "local3", "local4",
+    "local5", "local6", "local7",
+];
+
+/// Names of severities, in the order of their numbers.
+const SEVERITIES: [&str; 8] =
+    ["emerg", "alert", "crit", "error", "warn", "notice", "info", "debug"];
+
+const INFO: u8 = 6;
+const LOCAL7: u8 = 23;
+
+/// Maximum length of a tag (RFC 5424: `APP-NAME`).
+const MAX_TAG_BYTES: usize = 48;
+
+/// Maximum length of a host name in messages (RFC 5424).
+const MAX_HOST_BYTES: usize = 255;
+
+impl Destination {
+    /// Reads the one of `path`, `syslog` and `journal` that an access log has.
+    pub(super) fn read(node: &Node<'_>, object: &Object<'_>) -> Result<Destination, Error> {
+        const KEYS: [&str; 3] = ["path", "syslog", "journal"];
+        let path = object.file("path")?.map(Destination::File);
+        let syslog = object.read("syslog", Syslog::read)?.map(Destination::Syslog);
+        let journal = object.read("journal", Journal::read)?.map(Destination::Journal);
+        match (path, syslog, journal) {
+            (Some(one), None, None) | (None, Some(one), None) | (None, None, Some(one)) => Ok(one),
+            (None, None, None) => Err(object.missing(&KEYS)),
+            _ => Err(node.invalid(format_args!("must have just one of {}", quoted(&KEYS)))),
+        }
+    }
+
+    /// Returns the socket of the destination, as `udp:ADDRESS` or `unix:PATH`; `None` for a file.
+    pub fn socket(&self) -> Option<String> {
+        match self {
+            Destination::File(_) => None,
+            Destination::Syslog(syslog) => Some(syslog.server.to_string()),
+            Destination::Journal(_) => Some(format!("unix:{JOURNAL_SOCKET}")),
+        }
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, self.socket()) {
+            (Destination::File(path), _) => path.display().fmt(f),
+            (_, socket) => f.write_str(&socket.unwrap_or_default()),
+        }
+    }
+}
+
+impl fmt::Display for SyslogServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SyslogServer::Udp(address) => write!(f, "udp:{address}"),
+            SyslogServer::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Syslog {
+    fn read(node: &Node<'_>) -> Result<Syslog, Error> {
+        if node.value.is_string() {
+            return Ok(Syslog {
+                server: SyslogServer::read(node)?,
+                protocol: SyslogProtocol::Rfc5424,
+                priority: LOCAL7 * 8 + INFO,
+                tag: "howdah".to_owned(),
+                hostname: None,
+            });
+        }
+        if !node.value.is_object() {
+            return Err(node.wrong_type("an address or an object"));
+        }
+        let object = node.object()?;
+        let facility = object.read("facility", |name| read_word(name, &FACILITIES))?;
+        let severity = object.read("severity", |name| read_word(name, &SEVERITIES))?;
+        let syslog = Syslog {
+            server: SyslogServer::read(&object.required("server")?)?,
+            protocol: object
+                .read("protocol", SyslogProtocol::read)?
+                .unwrap_or(SyslogProtocol::Rfc5424),
+            priority: facility.unwrap_or(LOCAL7) * 8 + severity.unwrap_or(INFO),
+            tag: object.read("tag", read_tag)?.unwrap_or_else(|| "howdah".to_owned()),
+            hostname: object.read("hostname", |name| read_name(name, MAX_HOST_BYTES))?,
+        };
+        object.end()?;
+        Ok(syslog)
+    }
+}
+
+impl SyslogServer {
+    fn read(node: &Node<'_>) -> Result<SyslogServer, Error> {
+        let text = node.text()?;
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| path.starts_with('/')) {
+            return Ok(SyslogServer::Unix(path.into()));
+        }
+        let address = text.strip_prefix("udp:").unwrap_or(text);
+        let with_port = match address.parse() {
+            Ok(ip) => Some(SocketAddr::new(ip, SYSLOG_PORT)),
+            Err(_) => match Address::parse(address) {
+                Ok(Address::Inet(address)) => Some(address),
+                _ => None,
+            },
+        };
+        let usable = with_port.filter(|address| !address.ip().is_unspecified());
+        usable.map(SyslogServer::Udp).ok_or_else(|| {
+            let error = node.invalid(format_args!("\"{}\" is no address of a server", Shown(text)));
+            error.with_hint(
+                "write an address with a port, as in \"10.0.0.5:514\", or \"unix:/dev/log\"",
+            )
+        })
+    }
+}
+
+impl SyslogProtocol {
+    fn read(node: &Node<'_>) -> Result<SyslogProtocol, Error> {
+        match read_word(node, &["rfc5424", "rfc3164"])? {
+            0 => Ok(SyslogProtocol::Rfc5424),
+            _ => Ok(SyslogProtocol::Rfc3164),
+        }
+    }
+}
+
+impl Journal {
+    /// Reads true, or an object.
+    fn read(node: &Node<'_>) -> Result<Journal, Error> {
+        if node.value.as_bool() == Some(true) {
+            return Ok(Journal { identifier: "howdah".to_owned(), priority: INFO });
+        }
+        if !node.value.is_object() {
+            return Err(node.wrong_type("true or an object"));
+        }
+        let object = node.object()?;
+        let journal = Journal {
+            identifier: object.read("identifier", read_tag)?.unwrap_or_else(|| "howdah".to_owned()),
+            priority: object.read("severity", |name| read_word(name, &SEVERITIES))?.unwrap_or(INFO),
+        };
+        object.end()?;
+        Ok(journal)
+    }
+}
+
+/// Reads one of the words and returns its index.
+fn read_word(node: &Node<'_>, words: &[&'static str]) -> Result<u8, Error> {
+    let text = node.string()?;
+    let found = words.iter().position(|word| *word == text).and_then(|at| u8::try_from(at).ok());
+    found.ok_or_else(|| {
+        let error = node.invalid(format_args!("must be one of {}", quoted(words)));
+        match nearest(text, words.iter().copied()) {
+            Some(meant) => error.with_hint(format!("did you mean \"{meant}\"?")),
+            None => error,
+        }
+    })
+}
+
+fn read_tag(node: &Node<'_>) -> Result<String, Error> {
+    read_name(node, MAX_TAG_BYTES)
+}
+
+/// Reads a word of printable ASCII, which ends at a space in messages.
+fn read_name(node: &Node<'_>, max: usize) -> Result<String, Error> {
+    let text = node.text()?;
+    match text.len() <= max && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(text.to_owned()),
+        false => Err(node.invalid(format_args!(
+            "must be at most {max} printable ASCII characters without spaces"
+        ))),
+    }
+}
