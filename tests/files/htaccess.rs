@@ -187,3 +187,36 @@ fn changes_hold_for_the_next_request_and_no_request_has_a_mixture_of_rules() {
     });
     assert!(answers.load(Relaxed) > CHANGES, "{answers:?}");
 }
+
+#[test]
+fn directories_that_are_replaced_or_renamed_have_their_own_rules_for_the_next_request() {
+    let site = Site::new()
+        .file("1/a/b/page.txt", "page")
+        .file("2/a/b/page.txt", "page")
+        .file("2/a/.htaccess", "Require all denied\n")
+        .file("other/b/page.txt", "page");
+    let root = site.root();
+    let at = |name: &str| root.join(name);
+    std::os::unix::fs::symlink("1", at("current")).unwrap();
+    let share = format!("{}/current$uri", root.display());
+    let routes = json!([{"action": {"share": share, "htaccess": true}}]);
+    let server = site.with(json!({"routes": routes})).serve();
+    let mut client = server.connect();
+    let mut status = || client.get("/a/b/page.txt").status;
+    let release = |name: &str| {
+        std::os::unix::fs::symlink(name, at("new")).unwrap();
+        fs::rename(at("new"), at("current")).unwrap();
+    };
+    for _ in 0..20 {
+        assert_eq!(status(), 200);
+        release("2");
+        assert_eq!(status(), 403);
+        fs::rename(at("2/a"), at("2/away")).unwrap();
+        fs::rename(at("other"), at("2/a")).unwrap();
+        assert_eq!(status(), 200);
+        fs::rename(at("2/a"), at("other")).unwrap();
+        fs::rename(at("2/away"), at("2/a")).unwrap();
+        assert_eq!(status(), 403);
+        release("1");
+    }
+}

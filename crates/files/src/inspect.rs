@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 
 use super::Files;
 use super::outcome::NotServedReason;
@@ -41,6 +41,33 @@ pub struct Inspected {
     pub user: u32,
     /// Id of the group.
     pub group: u32,
+    /// Id of the file system.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+}
+
+impl Inspected {
+    /// Returns the state of a file whose links have not been followed.
+    pub(super) fn of(found: &Stat) -> Inspected {
+        let kind = FileType::from_raw_mode(found.st_mode);
+        Inspected {
+            kind: match kind {
+                FileType::RegularFile => FileKind::File,
+                FileType::Directory => FileKind::Directory,
+                _ => FileKind::Other,
+            },
+            is_link: kind == FileType::Symlink,
+            size: u64::try_from(found.st_size).unwrap_or_default(),
+            modified: found.st_mtime,
+            accessed: found.st_atime,
+            mode: found.st_mode,
+            user: found.st_uid,
+            group: found.st_gid,
+            device: found.st_dev,
+            inode: found.st_ino,
+        }
+    }
 }
 
 impl Files {
@@ -92,6 +119,8 @@ impl Files {
             mode: metadata.mode(),
             user: metadata.uid(),
             group: metadata.gid(),
+            device: metadata.dev(),
+            inode: metadata.ino(),
         })
     }
 
@@ -112,21 +141,7 @@ impl Files {
         }
         let directory = self.directory(share, &place)?;
         let found = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let kind = FileType::from_raw_mode(found.st_mode);
-        Ok(Inspected {
-            kind: match kind {
-                FileType::RegularFile => FileKind::File,
-                FileType::Directory => FileKind::Directory,
-                _ => FileKind::Other,
-            },
-            is_link: kind == FileType::Symlink,
-            size: u64::try_from(found.st_size).unwrap_or_default(),
-            modified: found.st_mtime,
-            accessed: found.st_atime,
-            mode: found.st_mode,
-            user: found.st_uid,
-            group: found.st_gid,
-        })
+        Ok(Inspected::of(&found))
     }
 
     /// Returns the names in a directory, at most this number. Links on the way to it are followed under the

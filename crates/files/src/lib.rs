@@ -35,6 +35,7 @@ mod reply;
 mod resolve;
 mod share;
 mod socket;
+mod watch;
 
 use std::cell::{Cell, RefCell};
 use std::hash::RandomState;
@@ -59,6 +60,7 @@ pub use self::reply::redirect_to_directory;
 pub use self::resolve::Opener;
 pub use self::share::{FileLocation, Options, Share};
 pub use self::socket::SocketHandle;
+pub use self::watch::{Watched, WatchedEntry, WatchedView};
 
 /// Time for which a cached result is used without a system call.
 pub const REVALIDATION_INTERVAL: Duration = Duration::from_secs(1);

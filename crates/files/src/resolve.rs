@@ -273,8 +273,13 @@ impl Meta {
     /// resolution of the kernel's tick (a second on some file systems), so a younger state may hide
     /// a write. The change time (ctime) is used, since no program can set it.
     pub fn is_settled(&self, wall: SystemTime) -> bool {
-        wall_seconds(wall).saturating_sub(self.changed).unsigned_abs() > SETTLING_SECONDS
+        is_settled(self.changed, wall)
     }
+}
+
+/// Returns true if a change after this one, in seconds since 1970, would be visible in the state of a file.
+pub(super) fn is_settled(changed: i64, wall: SystemTime) -> bool {
+    wall_seconds(wall).saturating_sub(changed).unsigned_abs() > SETTLING_SECONDS
 }
 
 /// Returns the seconds since 1970; 0 if the clock is before that.

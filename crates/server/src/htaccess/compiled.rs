@@ -1,7 +1,7 @@
 //! `.htaccess` files that have been compiled, shared by all threads.
 //!
-//! A file is read again when its identity, size or times have changed. Whether they have is asked with one
-//! system call for each directory of a path, as a change must hold for the next request.
+//! A file is read again when its identity, size or times have changed. Each thread knows from the kernel when it has
+//! to compare them (`howdah_files::Watched`), or does so for each request: a change must hold for the next one.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,6 +51,9 @@ impl Stamp {
 
 /// A compiled file, or why it cannot be used.
 pub(super) type Compiled = Result<Arc<DirConfig>, Broken>;
+
+/// Directives of a directory; `None` if it has no file of them.
+pub type Directives = Result<Option<Arc<DirConfig>>, Broken>;
 
 /// Compiled files of a site, by their directories.
 #[derive(Debug, Default)]

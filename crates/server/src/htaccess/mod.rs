@@ -14,4 +14,5 @@ mod site;
 mod world;
 
 pub use self::answer::answer;
+pub use self::compiled::Directives;
 pub use self::site::{Engines, Site};

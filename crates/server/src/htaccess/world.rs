@@ -10,9 +10,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
-use howdah_files::{FileLocation, Inspected, NotServedReason};
+use howdah_files::{
+    FileLocation, Inspected, NotServedReason, RequestTime, WatchedEntry, WatchedView,
+};
 use howdah_htaccess::config::DirConfig;
 use howdah_htaccess::engine;
 use howdah_htaccess::record::{FileInfo, FileKind};
@@ -20,7 +22,7 @@ use howdah_htaccess::world::{self, Broken, Later, World};
 use howdah_http::message::Request;
 use howdah_sys::log::Level;
 
-use super::compiled::Stamp;
+use super::compiled::{Compiled, Directives, Stamp};
 use super::site::Site;
 use crate::auth;
 use crate::pipeline::Context;
@@ -41,7 +43,7 @@ const MAX_LISTED_NAMES: usize = 200_000;
 type Looked = (Box<[u8]>, Option<FileInfo>);
 
 /// A directory, and its directives.
-type Seen = (Box<[u8]>, Result<Option<Arc<DirConfig>>, Broken>);
+type Seen = (Box<[u8]>, Directives);
 
 /// The site of a request.
 pub(super) struct SiteWorld<'a, 's> {
@@ -50,6 +52,8 @@ pub(super) struct SiteWorld<'a, 's> {
     /// Root directory, without a slash at its end.
     pub root: &'a [u8],
     pub request: &'a Request,
+    /// What is known without a system call; `None` if changes on the disk are not reported.
+    known: Option<WatchedView<'a, Directives>>,
     /// The last path that was looked at with links followed.
     last: RefCell<Option<Looked>>,
     /// Files of directories that the request has met: it has the same rules from its beginning to its end.
@@ -66,11 +70,14 @@ impl<'a, 's> SiteWorld<'a, 's> {
         root: &'a [u8],
         request: &'a Request,
     ) -> SiteWorld<'a, 's> {
+        let thread = context.thread;
+        let now = RequestTime { monotonic: Instant::now(), ..context.routing.now };
         SiteWorld {
             context,
             site,
             root,
             request,
+            known: thread.directories.below(&thread.files, &site.files, root, &site.file, now),
             last: RefCell::default(),
             seen: RefCell::default(),
             settling_rounds: Cell::new(0),
@@ -102,7 +109,20 @@ impl SiteWorld<'_, '_> {
         })
     }
 
+    /// Looks a path up among what is known.
+    fn known(&self, path: &[u8]) -> WatchedEntry {
+        match (&self.known, self.location(path)) {
+            (Some(known), Some(place)) => known.look_up(place.path),
+            _ => WatchedEntry::Unknown,
+        }
+    }
+
     fn inspect(&self, path: &[u8]) -> Result<Inspected, NotServedReason> {
+        match self.known(path) {
+            WatchedEntry::Entry(found) if !found.is_link => return Ok(found),
+            WatchedEntry::Missing => return Err(NotServedReason::NotFound),
+            WatchedEntry::Entry(_) | WatchedEntry::Unknown => {}
+        }
         let place = self.location(path).ok_or(NotServedReason::NotFound)?;
         self.context.thread.files.inspect_at(&self.site.files, place)
     }
@@ -113,28 +133,51 @@ impl SiteWorld<'_, '_> {
     }
 
     /// Returns the compiled file of a directory, as it is now.
-    fn current_directives(&self, directory: &[u8]) -> Result<Option<Arc<DirConfig>>, Broken> {
-        if self.location(directory).is_none() {
-            return Ok(None);
+    fn current_directives(&self, directory: &[u8]) -> Directives {
+        let Some(place) = self.location(directory) else { return Ok(None) };
+        let Some(known) = &self.known else { return self.read_directives(directory).0 };
+        if let Some(directives) = known.value(place.path) {
+            return directives;
         }
+        let is_watched = known.watch_file(place.path);
+        let (directives, is_final) = self.read_directives(directory);
+        if is_watched && is_final {
+            known.store(place.path, directives.clone());
+        }
+        directives
+    }
+
+    /// Asks the disk for the file of a directory. Also returns true if only a change of the file can change the
+    /// result.
+    fn read_directives(&self, directory: &[u8]) -> (Directives, bool) {
         let path = [directory, &*self.site.file].concat();
-        let Some(stamp) = stamp(&path)? else { return Ok(None) };
+        let stamp = match stamp(&path) {
+            Ok(Some(stamp)) => stamp,
+            Ok(None) => return (Ok(None), true),
+            Err(broken) => return (Err(broken), false),
+        };
+        let depends_on_others = |compiled: &Compiled| {
+            compiled.as_ref().is_ok_and(|compiled| !compiled.probes.is_empty())
+        };
         if let Some(compiled) = self.site.compiled.get(directory, &stamp) {
             let exists = |path: &[u8]| self.inspect(path).is_ok();
             let is_outdated = compiled.as_ref().is_ok_and(|compiled| compiled.is_outdated(&exists));
             if !is_outdated {
-                return compiled.map(Some);
+                let is_final = !depends_on_others(&compiled);
+                return (compiled.map(Some), is_final);
             }
         }
         let compiled = self.compile(directory, &path);
         self.site.compiled.record_change();
-        if stamp.is_settled(SystemTime::now()) {
+        let is_settled = stamp.is_settled(SystemTime::now());
+        if is_settled {
             self.site.compiled.put(directory, stamp, compiled.clone());
         } else {
             let rounds = if stamp.size == 0 { MAX_ROUNDS_OF_EMPTY } else { MAX_ROUNDS };
             self.settling_rounds.set(self.settling_rounds.get().max(rounds));
         }
-        compiled.map(Some)
+        let is_final = is_settled && !depends_on_others(&compiled);
+        (compiled.map(Some), is_final)
     }
 
     /// Reads and compiles the file of a directory.
@@ -161,6 +204,11 @@ impl SiteWorld<'_, '_> {
 impl World for SiteWorld<'_, '_> {
     fn lstat(&self, path: &[u8]) -> Option<FileInfo> {
         let path = path.strip_suffix(b"/").unwrap_or(path);
+        match self.known(path) {
+            WatchedEntry::Entry(found) => return Some(file_info(found)),
+            WatchedEntry::Missing => return None,
+            WatchedEntry::Unknown => {}
+        }
         if path == self.root {
             return self.inspect(path).ok().map(file_info);
         }
@@ -182,7 +230,7 @@ impl World for SiteWorld<'_, '_> {
         info
     }
 
-    fn directives(&self, directory: &[u8]) -> Result<Option<Arc<DirConfig>>, Broken> {
+    fn directives(&self, directory: &[u8]) -> Directives {
         let seen = |(known, _): &&Seen| **known == *directory;
         if let Some((_, known)) = self.seen.borrow().iter().find(seen) {
             return known.clone();

@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use howdah_access_log::{AccessLog, LineBuffer, LogFile};
-use howdah_files::Files;
+use howdah_files::{Files, Watched};
 use howdah_http::exchange::RequestRecord;
 use howdah_http::limits::Limits;
 use howdah_php_pool::thread::PhpThread;
@@ -27,7 +27,7 @@ pub use self::command::{Counters, ThreadCommand, ThreadHandle};
 pub use self::listeners::{Accepting, Listeners};
 pub use self::shared::Shared;
 use crate::descriptors::Shortage;
-use crate::htaccess::Engines;
+use crate::htaccess::{Directives, Engines};
 use crate::route::Scratch;
 use crate::snapshot::Snapshot;
 
@@ -39,6 +39,8 @@ pub struct RouterThread {
     pub files: Files,
     /// Engines of sites with `.htaccess` files.
     pub engines: Engines,
+    /// Directories of such sites, watched for changes.
+    pub directories: Watched<Directives>,
     /// Reusable memory for routing a request.
     pub scratch: RefCell<Scratch>,
     /// Limits the lines in the log about errors of clients.
@@ -81,6 +83,7 @@ impl RouterThread {
         Rc::new(RouterThread {
             files,
             engines: Engines::default(),
+            directories: Watched::default(),
             scratch: RefCell::default(),
             client_errors: ClientErrorLimiter::default(),
             php,

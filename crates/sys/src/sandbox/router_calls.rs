@@ -61,6 +61,17 @@ const ALLOWED: &[SystemCall] = &[
         libc::SYS_readlinkat,
         "symbolic links of shares; whether a new document stays where the router may read",
     ),
+    call_with(
+        libc::SYS_inotify_init1,
+        &[Is(0, bits(libc::IN_NONBLOCK | libc::IN_CLOEXEC))],
+        "whether anything has changed in directories with .htaccess files",
+    ),
+    call_with(
+        libc::SYS_inotify_add_watch,
+        &[Lacks(2, libc::IN_ACCESS | libc::IN_OPEN | libc::IN_CLOSE_NOWRITE)],
+        "likewise; not who reads what",
+    ),
+    call(libc::SYS_inotify_rm_watch, "likewise"),
     call(libc::SYS_getcwd, "relative paths in a document"),
     call(libc::SYS_dup3, "standard streams lead to a log that was opened anew"),
     // Sockets.

@@ -277,9 +277,14 @@ fn what_is_in_no_list_does_not_exist() {
     }
     let ended = apart("what_is_in_no_list_does_not_exist", "only", || {
         restrict(ROUTER);
-        for number in [libc::SYS_swapon, libc::SYS_inotify_init1, libc::SYS_getpgid] {
+        for number in [libc::SYS_swapon, libc::SYS_fanotify_init, libc::SYS_getpgid] {
             assert_eq!(call(number, [0; 6]), Err(libc::ENOSYS));
         }
+        // Changes of directories can be watched, but not who reads what.
+        let watch =
+            |events: u32| call(libc::SYS_inotify_add_watch, [0, 0, events as usize, 0, 0, 0]);
+        assert_eq!(watch(libc::IN_CREATE | libc::IN_OPEN), Err(libc::ENOSYS));
+        assert_ne!(watch(libc::IN_CREATE), Err(libc::ENOSYS));
         let map = |protection| {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             call(libc::SYS_mmap, [0, 4096, protection as usize, flags as usize, usize::MAX, 0])

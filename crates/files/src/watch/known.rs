@@ -1,0 +1,77 @@
+//! What is known below a root. Pure: neither the kernel nor a clock is asked.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use crate::REVALIDATION_INTERVAL;
+use crate::inspect::Inspected;
+
+/// Everything that is known below a root. Paths are those below it, from their first slash on; those of directories
+/// have a slash at their end.
+#[derive(Debug)]
+pub(super) struct Known<T> {
+    pub directories: HashMap<Box<[u8]>, Directory<T>>,
+    /// Entries of watched directories; `None` for names that are not there.
+    entries: HashMap<Box<[u8]>, Entry>,
+}
+
+/// A directory whose path has no link below the root.
+#[derive(Debug)]
+pub(super) struct Directory<T> {
+    /// Watch of its entries; `None` if it cannot be watched.
+    pub watch: Option<i32>,
+    /// Watch of the file that its value was made from.
+    pub file_watch: Option<i32>,
+    /// Device and inode number.
+    pub id: (u64, u64),
+    /// When it was last compared with what is at its path.
+    pub checked: Instant,
+    pub value: Option<T>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    at: Instant,
+    found: Option<Inspected>,
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Known { directories: HashMap::new(), entries: HashMap::new() }
+    }
+}
+
+impl<T> Known<T> {
+    /// Returns what was found at a path, if it is known and young enough.
+    pub fn entry(&self, path: &[u8], now: Instant) -> Option<Option<Inspected>> {
+        let entry = self.entries.get(path).filter(|entry| is_fresh(entry.at, now))?;
+        Some(entry.found)
+    }
+
+    /// Stores what was found at a path.
+    pub fn put_entry(&mut self, path: &[u8], found: Option<Inspected>, at: Instant) {
+        self.entries.insert(path.into(), Entry { at, found });
+    }
+
+    /// Forgets an entry.
+    pub fn forget_entry(&mut self, path: &[u8]) {
+        self.entries.remove(path);
+    }
+
+    /// Forgets all entries.
+    pub fn forget_entries(&mut self) {
+        self.entries.clear();
+    }
+
+    /// Forgets a directory and everything below it. Returns the directories that were known.
+    pub fn take(&mut self, directory: &[u8]) -> Vec<(Box<[u8]>, Directory<T>)> {
+        self.entries.retain(|path, _| !path.starts_with(directory));
+        self.directories.extract_if(|path, _| path.starts_with(directory)).collect()
+    }
+}
+
+/// Returns true if something that was looked at then need not be looked at again. All changes should be reported;
+/// should one not be, it is noticed after this time.
+pub(super) fn is_fresh(at: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(at) < REVALIDATION_INTERVAL
+}
