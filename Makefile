@@ -114,8 +114,11 @@ lint: cargo
 	tools/lint.py
 	@tools/lint.py --list shell | xargs shellcheck
 	@tools/lint.py --list php | xargs -n 1 php -l | grep -v '^No syntax errors' | { ! grep .; }
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --locked check bans licenses sources; \
-	else echo 'cargo-deny is not installed; licences and bans of dependencies are not checked'; fi
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+		$(CARGO) deny --locked check bans licenses sources && \
+		if $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny --locked check --disable-fetch advisories; \
+		else echo 'the list of known vulnerabilities cannot be fetched; dependencies are not compared with it'; fi; \
+	else echo 'cargo-deny is not installed; licences, bans and vulnerabilities of dependencies are not checked'; fi
 
 e2e: cargo
 	@tools/require.sh $(BUILD_PACKAGES)
