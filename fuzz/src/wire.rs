@@ -223,7 +223,7 @@ pub fn stream(input: &[u8]) {
                 }
             }
             4 => {
-                let sleeps = region.thread_sleeps(0);
+                let sleeps = region.thread_sleeps(0, false);
                 let something = !unpublished.is_empty();
                 assert_eq!(writer.unpublished() > 0, something);
                 assert_eq!(writer.publish(&region), !sleeps);
@@ -394,7 +394,7 @@ pub fn hostile(input: &[u8]) {
             }
             12 => {
                 region.take_dirty(u32::from(op & 1), |_| {});
-                region.thread_sleeps(slot);
+                region.thread_sleeps(slot, slot % 2 == 0);
                 region.thread_wakes(slot);
             }
             13 => {

@@ -8,6 +8,7 @@
 //!    handles frames that are not part of the response.
 //! 4. [`sleep`] tells workers when the thread waits for events. Only then do workers write its
 //!    eventfd, so that under load a response needs no system call to be noticed.
+//!    While there are many, [`tick`] lets a worker write it once for several responses.
 //! 5. [`time_limits`] ends scripts that run too long; [`log_backlog`] delays the responses of
 //!    applications that log too fast.
 
@@ -22,6 +23,7 @@ mod log_backlog;
 mod php_thread;
 mod requests;
 mod sleep;
+mod tick;
 mod time_limit;
 mod time_limits;
 

@@ -15,6 +15,7 @@ use howdah_wire::region::Region;
 use crate::document_root::Roots;
 use crate::ffi::Php;
 use crate::memory::MemoryLimit;
+use crate::owed_wakes::OwedWakes;
 use crate::script_directories::ScriptDirectories;
 use crate::worker::Worker;
 
@@ -77,6 +78,7 @@ impl Application {
             script_directories: ScriptDirectories::new(&self.spec),
             uploads: OnceCell::new(),
             output,
+            owed: OwedWakes::default(),
             was_only_request: Cell::new(false),
             keeps_memory: Cell::new(false),
             spin_policy: SpinPolicy::default(),

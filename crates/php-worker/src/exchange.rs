@@ -21,7 +21,7 @@ use howdah_wire::frame::{Head, Kind, Log, RequestUsage};
 use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::Claim;
 use howdah_wire::region::Region;
-use howdah_wire::stream::Writer;
+use howdah_wire::stream::{Wake, Writer};
 
 use crate::body::Body;
 use crate::socket::{is_peer_closed, receive_within};
@@ -295,8 +295,8 @@ impl<'a> Exchange<'a> {
     }
 
     /// Ends the request and returns the slot to the router. `output` is the pipe of standard output
-    /// and error. Returns the buffer, to be reused.
-    pub fn done(mut self, done: RequestUsage, output: Option<BorrowedFd<'_>>) -> Vec<u8> {
+    /// and error. Returns the buffer, to be reused, and whether the router thread still has to be woken.
+    pub fn done(mut self, done: RequestUsage, output: Option<BorrowedFd<'_>>) -> (Vec<u8>, bool) {
         // Close the file of the body before the router counts the request as finished.
         self.body = Body::Inline(&[]);
         if self.stage == Stage::Head {
@@ -312,10 +312,15 @@ impl<'a> Exchange<'a> {
         }
         let mut payload = Vec::new();
         done.put(&mut payload);
-        if self.put(Kind::Done, &payload).is_ok() {
-            self.publish();
+        let mut may_wait = false;
+        if self.put(Kind::Done, &payload).is_ok() && !process::is_forked_copy() {
+            match self.writer.publish_last(self.region) {
+                Wake::NotNeeded => {}
+                Wake::Needed => wake_thread(self.events, self.thread),
+                Wake::MayWait => may_wait = true,
+            }
         }
-        self.buffered
+        (self.buffered, may_wait)
     }
 
     fn end(&mut self) {
@@ -385,9 +390,14 @@ impl<'a> Exchange<'a> {
         {
             return;
         }
-        if let Some(event) = usize::try_from(self.thread).ok().and_then(|n| self.events.get(n)) {
-            // The counter cannot overflow in practice; if it could, the thread would be awake.
-            let _ = rustix::io::write(event, &1u64.to_ne_bytes());
-        }
+        wake_thread(self.events, self.thread);
+    }
+}
+
+/// Wakes a router thread that sleeps.
+pub fn wake_thread(events: &[OwnedFd], thread: u64) {
+    if let Some(event) = usize::try_from(thread).ok().and_then(|number| events.get(number)) {
+        // The counter cannot overflow in practice; if it could, the thread would be awake.
+        let _ = rustix::io::write(event, &1u64.to_ne_bytes());
     }
 }

@@ -55,6 +55,7 @@ mod mail;
 mod memory;
 mod open_files;
 mod origin;
+mod owed_wakes;
 mod parameters;
 mod prototype;
 mod resident;

@@ -21,9 +21,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::body::Body;
 use crate::document_root::Roots;
-use crate::exchange::{Disconnected, Exchange};
+use crate::exchange::{Disconnected, Exchange, wake_thread};
 use crate::ffi::Php;
 use crate::memory::MemoryLimit;
+use crate::owed_wakes::OwedWakes;
 use crate::parameters::{self, Resolved, Unusable};
 use crate::script_directories::ScriptDirectories;
 use crate::socket::{is_peer_closed, receive_within};
@@ -75,6 +76,8 @@ pub struct Worker<'a> {
     pub uploads: OnceCell<Option<Uploads>>,
     /// The pipe of standard output, standard error or both.
     pub output: Option<BorrowedFd<'static>>,
+    /// Router threads that are to be woken before this worker sleeps.
+    pub owed: OwedWakes,
     /// True if the last request was the only one in the server.
     pub was_only_request: Cell<bool>,
     /// True if requests were served since memory was last returned to the kernel.
@@ -137,8 +140,12 @@ impl Worker<'_> {
         loop {
             match self.next_work(&mut progress.cpu) {
                 Some(Work::Request { slot, ticket, thread }) => {
+                    let now_us = clock::monotonic_us();
                     if let Some(words) = self.region.slot(slot) {
-                        words.started.store(clock::monotonic_us(), Ordering::Release);
+                        words.started.store(now_us, Ordering::Release);
+                    }
+                    if self.owed.begin_request(now_us) {
+                        self.wake_threads();
                     }
                     progress.served += 1;
                     self.keeps_memory.set(true);
@@ -154,7 +161,11 @@ impl Worker<'_> {
     /// the next request begins: time spent spinning is not counted for a request.
     fn next_work(&self, cpu: &mut u64) -> Option<Work> {
         let work = self.region.take(self.owner);
-        if work != Work::Idle {
+        if matches!(work, Work::Request { .. }) {
+            return Some(work);
+        }
+        self.wake_threads();
+        if work == Work::Exit {
             return Some(work);
         }
         if self.was_only_request.take()
@@ -191,6 +202,12 @@ impl Worker<'_> {
         (work != Work::Idle || !is_peer_closed(&self.socket)).then_some(work)
     }
 
+    fn wake_threads(&self) {
+        for thread in self.owed.take().filter(|thread| self.region.take_sleep(*thread)) {
+            wake_thread(self.events, thread);
+        }
+    }
+
     /// Serves one request. Returns false if this was the worker's last one.
     fn serve(&self, slot: u32, ticket: u32, thread: u64, progress: &mut Progress) -> bool {
         let Progress { served, cpu, buffers } = progress;
@@ -209,7 +226,15 @@ impl Worker<'_> {
         let retirement = outcome.retirement.or_else(|| self.retirement(*served, &exchange));
         let cpu_us = cpu.saturating_sub(before);
         let usage = RequestUsage { peak_memory: outcome.peak_memory, cpu_us, retirement };
-        buffers.output = exchange.done(usage, self.output);
+        let (output, may_wait) = exchange.done(usage, self.output);
+        buffers.output = output;
+        let is_last = retirement.is_some() || outcome.is_php_broken;
+        if may_wait && !self.owed.add(thread) && self.region.take_sleep(thread) {
+            wake_thread(self.events, thread);
+        }
+        if is_last {
+            self.wake_threads();
+        }
         if buffers.params.capacity() > MAX_KEPT_PARAMS_BYTES {
             buffers.params = Vec::new();
         }

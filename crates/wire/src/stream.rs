@@ -15,6 +15,22 @@ use crate::region::{Region, load_bytes, store_bytes};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt(pub &'static str);
 
+/// Values of the word that says whether a router thread sleeps.
+const AWAKE: u64 = 0;
+const SLEEPS: u64 = 1;
+const SLEEPS_BRIEFLY: u64 = 2;
+
+/// Whether a router thread must be woken for a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// It is awake.
+    NotNeeded,
+    /// It sleeps, and its eventfd must be written.
+    Needed,
+    /// It sleeps for a moment: its eventfd may be written later, together with other responses.
+    MayWait,
+}
+
 /// Writes the response into a slot. For workers.
 #[derive(Debug)]
 pub struct Writer {
@@ -77,16 +93,31 @@ impl Writer {
     /// Publishes all written frames. Returns true if the router thread sleeps and its eventfd must
     /// be written.
     pub fn publish<M: AsRef<[AtomicU64]>>(&mut self, region: &Region<M>) -> bool {
+        self.mark_dirty(region);
+        region.take_sleep(self.thread)
+    }
+
+    /// Publishes the last frames of a response. Like [`Writer::publish`], but leaves a thread asleep
+    /// that looks for responses by itself in a moment.
+    pub fn publish_last<M: AsRef<[AtomicU64]>>(&mut self, region: &Region<M>) -> Wake {
+        self.mark_dirty(region);
+        let sleep = region.sleeping(self.thread).map_or(AWAKE, |word| word.load(SeqCst));
+        if sleep == SLEEPS_BRIEFLY {
+            Wake::MayWait
+        } else if region.take_sleep(self.thread) {
+            Wake::Needed
+        } else {
+            Wake::NotNeeded
+        }
+    }
+
+    fn mark_dirty<M: AsRef<[AtomicU64]>>(&mut self, region: &Region<M>) {
         self.published = self.written;
-        let Some(words) = region.slot(self.slot) else { return false };
+        let Some(words) = region.slot(self.slot) else { return };
         words.written.store(self.written, Release);
-        let (Some(dirty), Some(sleeping)) =
-            (region.dirty(self.thread), region.sleeping(self.thread))
-        else {
-            return false;
-        };
-        dirty[self.slot as usize / 64].fetch_or(1 << (self.slot % 64), SeqCst);
-        sleeping.load(SeqCst) != 0 && sleeping.swap(0, SeqCst) != 0
+        if let Some(dirty) = region.dirty(self.thread) {
+            dirty[self.slot as usize / 64].fetch_or(1 << (self.slot % 64), SeqCst);
+        }
     }
 
     /// Announces that this worker will wait on the slot's `space` word while it has the returned
@@ -212,25 +243,34 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
             .is_some_and(|dirty| dirty.iter().any(|word| word.load(Relaxed) != 0))
     }
 
-    /// Prepares a router thread for waiting: from now on workers write its eventfd. Returns true if
-    /// a slot is dirty already; then the thread must not wait.
-    pub fn thread_sleeps(&self, thread: u32) -> bool {
+    /// Prepares a router thread for waiting: from now on workers write its eventfd. `is_brief`: the
+    /// thread looks for responses within a few milliseconds anyway. Returns true if a slot is dirty
+    /// already; then the thread must not wait.
+    pub fn thread_sleeps(&self, thread: u32, is_brief: bool) -> bool {
         let thread = u64::from(thread);
         let (Some(dirty), Some(sleeping)) = (self.dirty(thread), self.sleeping(thread)) else {
             return false;
         };
-        sleeping.store(1, SeqCst);
+        sleeping.store(if is_brief { SLEEPS_BRIEFLY } else { SLEEPS }, SeqCst);
         let found = dirty.iter().any(|word| word.load(SeqCst) != 0);
         if found {
-            sleeping.store(0, SeqCst);
+            sleeping.store(AWAKE, SeqCst);
         }
         found
+    }
+
+    /// Ends the sleep of a router thread for a worker. Returns true if the thread has slept: then the
+    /// worker must write its eventfd.
+    pub fn take_sleep(&self, thread: u64) -> bool {
+        self.sleeping(thread).is_some_and(|sleeping| {
+            sleeping.load(SeqCst) != AWAKE && sleeping.swap(AWAKE, SeqCst) != AWAKE
+        })
     }
 
     /// Ends the waiting of a router thread: workers need not write its eventfd.
     pub fn thread_wakes(&self, thread: u32) {
         if let Some(sleeping) = self.sleeping(u64::from(thread)) {
-            sleeping.store(0, Relaxed);
+            sleeping.store(AWAKE, Relaxed);
         }
     }
 

@@ -29,17 +29,37 @@ fn nothing_is_read_before_it_is_published() {
 }
 
 #[test]
+fn a_thread_that_sleeps_briefly_is_woken_when_the_worker_likes() {
+    let region = region();
+    let mut writer = Writer::new(0, 0);
+    assert!(writer.put(&region, 1, b"") && writer.publish_last(&region) == Wake::NotNeeded);
+    region.take_dirty(0, |_| {});
+    assert!(!region.thread_sleeps(0, true));
+    assert!(writer.put(&region, 1, b"") && writer.publish_last(&region) == Wake::MayWait);
+    assert!(writer.put(&region, 1, b"") && writer.publish_last(&region) == Wake::MayWait);
+    assert!(region.take_sleep(0), "now it is woken");
+    assert!(!region.take_sleep(0));
+    assert!(region.thread_sleeps(0, true), "a slot is dirty");
+    region.take_dirty(0, |_| {});
+    assert!(!region.thread_sleeps(0, true));
+    assert!(writer.put(&region, 1, b"") && writer.publish(&region), "in the middle of a response");
+    region.take_dirty(0, |_| {});
+    assert!(!region.thread_sleeps(0, false));
+    assert!(writer.put(&region, 1, b"") && writer.publish_last(&region) == Wake::Needed);
+}
+
+#[test]
 fn a_thread_that_sleeps_is_woken_once() {
     let region = region();
     let mut writer = Writer::new(1, 0);
-    assert!(!region.thread_sleeps(0));
+    assert!(!region.thread_sleeps(0, false));
     assert!(writer.put(&region, 1, b"") && writer.publish(&region));
     assert!(writer.put(&region, 1, b"") && !writer.publish(&region));
-    assert!(region.thread_sleeps(0), "something is there: it must not sleep");
+    assert!(region.thread_sleeps(0, false), "something is there: it must not sleep");
     let mut slots = Vec::new();
     region.take_dirty(0, |slot| slots.push(slot));
     assert_eq!(slots, [1]);
-    assert!(!region.thread_sleeps(0));
+    assert!(!region.thread_sleeps(0, false));
 }
 
 #[test]
@@ -260,10 +280,10 @@ fn dirty_slots_are_marked_for_their_thread_alone_and_taken_once() {
 fn a_thread_that_runs_again_is_not_woken() {
     let region = region();
     let mut writer = Writer::new(1, 0);
-    assert!(!region.thread_sleeps(0) && !region.thread_sleeps(9));
+    assert!(!region.thread_sleeps(0, false) && !region.thread_sleeps(9, false));
     region.thread_wakes(0);
     region.thread_wakes(9);
     assert!(writer.put(&region, 1, b"") && !writer.publish(&region));
-    assert!(region.thread_sleeps(0), "a slot is dirty");
+    assert!(region.thread_sleeps(0, false), "a slot is dirty");
     assert!(writer.put(&region, 1, b"") && !writer.publish(&region), "so it does not sleep");
 }

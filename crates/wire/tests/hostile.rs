@@ -85,7 +85,7 @@ proptest! {
         region.claim_of(slot);
         region.cancel(slot, slot);
         for thread in 0..4 {
-            region.thread_sleeps(thread);
+            region.thread_sleeps(thread, false);
             let mut dirty = 0;
             region.take_dirty(thread, |_| dirty += 1);
             prop_assert!(dirty <= 64);

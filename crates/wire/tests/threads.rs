@@ -241,7 +241,7 @@ fn stream(count: u64, [writer_pause, reader_pause]: [u64; 2]) {
             region.take_dirty(0, |slot| dirty |= slot == 1);
             if !dirty {
                 let seen = event.load(SeqCst) as u32;
-                if !region.thread_sleeps(0) {
+                if !region.thread_sleeps(0, false) {
                     futex::wait(&event, seen, Some(LOST));
                     let slept_on = event.load(Relaxed) as u32 == seen;
                     assert!(!slept_on, "a frame came and nobody said so");

@@ -53,6 +53,7 @@ impl PhpThread {
                 }
             }
             Event::Done(done) => {
+                self.tick.count_response();
                 if let Some(reason) = done.retirement {
                     self.on_retirement(attached, slot, key, reason);
                 }

@@ -14,6 +14,7 @@ use super::attached::AttachedInstance;
 use super::control::ControlRequest;
 use super::log_backlog::LogBacklog;
 use super::requests::{Entry, RequestTable};
+use super::tick::Tick;
 use super::time_limit::LimitedRequests;
 use crate::pending::Failure;
 use crate::queue::Queue;
@@ -35,6 +36,7 @@ pub struct PhpThread {
     pub(super) limited: LimitedRequests,
     pub(super) log_backlog: LogBacklog,
     pub(super) spin: AnswerSpin,
+    pub(super) tick: Tick,
 }
 
 impl PhpThread {
@@ -52,6 +54,7 @@ impl PhpThread {
             limited: LimitedRequests::default(),
             log_backlog: LogBacklog::default(),
             spin: AnswerSpin::default(),
+            tick: Tick::default(),
         })
     }
 

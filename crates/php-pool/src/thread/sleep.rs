@@ -6,6 +6,9 @@ use std::task::{Context, Poll};
 
 use super::php_thread::PhpThread;
 
+/// Number of intervals of the timer without responses after which it ends.
+const QUIET_INTERVALS: u32 = 4;
+
 impl PhpThread {
     /// Prepares for a wait for events: from now on workers write the thread's eventfd. If there are
     /// frames already, the drainer runs instead.
@@ -15,8 +18,9 @@ impl PhpThread {
             attached.values().any(|attached| attached.instance.region.is_dirty(self.number))
         });
         let mut is_dirty = false;
+        let is_brief = self.tick.is_running();
         for attached in attached.values() {
-            is_dirty |= attached.instance.region.thread_sleeps(self.number);
+            is_dirty |= attached.instance.region.thread_sleeps(self.number, is_brief);
         }
         drop(attached);
         if is_dirty {
@@ -41,6 +45,20 @@ impl PhpThread {
             Poll::<()>::Pending
         })
         .await;
+    }
+
+    /// Takes responses in each interval of the timer, for as long as the thread runs.
+    pub async fn run_ticks(self: Rc<Self>) {
+        loop {
+            self.tick.wait_for_start().await;
+            let mut quiet = 0;
+            while quiet < QUIET_INTERVALS {
+                quiet = if self.tick.next().await == 0 { quiet + 1 } else { 0 };
+                self.drain();
+            }
+            // Workers find out with the thread's next sleep, which finds what they have left until then.
+            self.tick.stop();
+        }
     }
 
     /// Registers interest in every eventfd. They are edge triggered, so no read is needed.

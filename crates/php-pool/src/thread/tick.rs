@@ -3,12 +3,9 @@
 //! the next request of a worker takes long.
 
 use std::cell::Cell;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
-
-use super::php_thread::PhpThread;
 
 /// Interval of the timer. Tokio's timers have no shorter one.
 const INTERVAL: Duration = Duration::from_millis(1);
@@ -18,9 +15,6 @@ const SAMPLE: u32 = 16;
 
 /// Time for [`SAMPLE`] responses below which the thread is busy.
 const BUSY: Duration = Duration::from_millis(4);
-
-/// Number of intervals without responses after which the timer ends.
-const QUIET_INTERVALS: u32 = 4;
 
 /// The timer of one thread.
 #[derive(Debug, Default)]
@@ -57,37 +51,22 @@ impl Tick {
     }
 
     /// Waits until the timer is started.
-    async fn wait_for_start(&self) {
+    pub async fn wait_for_start(&self) {
         while !self.is_running.get() {
             self.started.notified().await;
         }
     }
 
     /// Waits for the end of an interval. Returns the number of responses in it.
-    async fn next(&self) -> u32 {
+    pub async fn next(&self) -> u32 {
         tokio::time::sleep(INTERVAL).await;
         self.responses.take()
     }
 
-    fn stop(&self) {
+    /// Ends the timer.
+    pub fn stop(&self) {
         self.is_running.set(false);
         self.sampled.set(None);
-    }
-}
-
-impl PhpThread {
-    /// Takes responses in each interval of the timer, for as long as the thread runs.
-    pub async fn run_ticks(self: Rc<Self>) {
-        loop {
-            self.tick.wait_for_start().await;
-            let mut quiet = 0;
-            while quiet < QUIET_INTERVALS {
-                quiet = if self.tick.next().await == 0 { quiet + 1 } else { 0 };
-                self.drain();
-            }
-            // Workers find out with the thread's next sleep, which finds what they have left until then.
-            self.tick.stop();
-        }
     }
 }
 

@@ -563,7 +563,7 @@ impl Pending {
             if self.poll(application) {
                 continue;
             }
-            if application.region.thread_sleeps(0) {
+            if application.region.thread_sleeps(0, false) {
                 application.region.take_dirty(0, |_| ());
                 continue;
             }

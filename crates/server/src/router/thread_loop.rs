@@ -69,6 +69,7 @@ async fn carry_out_commands(
     mut commands: UnboundedReceiver<ThreadCommand>,
 ) {
     spawn_local(Rc::clone(&thread.php).run_drainer());
+    spawn_local(Rc::clone(&thread.php).run_ticks());
     spawn_local(Rc::clone(&thread.php).run_time_limits());
     spawn_local(Rc::clone(&thread.php).run_log_backlog());
     while let Some(command) = commands.recv().await {
