@@ -185,18 +185,17 @@ fn a_script_takes_five_calls_of_a_router_that_sleeps() {
 }
 
 #[test]
-fn a_script_takes_thirteen_calls_of_a_worker_that_sleeps() {
+fn a_script_takes_seven_calls_of_a_worker_that_sleeps() {
     let server = warm_server();
     let worker = server.workers()[0];
     let Some(calls) = count(&server, worker, "/hello.php") else { return };
     // To sleep, to wake the router, and for the processor time: futex, write, clock_gettime.
-    // For the script: newfstatat, chdir, fchdir. PHP's time limit: setitimer twice, rt_sigaction,
-    // rt_sigprocmask. OPcache's lock: fcntl twice. Whether something lies in standard error, which
-    // belongs to this request and not to the next one: ioctl.
+    // For the script: newfstatat. OPcache's lock: fcntl twice. Whether something lies in standard error,
+    // which belongs to this request and not to the next one: ioctl.
     // From PHP 8.4 on, its memory manager asks at the end of a request whether the process was forked,
     // because it protects its lists with a random key: getpid.
     let of_newer_php = usize::from(programs::php_is_at_least(8, 4));
-    assert_at_most(&calls, 13 + of_newer_php);
+    assert_at_most(&calls, 7 + of_newer_php);
 }
 
 /// Asserts that a file takes one call more than without rules, in the root and below four directories.

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
-const SOURCES: [&str; 13] = [
+const SOURCES: [&str; 15] = [
     "shim/apache.c",
+    "shim/directory.c",
     "shim/request_settings.c",
     "shim/sapi.c",
     "shim/request.c",
@@ -26,8 +27,12 @@ const SOURCES: [&str; 13] = [
     "shim/memory.c",
     "shim/resident.c",
     "shim/resident_state.c",
+    "shim/time_limit.c",
     "shim/zygote.c",
 ];
+
+/// Functions that all libraries in the process must call instead of PHP's or the C library's.
+const REPLACED: [&str; 4] = ["chdir", "fchdir", "zend_set_timeout", "zend_unset_timeout"];
 
 /// Directories in which the system looks for libraries by default.
 const SYSTEM: [&str; 3] = ["/usr/lib", "/usr/local/lib", "/usr/lib64"];
@@ -51,6 +56,9 @@ fn main() {
     println!("cargo:rustc-link-arg={}", stub.display());
     if let Some(directory) = library.parent().filter(|one| !SYSTEM.iter().any(|s| one == s)) {
         println!("cargo:rustc-link-arg=-Wl,-rpath,{}", directory.display());
+    }
+    for name in REPLACED {
+        println!("cargo:rustc-link-arg=-Wl,--export-dynamic-symbol={name}");
     }
     println!("cargo:rustc-link-arg=-Wl,-z,relro,-z,now");
 }

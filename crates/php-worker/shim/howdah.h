@@ -52,6 +52,9 @@ struct howdah_request {
     uint64_t any_name;
     /* The status of the response unless the script sets another. */
     uint64_t status;
+    /* The processor time of this process, in microseconds, at which the request began; 0 if that is not
+       known. */
+    int64_t cpu_us;
 };
 
 /* Why a worker script's process must not handle another request. */
@@ -249,7 +252,7 @@ _Static_assert(sizeof(struct howdah_string) == 16, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_param) == 32, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_param, value) == 16, "shared with src/ffi/params.rs");
 _Static_assert(sizeof(struct howdah_setting) == 32, "shared with src/ffi/params.rs");
-_Static_assert(sizeof(struct howdah_request) == 80, "shared with src/ffi/params.rs");
+_Static_assert(sizeof(struct howdah_request) == 88, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_request, authorization) == 48, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_request, content_length) == 24, "shared with src/ffi/params.rs");
 _Static_assert(sizeof(struct howdah_outcome) == 24, "shared with src/ffi.rs");

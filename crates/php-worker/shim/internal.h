@@ -101,8 +101,42 @@ bool howdah_is_engine_off(void);
 
 /* Returns the attributes of the current script for OPcache, or null. */
 zend_stat_t *howdah_script_stat(void);
+
+/* ---- the working directory, see directory.c ---- */
+
 /* Called in a new worker: opens the working directory to return to. */
-void howdah_request_child(void);
+void howdah_directory_child(void);
+
+/* Enters the directory of the script `path`, an absolute path, with these attributes. `is_link`: it is a
+   symbolic link. */
+void howdah_enter_directory_of(const char *path, const zend_stat_t *script, bool is_link);
+
+/* Called after the script: returns to the application's directory if the rest of the request needs it. */
+void howdah_leave_directory(void);
+
+/* Returns to the application's directory. */
+void howdah_go_home(void);
+
+/* Opens the working directory; -1 if that fails. */
+int howdah_remember_directory(void);
+
+/* Returns to a directory if this process may have left it. Returns false if that fails. */
+bool howdah_restore_directory(int directory);
+
+/* ---- time limits, see time_limit.c ---- */
+
+/* Called before PHP is loaded. */
+void howdah_prepare_time_limits(void);
+
+/* Called in a new worker. */
+void howdah_time_limit_child(void);
+
+/* Sets the processor time of this process, in microseconds, at which the time limit of the next script
+   begins; 0: when the script begins. */
+void howdah_time_limit_begins(int64_t processor_time);
+
+/* Makes the time limit begin anew while a script runs: at a processor time as above, 0: now. */
+void howdah_restart_time_limit(int64_t processor_time);
 
 /* Fills SG(request_info). Must run below zend_try: decoding credentials allocates. */
 void howdah_fill_request_info(const struct howdah_request *request);
@@ -127,8 +161,6 @@ bool howdah_discards_output(void);
 
 /* Keeps PHP's state after the boot of a worker script. */
 void howdah_remember_state(void);
-/* Begins to notice changes of the state. */
-void howdah_watch_state(void);
 
 /* Restores that state after a request. Returns why the process must end if it cannot, or 0. */
 enum howdah_end howdah_restore_state(void);

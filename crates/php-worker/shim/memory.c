@@ -26,4 +26,7 @@ void howdah_php_release_memory(void)
                 ZEND_MM_CHUNK_SIZE - ZEND_MM_FIRST_PAGE * ZEND_MM_PAGE_SIZE, MADV_DONTNEED);
     }
     malloc_trim(0);
+    if (!howdah_is_resident()) {
+        howdah_go_home(); /* A worker without requests keeps no file system from being unmounted. */
+    }
 }

@@ -3,7 +3,6 @@
  */
 #include "internal.h"
 
-#include <fcntl.h>
 #include "php_open_temporary_file.h"
 #include <syslog.h>
 #include <sys/stat.h>
@@ -12,15 +11,12 @@
 /* Attributes of the script when the request began. OPcache takes the time stamp from here, which
    saves a system call. */
 static zend_stat_t script_stat;
-static bool have_script_stat;
+static bool have_script_stat, is_script_link;
 
 zend_stat_t *howdah_script_stat(void)
 {
     return have_script_stat ? &script_stat : NULL;
 }
-
-/* Descriptor of the working directory to return to after a script. */
-static int home_directory = -1;
 
 /* This process's own directory for uploaded files, or null. */
 static char *upload_directory;
@@ -44,15 +40,6 @@ void howdah_apply_upload_directory(void)
         /* Sections of php.ini for a directory may set it for one request. */
         PG(upload_tmp_dir) = upload_directory;
     }
-}
-
-/* Each script runs in its own directory. If a later script's directory cannot be entered, it must
-   not run in that of an earlier one, so the worker returns to its working directory in between: by
-   a descriptor, since its user may have no access to the path, or the path may lead elsewhere by
-   now. Programs that scripts start do not inherit the descriptor. */
-void howdah_request_child(void)
-{
-    home_directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
 static int protocol_number(const struct howdah_string *protocol)
@@ -139,7 +126,11 @@ static int refuse_script(const char *path, bool any_name)
        make PHP the handler of others. */
     bool is_script = any_name || (len >= sizeof("/.php") - 1 && strcmp(path + len - 4, ".php") == 0);
 
-    if (stat(path, &script_stat) != 0) {
+    if (lstat(path, &script_stat) != 0) {
+        return errno == EACCES ? 403 : 404;
+    }
+    is_script_link = S_ISLNK(script_stat.st_mode);
+    if (is_script_link && stat(path, &script_stat) != 0) {
         return errno == EACCES ? 403 : 404;
     }
     if (S_ISDIR(script_stat.st_mode) && path[len - 1] != '/' && !is_script) {
@@ -214,28 +205,6 @@ static void refuse(const struct howdah_request *request, int status)
     }
 }
 
-/* Enters the script's directory; shutdown functions run in the application's directory. */
-static void enter_directory_of(const char *path)
-{
-    char directory[MAXPATHLEN];
-    size_t len = strrchr(path, '/') - path;
-
-    /* Shorter than MAXPATHLEN, and contains a slash: see refuse_script. */
-    memcpy(directory, path, len);
-    strcpy(directory + len, len == 0 ? "/" : "");
-    if (chdir(directory) != 0) {
-        /* No error, as under PHP-FPM: a script that needs the directory will fail by itself. */
-    }
-    SG(options) |= SAPI_OPTION_NO_CHDIR;
-}
-
-static void leave_directory(void)
-{
-    if (home_directory >= 0 && fchdir(home_directory) != 0) {
-        /* Cannot fail: the descriptor stays open. */
-    }
-}
-
 void howdah_run_script(const struct howdah_request *request)
 {
     const char *path = SG(request_info).path_translated;
@@ -250,9 +219,9 @@ void howdah_run_script(const struct howdah_request *request)
     zend_stream_init_filename(&file, path);
     file.primary_script = 1;
     EG(exit_status) = 0;
-    enter_directory_of(path);
+    howdah_enter_directory_of(path, &script_stat, is_script_link);
     php_execute_script(&file);
-    leave_directory();
+    howdah_leave_directory();
     if (!file.in_list) {
         zend_destroy_file_handle(&file);
     }
@@ -269,7 +238,12 @@ static int start_request(const struct howdah_request *request)
     if (request->content_length == 0 && max_input_time > 0) {
         PG(max_input_time) = 0;
     }
+    howdah_time_limit_begins(request->cpu_us);
     result = php_request_startup();
+    if (request->content_length != 0) {
+        /* Reading the body does not count for the script. */
+        howdah_time_limit_begins(0);
+    }
     if (request->content_length == 0 && max_input_time > 0 && PG(max_input_time) == 0) {
         PG(max_input_time) = max_input_time;
     }
@@ -296,7 +270,7 @@ void howdah_php_handle(const struct howdah_request *request, struct howdah_outco
     } zend_catch {
         /* php_execute_script catches errors of the script; this catches a disconnected client
            during a refusal, and PHP running out of memory before the script. */
-        leave_directory();
+        howdah_leave_directory();
     } zend_end_try();
 
     outcome->peak_memory = zend_memory_peak_usage(1);

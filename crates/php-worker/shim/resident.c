@@ -188,7 +188,7 @@ static void begin_request(const struct howdah_request *request)
         howdah_call("session_start", &started);
         zval_ptr_dtor(&started);
     }
-    zend_set_timeout(EG(timeout_seconds), 0);
+    howdah_restart_time_limit(request->cpu_us);
 }
 
 static bool is_exit(const zend_object *exception)
@@ -541,7 +541,6 @@ void howdah_php_run_worker_script(const struct howdah_request *request, void *co
         howdah_fill_request_info(request);
         if (php_request_startup() == SUCCESS) {
             replace_opcache_reset();
-            howdah_watch_state();
             howdah_run_script(request);
         }
     } zend_catch {

@@ -4,10 +4,8 @@
  */
 #include "internal.h"
 
-#include <fcntl.h>
 #include <locale.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "ext/standard/basic_functions.h"
 #include "ext/standard/file.h"
@@ -85,28 +83,6 @@ static bool has_environment(char **expected)
     return expected[i] == environ[i];
 }
 
-static zif_handler php_chdir;
-static bool directory_changed;
-
-static ZEND_FUNCTION(howdah_chdir)
-{
-    directory_changed = true;
-    php_chdir(INTERNAL_FUNCTION_PARAM_PASSTHRU);
-}
-
-/* Notices calls of chdir(): to ask the system after each request whether the directory has changed, or to
-   set it, would cost a system call. */
-void howdah_watch_state(void)
-{
-    zend_function *function = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("chdir"));
-
-    directory_changed = true;
-    if (function && function->type == ZEND_INTERNAL_FUNCTION) {
-        php_chdir = function->internal_function.handler;
-        function->internal_function.handler = ZEND_FN(howdah_chdir);
-    }
-}
-
 void howdah_remember_state(void)
 {
     const char *locale = setlocale(LC_ALL, NULL);
@@ -129,7 +105,7 @@ void howdah_remember_state(void)
         ZVAL_ARR(&booted.stream_options,
                  zend_array_dup(Z_ARRVAL(FG(default_context)->options)));
     }
-    booted.directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    booted.directory = howdah_remember_directory();
 }
 
 static void remove_handlers_above(zend_stack *handlers, int count)
@@ -244,15 +220,6 @@ static void end_url_rewriting(url_adapt_state_ex_t *state)
     }
 }
 
-static bool restore_directory(void)
-{
-    if (php_chdir && !directory_changed) {
-        return true;
-    }
-    directory_changed = false;
-    return booted.directory < 0 || fchdir(booted.directory) == 0;
-}
-
 static void restore_umask(void)
 {
     /* PHP remembers the first value when umask() is called. */
@@ -325,7 +292,7 @@ enum howdah_end howdah_restore_state(void)
     end_url_rewriting(&BG(url_adapt_output_ex));
     forget_last_error();
     howdah_forget_random_seeds();
-    if (!restore_directory()) {
+    if (!howdah_restore_directory(booted.directory)) {
         return HOWDAH_END_DIRECTORY;
     }
     if (!restore_locale()) {

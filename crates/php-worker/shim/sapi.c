@@ -246,6 +246,7 @@ int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
     howdah_rust = *callbacks;
     howdah_loading_begins();
     atexit(at_exit);
+    howdah_prepare_time_limits();
     zend_signal_startup();
     sapi_startup(&howdah_sapi);
     /* PHP keeps both pointers for the life of the process. */
@@ -336,7 +337,8 @@ const char *howdah_php_opcache(void)
 
 void howdah_php_child(void)
 {
-    howdah_request_child();
+    howdah_directory_child();
+    howdah_time_limit_child();
     /* Random numbers of the parent must not be repeated in every child. */
     howdah_forget_random_seeds();
 #ifdef ZEND_SIGNALS

@@ -63,6 +63,16 @@ static inline void howdah_reset_peak_memory(void)
 #endif
 }
 
+/* 8.2 has made these variables atomic. */
+static inline void howdah_store_timed_out(bool timed_out)
+{
+#if PHP_VERSION_ID >= 80200
+    zend_atomic_bool_store_ex(&EG(timed_out), timed_out);
+#else
+    EG(timed_out) = timed_out;
+#endif
+}
+
 /* 8.6 has changed the type of this setting to zend_string. */
 static inline bool howdah_has_output_handler(void)
 {

@@ -196,8 +196,11 @@ impl Worker<'_> {
         if let Some(call) = self.region.end_sleep(self.owner) {
             futex::wake_in(self.region.wake_word(), call.wake_set());
         }
-        if has_timed_out && work == Work::Idle && self.keeps_memory.take() {
-            self.php.release_memory();
+        if has_timed_out {
+            if work == Work::Idle && self.keeps_memory.take() {
+                self.php.release_memory();
+            }
+            *cpu = cpu_time_us();
         }
         (work != Work::Idle || !is_peer_closed(&self.socket)).then_some(work)
     }
@@ -215,7 +218,7 @@ impl Worker<'_> {
         exchange.reuse(std::mem::take(&mut buffers.output));
         self.region.request(slot, &mut buffers.request);
         let Buffers { request, params, .. } = buffers;
-        let result = self.handle(request, params, ticket, &mut exchange);
+        let result = self.handle(request, params, ticket, *cpu, &mut exchange);
         let outcome = result.unwrap_or_else(|refused| {
             if let Refused::Status(status) = refused {
                 let _ = exchange.replace(status);
@@ -257,12 +260,13 @@ impl Worker<'_> {
         }
     }
 
-    /// Runs PHP for a request.
+    /// Runs PHP for a request that began at this processor time.
     fn handle<'m>(
         &self,
         request: &'m [u8],
         params: &'m mut Vec<u8>,
         ticket: u32,
+        cpu_us: u64,
         exchange: &mut Exchange<'m>,
     ) -> Result<Outcome, Refused>
     where
@@ -298,6 +302,7 @@ impl Worker<'_> {
         if !self.has_htaccess {
             list = list.without_htaccess();
         }
+        list.set_start(cpu_us);
         let Ok(length) = i64::try_from(header.body_len) else {
             return Err(malformed(exchange, "its body has an impossible length"));
         };

@@ -58,12 +58,13 @@ pub(super) struct RawRequest {
     authorization: Text,
     any_name: u64,
     status: u64,
+    cpu_us: i64,
 }
 
 const _: () = {
     assert!(size_of::<Text>() == 16 && size_of::<Param>() == 32);
     assert!(std::mem::offset_of!(Param, value) == 16 && size_of::<Setting>() == 32);
-    assert!(size_of::<RawRequest>() == 80);
+    assert!(size_of::<RawRequest>() == 88);
     assert!(std::mem::offset_of!(RawRequest, content_length) == 24);
     assert!(std::mem::offset_of!(RawRequest, authorization) == 48);
 };
@@ -76,6 +77,7 @@ pub struct Params<'a> {
     authorization: Text,
     any_name: bool,
     status: u16,
+    cpu_us: i64,
     bytes: PhantomData<&'a [u8]>,
 }
 
@@ -87,6 +89,7 @@ impl Default for Params<'_> {
             authorization: Text::NONE,
             any_name: false,
             status: 200,
+            cpu_us: 0,
             bytes: PhantomData,
         }
     }
@@ -130,6 +133,11 @@ impl<'a> Params<'a> {
         self.status = status;
     }
 
+    /// Sets the processor time of this process at which the request began, in microseconds.
+    pub fn set_start(&mut self, cpu_us: u64) {
+        self.cpu_us = i64::try_from(cpu_us).unwrap_or_default();
+    }
+
     /// Drops what only an application with support for `.htaccess` files takes from the router.
     pub fn without_htaccess(mut self) -> Self {
         self.settings = Vec::new();
@@ -150,6 +158,7 @@ impl<'a> Params<'a> {
             authorization: self.authorization,
             any_name: u64::from(self.any_name),
             status: u64::from(self.status),
+            cpu_us: self.cpu_us,
         }
     }
 }
