@@ -6,6 +6,7 @@ mod http2;
 mod http2_floods;
 mod http2_strictness;
 mod lengths;
+mod limits;
 mod routing;
 mod slow_clients;
 mod smuggling;

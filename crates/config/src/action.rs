@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::fixed_response::{Ping, Return};
 use crate::groups::Groups;
 use crate::htaccess::Htaccess;
+use crate::limit::LimitRule;
 use crate::node::{Node, Object, Scope, quoted};
 use crate::pattern::{Patterns, Subject};
 use crate::proxy::Proxy;
@@ -27,6 +28,8 @@ pub struct Action {
     pub rewrite: Option<Template>,
     /// Clients that may use the action.
     pub access: Access,
+    /// Limits of requests.
+    pub limit: Vec<LimitRule>,
     /// Pages for errors that the server itself responds with.
     pub error_pages: Vec<ErrorPage>,
     /// Options that apply to every kind of action.
@@ -118,6 +121,7 @@ impl Action {
             kind,
             rewrite: object.read("rewrite", Template::read)?,
             access: Access::read(&object)?,
+            limit: object.read("limit", LimitRule::read_all)?.unwrap_or_default(),
             error_pages: object.read("error_pages", ErrorPage::read_all)?.unwrap_or_default(),
             options: ActionOptions::read(&object)?,
         };
@@ -203,6 +207,9 @@ fn read_page_action(node: &Node<'_>) -> Result<PageSource, Error> {
     let action = Action::read(&value)?;
     if !action.error_pages.is_empty() {
         return Err(value.invalid("must not have \"error_pages\", as it is for an error itself"));
+    }
+    if !action.limit.is_empty() {
+        return Err(value.invalid("must not have \"limit\": its request was admitted already"));
     }
     let keep_status = object.boolean("keep_status")?.unwrap_or(true);
     object.end()?;

@@ -102,10 +102,16 @@ impl AddressPatterns {
     pub(crate) fn read(node: &Node<'_>) -> Result<AddressPatterns, Error> {
         let mut patterns = AddressPatterns::default();
         for element in node.strings()? {
-            let pattern = AddressPattern::parse(element.string()?);
-            patterns.push(pattern.map_err(|error| element.invalid(error))?);
+            patterns.add(&element)?;
         }
         Ok(patterns)
+    }
+
+    /// Reads one pattern and adds it.
+    pub(crate) fn add(&mut self, node: &Node<'_>) -> Result<(), Error> {
+        let pattern = AddressPattern::parse(node.string()?);
+        self.push(pattern.map_err(|error| node.invalid(error))?);
+        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::fastcgi::{FastCgi, Servers};
 use crate::groups::Groups;
 use crate::json;
+use crate::limit::LimitRule;
 use crate::listener::Listener;
 use crate::node::{Node, Scope, path};
 use crate::proxy::Proxy;
@@ -83,6 +84,7 @@ impl Config {
             access_log,
             document,
         };
+        LimitRule::check_zones(config.limit_rules())?;
         let obedient = config.applications_of_htaccess_shares();
         for application in &mut config.applications {
             application.obeys_htaccess |= obedient.contains(&application.name);
@@ -134,6 +136,12 @@ impl Config {
             }
         }
         all
+    }
+
+    /// Returns the limits of all listeners and actions.
+    pub fn limit_rules(&self) -> impl Iterator<Item = &LimitRule> {
+        let listeners = self.listeners.iter().flat_map(|listener| &listener.limit);
+        listeners.chain(self.actions().into_iter().flat_map(|(_, action)| &action.limit))
     }
 
     /// Returns the application of this name.

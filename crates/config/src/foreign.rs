@@ -158,6 +158,16 @@ const KEYS: &[Word] = &[
         hint: BODY,
     },
     Word {
+        words: &["limit_req", "limit_req_zone", "rate_limit", "ratelimit"],
+        beside: None,
+        hint: "write \"limit\": {\"rate\": \"10/s\", \"burst\": 20} in an action",
+    },
+    Word {
+        words: &["limit_conn", "limit_conn_zone", "max_connections_per_ip"],
+        beside: None,
+        hint: "write \"limit\": {\"concurrency\": 10} in an action",
+    },
+    Word {
         words: &["autoindex", "browse"],
         beside: None,
         hint: "contents of directories are not listed",

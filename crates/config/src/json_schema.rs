@@ -4,6 +4,7 @@
 //! control which documents are accepted; a test compares its keys with those of the parser.
 
 mod applications;
+mod limits;
 mod routing;
 mod settings;
 mod shape;
@@ -45,9 +46,16 @@ pub fn schema() -> Value {
 
 /// Returns all objects of the document.
 fn table() -> impl Iterator<Item = &'static Shape> {
-    [routing::TABLE, tls::TABLE, applications::TABLE, upstreams::TABLE, settings::TABLE]
-        .into_iter()
-        .flatten()
+    [
+        routing::TABLE,
+        limits::TABLE,
+        tls::TABLE,
+        applications::TABLE,
+        upstreams::TABLE,
+        settings::TABLE,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 #[cfg(test)]

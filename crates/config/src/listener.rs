@@ -5,6 +5,7 @@ use crate::address::Address;
 use crate::address_pattern::AddressPatterns;
 use crate::error::Error;
 use crate::forwarded::Forwarded;
+use crate::limit::LimitRule;
 use crate::node::{Node, Shown};
 use crate::target::{Pass, Target};
 use crate::tls::{Acme, Tls};
@@ -34,6 +35,8 @@ pub struct Listener {
     pub proxy_protocol: Option<AddressPatterns>,
     /// Access logs of its requests; `None` for those of the document.
     pub access_log: Option<Vec<AccessLog>>,
+    /// Limits of requests.
+    pub limit: Vec<LimitRule>,
 }
 
 /// Support of HTTP/2 without TLS.
@@ -103,6 +106,7 @@ impl Listener {
         let client_ip = object.read("client_ip", Forwarded::read_client_ip)?;
         let proxy_protocol = object.read("proxy_protocol", read_proxy_protocol)?;
         let access_log = object.read("access_log", AccessLog::read_all)?;
+        let limit = object.read("limit", LimitRule::read_all)?.unwrap_or_default();
         object.end()?;
         let (name, backlog) = (name.to_owned(), backlog.flatten());
         Ok(Listener {
@@ -117,6 +121,7 @@ impl Listener {
             client_ip,
             proxy_protocol,
             access_log,
+            limit,
         })
     }
 }

@@ -67,6 +67,16 @@ impl<'a> Node<'a> {
         Node { scope, ..self }
     }
 
+    /// Returns another value at the same path.
+    pub fn with_value(self, value: &'a Value) -> Node<'a> {
+        Node { value, ..self }
+    }
+
+    /// Returns the path as errors show it.
+    pub fn place(&self) -> String {
+        self.path.to_string()
+    }
+
     fn child(&'a self, segment: Segment<'a>, value: &'a Value) -> Node<'a> {
         Node { value, scope: self.scope, path: Path { parent: Some(&self.path), segment } }
     }

@@ -11,6 +11,7 @@ use super::*;
 mod application;
 mod fastcgi;
 mod foreign;
+mod limit;
 mod names;
 mod operation;
 mod routing;

@@ -67,6 +67,7 @@ fn has_variables(key: &str, parents: &[String]) -> bool {
     match parents.as_slice() {
         // Names chosen by the user.
         ["applications" | "upstreams" | "listeners" | "routes"] => false,
+        [.., "limit"] | [.., "limit", _] if key == "key" => true,
         [.., "environment" | "targets" | "admin" | "user"] => false,
         ["upstreams", _] => TEMPLATES.contains(&key) || matches!(key, "host" | "headers"),
         _ => TEMPLATES.contains(&key),
@@ -75,7 +76,7 @@ fn has_variables(key: &str, parents: &[String]) -> bool {
 
 /// Returns true if a string is a regular expression of a condition, in which `$` is an anchor.
 fn is_pattern(text: &str, keys: &[String]) -> bool {
-    keys.iter().any(|key| key == "match" || key == "types")
+    keys.iter().any(|key| key == "match" || key == "except" || key == "types")
         && text.strip_prefix('!').unwrap_or(text).starts_with('~')
 }
 

@@ -12,6 +12,8 @@ const LOGS: Kind = Either(&[
 
 const FIELDS: Kind = Either(&[Named(&Texts), Array(&Named(&Texts))]);
 
+const LIMIT: Kind = Either(&[Kind::Shape("limit"), Array(&Kind::Shape("limit"))]);
+
 pub(super) const TABLE: &[Shape] = &[
     Shape {
         name: "document",
@@ -71,6 +73,7 @@ pub(super) const TABLE: &[Shape] = &[
                 "Load balancers whose connections begin with a PROXY protocol header",
             ),
             Key("access_log", LOGS, "Access logs in place of those of the document"),
+            Key("limit", LIMIT, "Limits of requests, one or several"),
         ],
     },
     Shape {
@@ -179,6 +182,7 @@ pub(super) const TABLE: &[Shape] = &[
             Key("allow", Texts, "Client addresses that are allowed"),
             Key("deny", Texts, "Client addresses that are denied"),
             Key("basic_auth", Kind::Shape("basic_auth"), "Basic authentication"),
+            Key("limit", LIMIT, "Limits of requests, one or several"),
             Key(
                 "error_pages",
                 Named(&Either(&[Text, Kind::Shape("error_page")])),

@@ -4,7 +4,7 @@
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 
-use super::authentication::authenticate;
+use super::checks;
 use super::context::Context;
 use super::decision::carry_out;
 use crate::htaccess::{self, Site};
@@ -47,7 +47,7 @@ async fn under_directives<'s>(
         return (answered.response, answered.instruction);
     };
     let mut next = context.routing.route_to_action(fallback, &mut exchange.request);
-    authenticate(&context.routing, &mut next, &mut exchange.request).await;
+    checks::check(context, &mut next, exchange).await;
     let decision = next.take_decision();
     routed.effects = next.effects;
     carry_out(context, decision, routed.effects.buffering, exchange).await

@@ -1,10 +1,12 @@
 //! State of a request that the steps of the pipeline share.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
 use howdah_http::message::Request;
 use howdah_http::variables::ShownRequestId;
+use howdah_limits::rules::Admission;
 use howdah_php_pool::cgi_params;
 use howdah_sys::log::Level;
 
@@ -17,6 +19,8 @@ pub struct Context<'s> {
     pub thread: &'s Rc<RouterThread>,
     /// The routes.
     pub routing: Routing<'s>,
+    /// Result of the limits that have admitted the request.
+    pub admission: RefCell<Admission>,
 }
 
 impl Context<'_> {

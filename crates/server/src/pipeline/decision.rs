@@ -33,7 +33,8 @@ pub async fn carry_out<'s>(
         Decision::Refuse(status, allow) => (respond::error_allowing(status, allow), None),
         // Only the first decision about a request is taken under directives.
         Decision::Htaccess(..) => (respond::error(500), None),
-        // Only `authenticate` checks passwords; a request that gets here without it is refused.
+        // Only `checks` checks limits and passwords; a request that gets here without it is refused.
+        Decision::CheckLimits => (respond::error(500), None),
         Decision::Authenticate(_) => (respond::error(401), None),
         Decision::Php(application, script) => {
             let bodies = BodyBuffer {

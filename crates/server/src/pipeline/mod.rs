@@ -2,7 +2,7 @@
 //! [`RequestHandler::handle`] shows the order of the steps.
 
 mod answer;
-mod authentication;
+mod checks;
 mod context;
 mod decision;
 mod error_pages;
@@ -24,10 +24,11 @@ use howdah_http::exchange::{Exchange, Handler, RequestRecord};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Request, Response, ShownAddress};
 use howdah_http::respond;
+use howdah_limits::in_progress::Number;
+use howdah_limits::rules::Admission;
 use howdah_sys::log::Level;
 
 use self::answer::answer;
-use self::authentication::authenticate;
 
 pub use self::context::Context;
 pub use self::decision::carry_out;
@@ -44,6 +45,8 @@ pub struct RequestHandler {
     active: Cell<bool>,
     /// Access logs of the request; `None` for those of the listener.
     logs: RefCell<Option<Arc<[AccessLog]>>>,
+    /// The admission of the request that is being handled or whose response is being sent.
+    admission: Cell<Option<Number>>,
     /// True for the handler of a connection, false for that of one of its streams.
     is_connection: bool,
 }
@@ -56,11 +59,15 @@ impl Handler for RequestHandler {
         if let Some(response) = self.answer_before_routes(&snapshot, &exchange.request) {
             return response;
         }
-        let context = Context { thread, routing: routing(thread, &snapshot, exchange.started_at) };
+        let context = Context {
+            thread,
+            routing: routing(thread, &snapshot, exchange.started_at),
+            admission: RefCell::default(),
+        };
         let routing = &context.routing;
 
         let mut routed = routing.route(&self.listener, &mut exchange.request);
-        authenticate(routing, &mut routed, &mut exchange.request).await;
+        checks::check(&context, &mut routed, exchange).await;
         let (mut response, instruction) = answer(&context, &mut routed, exchange).await;
         if let Some(instruction) = instruction {
             let follow =
@@ -79,6 +86,7 @@ impl Handler for RequestHandler {
         if let (true, Some(compression)) = (effects.compress, compression) {
             compress::apply(compression, request, &mut response);
         }
+        self.keep(context.admission.take(), &mut response);
         response
     }
 
@@ -120,8 +128,14 @@ impl RequestHandler {
 
     fn with(thread: &Rc<RouterThread>, listener: &Arc<str>, is_connection: bool) -> Self {
         let (thread, listener) = (Rc::clone(thread), Arc::clone(listener));
-        let (active, logs) = (Cell::new(false), RefCell::new(None));
-        RequestHandler { thread, listener, active, logs, is_connection }
+        RequestHandler {
+            thread,
+            listener,
+            active: Cell::new(false),
+            logs: RefCell::new(None),
+            admission: Cell::default(),
+            is_connection,
+        }
     }
 
     /// Returns the thread of the connection.
@@ -160,6 +174,16 @@ impl RequestHandler {
         self.thread.shared.challenges.answer(&snapshot.config, request)
     }
 
+    /// Keeps the permits of a request until its response has been sent.
+    fn keep(&self, admission: Admission, response: &mut Response) {
+        if let Some(announcement) = &admission.announcement {
+            announcement.put(response);
+        }
+        if !admission.permits.is_empty() {
+            self.admission.set(Some(self.thread.admissions.keep(admission)));
+        }
+    }
+
     fn count_start(&self) {
         let counters = &self.thread.counters;
         counters.requests.fetch_add(1, Relaxed);
@@ -168,6 +192,9 @@ impl RequestHandler {
     }
 
     fn count_end(&self) {
+        if let Some(number) = self.admission.take() {
+            self.thread.admissions.remove(number);
+        }
         if self.active.replace(false) {
             self.thread.counters.active.fetch_sub(1, Relaxed);
         }

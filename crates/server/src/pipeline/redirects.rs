@@ -6,7 +6,7 @@ use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 use howdah_http::respond;
 
-use super::authentication::authenticate;
+use super::checks;
 use super::context::Context;
 use super::decision::carry_out;
 use super::internal_redirect::{self, MAX_REDIRECTS};
@@ -43,9 +43,9 @@ pub async fn follow<'s>(
                 // The header changes of the last action count, also where no action follows.
                 effects.response_headers = &[];
                 *routed = routing.route_to_target(target, effects, &mut request);
-                authenticate(routing, routed, &mut request).await;
                 let connection = exchange.without_body();
                 let mut asked = Exchange::new(request, exchange.started_at, &connection);
+                checks::check(context, routed, &mut asked).await;
                 let decision = routed.take_decision();
                 carry_out(context, decision, routed.effects.buffering, &mut asked).await
             }

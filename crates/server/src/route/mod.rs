@@ -5,7 +5,7 @@
 //!    ([`matching`]) selects the action. An index ([`crate::snapshot::index`]) leaves out steps of
 //!    long routes that cannot hold. Captures of regular expressions are kept if the action names
 //!    them.
-//! 3. The action checks addresses, asks for a password, rewrites the path (`rewrite`), and passes
+//! 3. The action checks addresses and limits, asks for a password, rewrites the path (`rewrite`), and passes
 //!    the request on or answers it: `return`, an application, an upstream, a status page, or a file
 //!    (`share`), whose fallback is another action.
 //! 4. The options of all actions on the way are merged ([`Effects`]).
@@ -30,6 +30,7 @@ use howdah_http::body::Body;
 use howdah_http::message::{Request, Response};
 use howdah_http::variables::VariableSource;
 use howdah_http::{authority, respond};
+use howdah_limits::rules::Rule;
 use howdah_php_pool::application::Application;
 use howdah_php_pool::status_page;
 use howdah_php_pool::target::{Script, Targets};
@@ -42,7 +43,7 @@ use crate::filters::cors;
 use crate::htaccess::Site;
 use crate::snapshot::action::{Action, ActionKind, CompiledPass, Location, Return};
 use crate::snapshot::effects::Effects;
-use crate::snapshot::{Snapshot, Step, location};
+use crate::snapshot::{Listener, Snapshot, Step, location};
 
 pub use self::matching::Scratch;
 
@@ -54,6 +55,8 @@ const MAX_PASSES: usize = 256;
 pub enum Decision {
     /// Send this response.
     Respond(Response),
+    /// Check the limits of [`Routed::limits`] first, then call [`Routing::resume`].
+    CheckLimits,
     /// Check the password first, then call [`Routing::resume`].
     Authenticate(Arc<BasicAuth>),
     /// Run a PHP script.
@@ -68,7 +71,7 @@ pub enum Decision {
     Refuse(u16, Option<&'static str>),
 }
 
-/// A routed request; routing stops early at an action that requires a password.
+/// A routed request; routing stops early at limits, and at an action that requires a password.
 #[derive(Debug)]
 pub struct Routed<'s> {
     /// The handler of the request.
@@ -77,10 +80,21 @@ pub struct Routed<'s> {
     pub effects: Effects<'s>,
     /// The action for paths that name nothing, of a share with `.htaccess` files.
     pub fallback: Option<&'s Action>,
-    /// The action that waits for a password.
-    held: Option<&'s Action>,
+    /// What waits for a check.
+    held: Option<Held<'s>>,
     /// Number of times that the request was passed on.
     passes: usize,
+}
+
+/// Where routing goes on after a check.
+#[derive(Debug, Clone, Copy)]
+enum Held<'s> {
+    /// The listener's limits were checked.
+    Listener(&'s Listener),
+    /// The action's limits were checked.
+    Limits(&'s Action),
+    /// The action's password was checked.
+    Password(&'s Action),
 }
 
 impl<'s> Routed<'s> {
@@ -92,6 +106,20 @@ impl<'s> Routed<'s> {
             held: None,
             passes: 0,
         }
+    }
+
+    /// Returns the limits to be checked.
+    pub fn limits(&self) -> &'s [Rule] {
+        match self.held {
+            Some(Held::Listener(listener)) => &listener.limit,
+            Some(Held::Limits(action)) => &action.limit,
+            Some(Held::Password(_)) | None => &[],
+        }
+    }
+
+    fn hold(&mut self, held: Held<'s>, decision: Decision) {
+        self.held = Some(held);
+        self.decision = decision;
     }
 
     /// Takes the decision, and leaves a refusal in its place.
@@ -144,7 +172,10 @@ impl<'s> Routing<'s> {
             return routed;
         }
         self.scratch.borrow_mut().clear();
-        self.run(Next::Pass(&listener.pass), &mut routed, request);
+        match listener.limit.is_empty() {
+            true => self.run(Next::Pass(&listener.pass), &mut routed, request),
+            false => routed.hold(Held::Listener(listener), Decision::CheckLimits),
+        }
         routed
     }
 
@@ -168,12 +199,31 @@ impl<'s> Routing<'s> {
         routed
     }
 
-    /// Continues with a request whose password has been verified.
+    /// Continues with a request that has passed a check.
     pub fn resume(&self, routed: &mut Routed<'s>, request: &mut Request) {
-        if let Some(action) = routed.held.take() {
-            let next = self.action(action, request);
-            self.run(next, routed, request);
-        }
+        let next = match routed.held.take() {
+            None => return,
+            Some(Held::Listener(listener)) => Next::Pass(&listener.pass),
+            Some(Held::Limits(action)) => match self.admitted(action, routed, request) {
+                Some(next) => next,
+                None => return,
+            },
+            Some(Held::Password(action)) => self.action(action, routed, request),
+        };
+        self.run(next, routed, request);
+    }
+
+    /// Continues with an action whose limits admit the request; `None` if its password is checked
+    /// first.
+    fn admitted(
+        &self,
+        action: &'s Action,
+        routed: &mut Routed<'s>,
+        request: &mut Request,
+    ) -> Option<Next<'s>> {
+        let Some(auth) = &action.auth else { return Some(self.action(action, routed, request)) };
+        routed.hold(Held::Password(action), Decision::Authenticate(Arc::clone(auth)));
+        None
     }
 
     fn run(&self, mut next: Next<'s>, routed: &mut Routed<'s>, request: &mut Request) {
@@ -189,16 +239,13 @@ impl<'s> Routing<'s> {
                         // A preflight has no credentials, so it is answered before the password is
                         // required.
                         Next::Over(Decision::Respond(Response::new(204, Body::Empty)))
-                    } else if let Some(auth) = &action.auth {
-                        routed.held = Some(action);
-                        routed.decision = Decision::Authenticate(Arc::clone(auth));
-                        return;
+                    } else if !action.limit.is_empty() {
+                        return routed.hold(Held::Limits(action), Decision::CheckLimits);
                     } else {
-                        routed.fallback = match &action.kind {
-                            ActionKind::Htaccess(share) => share.fallback.as_ref(),
-                            _ => None,
-                        };
-                        self.action(action, request)
+                        match self.admitted(action, routed, request) {
+                            Some(next) => next,
+                            None => return,
+                        }
                     }
                 }
                 Next::Over(decision) => {
@@ -302,7 +349,16 @@ impl<'s> Routing<'s> {
         self.log.write(level, format_args!("\"routes{slash}{name}/{index}\" {what}"));
     }
 
-    fn action(&self, action: &'s Action, request: &mut Request) -> Next<'s> {
+    fn action(
+        &self,
+        action: &'s Action,
+        routed: &mut Routed<'s>,
+        request: &mut Request,
+    ) -> Next<'s> {
+        routed.fallback = match &action.kind {
+            ActionKind::Htaccess(share) => share.fallback.as_ref(),
+            _ => None,
+        };
         if let Some(template) = &action.rewrite {
             match rewrite::path(template, &VariableSource::of(request, self.started_at)) {
                 Ok(path) => request.path = path,

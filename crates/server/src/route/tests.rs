@@ -72,6 +72,7 @@ impl Routes {
                 (response.status, location.map(|value| String::from_utf8(value).unwrap()))
             }
             Decision::Refuse(status, _) => (status, None),
+            Decision::CheckLimits => (429, None),
             Decision::Authenticate(_) => (401, None),
             Decision::Php(_, script) => panic!("a script: {script:?}"),
             Decision::FastCgi(_, script) => panic!("a script: {script:?}"),

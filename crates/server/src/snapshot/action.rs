@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use howdah_access_log::AccessLog;
 use howdah_config::{self as config, ActionOptions, Template};
+use howdah_limits::rules::Rule;
 use howdah_upstream::servers::upstream::Upstream;
 
 use crate::auth::BasicAuth;
@@ -21,6 +22,8 @@ pub struct Action {
     pub allow: Option<config::AddressPatterns>,
     /// Client addresses that are refused.
     pub deny: Option<config::AddressPatterns>,
+    /// Limits of requests.
+    pub limit: Vec<Rule>,
     /// Users whose password is asked for.
     pub auth: Option<Arc<BasicAuth>>,
     /// Options for the request, merged with those of other actions.

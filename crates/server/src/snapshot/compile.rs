@@ -8,6 +8,8 @@ use std::sync::Arc;
 use howdah_access_log::LogFiles;
 use howdah_config::{self as config, Config, Part, Pass, Template, Variable};
 use howdah_files::mime::MimeTypes;
+use howdah_limits::rules::Rule;
+use howdah_limits::zone::Zones;
 use howdah_php_pool::application::Application;
 use howdah_php_pool::queue::Queue;
 use howdah_php_pool::target::Targets;
@@ -41,12 +43,17 @@ impl Snapshot {
         let mime = Arc::new(mime_types(&config));
         let mut direct_upstreams =
             DirectUpstreams::new(known, previous.map(|previous| &previous.direct_upstreams));
-        let mut actions =
-            ActionCompiler { mime: &mime, logs: &logs, direct_upstreams: &mut direct_upstreams };
+        let zones = Zones::new(&config, previous.map(|previous| &previous.zones));
+        let mut actions = ActionCompiler {
+            mime: &mime,
+            logs: &logs,
+            zones: &zones,
+            direct_upstreams: &mut direct_upstreams,
+        };
         let listeners = config
             .listeners
             .iter()
-            .map(|listener| (listener.name.clone(), Listener::new(listener, &logs)))
+            .map(|listener| (listener.name.clone(), Listener::new(listener, &logs, &zones)))
             .collect();
         let mut routes: HashMap<_, _> = config
             .routes
@@ -119,6 +126,7 @@ impl Snapshot {
             direct_upstreams: direct_upstreams.into_table(),
             tls_clients: known.clients.clone(),
             delegations,
+            zones,
             access_log,
             logs,
         }
@@ -126,7 +134,7 @@ impl Snapshot {
 }
 
 impl Listener {
-    fn new(listener: &config::Listener, logs: &LogFiles) -> Self {
+    fn new(listener: &config::Listener, logs: &LogFiles, zones: &Zones) -> Self {
         let proxies = [&listener.forwarded, &listener.client_ip];
         Listener {
             pass: compile_pass(&listener.pass),
@@ -135,6 +143,7 @@ impl Listener {
             redirect_to_https: listener.redirect_to_https,
             balancers: listener.proxy_protocol.clone(),
             proxies: proxies.into_iter().flatten().cloned().collect(),
+            limit: Rule::compile(&listener.limit, zones),
             access_log: listener
                 .access_log
                 .as_deref()
@@ -154,6 +163,7 @@ fn compile_pass(pass: &Pass) -> CompiledPass {
 struct ActionCompiler<'a, 'u> {
     mime: &'a Arc<MimeTypes>,
     logs: &'a LogFiles,
+    zones: &'a Zones,
     direct_upstreams: &'a mut DirectUpstreams<'u>,
 }
 
@@ -198,6 +208,7 @@ impl ActionCompiler<'_, '_> {
             rewrite: action.rewrite.clone(),
             allow: action.access.allow.clone(),
             deny: action.access.deny.clone(),
+            limit: Rule::compile(&action.limit, self.zones),
             auth: action.access.basic_auth.as_ref().map(|auth| Arc::new(BasicAuth::new(auth))),
             options: action.options.clone(),
             access_log: { action.options.access_log.as_deref() }

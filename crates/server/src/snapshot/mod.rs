@@ -17,6 +17,8 @@ use bytes::Bytes;
 use howdah_access_log::{AccessLog, LogFiles};
 use howdah_config::{self as config, Config};
 use howdah_http::limits::Limits;
+use howdah_limits::rules::Rule;
+use howdah_limits::zone::Zones;
 use howdah_php_pool::application::Application;
 use howdah_tls::{TlsClients, TlsListener};
 use howdah_upstream::fastcgi::application::FastCgiApplication;
@@ -58,6 +60,8 @@ pub struct Snapshot {
     pub access_log: Arc<[AccessLog]>,
     /// The files of all access logs.
     pub logs: LogFiles,
+    /// Counters of limits.
+    pub zones: Zones,
 }
 
 /// A listener as requests see it.
@@ -77,6 +81,8 @@ pub struct Listener {
     pub proxies: Vec<config::Forwarded>,
     /// Access logs of its requests; `None` for those of the document.
     pub access_log: Option<Arc<[AccessLog]>>,
+    /// Limits of requests.
+    pub limit: Vec<Rule>,
 }
 
 /// A list of steps.

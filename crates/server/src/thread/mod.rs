@@ -18,6 +18,7 @@ use howdah_access_log::{AccessLog, LineBuffer, LogFile};
 use howdah_files::{Files, Watched};
 use howdah_http::exchange::RequestRecord;
 use howdah_http::limits::Limits;
+use howdah_limits::in_progress::InProgress;
 use howdah_php_pool::thread::PhpThread;
 use howdah_upstream::thread::UpstreamThread;
 use tokio::task::spawn_local;
@@ -45,6 +46,8 @@ pub struct RouterThread {
     pub scratch: RefCell<Scratch>,
     /// Limits the lines in the log about errors of clients.
     pub client_errors: ClientErrorLimiter,
+    /// Limited requests in progress.
+    pub admissions: InProgress,
     /// Requests to PHP.
     pub php: Rc<PhpThread>,
     /// Connections to HTTP servers.
@@ -86,6 +89,7 @@ impl RouterThread {
             directories: Watched::default(),
             scratch: RefCell::default(),
             client_errors: ClientErrorLimiter::default(),
+            admissions: InProgress::default(),
             php,
             proxy: UpstreamThread::new(Arc::clone(&shared.log)),
             fastcgi: UpstreamThread::new(Arc::clone(&shared.log)),

@@ -1,0 +1,300 @@
+//! `limit` of a listener or action: how often, how many at once and how fast requests are served.
+
+mod preset;
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::address_pattern::AddressPatterns;
+use crate::error::{Error, ErrorKind};
+use crate::matching::Match;
+use crate::node::{Node, Object, Shown};
+use crate::template::{Part, Template, Variable};
+
+/// One rule.
+#[derive(Debug, Clone)]
+pub struct LimitRule {
+    /// Name of the counters, which rules with this name share; `None` if no other rule has them.
+    pub zone: Option<String>,
+    /// Path of the rule in the document.
+    pub place: String,
+    /// Conditions for requests that the rule is about.
+    pub conditions: Match,
+    /// Requests that it is not about.
+    pub except: LimitExceptions,
+    /// The key that requests are counted by; `None` for the client's address (the /64 of an IPv6
+    /// address).
+    pub key: Option<Template>,
+    /// Requests in a time.
+    pub rate: Option<LimitRate>,
+    /// Requests at once.
+    pub concurrency: Option<u32>,
+    /// Maximum number of keys that are kept.
+    pub keys: u32,
+    /// Penalties for clients that go on after refusals.
+    pub penalty: Option<LimitPenalty>,
+    /// Status of refusals.
+    pub status: u16,
+    /// True if all responses tell the client what remains of the rate.
+    pub announce: bool,
+    /// True if refusals are counted and not carried out.
+    pub dry_run: bool,
+}
+
+/// Requests that a rule is not about.
+#[derive(Debug, Clone, Default)]
+pub struct LimitExceptions {
+    /// Client addresses; none if empty.
+    pub addresses: AddressPatterns,
+    /// Conditions, one of which must hold.
+    pub conditions: Vec<Match>,
+}
+
+/// Requests in a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitRate {
+    /// Number of requests, at least 1.
+    pub requests: u32,
+    /// The time.
+    pub period: Duration,
+    /// Requests beyond the rate that are admitted.
+    pub burst: u32,
+    /// Number of requests of the burst that do not wait; `None` if none waits.
+    pub undelayed: Option<u32>,
+}
+
+/// Penalties for clients that go on after refusals. Times are in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitPenalty {
+    /// Number of refusals after which a client is blocked.
+    pub after: u32,
+    /// Time of the first block; each further one takes twice as long.
+    pub time: u64,
+    /// Maximum time of a block.
+    pub max_time: u64,
+    /// Number of refusals from which connections are closed without a response.
+    pub close_after: Option<u32>,
+}
+
+/// Default of `keys`.
+const DEFAULT_KEYS: u32 = 100_000;
+
+impl LimitRule {
+    /// Reads `limit`: a rule, or an array of rules.
+    pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<LimitRule>, Error> {
+        node.one_or_many().map(|rule| LimitRule::read(&rule)).collect()
+    }
+
+    fn read(node: &Node<'_>) -> Result<LimitRule, Error> {
+        let merged: Value;
+        let node = match preset::merge(node)? {
+            Some(value) => {
+                merged = value;
+                &node.with_value(&merged)
+            }
+            None => node,
+        };
+        let object = node.object()?;
+        object.optional("preset");
+        let rule = LimitRule {
+            zone: object.read("zone", read_zone)?,
+            place: node.place(),
+            conditions: object.read("match", Match::read)?.unwrap_or_default(),
+            except: object.read("except", LimitExceptions::read)?.unwrap_or_default(),
+            key: object.read("key", read_key)?,
+            rate: LimitRate::read(&object)?,
+            concurrency: object.read("concurrency", |count| count.count(1))?,
+            keys: object
+                .read("keys", |keys| keys.integer(100..=MAX_KEYS))?
+                .and_then(|keys| u32::try_from(keys).ok())
+                .unwrap_or(DEFAULT_KEYS),
+            penalty: object.read("penalty", LimitPenalty::read)?,
+            status: object.read("status", read_status)?.unwrap_or(429),
+            announce: object.boolean("announce")?.unwrap_or(false),
+            dry_run: object.boolean("dry_run")?.unwrap_or(false),
+        };
+        if rule.rate.is_none() && rule.concurrency.is_none() {
+            return Err(object.missing(&["rate", "concurrency"]));
+        }
+        if rule.rate.is_none() && rule.penalty.is_some() {
+            return Err(node.invalid("has \"penalty\", which must be with \"rate\""));
+        }
+        object.end()?;
+        Ok(rule)
+    }
+
+    /// Returns the name of the counters for people: the name of the zone, or the path of the rule.
+    pub fn name(&self) -> &str {
+        self.zone.as_deref().unwrap_or(&self.place)
+    }
+
+    /// Checks that rules of one zone count alike.
+    pub(crate) fn check_zones<'a>(rules: impl Iterator<Item = &'a LimitRule>) -> Result<(), Error> {
+        let mut known = std::collections::HashMap::<&str, &LimitRule>::new();
+        for rule in rules {
+            let Some(zone) = rule.zone.as_deref() else { continue };
+            let first = *known.entry(zone).or_insert(rule);
+            let different = [
+                ("key", first.key != rule.key),
+                ("penalty", first.penalty != rule.penalty),
+                ("keys", first.keys != rule.keys),
+            ];
+            if let Some((key, _)) = different.into_iter().find(|(_, differs)| *differs) {
+                let message = format!(
+                    "\"{key}\" is not that of {}, which has the same zone \"{}\"",
+                    first.place,
+                    Shown(zone)
+                );
+                let error = Error::new(ErrorKind::InvalidValue, rule.place.clone(), message);
+                return Err(error.with_hint("make them the same, or use two zones"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Maximum of `keys`: about 600 MB.
+const MAX_KEYS: i64 = 20_000_000;
+
+impl LimitExceptions {
+    /// Reads address patterns and conditions, one or an array.
+    fn read(node: &Node<'_>) -> Result<LimitExceptions, Error> {
+        let mut exceptions = LimitExceptions::default();
+        for element in node.one_or_many() {
+            if element.value.is_object() {
+                exceptions.conditions.push(Match::read(&element)?);
+            } else if element.value.is_string() {
+                exceptions.addresses.add(&element)?;
+            } else {
+                return Err(element.wrong_type("an address pattern or an object like \"match\""));
+            }
+        }
+        Ok(exceptions)
+    }
+}
+
+impl LimitRate {
+    fn read(object: &Object<'_>) -> Result<Option<LimitRate>, Error> {
+        let rate = object.read("rate", read_rate)?;
+        let burst = object.read("burst", |burst| burst.count(0))?;
+        let undelayed = object.read("delay", read_delay)?;
+        let Some((requests, period)) = rate else {
+            for key in ["burst", "delay"] {
+                if let Some(node) = object.optional(key) {
+                    return Err(node.invalid("must be with \"rate\""));
+                }
+            }
+            return Ok(None);
+        };
+        let (burst, undelayed) = (burst.unwrap_or(0), undelayed.flatten());
+        if let (Some(_), 0, Some(node)) = (undelayed, burst, object.optional("delay")) {
+            return Err(node.invalid("must be with a \"burst\", whose requests wait"));
+        }
+        Ok(Some(LimitRate { requests, period, burst, undelayed }))
+    }
+}
+
+/// Reads a number of requests and a unit of time, such as `10/s`.
+fn read_rate(node: &Node<'_>) -> Result<(u32, Duration), Error> {
+    /// Maximum number of requests a second: their interval is exact to one in a thousand.
+    const MAX_PER_SECOND: u64 = 1_000_000;
+    let text = node.string()?;
+    let (number, unit) = text.split_once('/').unwrap_or((text, ""));
+    // nginx writes 10r/s.
+    let (digits, is_nginx) = match number.strip_suffix('r') {
+        Some(digits) => (digits, true),
+        None => (number, false),
+    };
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let requests = digits.parse::<u32>().ok().filter(|_| is_number);
+    let seconds = match unit {
+        "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(3600),
+        "d" => Some(86_400),
+        _ => None,
+    };
+    let (Some(requests), Some(seconds), false) = (requests, seconds, is_nginx) else {
+        let error = node.invalid("must be a number of requests and a unit of time (s, m, h or d)");
+        return Err(error.with_hint(match (requests, seconds) {
+            (Some(requests), Some(_)) => format!("write \"{requests}/{unit}\""),
+            _ => "write \"10/s\" or \"100/m\"".to_owned(),
+        }));
+    };
+    if requests == 0 {
+        return Err(node.invalid("must be at least 1").with_hint("\"deny\" refuses all requests"));
+    }
+    if u64::from(requests) > MAX_PER_SECOND * seconds {
+        return Err(node.invalid(format_args!("must be at most {MAX_PER_SECOND}/s")));
+    }
+    Ok((requests, Duration::from_secs(seconds)))
+}
+
+/// Reads true, false, or a number of requests of the burst that do not wait.
+fn read_delay(node: &Node<'_>) -> Result<Option<u32>, Error> {
+    match node.value.as_bool() {
+        Some(delay) => Ok(delay.then_some(0)),
+        None if node.value.is_number() => node.count(0).map(Some),
+        None => Err(node.wrong_type("true, false, or the number of requests that do not wait")),
+    }
+}
+
+impl LimitPenalty {
+    fn read(node: &Node<'_>) -> Result<LimitPenalty, Error> {
+        let object = node.object()?;
+        let seconds = |key, default: u64| {
+            let read = object.read(key, |time| time.seconds(1))?;
+            Ok::<_, Error>(read.map_or(default, |time| time.as_secs()))
+        };
+        let time = seconds("time", 60)?;
+        let penalty = LimitPenalty {
+            after: object.read("after", |after| after.count(1))?.unwrap_or(20),
+            time,
+            max_time: seconds("max_time", time.max(3600))?,
+            close_after: object.read("close_after", |after| after.count(1))?,
+        };
+        if let (true, Some(node)) = (penalty.max_time < time, object.optional("max_time")) {
+            return Err(node.invalid(format_args!("must be at least \"time\", which is {time}")));
+        }
+        object.end()?;
+        Ok(penalty)
+    }
+}
+
+/// Reads a name, which clients see in the `RateLimit` fields.
+fn read_zone(node: &Node<'_>) -> Result<String, Error> {
+    let text = node.text()?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    match text.bytes().all(fits) && text.len() <= 64 {
+        true => Ok(text.to_owned()),
+        false => Err(node.invalid("must be a name of letters, digits, \"-\", \"_\" and \".\"")),
+    }
+}
+
+/// Reads a template whose text is known before the response.
+fn read_key(node: &Node<'_>) -> Result<Template, Error> {
+    node.text()?;
+    let template = Template::read(node)?;
+    let is_of_response = |part: &Part| {
+        matches!(
+            part,
+            Part::Variable(
+                Variable::Status
+                    | Variable::BodyBytesSent
+                    | Variable::ResponseHeader(_)
+                    | Variable::RequestTime
+            )
+        )
+    };
+    match template.parts().iter().any(is_of_response) {
+        true => {
+            Err(node.invalid("must not have variables of the response, which is not known yet"))
+        }
+        false => Ok(template),
+    }
+}
+
+fn read_status(node: &Node<'_>) -> Result<u16, Error> {
+    Ok(u16::try_from(node.integer(400..=599)?).unwrap_or(429))
+}

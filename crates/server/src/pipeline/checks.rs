@@ -1,0 +1,85 @@
+//! Checks the limits and the passwords of the listener and the actions on the way of a request.
+
+use std::time::Duration;
+
+use howdah_http::exchange::Exchange;
+use howdah_http::message::Response;
+use howdah_http::respond;
+use howdah_limits::rules::{self, Refusal, Rule};
+use howdah_sys::clock;
+use howdah_sys::log::Level;
+
+use super::context::Context;
+use crate::route::{Decision, Routed, matching};
+
+/// Status of a request whose client left while it waited; nginx's 499, for the log only.
+const CLIENT_GONE: u16 = 499;
+
+/// Checks limits and passwords until the request is refused or routing is complete.
+pub async fn check<'s>(
+    context: &Context<'s>,
+    routed: &mut Routed<'s>,
+    exchange: &mut Exchange<'_>,
+) {
+    loop {
+        let checked = match &routed.decision {
+            Decision::CheckLimits => limit(context, routed.limits(), exchange).await,
+            Decision::Authenticate(auth) => {
+                let (now, log) = (context.routing.now.monotonic, context.routing.log);
+                let user = auth.check(&exchange.request, now, log).await;
+                user.map(|user| exchange.request.user = Some(user))
+            }
+            _ => return,
+        };
+        match checked {
+            Ok(()) => context.routing.resume(routed, &mut exchange.request),
+            Err(response) => routed.decision = Decision::Respond(response),
+        }
+    }
+}
+
+/// Checks limits, and waits where a rule delays the request. Error: the response of the refusal.
+async fn limit(
+    context: &Context<'_>,
+    rules: &[Rule],
+    exchange: &Exchange<'_>,
+) -> Result<(), Response> {
+    let (request, started_at) = (&exchange.request, exchange.started_at);
+    let checked = {
+        let scratch = &mut *context.routing.scratch.borrow_mut();
+        let mut holds = |conditions: &_| matching::holds(conditions, request, started_at, scratch);
+        rules::check(rules, request, started_at, clock::monotonic_us() * 1000, &mut holds)
+    };
+    let admission = checked.map_err(|refusal| {
+        log(context, exchange, &refusal);
+        refusal.response()
+    })?;
+    let delay = admission.delay;
+    context.admission.borrow_mut().add(admission);
+    if delay > 0 {
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_nanos(delay)) => {}
+            _ = exchange.client_gone() => {
+                let mut response = respond::error(CLIENT_GONE);
+                response.close = true;
+                return Err(response);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Logs a refusal, unless there are too many lines about clients.
+fn log(context: &Context<'_>, exchange: &Exchange<'_>, refusal: &Refusal) {
+    let thread = context.thread;
+    let Some(left_out) = thread.client_errors.next(context.routing.now.monotonic) else { return };
+    let Refusal { status, zone, key, block, .. } = refusal;
+    let block = block.map(|block| format!(", for {} seconds from now on", block / 1_000_000_000));
+    let block = block.unwrap_or_default();
+    let left_out = match left_out {
+        0 => String::new(),
+        many => format!("; {many} earlier lines about clients were not logged"),
+    };
+    let problem = format_args!("limit {zone} refuses {key} ({status}){block}{left_out}");
+    context.log(Level::Info, &exchange.request, problem);
+}

@@ -1,0 +1,127 @@
+//! `limit`: how often and how many at once a client is served.
+
+use std::net::Ipv4Addr;
+
+use harness::client::Client;
+use harness::{Server, Site, eventually};
+use serde_json::{Value, json};
+
+/// Serves a script under a limit on the listener.
+fn limited(script: &str, limit: Value) -> Server {
+    site(script, limit).serve()
+}
+
+fn site(script: &str, limit: Value) -> Site {
+    let routes = json!([
+        {"match": {"uri": "/free.php"}, "action": {"pass": "applications/site"}},
+        {"action": {"pass": "applications/site", "limit": limit}},
+    ]);
+    Site::script("a.php", script)
+        .file("free.php", "<?php touch(getenv('DATA') . '/go');")
+        .workers(4)
+        .with(json!({"routes": routes}))
+        .with(json!({"settings": {"listen_threads": 4}}))
+}
+
+const WAIT: &str = "
+    file_put_contents(getenv('DATA') . '/started', '1');
+    while (!file_exists(getenv('DATA') . '/go')) {
+        usleep(1000);
+        clearstatcache();
+    }
+    echo 'done';";
+
+/// The connections are spread over four threads, which share the rate.
+#[test]
+fn a_burst_is_exact_over_several_router_threads() {
+    let server = limited("echo 'ok';", json!({"rate": "1/h", "burst": 49}));
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let clients = (0..16).map(|_| {
+            scope.spawn(|| {
+                let mut client = server.connect();
+                (0..20).map(|_| client.get("/a.php").status).collect::<Vec<_>>()
+            })
+        });
+        let clients: Vec<_> = clients.collect();
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    });
+    let count = |status| statuses.iter().filter(|found| **found == status).count();
+    assert_eq!((count(200), count(429)), (50, 270));
+    assert_eq!(server.get("/free.php").status, 200);
+    let mut other = Client::connect_from(Ipv4Addr::new(127, 0, 0, 9), server.address);
+    assert_eq!(other.get("/a.php").status, 200, "another client has its own rate");
+}
+
+#[test]
+fn a_refusal_says_when_to_come_again_and_keeps_the_connection() {
+    let server = limited("echo 'ok';", json!({"rate": "1/h", "zone": "shop", "announce": true}));
+    let mut client = server.connect();
+    let first = client.get("/a.php");
+    assert_eq!(first.field("RateLimit-Policy"), Some("\"shop\";q=1;w=3600"), "{first:?}");
+    assert!(first.field("RateLimit").is_some_and(|value| value.starts_with("\"shop\";r=0;t=")));
+    let second = client.get("/a.php");
+    assert_eq!(
+        (second.status, second.field("RateLimit-Policy")),
+        (429, Some("\"shop\";q=1;w=3600"))
+    );
+    let retry: u32 = second.field("Retry-After").unwrap().parse().unwrap();
+    assert!((3500..=3600).contains(&retry), "{retry}");
+    assert_eq!(client.get("/free.php").status, 200);
+    server.wait_for_log("limit shop refuses 127.0.0.1 (429)");
+}
+
+#[test]
+fn requests_of_a_delayed_burst_are_all_served_and_the_next_is_refused() {
+    let server = limited("echo 'ok';", json!({"rate": "1/s", "burst": 2, "delay": true}));
+    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send("GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    let mut statuses: Vec<_> = clients.iter_mut().map(|client| client.response().status).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 200, 200, 429]);
+}
+
+#[test]
+fn requests_at_once_are_limited_until_their_responses_are_sent() {
+    let server = limited(WAIT, json!({"concurrency": 1}));
+    let mut first = server.connect();
+    first.send("GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n");
+    server.wait_for_data("started");
+    let refused = server.get("/a.php");
+    assert_eq!((refused.status, refused.field("Retry-After")), (429, Some("1")));
+    assert_eq!(server.get("/free.php").status, 200);
+    assert_eq!(first.response().text(), "done");
+    eventually("the place is free", || (server.get("/a.php").status == 200).then_some(()));
+}
+
+#[test]
+fn a_client_that_leaves_frees_its_place() {
+    let server = limited(WAIT, json!({"concurrency": 1}));
+    let mut first = server.connect();
+    first.send("GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n");
+    server.wait_for_data("started");
+    assert_eq!(server.get("/a.php").status, 429);
+    drop(first);
+    assert_eq!(server.get("/free.php").status, 200, "the script ends");
+    eventually("the place is free", || (server.get("/a.php").status == 200).then_some(()));
+}
+
+#[test]
+fn a_limit_of_the_listener_counts_before_routes_and_the_password_after_the_limit() {
+    let address = harness::free_address().to_string();
+    let server = Site::script("a.php", "echo 'ok';")
+        .with(json!({
+            "routes": [{"action": {
+                "pass": "applications/site", "basic_auth": {"users_file": "/nonexistent/users"},
+            }}],
+        }))
+        .with(json!({"listeners": {&address: {
+            "limit": {"rate": "1/h", "burst": 1, "except": "127.0.0.9"},
+        }}}))
+        .serve_at(&address);
+    let statuses = [0; 3].map(|_| server.get("/a.php").status);
+    assert_eq!(statuses, [401, 401, 429]);
+    let mut other = Client::connect_from(Ipv4Addr::new(127, 0, 0, 9), server.address);
+    assert!((0..3).all(|_| other.get("/a.php").status == 401));
+}
