@@ -25,6 +25,7 @@ fn site(script: Option<&str>) -> PhpSite {
         root: "/site".into(),
         script: script.map(str::to_owned),
         index: "index.php".to_owned(),
+        prefix: None,
     })
 }
 
@@ -33,9 +34,9 @@ fn site(script: Option<&str>) -> PhpSite {
 pub fn script(input: &[u8]) {
     let Ok(target) = Target::parse(input) else { return };
     let path = Buffer::copy_from_slice(target.path(input));
-    let script = site(None).script(&path);
+    let script = site(None).script(&path).expect("no prefix");
     found(&script, &path);
-    let fixed = site(Some("app.php")).script(&path);
+    let fixed = site(Some("app.php")).script(&path).expect("no prefix");
     assert_eq!((&fixed.name[..], &fixed.path_info[..]), (&b"/app.php"[..], &b""[..]));
     assert_eq!(&*fixed.file, FilePath::new("/site/app.php"));
 }

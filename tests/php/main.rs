@@ -10,6 +10,7 @@ mod memory;
 mod offspring;
 mod other_sites;
 mod pools;
+mod prefix;
 mod privileges;
 mod queue;
 mod slow_log;

@@ -14,6 +14,7 @@ use crate::htaccess::Htaccess;
 use crate::limit::LimitRule;
 use crate::node::{Node, Object, Scope, quoted};
 use crate::pattern::{Patterns, Subject};
+use crate::prefix::Prefix;
 use crate::proxy::Proxy;
 use crate::share::{self, Candidate, Symlinks};
 use crate::target::{Pass, Target};
@@ -58,6 +59,8 @@ pub enum ActionKind {
 pub struct Share {
     /// File names to try in order; the first that exists answers.
     pub paths: Vec<Template>,
+    /// The part of the path of requests that is not looked up; `$uri` stands for the rest.
+    pub prefix: Option<Prefix>,
     /// Paths (`try`) that replace the request's in `paths`, in order, until one is found. If empty,
     /// the request's own path is looked up.
     pub candidates: Vec<Candidate>,
@@ -155,6 +158,7 @@ impl Share {
         Ok(Share {
             htaccess,
             paths,
+            prefix: object.read("prefix", Prefix::read)?,
             candidates,
             index: index.unwrap_or_else(|| vec!["index.html".to_owned()]),
             types,

@@ -62,6 +62,9 @@ impl Htaccess {
             let error = node.invalid("must not stand beside a \"script\" for all requests");
             return Err(error.with_hint("leave the script out: the rules of the files lead to it"));
         }
+        if htaccess.is_some() && targets.iter().any(|target| target.prefix.is_some()) {
+            return Err(node.invalid("must not stand beside a \"prefix\""));
+        }
         Ok(htaccess)
     }
 
@@ -85,6 +88,7 @@ impl Htaccess {
         let replaced = [
             ("try", "rewrite rules"),
             ("index", "\"index\" in \"htaccess\", or DirectoryIndex"),
+            ("prefix", "a \"share\" at the place of the directory in the site"),
             ("types", "FilesMatch"),
             ("chroot", "\"isolation\" of the application"),
             ("follow_symlinks", "\"options\" in \"htaccess\", or Options"),

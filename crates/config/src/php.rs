@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::error::Error;
 use crate::node::{Node, Object, path};
+use crate::prefix::Prefix;
 
 /// A version of PHP. Parts that the document omits are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,6 +29,8 @@ pub struct PhpTarget {
     pub script: Option<String>,
     /// The index script of directories.
     pub index: String,
+    /// The part of the path of requests that is not looked up below the root.
+    pub prefix: Option<Prefix>,
 }
 
 /// Directories that scripts may run from.
@@ -95,7 +98,7 @@ impl PhpTarget {
         let Some(node) = application.optional("targets") else {
             return Ok(vec![PhpTarget::read(None, application)?]);
         };
-        for key in ["root", "script", "index"] {
+        for key in ["root", "script", "index", "prefix"] {
             if let Some(own) = application.optional(key) {
                 return Err(
                     own.invalid("must not stand beside \"targets\"; write it in each target")
@@ -134,6 +137,7 @@ impl PhpTarget {
             root: object.required("root")?.file()?,
             script: object.text("script")?,
             index: object.text("index")?.unwrap_or_else(|| "index.php".to_owned()),
+            prefix: object.read("prefix", Prefix::read)?,
         })
     }
 }

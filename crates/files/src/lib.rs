@@ -43,6 +43,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use howdah_config::Prefix;
 use howdah_http::encoding::AcceptEncoding;
 use howdah_http::message::{Request, Response};
 use howdah_sys::log::{Level, Log};
@@ -183,7 +184,7 @@ impl Files {
         request: &Request,
         now: RequestTime,
     ) -> ServeOutcome {
-        self.respond(share, place, request, now, |_| None)
+        self.respond(share, place, request, now, |_, _| None)
     }
 
     /// Builds the response. `redirect` makes the one for a directory whose path does not end in a
@@ -194,7 +195,7 @@ impl Files {
         place: FileLocation<'_>,
         request: &Request,
         now: RequestTime,
-        redirect: fn(&Request) -> Option<Response>,
+        redirect: fn(&Request, Option<&Prefix>) -> Option<Response>,
     ) -> ServeOutcome {
         let is_read = matches!(&*request.method, b"GET" | b"HEAD") || share.options().is_decided;
         if !is_read && !share.options().scripts {
@@ -207,7 +208,7 @@ impl Files {
                 ServeOutcome::NotServed(NotServedReason::MethodNotAllowed)
             }
             Found::File(resource) => self.respond_with_file(&resource, request, now),
-            Found::Other(Finding::Directory) => redirect(request)
+            Found::Other(Finding::Directory) => redirect(request, share.options().prefix.as_ref())
                 .map_or(ServeOutcome::NotServed(NotServedReason::NotFound), ServeOutcome::Response),
         }
     }

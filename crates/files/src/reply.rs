@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use howdah_config::Prefix;
 use howdah_http::body::{Body, Piece};
 use howdah_http::message::{FieldBlock, Request, Response};
 
@@ -46,15 +47,16 @@ pub(super) fn file_response(
     }
 }
 
-/// Builds the redirect that appends a slash to the path of a directory. The location starts with
+/// Builds the redirect that appends a slash to the path of a directory, with `prefix` in front of it. The location starts with
 /// exactly one slash, like the request's path, so it never names another host (for `/` it is `//`,
 /// which names none). `None` if the path does not start with exactly one slash.
-pub fn redirect_to_directory(request: &Request) -> Option<Response> {
-    if !request.path.starts_with(b"/") || request.path.starts_with(b"//") {
+pub fn redirect_to_directory(request: &Request, prefix: Option<&Prefix>) -> Option<Response> {
+    let path = Prefix::join(prefix, &request.path);
+    if !path.starts_with(b"/") || path.starts_with(b"//") {
         return None;
     }
     let mut location = String::with_capacity(request.target.len() + 1);
-    escape(&request.path, b"!$&'()*+,-./:;=@_~", &mut location);
+    escape(&path, b"!$&'()*+,-./:;=@_~", &mut location);
     location.push('/');
     if !request.query.is_empty() {
         location.push('?');

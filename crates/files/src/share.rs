@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use howdah_config::{Patterns, Symlinks};
+use howdah_config::{Patterns, Prefix, Symlinks};
 
 use super::hidden;
 use super::mime::MimeTypes;
@@ -14,6 +14,8 @@ use super::mime::MimeTypes;
 pub struct Options {
     /// Names tried in turn in a directory. Empty names are skipped, as in Unit.
     pub index: Vec<String>,
+    /// Part of the URL's path that is not looked up; directories are redirected to with it.
+    pub prefix: Option<Prefix>,
     /// Rule for symbolic links.
     pub symlinks: Symlinks,
     /// Allows paths into other mounts.
@@ -38,6 +40,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             index: vec!["index.html".to_owned()],
+            prefix: None,
             symlinks: Symlinks::OwnerMatch,
             traverse_mounts: true,
             scripts: false,

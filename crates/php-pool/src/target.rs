@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use howdah_config::PhpTarget;
+use howdah_config::{PhpTarget, Prefix};
 
 /// A script to run, with its CGI paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,16 @@ pub struct Script {
     pub root: Arc<Path>,
     /// What `.htaccess` files say about the script; `None` where they are not read.
     pub directives: Option<Arc<Directives>>,
+}
+
+impl Script {
+    /// Puts a prefix that was not looked up in front of the script's name.
+    pub fn below(mut self, prefix: Option<&Prefix>) -> Script {
+        if let Some(prefix) = prefix {
+            self.name = [prefix.as_bytes(), &self.name].concat().into();
+        }
+        self
+    }
 }
 
 /// What `.htaccess` files say about a script.
@@ -49,6 +59,7 @@ pub struct Target {
     root: Arc<Path>,
     fixed: Option<(Bytes, Arc<Path>)>,
     index: String,
+    prefix: Option<Prefix>,
 }
 
 /// The targets of an application.
@@ -82,7 +93,7 @@ impl Target {
             let script = script.trim_start_matches('/');
             (Bytes::from(format!("/{script}")), root.join(script).into())
         });
-        Target { root, fixed, index: config.index.clone() }
+        Target { root, fixed, index: config.index.clone(), prefix: config.prefix.clone() }
     }
 
     /// Returns the document root.
@@ -90,13 +101,19 @@ impl Target {
         &self.root
     }
 
-    /// Returns the script for a decoded, normalised path.
-    pub fn script(&self, path: &Bytes) -> Script {
+    /// Returns the script for a decoded, normalised path. `None` if the path is not below the
+    /// target's prefix.
+    pub fn script(&self, path: &Bytes) -> Option<Script> {
         if let Some((name, file)) = &self.fixed {
             let (file, root) = (Arc::clone(file), Arc::clone(&self.root));
             let (name, path_info) = (name.clone(), Bytes::new());
-            return Script { name, path_info, file, root, directives: None };
+            let script = Script { name, path_info, file, root, directives: None };
+            return Some(script.below(self.prefix.as_ref()));
         }
+        let path = &match &self.prefix {
+            Some(prefix) => path.slice_ref(prefix.rest(path)?),
+            None => path.clone(),
+        };
         let (name, path_info) = match memchr::memmem::find(path, b".php/") {
             Some(dot) => (path.slice(..dot + 4), path.slice(dot + 4..)),
             None if path.ends_with(b"/") => {
@@ -104,7 +121,7 @@ impl Target {
             }
             None => (path.clone(), Bytes::new()),
         };
-        self.found(name, path_info)
+        Some(self.found(name, path_info).below(self.prefix.as_ref()))
     }
 
     /// Returns the script of this name under the document root.
@@ -129,15 +146,24 @@ mod tests {
     use super::*;
 
     fn script(script: Option<&str>, path: &'static str) -> (String, String, String) {
+        script_below(None, script, path).expect("no prefix")
+    }
+
+    fn script_below(
+        prefix: Option<&str>,
+        script: Option<&str>,
+        path: &'static str,
+    ) -> Option<(String, String, String)> {
         let target = Target::new(&PhpTarget {
             name: None,
             root: "/site/".into(),
             script: script.map(str::to_owned),
             index: "index.php".to_owned(),
+            prefix: prefix.and_then(Prefix::parse),
         });
-        let script = target.script(&Bytes::from_static(path.as_bytes()));
+        let script = target.script(&Bytes::from_static(path.as_bytes()))?;
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        (text(&script.name), text(&script.path_info), script.file.display().to_string())
+        Some((text(&script.name), text(&script.path_info), script.file.display().to_string()))
     }
 
     fn parts(name: &str, info: &str, file: &str) -> (String, String, String) {
@@ -154,6 +180,17 @@ mod tests {
     #[test]
     fn a_fixed_script_runs_for_every_path() {
         assert_eq!(script(Some("app.php"), "/any/x.php/y"), parts("/app.php", "", "/site/app.php"));
+    }
+
+    #[test]
+    fn a_prefix_is_part_of_the_name_but_not_of_the_file() {
+        let below = |script, path| script_below(Some("/shop"), script, path);
+        let is = |name, info, file| Some(parts(name, info, file));
+        assert_eq!(below(None, "/shop/a.php/x"), is("/shop/a.php", "/x", "/site/a.php"));
+        assert_eq!(below(None, "/shop/"), is("/shop/index.php", "", "/site/index.php"));
+        assert_eq!(below(None, "/shop"), is("/shop", "", "/site"), "the worker redirects");
+        assert_eq!((below(None, "/shopping/a.php"), below(None, "/a.php")), (None, None));
+        assert_eq!(below(Some("i.php"), "/any"), is("/shop/i.php", "", "/site/i.php"));
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub(super) const TABLE: &[Shape] = &[
             Key("root", Text, "Document root"),
             Key("script", Text, "Script that handles all requests"),
             Key("index", Text, "Index script of directories"),
+            Key("prefix", Text, "Part of the path that is not looked up below the root"),
             Key("targets", Named(&Kind::Shape("target")), "Several roots and scripts by name"),
             Key(
                 "worker",
@@ -62,6 +63,7 @@ pub(super) const TABLE: &[Shape] = &[
             Key("root", Text, "Document root"),
             Key("script", Text, "Script that handles all requests"),
             Key("index", Text, "Index script of directories"),
+            Key("prefix", Text, "Part of the path that is not looked up below the root"),
         ],
     },
     Shape {
@@ -220,6 +222,7 @@ pub(super) const TABLE: &[Shape] = &[
             Key("root", Text, "Document root on the server"),
             Key("script", Text, "Script that handles all requests"),
             Key("index", Text, "Index script of directories"),
+            Key("prefix", Text, "Part of the path that is not looked up below the root"),
             Key("targets", Named(&Kind::Shape("target")), "Several roots and scripts by name"),
             Key("params", Named(&Text), "Additional FastCGI parameters"),
             Key("limits", Kind::Shape("fastcgi_limits"), "Limits"),

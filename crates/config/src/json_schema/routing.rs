@@ -142,6 +142,7 @@ pub(super) const TABLE: &[Shape] = &[
             Key("location", Text, "With \"return\": the Location field"),
             Key("keep_query", Switch, "With \"location\": add the query of the request"),
             Key("share", Texts, "Names of files to try in order, such as \"/www$uri\""),
+            Key("prefix", Text, "With \"share\": part of the path that is not looked up"),
             Key("try", Texts, "With \"share\": paths to try in order instead of the request's"),
             Key("index", Texts, "With \"share\": names of index files, tried in order"),
             Key("types", Texts, "With \"share\": media types that may be sent"),

@@ -295,7 +295,7 @@ impl<'s> Routing<'s> {
                     });
                 }
                 let script =
-                    |targets: &Targets| Some(targets.get(target.as_deref())?.script(&request.path));
+                    |targets: &Targets| targets.get(target.as_deref())?.script(&request.path);
                 let decision = match self.snapshot.applications.get(name) {
                     Some(application) => script(&application.targets)
                         .map(|script| Decision::Php(Arc::clone(application), script)),

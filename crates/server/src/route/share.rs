@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use howdah_config::{Candidate, Target};
+use howdah_config::{Candidate, Prefix, Target};
 use howdah_files::{FileLocation, Files, NotServedReason, RequestTime, ScriptPath, ServeOutcome};
 use howdah_http::message::Request;
 use howdah_http::variables::VariableSource;
@@ -19,8 +19,29 @@ type Serve =
 
 impl Routing<'_> {
     /// Finds the handler of a request. With candidates, the path of the request becomes that of the
-    /// candidate found. Error: the reason why there is none.
+    /// candidate found. While the share is looked up, the path of the request is without the prefix.
+    /// Error: the reason why there is none.
     pub(super) fn share(
+        &self,
+        share: &Share,
+        request: &mut Request,
+    ) -> Result<Decision, NotServedReason> {
+        let Some(prefix) = &share.prefix else { return self.below_prefix(share, request) };
+        let whole = request.path.clone();
+        let rest = prefix.rest(&whole).ok_or(NotServedReason::NotFound)?;
+        if rest.is_empty() {
+            return redirect(request, None);
+        }
+        request.path = whole.slice_ref(rest);
+        let found = self.below_prefix(share, request);
+        request.path = match found {
+            Ok(_) => Prefix::join(Some(prefix), &request.path).into_owned().into(),
+            Err(_) => whole,
+        };
+        found
+    }
+
+    fn below_prefix(
         &self,
         share: &Share,
         request: &mut Request,
@@ -65,12 +86,8 @@ impl Routing<'_> {
         if !lacks_slash {
             return Ok(found);
         }
-        if !matches!(&*request.method, b"GET" | b"HEAD") {
-            return Err(NotServedReason::MethodNotAllowed);
-        }
         request.path = asked;
-        let redirect = howdah_files::redirect_to_directory(request);
-        redirect.map(Decision::Respond).ok_or(NotServedReason::NotFound)
+        redirect(request, share.prefix.as_ref())
     }
 
     /// Tries each path of the share in turn.
@@ -134,7 +151,7 @@ impl Routing<'_> {
                 return Decision::Refuse(404, None);
             };
             let script = target.found(found.script_name, found.path_info);
-            return Decision::FastCgi(Arc::clone(site), script);
+            return Decision::FastCgi(Arc::clone(site), script.below(share.prefix.as_ref()));
         }
         let Some(application) = self.snapshot.applications.get(name) else {
             return Decision::Refuse(404, None);
@@ -145,7 +162,7 @@ impl Routing<'_> {
                 return Decision::Refuse(404, None);
             };
             let script = target.found(found.script_name, found.path_info);
-            return Decision::Php(Arc::clone(application), script);
+            return Decision::Php(Arc::clone(application), script.below(share.prefix.as_ref()));
         }
         let file = found.file.as_os_str().as_bytes();
         let root = file.strip_suffix(&*found.script_name).unwrap_or(b"/");
@@ -156,6 +173,15 @@ impl Routing<'_> {
             file: Arc::clone(&found.file),
             directives: None,
         };
-        Decision::Php(Arc::clone(application), script)
+        Decision::Php(Arc::clone(application), script.below(share.prefix.as_ref()))
     }
+}
+
+/// Redirects to the path of the request, below a prefix, with a slash at its end.
+fn redirect(request: &Request, prefix: Option<&Prefix>) -> Result<Decision, NotServedReason> {
+    if !matches!(&*request.method, b"GET" | b"HEAD") {
+        return Err(NotServedReason::MethodNotAllowed);
+    }
+    let redirect = howdah_files::redirect_to_directory(request, prefix);
+    redirect.map(Decision::Respond).ok_or(NotServedReason::NotFound)
 }

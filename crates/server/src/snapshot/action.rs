@@ -117,6 +117,8 @@ pub struct Share {
     pub paths: Vec<SharePath>,
     /// Paths that replace the request's, tried in turn.
     pub candidates: Vec<config::Candidate>,
+    /// Part of the path of requests that is not looked up.
+    pub prefix: Option<config::Prefix>,
     /// Directory that the paths cannot lead out of.
     pub chroot: Option<Template>,
     /// Target for scripts.

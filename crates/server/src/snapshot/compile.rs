@@ -198,6 +198,7 @@ impl ActionCompiler<'_, '_> {
                     .map(|path| compile_path(path, share, self.mime))
                     .collect(),
                 candidates: share.candidates.clone(),
+                prefix: share.prefix.clone(),
                 chroot: share.chroot.clone(),
                 scripts: share.scripts.clone(),
                 fallback: share.fallback.as_ref().map(|action| self.action(action)),
@@ -252,6 +253,7 @@ fn compile_return(answer: &config::Return) -> Return {
 fn compile_path(template: &Template, share: &config::Share, mime: &Arc<MimeTypes>) -> SharePath {
     let options = howdah_files::Options {
         index: share.index.clone(),
+        prefix: share.prefix.clone(),
         symlinks: share.symlinks,
         traverse_mounts: share.traverse_mounts,
         scripts: share.scripts.is_some(),
