@@ -245,10 +245,12 @@ fn name(variable: &Variable) -> String {
     let field = |prefix: &str, name: &str| format!("{prefix}{}", name.replace('-', "_"));
     match variable {
         Variable::Argument(name) => format!("arg_{name}"),
+        Variable::Arguments => "args".to_owned(),
         Variable::BodyBytesSent => "body_bytes_sent".to_owned(),
         Variable::Capture(Group::Number(number)) => number.to_string(),
         Variable::Capture(Group::Name(name)) => name.clone(),
         Variable::Cookie(name) => format!("cookie_{name}"),
+        Variable::HasArguments => "is_args".to_owned(),
         Variable::Header(name) => field("header_", name),
         Variable::Host => "host".to_owned(),
         Variable::Method => "method".to_owned(),

@@ -59,7 +59,7 @@ fn found(script: &Script, path: &[u8]) {
 /// the name of any other.
 pub fn params(input: &[u8]) {
     let Parse::Complete(head, _) = parse_head(input, &Limits::default()) else { return };
-    let script = site(None).script(&head.path);
+    let script = site(None).script(&head.path).expect("no prefix");
     found(&script, &head.path);
     let request = Request {
         method: head.method,

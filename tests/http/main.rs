@@ -7,6 +7,7 @@ mod http2_floods;
 mod http2_strictness;
 mod lengths;
 mod limits;
+mod rewrites;
 mod routing;
 mod slow_clients;
 mod smuggling;

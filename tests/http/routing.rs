@@ -62,13 +62,13 @@ fn a_script_sees_the_target_that_was_sent_and_runs_by_the_path_that_was_rewritte
             "settings": {"http": {"log_route": true}},
             "routes": [
                 {"match": {"uri": "/nice/*"},
-                 "action": {"rewrite": "/a.php$uri?dropped", "pass": "applications/site"}},
+                 "action": {"rewrite": "/a.php$uri?added", "pass": "applications/site"}},
                 {"action": {"return": 404}},
             ],
         }),
     );
     let text = ask(&server, "GET /nice/%41%3Fb?q=1", "").text();
-    for line in ["REQUEST_URI=/nice/%41%3Fb?q=1", "QUERY_STRING=q=1", "SCRIPT_NAME=/a.php"] {
+    for line in ["REQUEST_URI=/nice/%41%3Fb?q=1", "QUERY_STRING=added&q=1", "SCRIPT_NAME=/a.php"] {
         assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
     }
     assert!(text.contains("PATH_INFO=/nice/A?b\n"), "{text}");

@@ -16,6 +16,7 @@ use crate::node::{Node, Object, Scope, quoted};
 use crate::pattern::{Patterns, Subject};
 use crate::prefix::Prefix;
 use crate::proxy::Proxy;
+use crate::rewrite::Rewrite;
 use crate::share::{self, Candidate, Symlinks};
 use crate::target::{Pass, Target};
 use crate::template::Template;
@@ -25,8 +26,8 @@ use crate::template::Template;
 pub struct Action {
     /// The kind of response.
     pub kind: ActionKind,
-    /// The path, with or without a query, that replaces the request's before the action runs.
-    pub rewrite: Option<Template>,
+    /// The path that replaces the request's before the action runs.
+    pub rewrite: Option<Rewrite>,
     /// Clients that may use the action.
     pub access: Access,
     /// Limits of requests.
@@ -122,7 +123,7 @@ impl Action {
         };
         let action = Action {
             kind,
-            rewrite: object.read("rewrite", Template::read)?,
+            rewrite: object.read("rewrite", Rewrite::read)?,
             access: Access::read(&object)?,
             limit: object.read("limit", LimitRule::read_all)?.unwrap_or_default(),
             error_pages: object.read("error_pages", ErrorPage::read_all)?.unwrap_or_default(),

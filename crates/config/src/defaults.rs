@@ -5,12 +5,14 @@
 pub struct Defaults {
     /// The default of `settings.http.strict_requests`.
     pub strict_requests: bool,
+    /// True if the query in a `rewrite` has an effect. Unit drops it.
+    pub rewrites_query: bool,
 }
 
 impl Default for Defaults {
     /// Returns Howdah's defaults.
     fn default() -> Defaults {
-        Defaults { strict_requests: true }
+        Defaults { strict_requests: true, rewrites_query: true }
     }
 }
 
@@ -22,6 +24,6 @@ impl Defaults {
 
     /// Returns NGINX Unit's defaults, for clients whose requests are malformed.
     pub fn of_unit() -> Defaults {
-        Defaults { strict_requests: false }
+        Defaults { strict_requests: false, rewrites_query: false }
     }
 }

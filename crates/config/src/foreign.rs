@@ -24,10 +24,6 @@ pub(crate) fn variable(name: &str) -> Option<String> {
             "\"$header_host\" is the field as the client sent it, with its port; \"$host\" is in \
              lower case and without the port"
         }
-        "args" | "query_string" => {
-            "\"$request_uri\" is the path with its query, \"$arg_NAME\" an argument of it"
-        }
-        "is_args" => "write \"$request_uri\" for the path with its query",
         "request_method" => "write \"$method\"",
         "document_uri" | "request_path" | "path" => "write \"$uri\"",
         "server_name" | "hostname" => "write \"$host\", the name that the client asked for",

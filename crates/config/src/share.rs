@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::node::{Node, Object};
+use crate::rewrite::Rewrite;
 use crate::template::{Part, Template, Variable};
 
 /// Symbolic links of a share that are followed.
@@ -20,8 +21,8 @@ pub enum Symlinks {
 /// An element of `try`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// The path, in the form of a `rewrite`.
-    pub path: Template,
+    /// The path and the query.
+    pub target: Rewrite,
     /// True if the path ends with a slash and so stands for the index of a directory.
     pub directory: bool,
 }
@@ -60,11 +61,12 @@ impl Candidate {
                  \"fallback\": {\"return\": 404} or {\"pass\": \"routes/name\"}",
             ));
         }
-        if text.contains('?') {
-            let error = node.invalid("must not have a query");
-            return Err(error.with_hint("leave it out: scripts get the query of the request"));
-        }
-        Ok(Candidate { path: Template::read(node)?, directory: text.ends_with('/') })
+        let target = Rewrite::read_candidate(node)?;
+        let directory = match target.path.parts().last() {
+            Some(Part::Literal(text)) => text.ends_with('/'),
+            _ => false,
+        };
+        Ok(Candidate { target, directory })
     }
 }
 

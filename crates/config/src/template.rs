@@ -32,12 +32,16 @@ pub enum Part {
 pub enum Variable {
     /// `$arg_NAME`: the last query argument of that name, decoded. Upper and lower case differ.
     Argument(String),
+    /// `$args` and `$query_string`: the query as received, or as a rewrite has set it.
+    Arguments,
     /// `$body_bytes_sent`: bytes of the response body sent so far.
     BodyBytesSent,
     /// `$1` to `$9`, or `$NAME`: the text of a group of the step's regular expressions.
     Capture(Group),
     /// `$cookie_NAME`: a cookie. Upper and lower case differ.
     Cookie(String),
+    /// `$is_args`: `?` if there is a query, otherwise empty.
+    HasArguments,
     /// `$header_NAME`: the first request field of that name, lower case with `-` for `_`.
     Header(String),
     /// `$host`: the requested host, lower case, without port and final dot.
@@ -275,8 +279,10 @@ impl Variable {
     /// Returns the variable of this name (without `$`); `None` for `dollar`, which is a literal.
     pub(crate) fn named(name: &str) -> Option<Variable> {
         let variable = match name {
+            "args" | "query_string" => Variable::Arguments,
             "body_bytes_sent" => Variable::BodyBytesSent,
             "host" => Variable::Host,
+            "is_args" => Variable::HasArguments,
             "method" => Variable::Method,
             "remote_addr" => Variable::RemoteAddress,
             "request_id" => Variable::RequestId,
@@ -352,11 +358,14 @@ impl fmt::Display for TemplateError {
 
 impl std::error::Error for TemplateError {}
 
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 26] = [
+    "args",
     "body_bytes_sent",
     "dollar",
     "host",
+    "is_args",
     "method",
+    "query_string",
     "remote_addr",
     "request_id",
     "request_line",

@@ -137,6 +137,7 @@ fn request_variable(
                 true
             })
         }
+        Variable::Arguments => present(out, &request.query),
         Variable::Capture(group) => {
             request.captures.get(group).is_some_and(|found| text(out, found))
         }
@@ -145,6 +146,7 @@ fn request_variable(
             let found = cookies.find(|(other, _)| *other == name.as_bytes());
             found.is_some_and(|(_, value)| text(out, value))
         }
+        Variable::HasArguments => !request.query.is_empty() && text(out, b"?"),
         Variable::Header(name) => request.fields.get(name).is_some_and(|value| text(out, value)),
         Variable::Host => present(out, &request.host),
         Variable::Method => text(out, &request.method),

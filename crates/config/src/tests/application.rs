@@ -22,7 +22,7 @@ fn an_application_has_defaults() {
 fn an_application_takes_all_its_keys() {
     let site = read_application(json!({
         "type": "php 8.2",
-        "targets": {"z": {"root": "/z", "script": "/front.php"}, "a": {"root": "/a", "index": "i.php"}},
+        "targets": {"z": {"root": "/z", "script": "/front.php"}, "a": {"root": "/a", "index": "i.php", "prefix": "/a/"}},
         "options": {"file": "/etc/php.ini", "admin": {"memory_limit": "256M"}, "user": {"display_errors": "0"}},
         "processes": {"max": 10, "spare": 5, "idle_timeout": 20},
         "limits": {"timeout": 10, "requests": 1000, "queue": 50, "queue_timeout": 2, "slow": 5, "slow_log": "/var/log/slow.log"},
@@ -34,6 +34,7 @@ fn an_application_takes_all_its_keys() {
     assert!(site.version.accepts(8, 2, 30));
     let names: Vec<_> = site.targets.iter().map(|target| target.name.as_deref()).collect();
     assert_eq!(names, [Some("z"), Some("a")], "in the order written");
+    assert_eq!(site.targets[1].prefix, crate::Prefix::parse("/a"));
     assert_eq!(site.options.admin, [("memory_limit".to_owned(), "256M".to_owned())]);
     let idle_timeout = Some(Duration::from_secs(20));
     let range = DynamicProcesses { max: 10, spare: 5, idle_timeout, ..DynamicProcesses::default() };

@@ -116,7 +116,6 @@ fn variables_of_nginx_are_answered_with_the_variable_here() {
         ("$http_user_agent", "write \"$header_user_agent\""),
         ("$request_method", "write \"$method\""),
         ("$document_root$uri", "write the directory itself"),
-        ("$args", "$request_uri"),
         ("$time_iso8601", "$time_local"),
     ] {
         let line = refusal(action(json!({"return": 301, "location": text})));

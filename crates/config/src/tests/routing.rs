@@ -107,7 +107,7 @@ fn an_action_may_rewrite_and_set_fields() {
         "return": 200, "rewrite": "/new$uri",
         "response_headers": {"X-Foo": "$uri", "ETag": null, "X-Empty": ""},
     }));
-    assert_eq!(action.rewrite.expect("a rewrite").parts().len(), 2);
+    assert_eq!(action.rewrite.expect("a rewrite").path.parts().len(), 2);
     let [foo, etag, empty] = action.options.response_headers.as_slice() else {
         panic!("three fields")
     };
@@ -407,7 +407,7 @@ fn candidates_of_a_share_are_paths() {
         (json!([]), "/routes/0/action/try: \"try\" must have at least one element"),
         (json!(["$uri", "=404"]), "/routes/0/action/try/1: element 1 must be a path that starts"),
         (json!(["@app"]), "{\"pass\": \"routes/name\"}"),
-        (json!(["$uri", "/index.php?$args"]), "scripts get the query of the request"),
+        (json!(["$uri", "/index.php?$nothing"]), "Unknown variable"),
         (json!(["/$nothing"]), "Unknown variable"),
         (json!([1]), "must be a string"),
     ] {

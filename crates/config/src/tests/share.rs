@@ -63,6 +63,12 @@ fn broken_shares_are_refused() {
             json!({"share": "/x", "follow_symlinks": 1}),
             "must be true or false, but is the number 1",
         ),
+        (
+            json!({"share": "/x", "prefix": "shop"}),
+            "/routes/0/action/prefix: \"prefix\" must be a path that starts with \"/\"",
+        ),
+        (json!({"share": "/x", "prefix": "/"}), "leave it out"),
+        (json!({"share": "/x", "prefix": "/$host"}), "without variables"),
         (json!({"share": "/x", "fallback": {}}), "/routes/0/action/fallback: one of"),
         (json!({"share": "/x", "scripts": "routes"}), "\"scripts\" must name an application"),
         (json!({"share": "/x", "scripts": "applications/two/front"}), "without \"script\""),

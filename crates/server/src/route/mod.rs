@@ -193,6 +193,8 @@ impl<'s> Routing<'s> {
         effects: Effects<'s>,
         request: &mut Request,
     ) -> Routed<'s> {
+        // The path and the query differ from those of the first request.
+        self.scratch.borrow_mut().clear();
         let mut routed = Routed::new(effects);
         let next = self.target(target, request);
         self.run(next, &mut routed, request);
@@ -336,6 +338,14 @@ impl<'s> Routing<'s> {
         refuse(404)
     }
 
+    /// Replaces the query of a request, if there is a new one.
+    fn set_query(&self, query: Option<Bytes>, request: &mut Request) {
+        if let Some(query) = query {
+            request.query = query;
+            self.scratch.borrow_mut().clear();
+        }
+    }
+
     fn holds(&self, step: &Step, request: &Request, scratch: &mut Scratch) -> bool {
         matching::holds(&step.conditions, request, self.started_at, scratch)
     }
@@ -359,9 +369,12 @@ impl<'s> Routing<'s> {
             ActionKind::Htaccess(share) => share.fallback.as_ref(),
             _ => None,
         };
-        if let Some(template) = &action.rewrite {
-            match rewrite::path(template, &VariableSource::of(request, self.started_at)) {
-                Ok(path) => request.path = path,
+        if let Some(rewrite) = &action.rewrite {
+            match rewrite::target(rewrite, &VariableSource::of(request, self.started_at)) {
+                Ok((path, query)) => {
+                    request.path = path;
+                    self.set_query(query, request);
+                }
                 Err(error) => {
                     self.log.write(
                         Level::Error,

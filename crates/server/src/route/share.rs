@@ -75,8 +75,9 @@ impl Routing<'_> {
         request: &mut Request,
     ) -> Result<Decision, NotServedReason> {
         // A path made from request data may be invalid: that is the client's error.
-        let path = rewrite::path(&candidate.path, &VariableSource::of(request, self.started_at));
-        let path = path.map_err(|_| NotServedReason::NotFound)?;
+        let source = VariableSource::of(request, self.started_at);
+        let target = rewrite::target(&candidate.target, &source);
+        let (path, query) = target.map_err(|_| NotServedReason::NotFound)?;
         if path.ends_with(b"/") != candidate.directory {
             return Err(NotServedReason::NotFound);
         }
@@ -84,6 +85,7 @@ impl Routing<'_> {
         let asked = std::mem::replace(&mut request.path, path);
         let found = self.find(share, request, Files::serve_place_without_redirect)?;
         if !lacks_slash {
+            self.set_query(query, request);
             return Ok(found);
         }
         request.path = asked;

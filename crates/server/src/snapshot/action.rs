@@ -17,7 +17,7 @@ pub struct Action {
     /// The handler.
     pub kind: ActionKind,
     /// Path that replaces the request's before the action is carried out.
-    pub rewrite: Option<Template>,
+    pub rewrite: Option<config::Rewrite>,
     /// Client addresses that are allowed; all if `None`.
     pub allow: Option<config::AddressPatterns>,
     /// Client addresses that are refused.
