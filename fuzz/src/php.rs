@@ -75,6 +75,7 @@ pub fn params(input: &[u8]) {
         id: 1,
         error: None,
         captures: Default::default(),
+        additions: None,
     };
     let names = names(&request, &script);
     let is_field = |name: &Vec<u8>| name.starts_with(b"HTTP_");

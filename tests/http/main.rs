@@ -1,5 +1,6 @@
 //! What clients say in HTTP/1.1 and HTTP/2, and what they are answered.
 
+mod action_options;
 mod error_pages;
 mod http1;
 mod http2;

@@ -4,8 +4,11 @@ use crate::access_log::AccessLog;
 use crate::buffering::Buffering;
 use crate::cors::Cors;
 use crate::error::Error;
-use crate::node::Object;
+use crate::node::{Node, Object};
+use crate::php::read_settings;
 use crate::response_headers::ResponseHeader;
+use crate::script_variables;
+use crate::template::Template;
 
 /// Options of an action. The server merges those of all actions on the way of a request
 /// (`howdah-server`, `Effects::apply`).
@@ -23,6 +26,14 @@ pub struct ActionOptions {
     pub buffering: Buffering,
     /// Maximum size of a request body in bytes; if `None`, that of the settings.
     pub max_body_size: Option<u64>,
+    /// True if error pages also replace responses of applications and other servers.
+    pub intercept_errors: Option<bool>,
+    /// True if only internal requests may use the action.
+    pub internal: bool,
+    /// Variables that scripts get in addition, or in place of those of CGI.
+    pub environment: Vec<(String, Template)>,
+    /// Settings of PHP that scripts may change.
+    pub php_settings: Vec<(String, String)>,
     /// Access logs of the requests; if `None`, those of the listener.
     pub access_log: Option<Vec<AccessLog>>,
 }
@@ -39,7 +50,34 @@ impl ActionOptions {
             cors: object.read("cors", Cors::read)?,
             buffering: Buffering::read(object)?,
             max_body_size: object.read("max_body_size", |node| node.size(0))?,
+            intercept_errors: object.boolean("intercept_errors")?,
+            internal: object.boolean("internal")?.unwrap_or(false),
+            environment: object
+                .read("environment", script_variables::read_of_action)?
+                .unwrap_or_default(),
+            php_settings: object.read("options", read_options)?.unwrap_or_default(),
             access_log: object.read("access_log", AccessLog::read_all)?,
         })
     }
+}
+
+/// Reads `options`: settings of PHP for the requests of an action.
+fn read_options(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {
+    let object = node.object()?;
+    let settings = object.read("user", |user| {
+        let settings = read_settings(user)?;
+        for (name, setting) in user.members()? {
+            let text = settings.iter().find(|(other, _)| other == name);
+            let is_control = |(name, value): &(String, String)| {
+                name.chars().chain(value.chars()).any(char::is_control)
+            };
+            if text.is_some_and(is_control) {
+                return Err(setting.invalid("must not contain control characters"));
+            }
+        }
+        Ok(settings)
+    })?;
+    object.end()?;
+    let settings = settings.unwrap_or_default();
+    Ok(settings)
 }

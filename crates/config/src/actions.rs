@@ -1,5 +1,6 @@
 //! Lists the actions of a document and the files that they serve, each with its path.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::action::{Action, ActionKind, PageSource};
@@ -51,6 +52,14 @@ impl Config {
             }
         }
         named
+    }
+
+    /// Returns the names of the settings of PHP that actions have, in order.
+    pub(crate) fn settings_of_actions(&self) -> Vec<String> {
+        let actions = self.actions();
+        let settings = actions.iter().flat_map(|(_, action)| &action.options.php_settings);
+        let names: BTreeSet<_> = settings.map(|(name, _)| name.clone()).collect();
+        names.into_iter().collect()
     }
 
     /// Returns the files and directories of shares, error pages and passwords.

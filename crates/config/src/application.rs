@@ -28,6 +28,8 @@ pub struct Application {
     pub htaccess: Option<Htaccess>,
     /// `.htaccess` files decide about its scripts: its own, or those of a share.
     pub obeys_htaccess: bool,
+    /// Names of settings of PHP that actions of the document have.
+    pub route_settings: Vec<String>,
     /// PHP's own settings.
     pub options: PhpOptions,
     /// The number of its processes.
@@ -111,6 +113,7 @@ impl Application {
             targets,
             worker,
             obeys_htaccess: htaccess.is_some(),
+            route_settings: Vec::new(),
             htaccess,
             options: object.read("options", PhpOptions::read)?.unwrap_or_default(),
             processes: object.read("processes", Processes::read)?.unwrap_or(Processes::Automatic),

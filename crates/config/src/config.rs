@@ -86,7 +86,9 @@ impl Config {
         };
         LimitRule::check_zones(config.limit_rules())?;
         let obedient = config.applications_of_htaccess_shares();
+        let settings = config.settings_of_actions();
         for application in &mut config.applications {
+            application.route_settings.clone_from(&settings);
             application.obeys_htaccess |= obedient.contains(&application.name);
         }
         Ok(config)

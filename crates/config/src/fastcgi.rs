@@ -7,6 +7,7 @@ use crate::delegation::Delegation;
 use crate::error::Error;
 use crate::node::Node;
 use crate::php::PhpTarget;
+use crate::script_variables;
 use crate::target::Target;
 use crate::template::Template;
 use crate::timeouts::Timeouts;
@@ -82,7 +83,7 @@ impl FastCgi {
             name: name.to_owned(),
             servers,
             targets: PhpTarget::read_all(&object)?,
-            params: object.read("params", read_params)?.unwrap_or_default(),
+            params: object.read("params", script_variables::read)?.unwrap_or_default(),
             limits: object.read("limits", FastCgiLimits::read)?.unwrap_or_default(),
             keepalive: usize::try_from(keepalive).unwrap_or(0), // in range by the line above
             timeouts: object.read("timeouts", Timeouts::read)?.unwrap_or_default(),
@@ -131,18 +132,4 @@ fn read_upstream(node: &Node<'_>) -> Result<String, Error> {
         return Err(node.invalid(reason));
     }
     Ok(name)
-}
-
-/// Reads `params`. Names are those of CGI variables. Control characters are refused: a value must
-/// not pass for two.
-fn read_params(node: &Node<'_>) -> Result<Vec<(String, Template)>, Error> {
-    let mut params = Vec::new();
-    for (name, param) in node.members()? {
-        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-            let message = "must have a name of letters, digits and underscores, as SCRIPT_FILENAME";
-            return Err(param.invalid(message));
-        }
-        params.push((name.to_owned(), Template::read(&param)?));
-    }
-    Ok(params)
 }

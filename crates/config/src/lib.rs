@@ -59,6 +59,7 @@ mod rewrite;
 mod route;
 mod router_paths;
 mod sandbox;
+mod script_variables;
 mod settings;
 mod share;
 mod suggest;

@@ -169,7 +169,7 @@ impl PhpOptions {
     }
 }
 
-fn read_settings(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {
+pub(crate) fn read_settings(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {
     let mut settings = Vec::new();
     for (name, setting) in node.members()? {
         if name.is_empty() || name.contains('\0') {

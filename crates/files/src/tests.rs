@@ -121,6 +121,7 @@ pub(super) fn request(
         id: 1,
         error: None,
         captures: Default::default(),
+        additions: None,
     }
 }
 

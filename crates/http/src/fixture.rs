@@ -30,5 +30,6 @@ pub fn request(target: &str, fields: &[(&str, &str)]) -> Request {
         id: 0x1f,
         error: None,
         captures: Captures::default(),
+        additions: None,
     }
 }

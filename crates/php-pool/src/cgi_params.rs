@@ -37,6 +37,34 @@ pub fn write(
     software: Option<&str>,
     body_len: u64,
 ) {
+    write_standard(params, request, script, software, body_len);
+    if let Some(additions) = &request.additions
+        && !additions.variables.is_empty()
+    {
+        replace(params, &additions.variables);
+    }
+}
+
+/// Replaces parameters by variables of actions. A variable with an empty value only removes one.
+fn replace(params: &mut Params, variables: &[(String, Vec<u8>)]) {
+    let usual = std::mem::take(params);
+    let is_replaced = |name: &[u8]| variables.iter().any(|(other, _)| other.as_bytes() == name);
+    for (name, value) in usual.iter().filter(|(name, _)| !is_replaced(name)) {
+        params.push(name, value);
+    }
+    for (name, value) in variables.iter().filter(|(_, value)| !value.is_empty()) {
+        params.push(name.as_bytes(), value);
+    }
+}
+
+/// Writes the parameters without additions of actions.
+fn write_standard(
+    params: &mut Params,
+    request: &Request,
+    script: &Script,
+    software: Option<&str>,
+    body_len: u64,
+) {
     let mut text = String::with_capacity(LONGEST_TEXT);
     let mut shown = |params: &mut Params, name: &str, value: &dyn Display| {
         text.clear();
@@ -181,16 +209,19 @@ fn write_as_apache(
     shown(params, "REQUEST_ID", &ShownRequestId(request.id));
 }
 
-/// Writes what `.htaccess` files say about the script, for a worker of this server.
+/// Writes what actions and `.htaccess` files say about the script, for a worker of this server.
 pub fn write_settings(params: &mut Params, request: &Request, script: &Script) {
-    let Some(directives) = &script.directives else { return };
     let mut values = PhpValues::default();
-    for (name, value) in &directives.settings {
+    for (name, value) in request.additions.iter().flat_map(|additions| &additions.settings) {
+        values.push(name.as_bytes(), value.as_bytes());
+    }
+    for (name, value) in script.directives.iter().flat_map(|directives| &directives.settings) {
         values.push(name, value);
     }
     if !values.is_empty() {
         params.push_reserved(Reserved::PhpValues, values.as_bytes());
     }
+    let Some(directives) = &script.directives else { return };
     let authorization = request.fields.get("authorization").unwrap_or_default();
     params.push_reserved(Reserved::Authorization, authorization);
     params.push_reserved(Reserved::AnyName, b"1");
@@ -199,12 +230,15 @@ pub fn write_settings(params: &mut Params, request: &Request, script: &Script) {
     }
 }
 
-/// Writes the settings of PHP that `.htaccess` files make, for PHP-FPM.
-pub fn write_fpm_settings(params: &mut Params, script: &Script) {
-    let Some(directives) = &script.directives else { return };
+/// Writes the settings of PHP that actions and `.htaccess` files make, for PHP-FPM.
+pub fn write_fpm_settings(params: &mut Params, request: &Request, script: &Script) {
     let mut text = Vec::new();
+    // The administrator's: PHP-FPM may apply all of them.
+    for (name, value) in request.additions.iter().flat_map(|additions| &additions.settings) {
+        text.extend_from_slice(format!("{name}={value}\n").as_bytes());
+    }
     let is_plain = |part: &[u8]| !part.iter().any(|byte| matches!(byte, b'\n' | b'\r' | 0));
-    for (name, value) in &directives.settings {
+    for (name, value) in script.directives.iter().flat_map(|directives| &directives.settings) {
         if is_plain(value) && fpm_settings::is_passed(name) {
             text.extend_from_slice(&[name, &b"="[..], value, b"\n"].concat());
         }
@@ -321,6 +355,7 @@ mod tests {
             id: 1,
             error: None,
             captures: Default::default(),
+            additions: None,
         };
         let script = Script {
             name: Bytes::from_static(b"/a.php"),

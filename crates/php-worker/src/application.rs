@@ -70,6 +70,7 @@ impl Application {
             php: &self.php,
             is_resident,
             has_htaccess: self.spec.htaccess,
+            route_settings: &self.spec.route_settings,
             limit: self.spec.requests,
             // Opened in the worker: /proc/self/statm belongs to the process that opens it.
             memory: MemoryLimit::new(self.spec.memory),

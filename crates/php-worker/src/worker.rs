@@ -62,6 +62,8 @@ pub struct Worker<'a> {
     pub is_resident: bool,
     /// The router reads `.htaccess` files for this application.
     pub has_htaccess: bool,
+    /// Names of settings of PHP that requests may have without such files.
+    pub route_settings: &'a [String],
     /// Number of requests after which the worker ends; 0: no limit.
     pub limit: u64,
     /// The limit of its private memory, checked after each request.
@@ -300,7 +302,7 @@ impl Worker<'_> {
             }
         };
         if !self.has_htaccess {
-            list = list.without_htaccess();
+            list = list.without_htaccess(self.route_settings);
         }
         list.set_start(cpu_us);
         let Ok(length) = i64::try_from(header.body_len) else {

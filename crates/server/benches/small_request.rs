@@ -89,6 +89,7 @@ fn request(path: &str) -> Request {
         id: 1,
         error: None,
         captures: Default::default(),
+        additions: None,
     }
 }
 

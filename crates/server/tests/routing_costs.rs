@@ -120,6 +120,7 @@ fn request() -> Request {
         id: 1,
         error: None,
         captures: Default::default(),
+        additions: None,
     }
 }
 

@@ -47,10 +47,11 @@ fn visit(value: &Value, keys: &mut Vec<String>, all: &mut Vec<Advice>) {
 
 /// Returns true if strings of a key are templates; `parents` are the keys that lead to it.
 fn has_variables(key: &str, parents: &[String]) -> bool {
-    const TEMPLATES: [&str; 14] = [
+    const TEMPLATES: [&str; 15] = [
         "chroot",
         "cookie_domain",
         "cookie_path",
+        "environment",
         "format",
         "hash",
         "if",
@@ -68,6 +69,7 @@ fn has_variables(key: &str, parents: &[String]) -> bool {
         // Names chosen by the user.
         ["applications" | "upstreams" | "listeners" | "routes"] => false,
         [.., "limit"] | [.., "limit", _] if key == "key" => true,
+        ["applications", _] if key == "environment" => false,
         [.., "environment" | "targets" | "admin" | "user"] => false,
         ["upstreams", _] => TEMPLATES.contains(&key) || matches!(key, "host" | "headers"),
         _ => TEMPLATES.contains(&key),

@@ -199,7 +199,24 @@ pub(super) const TABLE: &[Shape] = &[
             ),
             Key("max_body_size", SIZE, "Maximum size of a request body in bytes"),
             Key("access_log", LOGS, "Access logs in place of those of the listener"),
+            Key(
+                "intercept_errors",
+                Switch,
+                "Whether error pages also replace responses of applications and other servers",
+            ),
+            Key("internal", Switch, "Respond with 404 unless the request is an internal one"),
+            Key(
+                "environment",
+                Named(&Text),
+                "Variables for scripts, with variables of the request",
+            ),
+            Key("options", Kind::Shape("action_php_options"), "Settings of PHP for the requests"),
         ],
+    },
+    Shape {
+        name: "action_php_options",
+        required: &[],
+        keys: &[Key("user", Named(&Text), "Settings that scripts can change")],
     },
     Shape {
         name: "response_header",

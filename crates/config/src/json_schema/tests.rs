@@ -63,6 +63,7 @@ fn probe(name: &str, mut value: Value) -> Value {
         "static" | "compression" => http(name, value),
         "compressor" => http("compression", json!({"compressors": value})),
         "access_log" => json!({"access_log": value}),
+        "action_php_options" => action(json!({"return": 200, "options": value})),
         "syslog" | "journal" => json!({"access_log": {name: value}}),
         "log_only" => json!({"access_log": {"path": "/a", "only": value}}),
         other => panic!("{other} has no probe"),

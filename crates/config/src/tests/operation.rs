@@ -28,11 +28,11 @@ fn an_access_log_is_a_file_or_has_a_format() {
         (json!({"path": "/x", "if": "$arg_"}), "/access_log/if: Unknown variable"),
         (json!(1), "must be a file name, an object, an array of them, or false"),
         (json!(true), "must be a file name, an object, an array of them, or false"),
-        (json!([]), "/access_log: must not be empty; write false for no log"),
-        (json!(["/a", 1]), "/access_log/1: must be a file name or an object"),
+        (json!([]), "must not be empty; write false for no log"),
+        (json!(["/a", 1]), "/access_log/1: element 1 must be a file name"),
         (json!({"path": "/x", "format": "combine"}), "did you mean \"combined\"?"),
         (json!({"path": "/x", "journal": true}), "must have just one of"),
-        (json!({"path": "/x", "only": {}}), "/access_log/only: must have \"slow\", "),
+        (json!({"path": "/x", "only": {}}), "must have \"slow\", \"status\" or"),
         (json!({"path": "/x", "only": {"slow": -1}}), "/access_log/only/slow: "),
         (json!({"path": "/x", "only": {"sample": 2}}), "must be above 0 and at most 1"),
         (json!({"path": "/x", "only": {"status": [5, 9]}}), "/access_log/only/status/0: "),
@@ -73,6 +73,43 @@ fn listeners_and_actions_have_access_logs_of_their_own() {
     assert_eq!(config.listeners[0].access_log.as_ref().map(Vec::len), Some(0));
     let line = refusal(json!({"routes": [{"action": {"return": 200, "access_log": 1}}]}));
     assert!(line.starts_with("/routes/0/action/access_log: "), "{line}");
+}
+
+#[test]
+fn an_action_has_variables_and_settings_for_scripts() {
+    let action = |options: Value| {
+        let mut action = json!({"return": 200});
+        let members = options.as_object().cloned().unwrap_or_default();
+        members.into_iter().for_each(|(key, value)| action[key] = value);
+        json!({"routes": [{"action": action}], "applications": {"a": {"type": "php", "root": "/"}}})
+    };
+    let config = read(action(json!({
+        "environment": {"APP_ENV": "$host", "HTTPS": "on"},
+        "options": {"user": {"memory_limit": "1G"}},
+        "internal": true,
+        "intercept_errors": false,
+    })));
+    let options = &config.routes[0].steps[0].action.options;
+    assert_eq!((options.environment.len(), options.internal), (2, true));
+    assert_eq!(options.intercept_errors, Some(false));
+    assert_eq!(config.applications[0].route_settings, ["memory_limit"]);
+    for (options, message) in [
+        (json!({"environment": {"A B": ""}}), "must have a name of letters"),
+        (json!({"environment": {"A": "$urk"}}), "did you mean \"$uri\"?"),
+        (json!({"environment": {"PHP_VALUE": "a=b"}}), "cannot be set here"),
+        (
+            json!({"environment": {"SCRIPT_FILENAME": "/a"}}),
+            "cannot be set here; the application's",
+        ),
+        (json!({"options": {"admin": {}}}), "unknown key \"admin\"; allowed here: \"user\""),
+        (json!({"options": {"user": {"a": 1}}}), "must be a string"),
+        (json!({"options": {"user": {"a": "b\nc=d"}}}), "must not contain control"),
+        (json!({"internal": "yes"}), "must be true or false"),
+        (json!({"intercept_errors": 1}), "must be true or false"),
+    ] {
+        let line = refusal(action(options));
+        assert!(line.contains(message), "{line}");
+    }
 }
 
 #[test]

@@ -11,5 +11,5 @@ mod request;
 mod response;
 
 pub use fields::{FieldBlock, Fields, is_internal_field};
-pub use request::{ConnectionInfo, ErrorOrigin, Request, ShownAddress, Version};
+pub use request::{ConnectionInfo, ErrorOrigin, Request, ScriptAdditions, ShownAddress, Version};
 pub use response::{ConnectionFields, Response, ResponseExtras, Trailer};

@@ -43,6 +43,31 @@ pub struct Request {
     pub error: Option<ErrorOrigin>,
     /// Groups captured by regular expressions, of the last route step whose action uses them.
     pub captures: Captures,
+    /// Additions of actions to what a script learns of the request.
+    pub additions: Option<Box<ScriptAdditions>>,
+}
+
+/// Additions of actions to what a script learns of a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ScriptAdditions {
+    /// Variables, in place of those of CGI with the same name; without one if the value is empty.
+    pub variables: Vec<(String, Vec<u8>)>,
+    /// Settings of PHP.
+    pub settings: Vec<(String, String)>,
+}
+
+impl ScriptAdditions {
+    /// Sets a variable.
+    pub fn set_variable(&mut self, name: &str, value: Vec<u8>) {
+        self.variables.retain(|(other, _)| other != name);
+        self.variables.push((name.to_owned(), value));
+    }
+
+    /// Sets a setting of PHP.
+    pub fn set_setting(&mut self, name: &str, value: &str) {
+        self.settings.retain(|(other, _)| other != name);
+        self.settings.push((name.to_owned(), value.to_owned()));
+    }
 }
 
 /// The error that an internal request for an error page is for.

@@ -74,6 +74,8 @@ const _: () = {
 pub struct Params<'a> {
     list: Vec<Param>,
     settings: Vec<Setting>,
+    /// Names of the settings.
+    setting_names: Vec<&'a [u8]>,
     authorization: Text,
     any_name: bool,
     status: u16,
@@ -86,6 +88,7 @@ impl Default for Params<'_> {
         Params {
             list: Vec::new(),
             settings: Vec::new(),
+            setting_names: Vec::new(),
             authorization: Text::NONE,
             any_name: false,
             status: 200,
@@ -108,6 +111,7 @@ impl<'a> Params<'a> {
     /// Sets the names and values of settings that apply to this request.
     pub fn set_php_values(&mut self, settings: Vec<(&'a [u8], &'a [u8])>) {
         let text = |bytes: &[u8]| Text { data: bytes.as_ptr().cast(), len: bytes.len() };
+        self.setting_names = settings.iter().map(|(name, _)| *name).collect();
         self.settings = settings
             .into_iter()
             .map(|(name, value)| Setting { name: text(name), value: text(value) })
@@ -138,9 +142,12 @@ impl<'a> Params<'a> {
         self.cpu_us = i64::try_from(cpu_us).unwrap_or_default();
     }
 
-    /// Drops what only an application with support for `.htaccess` files takes from the router.
-    pub fn without_htaccess(mut self) -> Self {
-        self.settings = Vec::new();
+    /// Drops what only an application with support for `.htaccess` files takes from the router, except
+    /// for settings with these names.
+    pub fn without_htaccess(mut self, kept_settings: &[String]) -> Self {
+        let mut names = self.setting_names.iter();
+        let is_kept = |name: &&[u8]| kept_settings.iter().any(|kept| kept.as_bytes() == *name);
+        self.settings.retain(|_| names.next().is_some_and(is_kept));
         self.any_name = false;
         self.status = 200;
         self

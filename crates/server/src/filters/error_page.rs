@@ -9,12 +9,15 @@ use howdah_files::{Files, RequestTime, ServeOutcome};
 use howdah_http::message::{ErrorOrigin, FieldBlock, Fields, Request, Response};
 
 use crate::snapshot::action::ErrorPage;
+use crate::snapshot::effects::Effects;
 
-/// Returns the configured page for a response with one of the server's own pages. Status 499 has
-/// none: its client has gone.
-pub fn page_for<'p>(pages: &'p [ErrorPage], response: &Response) -> Option<&'p ErrorPage> {
-    let wanted = response.is_default_error_page && response.status != 499;
-    pages.iter().find(|page| wanted && page.status == response.status)
+/// Returns the configured page for a response with one of the server's own pages, or, with
+/// `intercept_errors`, for one of an application or another server. Status 499 has none: its client
+/// has gone.
+pub fn page_for<'p>(effects: &Effects<'p>, response: &Response) -> Option<&'p ErrorPage> {
+    let is_replaced = response.is_default_error_page || effects.intercept_errors;
+    let wanted = is_replaced && response.status != 499;
+    effects.error_pages.iter().find(|page| wanted && page.status == response.status)
 }
 
 /// Returns the response with the content of a file.
@@ -62,7 +65,7 @@ pub fn request(request: &Request, status: u16) -> Request {
     asked
 }
 
-/// Replaces the server's own page. Fields of the error that the page does not have stay, such as
+/// Replaces a response by a page. Fields of the error that the page does not have stay, such as
 /// `Allow` and `WWW-Authenticate`. If the status is kept, validators of the page's file are
 /// removed.
 pub fn replace(response: &mut Response, page: Response, keep_status: bool) {
@@ -72,9 +75,13 @@ pub fn replace(response: &mut Response, page: Response, keep_status: bool) {
         |names: &[&[u8]], name: &[u8]| names.iter().any(|other| name.eq_ignore_ascii_case(other));
     let own =
         { response.fields.iter() }.filter(|(name, _)| !keep_status || !is_in(&OF_FILES, name));
+    // As in nginx, an intercepted response only keeps what clients need to log in.
+    let keeps_all = error.is_default_error_page;
     let kept = error.fields.iter().filter(|(name, _)| {
         let is_same = |other: &[u8]| name.eq_ignore_ascii_case(other);
-        !is_same(b"content-type") && !response.fields.iter().any(|(other, _)| is_same(other))
+        (keeps_all || is_same(b"www-authenticate"))
+            && !is_same(b"content-type")
+            && !response.fields.iter().any(|(other, _)| is_same(other))
     });
     let mut fields = Vec::new();
     for (name, value) in own.chain(kept) {

@@ -17,7 +17,7 @@ pub async fn replace<'s>(
     exchange: &Exchange<'_>,
     response: &mut Response,
 ) {
-    if let Some(page) = error_page::page_for(routed.effects.error_pages, response) {
+    if let Some(page) = error_page::page_for(&routed.effects, response) {
         Box::pin(replace_by(context, page, routed, exchange, response)).await;
     }
 }
@@ -39,7 +39,7 @@ async fn replace_by<'s>(
         }
         PageSource::Action { action, keep_status } => {
             let mut request = error_page::request(&exchange.request, response.status);
-            let mut by_page = context.routing.route_to_action(action, &mut request);
+            let mut by_page = context.routing.route_internally(action, &mut request);
             let connection = exchange.without_body();
             let mut asked = Exchange::new(request, exchange.started_at, &connection);
             let (decision, effects) = (by_page.take_decision(), by_page.effects);

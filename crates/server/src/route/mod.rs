@@ -84,6 +84,8 @@ pub struct Routed<'s> {
     held: Option<Held<'s>>,
     /// Number of times that the request was passed on.
     passes: usize,
+    /// The request is an internal one: for an error page, or a redirect of a response.
+    is_internal: bool,
 }
 
 /// Where routing goes on after a check.
@@ -105,6 +107,7 @@ impl<'s> Routed<'s> {
             fallback: None,
             held: None,
             passes: 0,
+            is_internal: false,
         }
     }
 
@@ -179,7 +182,15 @@ impl<'s> Routing<'s> {
         routed
     }
 
-    /// Routes a request for an error page to an action.
+    /// Routes an internal request, such as one for an error page, to an action.
+    pub fn route_internally(&self, action: &'s Action, request: &mut Request) -> Routed<'s> {
+        let mut routed = Routed::new(Effects::default());
+        routed.is_internal = true;
+        self.run(Next::Action(action), &mut routed, request);
+        routed
+    }
+
+    /// Routes a request of a client to an action.
     pub fn route_to_action(&self, action: &'s Action, request: &mut Request) -> Routed<'s> {
         let mut routed = Routed::new(Effects::default());
         self.run(Next::Action(action), &mut routed, request);
@@ -196,6 +207,7 @@ impl<'s> Routing<'s> {
         // The path and the query differ from those of the first request.
         self.scratch.borrow_mut().clear();
         let mut routed = Routed::new(effects);
+        routed.is_internal = true;
         let next = self.target(target, request);
         self.run(next, &mut routed, request);
         routed
@@ -235,7 +247,9 @@ impl<'s> Routing<'s> {
                 Next::Pass(pass) => self.pass(pass, request),
                 Next::Action(action) => {
                     routed.effects.apply(action);
-                    if is_denied(action, request) {
+                    if action.options.internal && !routed.is_internal {
+                        refuse(404)
+                    } else if is_denied(action, request) {
                         refuse(403)
                     } else if action.options.cors.is_some() && cors::is_preflight(request) {
                         // A preflight has no credentials, so it is answered before the password is
@@ -388,6 +402,7 @@ impl<'s> Routing<'s> {
                 self.log.write(Level::Notice, format_args!("URI rewritten to \"{path}\""));
             }
         }
+        add_for_scripts(action, request, self.started_at);
         match &action.kind {
             ActionKind::Pass(pass) => Next::Pass(pass),
             ActionKind::Return(answer) => Next::Over(self.returned(answer, request)),
@@ -464,6 +479,23 @@ fn enter_action<'s>(step: &'s Step, request: &mut Request) -> Next<'s> {
         request.captures = matching::captures(&step.conditions, request);
     }
     Next::Action(&step.action)
+}
+
+/// Adds what an action has for scripts: variables, whose values are those at this moment, and settings.
+fn add_for_scripts(action: &Action, request: &mut Request, started_at: Instant) {
+    let (variables, settings) = (&action.options.environment, &action.options.php_settings);
+    if variables.is_empty() && settings.is_empty() {
+        return;
+    }
+    let source = VariableSource::of(request, started_at);
+    let values: Vec<_> =
+        variables.iter().map(|(name, value)| (name, source.expand(value))).collect();
+    let additions = request.additions.get_or_insert_default();
+    // A decoded argument may have a NUL, which would end the value for PHP.
+    for (name, value) in values.into_iter().filter(|(_, value)| !value.contains(&0)) {
+        additions.set_variable(name, value);
+    }
+    settings.iter().for_each(|(name, value)| additions.set_setting(name, value));
 }
 
 /// Returns true if `allow` or `deny` excludes the client's address.

@@ -328,7 +328,7 @@ fn the_nearest_page_for_an_error_is_sent() {
         let Decision::Refuse(status, _) = decided.decision else { panic!("{decided:?}") };
         let mut response = howdah_http::respond::error_allowing(status, Some("GET"));
         let now = routes.router().now;
-        let page = error_page::page_for(decided.effects.error_pages, &response).expect("a page");
+        let page = error_page::page_for(&decided.effects, &response).expect("a page");
         let PageSource::File { files, path } = &page.source else { panic!("{page:?}") };
         if let Some(found) = error_page::file(files, path, &routes.files, &request, now) {
             error_page::replace(&mut response, found, true);

@@ -49,6 +49,7 @@ pub fn spec(config: &config::Application, geometry: Geometry) -> ApplicationSpec
         stdout: config.stdout.as_ref().map(path),
         stderr: config.stderr.as_ref().map(path),
         htaccess: config.obeys_htaccess,
+        route_settings: config.route_settings.clone(),
         requests: match &config.worker {
             Some(worker) => worker.requests,
             None => config.limits.requests,

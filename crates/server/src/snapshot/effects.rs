@@ -25,6 +25,8 @@ pub struct Effects<'s> {
     pub buffering: Buffering,
     /// From the last action that sets it.
     pub max_body_size: Option<u64>,
+    /// From the last action that sets it.
+    pub intercept_errors: bool,
     /// From the listener, or the last action that has access logs.
     pub access_log: Option<&'s Arc<[AccessLog]>>,
 }
@@ -39,6 +41,7 @@ impl Default for Effects<'_> {
             cors: None,
             buffering: Buffering::default(),
             max_body_size: None,
+            intercept_errors: false,
             access_log: None,
         }
     }
@@ -55,6 +58,11 @@ impl<'s> Effects<'s> {
             buffering,
             max_body_size,
             access_log: _,
+            intercept_errors,
+            // These hold where the action is reached.
+            internal: _,
+            environment: _,
+            php_settings: _,
         } = &action.options;
         self.response_headers = response_headers;
         self.compress &= compress;
@@ -62,6 +70,7 @@ impl<'s> Effects<'s> {
         self.cors = cors.as_ref().or(self.cors);
         self.buffering = buffering.or(self.buffering);
         self.max_body_size = max_body_size.or(self.max_body_size);
+        self.intercept_errors = intercept_errors.unwrap_or(self.intercept_errors);
         self.access_log = action.access_log.as_ref().or(self.access_log);
         if !action.error_pages.is_empty() {
             self.error_pages = &action.error_pages;

@@ -172,7 +172,7 @@ impl Protocol for FastCgiRequest<'_, '_> {
         let (application, request) = (self.application, &exchange.request);
         let mut params = Params::with_capacity(USUAL_PARAMS);
         cgi_params::write(&mut params, request, self.script, None, content.len().unwrap_or(0));
-        cgi_params::write_fpm_settings(&mut params, self.script);
+        cgi_params::write_fpm_settings(&mut params, request, self.script);
         let source = VariableSource::of(request, exchange.started_at);
         let own: Vec<(&[u8], Vec<u8>)> = { application.params.iter() }
             .map(|(name, template)| (name.as_bytes(), source.expand(template)))

@@ -126,6 +126,8 @@ record! {
         /// The router reads `.htaccess` files for this application: scripts get functions of Apache, and
         /// requests may have settings of PHP.
         htaccess: bool,
+        /// Names of settings of PHP that the router may set for a request, since routes have them.
+        route_settings: Vec<String>,
         /// Number of requests after which a worker is replaced; 0 for no limit.
         requests: u64,
         /// Memory in bytes above which a worker is replaced between requests; 0 for no limit.
@@ -159,6 +161,7 @@ impl ApplicationSpec {
             stdout: None,
             stderr: None,
             htaccess: false,
+            route_settings: Vec::new(),
             requests: 0,
             memory: 0,
             rlimits: Vec::new(),

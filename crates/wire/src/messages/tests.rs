@@ -40,6 +40,7 @@ fn spec() -> ApplicationSpec {
         stdout: Some(text("/out")),
         stderr: None,
         htaccess: true,
+        route_settings: vec![text("memory_limit")],
         requests: 1 << 40,
         memory: 7,
         rlimits: vec![(text("nofile"), Some(9)), (text("core"), None)],

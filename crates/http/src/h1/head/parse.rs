@@ -102,6 +102,7 @@ impl Head {
             id,
             error: None,
             captures: Captures::default(),
+            additions: None,
         }
     }
 }

@@ -1,0 +1,36 @@
+//! Variables for scripts: `params` of a FastCGI application, `environment` of an action.
+
+use crate::error::Error;
+use crate::node::Node;
+use crate::template::Template;
+
+/// Reads an object of variables. Names are those of CGI variables, so that a value cannot pass for
+/// two.
+pub(crate) fn read(node: &Node<'_>) -> Result<Vec<(String, Template)>, Error> {
+    let mut params = Vec::new();
+    for (name, param) in node.members()? {
+        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+            let message = "must have a name of letters, digits and underscores, as SCRIPT_FILENAME";
+            return Err(param.invalid(message));
+        }
+        params.push((name.to_owned(), Template::read(&param)?));
+    }
+    Ok(params)
+}
+
+/// Reads the variables of an action. Those that select the script and its settings are refused.
+pub(crate) fn read_of_action(node: &Node<'_>) -> Result<Vec<(String, Template)>, Error> {
+    for (name, variable) in node.members()? {
+        let hint = match name {
+            "PHP_VALUE" => "write \"options\": {\"user\": {\"memory_limit\": \"512M\"}}",
+            "PHP_ADMIN_VALUE" => "write it in \"options\": {\"admin\": ...} of the application",
+            "SCRIPT_FILENAME" | "DOCUMENT_ROOT" => {
+                "the application's \"root\" and \"script\", or a \"rewrite\", select the script"
+            }
+            "CONTENT_LENGTH" | "FCGI_ROLE" => "leave it out",
+            _ => continue,
+        };
+        return Err(variable.invalid("cannot be set here").with_hint(hint));
+    }
+    read(node)
+}

@@ -1,0 +1,145 @@
+//! Options of actions that scripts, other servers and internal requests notice.
+
+use harness::fastcgi::{Socket, fpm};
+use harness::{Server, Site};
+use serde_json::{Value, json};
+
+/// Serves a site with these routes. Its listener passes requests to the route `main`.
+fn serve(site: Site, changes: Value) -> Server {
+    let address = harness::free_address().to_string();
+    site.with(json!({"routes": null, "listeners": {&address: {"pass": "routes/main"}}}))
+        .with(changes)
+        .serve_at(&address)
+}
+
+/// The application of the harness, or one of PHP-FPM in its place.
+fn php_fpm(site: &Site, address: &str) -> Value {
+    json!({"type": "fastcgi", "server": address, "root": site.root()})
+}
+
+#[test]
+fn an_action_sets_variables_and_settings_of_scripts() {
+    let code = "echo json_encode([$_SERVER['A'] ?? null, getenv('A'), $_SERVER['B'] ?? null,
+        $_SERVER['SERVER_NAME'], $_SERVER['SERVER_PORT'] ?? null, ini_get('memory_limit'),
+        ini_get('precision'), ini_get('user_agent')], JSON_UNESCAPED_SLASHES);";
+    let routes = json!({
+        "main": [
+            {"match": {"uri": "/plain*"}, "action": {"rewrite": "/a.php", "pass": "applications/site"}},
+            {
+                "match": {"uri": "~^/(.*)/a\\.php$"},
+                "action": {
+                    "environment": {
+                        "A": "one", "B": "$1-$arg_b", "SERVER_NAME": "$host.example", "SERVER_PORT": "",
+                    },
+                    "options": {"user": {"memory_limit": "77M", "precision": "5", "user_agent": "x"}},
+                    "rewrite": "/a.php",
+                    "pass": "routes/second",
+                },
+            },
+        ],
+        "second": [{
+            "action": {
+                "environment": {"A": "two"},
+                "options": {"user": {"precision": "6"}},
+                "pass": "applications/site",
+            },
+        }],
+    });
+    let fastcgi = fpm(&Socket::Unix(128), 2, "");
+    for is_fpm in [false, true] {
+        let mut site = Site::script("a.php", code);
+        if is_fpm {
+            let application = php_fpm(&site, &fastcgi.address);
+            site = site
+                .with(json!({"applications": null}))
+                .with(json!({"applications": {"site": application}}));
+        } else {
+            let admin = json!({"admin": {"user_agent": "of the application"}});
+            site = site.with(json!({"applications": {"site": {"options": admin}}}));
+        }
+        let server = serve(site, json!({"routes": routes}));
+        let seen = |target: &str| -> Value {
+            let response = server.get(target);
+            serde_json::from_str(&response.text()).unwrap_or_else(|_| panic!("{response:?}"))
+        };
+        let agent = if is_fpm { "x" } else { "of the application" };
+        let set = seen("/dir/a.php?b=q%00r");
+        assert_eq!(set[2], Value::Null, "a value with NUL is left out");
+        let set = seen("/dir/a.php?b=q");
+        assert_eq!(set, json!(["two", "two", "dir-q", "a.example", null, "77M", "6", agent]));
+        // Nothing is left for the next request of the same worker.
+        let plain = seen("/plain");
+        let kept = [&plain[0], &plain[2], &plain[3], &plain[6]];
+        assert_eq!(kept, [&Value::Null, &Value::Null, &json!("a"), &json!("14")]);
+    }
+}
+
+#[test]
+fn an_internal_action_answers_internal_requests_alone() {
+    let code = "if (str_ends_with($_SERVER['REQUEST_URI'], 'redirect'))
+        header('X-Accel-Redirect: /files/a.txt'); else http_response_code(404);";
+    let site = Site::script("a.php", code).file("files/a.txt", "protected").file("e.html", "page");
+    let root = site.root().display().to_string();
+    let share = |uri: &str| {
+        json!({
+            "match": {"uri": uri},
+            "action": {"share": format!("{root}$uri"), "internal": true},
+        })
+    };
+    let page = json!({"action": {"rewrite": "/e.html", "pass": "routes/main"}});
+    let changes = json!({
+        "routes": {"main": [
+            share("/files/*"),
+            share("/e.html"),
+            {"match": {"uri": "/to-files"}, "action": {"rewrite": "/files/a.txt", "pass": "routes/main"}},
+            {"match": {"uri": "/missing"}, "action": {"return": 410, "error_pages": {"410": page}}},
+            {"action": {"rewrite": "/a.php", "pass": "applications/site"}},
+        ]},
+        "applications": {"site": {"internal_redirect": "routes/main"}},
+    });
+    let server = serve(site, changes);
+    assert_eq!(server.get("/files/a.txt").status, 404);
+    assert_eq!(server.get("/e.html").status, 404);
+    assert_eq!(
+        server.get("/to-files").status,
+        404,
+        "passing a request on does not make it internal"
+    );
+    assert_eq!(server.get("/redirect").text(), "protected");
+    let missing = server.get("/missing");
+    assert_eq!((missing.status, missing.text().as_str()), (410, "page"));
+}
+
+#[test]
+fn error_pages_replace_responses_of_applications_where_the_action_says_so() {
+    let code = "$status = (int) ($_GET['status'] ?? 200); http_response_code($status);
+        if ($status == 401) header('WWW-Authenticate: Basic'); header('X-Debug: secret'); setcookie('a', 'b');
+        echo str_repeat('own', 100000);";
+    let site = Site::script("a.php", code).file("e.html", "page");
+    let page = site.root().join("e.html");
+    let action = |intercept: Value| {
+        json!({
+            "pass": "applications/site",
+            "error_pages": {"401": page.clone(), "404": page.clone(), "503": page.clone()},
+            "intercept_errors": intercept,
+        })
+    };
+    let routes = json!({"main": [
+        {"match": {"uri": "/a.php"}, "action": {"pass": "routes/intercepted", "intercept_errors": true}},
+        {"match": {"uri": "/not/*"}, "action": {"rewrite": "/a.php", "pass": "routes/not"}},
+    ], "intercepted": [{"action": {
+        "pass": "applications/site", "error_pages": action(json!(true))["error_pages"],
+    }}], "not": [{"action": action(json!(false))}]});
+    let server = serve(site, json!({"routes": routes}));
+    for status in [401, 404, 503] {
+        let response = server.get(&format!("/a.php?status={status}"));
+        assert_eq!((response.status, response.text().as_str()), (status, "page"));
+        assert_eq!(response.field("x-debug"), None);
+        assert_eq!(response.field("set-cookie"), None);
+        let scheme = (status == 401).then_some("Basic");
+        assert_eq!(response.field("www-authenticate"), scheme);
+    }
+    for target in ["/a.php?status=200", "/a.php?status=500", "/not/x?status=404"] {
+        assert_eq!(server.get(target).text().len(), 300_000, "{target}");
+    }
+}
