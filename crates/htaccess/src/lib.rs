@@ -17,6 +17,7 @@ pub mod directive;
 pub mod engine;
 pub mod expr;
 pub mod merge;
+mod method;
 pub mod modules;
 pub mod outcome;
 pub mod parse;

@@ -4,6 +4,7 @@ pub mod accept_list;
 pub mod access_compat;
 pub mod alias;
 pub mod auth_basic;
+pub mod auth_file;
 pub mod authn_file;
 pub mod authz;
 pub mod authz_groupfile;

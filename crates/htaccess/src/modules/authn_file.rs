@@ -2,28 +2,13 @@
 
 use crate::config::DirConfig;
 use crate::directive::{Arguments, Directive, Override, Place};
-use crate::modules::support::{config_lines, lossy, until};
+use crate::modules::auth_file::lines;
+use crate::modules::support::until;
 use crate::record::Record;
 use crate::world::{Level, World};
 
-/// Directory that relative paths start at: Debian's `ServerRoot`.
-const SERVER_ROOT: &[u8] = b"/etc/apache2/";
-
-/// Largest file of passwords or groups in bytes.
-pub(crate) const MAX_FILE_BYTES: usize = 16 << 20;
-
 /// Path of the file of passwords.
-#[derive(Debug, Clone, Default)]
-pub struct Config {
-    file: Option<Vec<u8>>,
-}
-
-impl Config {
-    /// Returns the child's file if it has one.
-    pub fn merged(&self, child: &Config) -> Config {
-        Config { file: child.file.clone().or_else(|| self.file.clone()) }
-    }
-}
+pub use crate::modules::auth_file::AuthFile as Config;
 
 /// Directives of this module.
 pub const DIRECTIVES: &[Directive] = &[Directive {
@@ -64,18 +49,11 @@ pub fn stored(
     user: &[u8],
     realm: Option<&[u8]>,
 ) -> Result<Option<Vec<u8>>, Answer> {
-    let Some(file) = &record.config.authn_file.file else {
+    let Some(file) = record.config.authn_file.path() else {
         world.log(Level::Error, "AuthUserFile not specified in the configuration");
         return Err(Answer::Error);
     };
-    let Ok(content) = world.read(file, MAX_FILE_BYTES) else {
-        world.log(Level::Error, &format!("Could not open password file: {}", lossy(file)));
-        return Err(Answer::Error);
-    };
-    for line in config_lines(&content) {
-        if line.is_empty() || line.first() == Some(&b'#') {
-            continue;
-        }
+    for line in lines(file, "password", world).ok_or(Answer::Error)? {
         let mut rest = line.as_slice();
         if until(&mut rest, b':') != user {
             continue;
@@ -88,15 +66,7 @@ pub fn stored(
     Ok(None)
 }
 
-/// Returns the absolute path of a file that a directive names.
-pub(crate) fn absolute(path: &[u8]) -> Vec<u8> {
-    match path.first() {
-        Some(b'/') => path.to_vec(),
-        _ => [SERVER_ROOT, path].concat(),
-    }
-}
-
 fn user_file(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
-    config.authn_file.file = arguments.first().map(|path| absolute(path));
+    config.authn_file.set(arguments.first().unwrap_or(&b"".as_slice()));
     Ok(())
 }

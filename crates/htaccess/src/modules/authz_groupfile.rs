@@ -2,23 +2,13 @@
 
 use crate::config::DirConfig;
 use crate::directive::{Arguments, Directive, Override, Place};
-use crate::modules::authn_file::{MAX_FILE_BYTES, absolute};
-use crate::modules::support::{config_lines, lossy, trimmed, until, words};
+use crate::modules::auth_file::lines;
+use crate::modules::support::{trimmed, until, words};
 use crate::record::Record;
 use crate::world::{Level, World};
 
 /// Path of the file of groups.
-#[derive(Debug, Clone, Default)]
-pub struct Config {
-    file: Option<Vec<u8>>,
-}
-
-impl Config {
-    /// Returns the child's file if it has one.
-    pub fn merged(&self, child: &Config) -> Config {
-        Config { file: child.file.clone().or_else(|| self.file.clone()) }
-    }
-}
+pub use crate::modules::auth_file::AuthFile as Config;
 
 /// Directives of this module.
 pub const DIRECTIVES: &[Directive] = &[Directive {
@@ -31,19 +21,12 @@ pub const DIRECTIVES: &[Directive] = &[Directive {
 
 /// Returns the groups of a user; `None` without a file or if it cannot be read.
 pub(crate) fn groups(record: &Record, world: &dyn World, user: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let Some(file) = &record.config.authz_groupfile.file else {
+    let Some(file) = record.config.authz_groupfile.path() else {
         world.log(Level::Error, "No group file was specified in the configuration");
         return None;
     };
-    let Ok(content) = world.read(file, MAX_FILE_BYTES) else {
-        world.log(Level::Error, &format!("Could not open group file: {}", lossy(file)));
-        return None;
-    };
     let mut groups = Vec::new();
-    for line in config_lines(&content) {
-        if line.is_empty() || line.first() == Some(&b'#') {
-            continue;
-        }
+    for line in lines(file, "group", world)? {
         let mut rest = line.as_slice();
         let name = until(&mut rest, b':');
         if words(rest).iter().any(|word| word == user) {
@@ -54,6 +37,6 @@ pub(crate) fn groups(record: &Record, world: &dyn World, user: &[u8]) -> Option<
 }
 
 fn group_file(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
-    config.authz_groupfile.file = arguments.first().map(|path| absolute(path));
+    config.authz_groupfile.set(arguments.first().unwrap_or(&b"".as_slice()));
     Ok(())
 }

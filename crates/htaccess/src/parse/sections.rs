@@ -9,39 +9,9 @@ use super::section_kind::Kind;
 use super::tree::Node;
 use super::words::Words;
 use crate::config::{DirConfig, Methods};
+use crate::method;
 use crate::modules::core::{Branch, FilesSection, IfSection, NamePattern};
 use crate::modules::pattern::Condition;
-
-/// Methods that Apache knows; others cannot be named in a `.htaccess`.
-const METHODS: &[&str] = &[
-    "GET",
-    "HEAD",
-    "PUT",
-    "POST",
-    "DELETE",
-    "CONNECT",
-    "OPTIONS",
-    "TRACE",
-    "PATCH",
-    "PROPFIND",
-    "PROPPATCH",
-    "MKCOL",
-    "COPY",
-    "MOVE",
-    "LOCK",
-    "UNLOCK",
-    "VERSION-CONTROL",
-    "CHECKOUT",
-    "UNCHECKOUT",
-    "CHECKIN",
-    "UPDATE",
-    "LABEL",
-    "REPORT",
-    "MKWORKSPACE",
-    "MKACTIVITY",
-    "BASELINE-CONTROL",
-    "MERGE",
-];
 
 impl Compiler<'_> {
     pub(super) fn section(
@@ -170,7 +140,7 @@ impl Compiler<'_> {
                 let text = "TRACE cannot be controlled by <Limit>, see TraceEnable";
                 return Err(fail(text.to_owned()));
             }
-            if !METHODS.iter().any(|method| method.as_bytes() == name) {
+            if !method::is_known(&name) {
                 let name = String::from_utf8_lossy(&name);
                 let kind = kind.name();
                 return Err(fail(format!(
@@ -184,7 +154,7 @@ impl Compiler<'_> {
             if !both.is_except && both.names.is_empty() {
                 return Err(fail(format!("{}> directive excludes all methods", kind.name())));
             }
-            let is_same = METHODS
+            let is_same = method::NAMES
                 .iter()
                 .all(|name| both.contains(name.as_bytes()) == outer.contains(name.as_bytes()));
             if is_same {

@@ -2,6 +2,7 @@
 
 use super::index::{DIRECTORY, REWRITTEN, with_query};
 use super::server::Server;
+use crate::method;
 use crate::modules::autoindex::{self, Directory, Insert};
 use crate::modules::core::{Options, PathInfo, Signature};
 use crate::modules::negotiation::{MAP_TYPE, Map, handle_map};
@@ -22,37 +23,6 @@ type Handling = Result<Handled, u16>;
 
 /// Handler of type maps.
 const MAP_HANDLER: &[u8] = b"type-map";
-
-/// Methods that Apache knows.
-const METHODS: &[&[u8]] = &[
-    b"GET",
-    b"HEAD",
-    b"PUT",
-    b"POST",
-    b"DELETE",
-    b"CONNECT",
-    b"OPTIONS",
-    b"TRACE",
-    b"PATCH",
-    b"PROPFIND",
-    b"PROPPATCH",
-    b"MKCOL",
-    b"COPY",
-    b"MOVE",
-    b"LOCK",
-    b"UNLOCK",
-    b"VERSION-CONTROL",
-    b"CHECKOUT",
-    b"UNCHECKOUT",
-    b"CHECKIN",
-    b"UPDATE",
-    b"LABEL",
-    b"REPORT",
-    b"MKWORKSPACE",
-    b"MKACTIVITY",
-    b"BASELINE-CONTROL",
-    b"MERGE",
-];
 
 impl Server<'_> {
     /// Runs the handler of a request. A name that no module knows means the default handler, as in Apache.
@@ -156,7 +126,7 @@ impl Server<'_> {
                 return Ok(Action::Options);
             }
             method => {
-                let status = if METHODS.contains(&method) { 405 } else { 501 };
+                let status = if method::is_known(method) { 405 } else { 501 };
                 record.notes.set(REFUSED_METHOD, "");
                 return Err(status);
             }

@@ -1,6 +1,7 @@
 //! Providers of `Require`: arguments and answers.
 
 use super::answer::{Answer, Lookups};
+use crate::method;
 use crate::modules::authz_groupfile;
 use crate::modules::pattern::{Condition, Text};
 use crate::modules::services::Services;
@@ -218,43 +219,11 @@ fn host(
 fn methods(line: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let names = words(line).into_iter().map(|name| match name.as_slice() {
         b"HEAD" => Ok(b"GET".to_vec()),
-        known if METHODS.contains(&known) => Ok(name),
+        known if method::is_known(known) => Ok(name),
         unknown => Err(format!("Invalid Method '{}'", lossy(unknown))),
     });
     names.collect()
 }
-
-/// Methods that Apache knows.
-const METHODS: &[&[u8]] = &[
-    b"GET",
-    b"PUT",
-    b"POST",
-    b"DELETE",
-    b"CONNECT",
-    b"OPTIONS",
-    b"TRACE",
-    b"PATCH",
-    b"PROPFIND",
-    b"PROPPATCH",
-    b"MKCOL",
-    b"COPY",
-    b"MOVE",
-    b"LOCK",
-    b"UNLOCK",
-    b"VERSION-CONTROL",
-    b"CHECKOUT",
-    b"UNCHECKOUT",
-    b"CHECKIN",
-    b"UPDATE",
-    b"LABEL",
-    b"REPORT",
-    b"MKWORKSPACE",
-    b"MKACTIVITY",
-    b"BASELINE-CONTROL",
-    b"MERGE",
-    b"BREW",
-    b"WHEN",
-];
 
 fn expression(line: &[u8]) -> Result<Provider, String> {
     let inner = line.strip_prefix(b"\"").and_then(|inner| inner.strip_suffix(b"\""));
