@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         cli::Command::Serve(arguments) => serve::run(*arguments),
         cli::Command::Check(arguments) => check::run(&arguments),
         cli::Command::Explain(arguments) => htaccess::explain(&arguments),
+        cli::Command::Convert(arguments) => htaccess::convert(&arguments),
         cli::Command::Completions(shell) => {
             print!("{}", cli::completions(shell));
             Ok(())

@@ -27,7 +27,7 @@ pub const NOTE: &str = "n";
 
 /// Reviews all files below a directory; the lines are those of [`FILE`], [`ERROR`] and [`NOTE`].
 pub fn findings(root: &Path, settings: &Htaccess) -> String {
-    let Found { files, is_complete } = search(root, &settings.file);
+    let Found { files, is_complete, .. } = search(root, &settings.file);
     let mut lines = Vec::new();
     let mut add = |kind: &str, text: &str| lines.push(format!("{kind}{}", one_line(text)));
     for file in &files {

@@ -1,6 +1,7 @@
 //! Search for `.htaccess` files below a directory.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of directory entries that are looked at.
@@ -20,6 +21,8 @@ const SKIPPED: &[&str] = &[".git", ".hg", ".svn", "node_modules"];
 pub struct Found {
     /// Absolute or relative paths, as the directory was given, in the order of directories.
     pub files: Vec<PathBuf>,
+    /// True if there is a script of PHP.
+    pub has_php: bool,
     /// False if the limits have ended the search.
     pub is_complete: bool,
 }
@@ -27,7 +30,7 @@ pub struct Found {
 /// Looks for files of this name in a directory and those below it. Symbolic links are not followed, and
 /// directories that cannot be read are left out.
 pub fn search(directory: &Path, name: &str) -> Found {
-    let mut found = Found { files: Vec::new(), is_complete: true };
+    let mut found = Found { is_complete: true, ..Found::default() };
     let mut entries = 0;
     let mut pending = vec![(directory.to_owned(), 0)];
     while let Some((directory, depth)) = pending.pop() {
@@ -40,6 +43,7 @@ pub fn search(directory: &Path, name: &str) -> Found {
                 return found;
             }
             let Ok(kind) = entry.file_type() else { continue };
+            found.has_php |= entry.file_name().as_bytes().ends_with(b".php");
             if kind.is_file() && entry.file_name() == name {
                 found.files.push(entry.path());
             } else if kind.is_dir() && !SKIPPED.iter().any(|skipped| entry.file_name() == *skipped)

@@ -16,13 +16,26 @@ const MAX_NODES: usize = 50_000;
 
 /// A directive, or a section with the directives inside of it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Node {
+pub struct Node {
     /// First word of the line, without `>` at its end; a section's begins with `<`.
-    pub(super) name: String,
+    pub name: String,
     /// Rest of the line.
-    pub(super) arguments: Vec<u8>,
-    pub(super) line: u32,
-    pub(super) children: Vec<Node>,
+    pub arguments: Vec<u8>,
+    /// Number of the line, from 1.
+    pub line: u32,
+    /// Directives of the section.
+    pub children: Vec<Node>,
+}
+
+impl Node {
+    /// Divides the arguments into words. The `>` of a section is left out.
+    pub fn words(&self) -> Vec<Vec<u8>> {
+        let end = match self.name.starts_with('<') {
+            true => memchr::memrchr(b'>', &self.arguments),
+            false => None,
+        };
+        Words::new(&self.arguments[..end.unwrap_or(self.arguments.len())]).all()
+    }
 }
 
 /// Reads a file.

@@ -1,0 +1,388 @@
+//! Access control of the whole site, in front of rules and files.
+
+use serde_json::{Map, Value, json};
+
+use crate::access::{self, Access};
+use crate::folder::{Auth, Folder, Log, Methods, Scope, Section, encoded};
+use crate::matching::Match;
+use crate::notes::Note;
+use crate::pcre::escape;
+use crate::site::Site;
+use crate::variants::{exact_name, finds, pattern_of};
+
+/// Access control, translated.
+pub struct Entry {
+    /// What is refused whatever else holds, with its status.
+    refusals: Vec<(Match, u16)>,
+    /// mod_access_compat; the first rule that matches decides.
+    compat: Vec<Rule>,
+    /// `Require`, likewise.
+    require: Vec<Rule>,
+}
+
+struct Rule {
+    target: Match,
+    access: Access,
+    auth: Option<Value>,
+}
+
+/// Which directives decide.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum System {
+    Compat,
+    Require,
+}
+
+impl Entry {
+    /// Translates the directives of all folders.
+    pub fn new(folders: &[Folder<'_>], site: &Site<'_>, notes: &mut Vec<Note>) -> Entry {
+        let mut entry = Entry { refusals: Vec::new(), compat: Vec::new(), require: Vec::new() };
+        for folder in folders.iter().rev() {
+            let index = index_of(&chain(folders, folder));
+            if let Some(status) = folder.broken {
+                entry.refusals.push((below(folder), status));
+            }
+            if folder.own.is_refused {
+                entry.refusals.push((below(folder), 403));
+            }
+            for section in &folder.sections {
+                if section.scope.is_refused || section.scope.has_no_php {
+                    entry.refusals.push((named(section, folder, &index), 403));
+                }
+            }
+        }
+        entry.compat = rules(System::Compat, folders, site, notes);
+        entry.require = rules(System::Require, folders, site, notes);
+        entry
+    }
+
+    /// Returns true if nothing but the files of rules themselves is refused.
+    pub fn is_empty(&self) -> bool {
+        self.refusals.is_empty() && self.compat.is_empty() && self.require.is_empty()
+    }
+
+    /// Returns true if everybody may have a path, whatever the request.
+    pub fn is_open(&self, path: &str) -> bool {
+        let may_match =
+            |target: &Match| target.uri.is_empty() || target.uri.iter().any(|p| accepts(p, path));
+        let is_granted = |rules: &[Rule]| {
+            rules
+                .iter()
+                .find(|rule| may_match(&rule.target))
+                .is_none_or(|rule| rule.access.is_granted())
+        };
+        !self.refusals.iter().any(|(target, _)| may_match(target))
+            && is_granted(&self.compat)
+            && is_granted(&self.require)
+    }
+
+    /// Returns the routes of access control with what comes behind them.
+    pub fn routes(
+        &self,
+        rest: Vec<Value>,
+        answers: &Map<String, Value>,
+    ) -> Vec<(String, Vec<Value>)> {
+        let mut routes = Vec::new();
+        let mut current = rest;
+        for (rules, next, own) in
+            [(&self.require, "rules", "require"), (&self.compat, "require", "main")]
+        {
+            if rules.is_empty() {
+                continue;
+            }
+            let next = if own == "main" && self.require.is_empty() { "rules" } else { next };
+            let pass = json!({ "pass": format!("routes/{next}") });
+            let refuse = with_fields(json!({ "return": 403 }), answers);
+            let mut steps = Vec::new();
+            for rule in rules {
+                rule.access.steps(&rule.target, rule.auth.as_ref(), &pass, &refuse, &mut steps);
+            }
+            let passes = steps.iter().any(|step| step["action"].get("pass").is_some());
+            match passes {
+                true => {
+                    routes.push((next.to_owned(), current));
+                    steps.push(json!({ "action": pass }));
+                    current = steps;
+                }
+                false => {
+                    steps.extend(current);
+                    current = steps;
+                }
+            }
+        }
+        let mut main: Vec<Value> =
+            vec![json!({ "match": { "uri": "*/.ht*" }, "action": { "return": 403 } })];
+        for (target, status) in &self.refusals {
+            main.push(target.step(with_fields(json!({ "return": status }), answers)));
+        }
+        main.extend(current);
+        routes.push(("main".to_owned(), main));
+        routes.reverse();
+        routes
+    }
+}
+
+/// Adds fields of responses to an action.
+pub fn with_fields(mut action: Value, fields: &Map<String, Value>) -> Value {
+    if !fields.is_empty() {
+        action["response_headers"] = Value::Object(fields.clone());
+    }
+    action
+}
+
+/// Returns the index files of a directory.
+pub fn index_of(chain: &[&Folder<'_>]) -> Vec<String> {
+    let own = chain.iter().rev().find_map(|folder| folder.index.clone());
+    let index = own.unwrap_or_else(|| vec!["index.html".to_owned(), "index.php".to_owned()]);
+    index.into_iter().filter(|name| !name.contains(['/', '$'])).collect()
+}
+
+fn chain<'f, 'a>(folders: &'f [Folder<'a>], folder: &Folder<'_>) -> Vec<&'f Folder<'a>> {
+    folders.iter().filter(|other| folder.url.starts_with(&other.url)).collect()
+}
+
+/// Rules in the order in which they decide: sections before directories, what is deeper or comes later before the
+/// rest. Those that grant at the end are left out.
+fn rules(
+    system: System,
+    folders: &[Folder<'_>],
+    site: &Site<'_>,
+    notes: &mut Vec<Note>,
+) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for folder in folders.iter().rev() {
+        let chain = chain(folders, folder);
+        let index = index_of(&chain);
+        for section in folder.sections.iter().rev() {
+            let own = Some(&section.scope.auth);
+            let mut found = Vec::new();
+            let below = below(folder);
+            scope(system, &section.scope, own, &chain, below, site, notes, &mut found);
+            let log = &mut Log { file: folder.file, notes };
+            found.into_iter().for_each(|rule| {
+                let methods = Match { method: rule.target.method.clone(), ..Match::default() };
+                rules.extend(by_name(rule, section, folder, &index, &methods, log));
+            });
+        }
+    }
+    for folder in folders.iter().rev() {
+        let chain = chain(folders, folder);
+        scope(system, &folder.own, None, &chain, below(folder), site, notes, &mut rules);
+    }
+    while rules.last().is_some_and(|rule| rule.access.is_granted()) {
+        rules.pop();
+    }
+    rules
+}
+
+#[allow(clippy::too_many_arguments)]
+fn scope(
+    system: System,
+    scope: &Scope<'_>,
+    own_auth: Option<&Auth>,
+    chain: &[&Folder<'_>],
+    target: Match,
+    site: &Site<'_>,
+    notes: &mut Vec<Note>,
+    rules: &mut Vec<Rule>,
+) {
+    let nodes = match system {
+        System::Compat => &scope.compat,
+        System::Require => &scope.require,
+    };
+    let mut kinds: Vec<&Methods> = nodes.iter().map(|(methods, _)| methods).collect();
+    // Directives for some methods come before those for all.
+    kinds.sort_by_key(|methods| methods.is_empty());
+    kinds.dedup();
+    let variables: Vec<_> = chain.iter().flat_map(|folder| folder.variables.clone()).collect();
+    let file = chain.last().map(|folder| folder.file).unwrap_or_default();
+    for methods in kinds {
+        let own: Vec<_> =
+            { nodes.iter() }.filter(|(other, _)| other == methods).map(|(_, node)| *node).collect();
+        let mut log = Log { file, notes };
+        let result = match system {
+            System::Compat => access::compat(&own, &variables, &mut log),
+            System::Require => access::require(&own, &variables, &mut log),
+        };
+        let mut auth = None;
+        let access = match result {
+            Ok(access) if access.grants.iter().any(|grant| grant.needs_user) => {
+                match basic_auth(chain, own_auth, site) {
+                    Ok(value) => {
+                        auth = Some(value);
+                        access
+                    }
+                    Err(reason) => {
+                        log.refused(own[0], &reason);
+                        Access::denied()
+                    }
+                }
+            }
+            Ok(access) => access,
+            Err((node, reason)) => {
+                log.refused(node, &reason);
+                Access::denied()
+            }
+        };
+        let methods = Match { method: methods.clone(), ..Match::default() };
+        let Some(target) = target.and(&methods) else { continue };
+        let (refuse, pass) = (json!({ "return": 403 }), json!({ "pass": "routes/rules" }));
+        if !access.steps(&target, auth.as_ref(), &pass, &refuse, &mut Vec::new()) {
+            log.refused(own[0], "routes cannot combine its conditions");
+        }
+        rules.push(Rule { target, access, auth });
+    }
+}
+
+/// Returns the rules of a section. A pattern of paths may find more than the names that the section is for: such a
+/// pattern must open nothing.
+fn by_name(
+    rule: Rule,
+    section: &Section<'_>,
+    folder: &Folder<'_>,
+    index: &[String],
+    methods: &Match,
+    log: &mut Log<'_>,
+) -> Vec<Rule> {
+    let refuse = |target: Match| {
+        target.and(methods).map(|target| Rule { target, access: Access::denied(), auth: None })
+    };
+    let wide = named(section, folder, index);
+    if rule.access.grants.is_empty() {
+        if pattern_of(section).is_none() {
+            log.refused(section.node, "routes cannot have its pattern");
+        }
+        return refuse(wide).into_iter().collect();
+    }
+    let is_granted = rule.access.is_granted();
+    let mut rules = Vec::new();
+    match narrow(section, folder).and_then(|target| target.and(methods)) {
+        Some(target) => rules.push(Rule { target, ..rule }),
+        None if is_granted => {
+            log.left_out(
+                section.node,
+                "its pattern may find more in a path than it does in a name, and opens something",
+            );
+        }
+        None => {
+            log.refused(section.node, "its pattern may find more in a path than it does in a name")
+        }
+    }
+    if !is_granted {
+        rules.extend(refuse(wide));
+    }
+    rules
+}
+
+/// Returns the value of `basic_auth`.
+fn basic_auth(chain: &[&Folder<'_>], own: Option<&Auth>, site: &Site<'_>) -> Result<Value, String> {
+    let mut auth = Auth::default();
+    for other in chain.iter().map(|folder| &folder.own.auth).chain(own) {
+        auth.kind = other.kind.clone().or(auth.kind);
+        auth.realm = other.realm.clone().or(auth.realm);
+        auth.users = other.users.clone().or(auth.users);
+        auth.is_unknown |= other.is_unknown;
+    }
+    let is_basic = auth.kind.is_some_and(|kind| kind.eq_ignore_ascii_case("basic"));
+    if !is_basic || auth.is_unknown {
+        return Err("routes have passwords of the Basic scheme from one file only".to_owned());
+    }
+    let users = auth.users.ok_or("there is no AuthUserFile")?;
+    if !users.starts_with('/') || !(site.exists)(users.as_bytes()) {
+        return Err(format!("there is no file {users}; write its absolute path"));
+    }
+    let mut value = json!({ "users_file": users });
+    if let Some(realm) =
+        auth.realm.filter(|realm| realm.bytes().all(|b| (b' '..=b'~').contains(&b)))
+    {
+        value["realm"] = json!(realm);
+    }
+    Ok(value)
+}
+
+/// Matches a directory, with and without the slash at its end, and everything below it.
+fn below(folder: &Folder<'_>) -> Match {
+    match folder.url.as_slice() {
+        b"/" => Match::default(),
+        url => {
+            let url = encoded(url);
+            Match::uri(vec![url.trim_end_matches('/').to_owned(), format!("{url}*")])
+        }
+    }
+}
+
+/// Matches the paths whose file a section may be for: their last segment, or a script in front of it.
+fn named(section: &Section<'_>, folder: &Folder<'_>, index: &[String]) -> Match {
+    let Some(pattern) = pattern_of(section) else { return below(folder) };
+    let is_root = folder.url == b"/";
+    let url = encoded(&folder.url);
+    let mut uri = Vec::new();
+    if let Some(name) = exact_name(section) {
+        let encoded_name = encoded(name.as_bytes());
+        let mut add = |tail: &str| match is_root {
+            true => uri.push(format!("*/{encoded_name}{tail}")),
+            false => {
+                uri.push(format!("{url}{encoded_name}{tail}"));
+                uri.push(format!("{url}*/{encoded_name}{tail}"));
+            }
+        };
+        add("");
+        if name.ends_with(".php") {
+            add("/*");
+        }
+    } else {
+        let directory = escape(&folder.url);
+        uri.push(format!("~{}", pattern.on_name(&directory, false)));
+        // A path can go on behind the name of a script.
+        let may_be_script = match pattern.suffixes() {
+            Some(suffixes) => suffixes.iter().any(|suffix| suffix.eq_ignore_ascii_case("php")),
+            None => true,
+        };
+        if may_be_script {
+            uri.push(format!("~{}", pattern.on_name(&directory, true)));
+        }
+    }
+    if index.iter().any(|name| pattern.matches(name)) {
+        // The file is what requests for the directory get.
+        match is_root {
+            true => uri.push("*/".to_owned()),
+            false => uri.extend([url.clone(), format!("{url}*/")]),
+        }
+    }
+    Match::uri(uri)
+}
+
+/// Matches the paths whose last segment is a name that a section is for; `None` if no pattern finds these alone.
+fn narrow(section: &Section<'_>, folder: &Folder<'_>) -> Option<Match> {
+    let url = encoded(&folder.url);
+    let uri = match exact_name(section) {
+        Some(name) => {
+            let name = encoded(name.as_bytes());
+            match folder.url == b"/" {
+                true => vec![format!("*/{name}")],
+                false => vec![format!("{url}{name}"), format!("{url}*/{name}")],
+            }
+        }
+        None => {
+            let pattern = pattern_of(section)?;
+            pattern.suffixes()?;
+            vec![format!("~{}", pattern.on_name(&escape(&folder.url), false))]
+        }
+    };
+    Some(Match::uri(uri))
+}
+
+/// Returns true if a pattern of paths accepts one, or may do so.
+fn accepts(pattern: &str, path: &str) -> bool {
+    if let Some(text) = pattern.strip_prefix('~') {
+        return finds(text, path);
+    }
+    let mut regex = "(?s)^".to_owned();
+    for (index, part) in pattern.split('*').enumerate() {
+        if index > 0 {
+            regex.push_str(".*");
+        }
+        regex.push_str(&escape(part.as_bytes()));
+    }
+    finds(&(regex + "$"), path)
+}

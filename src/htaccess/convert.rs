@@ -1,0 +1,84 @@
+//! `howdah htaccess convert`: routes that do what the files of a site say.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use howdah_convert::{File, Site};
+use howdah_files::regular_file;
+
+use super::search::search;
+use crate::cli::Convert;
+
+/// Maximum size of a file that is read, in bytes; that of the server.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Converts the files of a directory. Fails if something has no equivalent; the document is written all the same.
+pub fn run(arguments: &Convert) -> Result<(), String> {
+    let shown = arguments.directory.display();
+    let root =
+        fs::canonicalize(&arguments.directory).map_err(|error| format!("{shown}: {error}"))?;
+    let Some(root_text) = root.to_str().filter(|root| *root != "/") else {
+        return Err(format!("{shown}: a document root needs a name in UTF-8"));
+    };
+    let found = search(&root, ".htaccess");
+    if !found.is_complete {
+        return Err(format!(
+            "{shown}: there are too many directories to look for all .htaccess files, and one that is \
+             not found might deny access; convert a smaller directory"
+        ));
+    }
+    let files: Vec<File> = { found.files.iter() }
+        .map(|path| {
+            let directory = path.parent().and_then(|parent| parent.strip_prefix(&root).ok());
+            File {
+                directory: directory.map(|d| d.as_os_str().as_bytes().to_vec()).unwrap_or_default(),
+                path: path.display().to_string(),
+                content: content(path),
+            }
+        })
+        .collect();
+    // What is outside of the root is not looked at, as by the server.
+    let exists = |path: &[u8]| {
+        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        fs::canonicalize(path).is_ok_and(|path| path.starts_with(&root))
+    };
+    let conversion = howdah_convert::convert(&Site {
+        root: root_text,
+        listener: &arguments.listen,
+        files: &files,
+        has_php: found.has_php,
+        exists: &exists,
+    });
+    let document = format!("{:#}\n", conversion.document);
+    howdah_config::parse(document.as_bytes())
+        .map_err(|error| format!("{shown}: the routes are not valid: {error}"))?;
+    match &arguments.output {
+        Some(path) => {
+            fs::write(path, document).map_err(|error| format!("{}: {error}", path.display()))?
+        }
+        None => {
+            let written = std::io::stdout().write_all(document.as_bytes());
+            written.map_err(|error| format!("standard output: {error}"))?;
+        }
+    }
+    for note in &conversion.notes {
+        eprintln!("{note}");
+    }
+    match conversion.is_complete() {
+        true => Ok(()),
+        false => Err("not everything was converted".to_owned()),
+    }
+}
+
+fn content(path: &Path) -> Result<Vec<u8>, String> {
+    let error = |error: std::io::Error| error.to_string();
+    let (opened, _) = regular_file::open(path).map_err(error)?;
+    let mut bytes = Vec::new();
+    opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(error)?;
+    match bytes.len() as u64 > MAX_FILE_BYTES {
+        true => Err(format!("it has more than {MAX_FILE_BYTES} bytes")),
+        false => Ok(bytes),
+    }
+}
