@@ -121,7 +121,14 @@ impl<T: Clone> Watched<T> {
         if !root.starts_with(b"/") || !share.options().traverse_mounts {
             return None;
         }
-        let root = self.root(share, root, file);
+        let root = match self.known_root(share, root, file) {
+            Some(root) => root,
+            // Clients may choose names of roots.
+            None => {
+                look(files, share, root)?;
+                self.add_root(share, root, file)
+            }
+        };
         let checked = root.state.borrow().checked;
         if !checked.is_some_and(|at| is_fresh(at, now.monotonic)) {
             self.check(&root, files, share, now.monotonic);
@@ -130,14 +137,14 @@ impl<T: Clone> Watched<T> {
         is_watched.then_some(WatchedView { watched: self, root, now })
     }
 
-    fn root(&self, share: &Share, path: &[u8], file: &[u8]) -> Rc<Root<T>> {
+    fn known_root(&self, share: &Share, path: &[u8], file: &[u8]) -> Option<Rc<Root<T>>> {
+        let roots = self.roots.borrow();
+        let mut known = roots.by_path.get(path)?.iter().filter_map(|index| roots.all.get(*index));
+        known.find(|root| root.share == share.id() && *root.file == *file).map(Rc::clone)
+    }
+
+    fn add_root(&self, share: &Share, path: &[u8], file: &[u8]) -> Rc<Root<T>> {
         let mut roots = self.roots.borrow_mut();
-        if let Some(indexes) = roots.by_path.get(path) {
-            let mut known = indexes.iter().filter_map(|index| roots.all.get(*index));
-            if let Some(root) = known.find(|root| root.share == share.id() && *root.file == *file) {
-                return Rc::clone(root);
-            }
-        }
         let index = roots.all.len();
         let state = State { found: None, checked: None, way: Vec::new(), known: Known::default() };
         let root = Rc::new(Root {
@@ -210,13 +217,9 @@ impl<T: Clone> Watched<T> {
     fn check(&self, root: &Rc<Root<T>>, files: &Files, share: &Share, now: Instant) {
         let mut state = root.state.borrow_mut();
         let id = |found: Inspected| (found.device, found.inode);
-        let look = || {
-            let place = FileLocation { root: &root.path, path: b"/", url_offset: 0, chroot: b"" };
-            files.inspect_at(share, place).ok().filter(|found| found.kind == FileKind::Directory)
-        };
         state.checked = Some(now);
         if let Some(known) = state.found {
-            let found = look();
+            let found = look(files, share, &root.path);
             if found.map(id) == Some(id(known)) {
                 state.found = found;
                 return;
@@ -234,7 +237,7 @@ impl<T: Clone> Watched<T> {
         let followed = way.follow(&root.path);
         state.way = way.watches;
         let watched = followed.and_then(|resolved| {
-            let found = look().ok_or(Errno::NOENT)?;
+            let found = look(files, share, &root.path).ok_or(Errno::NOENT)?;
             let resolved = if resolved.is_empty() { b"/".to_vec() } else { resolved };
             let same = lstat(&resolved).map(|stat| (stat.st_dev, stat.st_ino));
             if same != Ok(id(found)) {
@@ -501,6 +504,12 @@ fn is_plain(path: &[u8]) -> bool {
         count += 1;
         count <= MAX_DEPTH && is_name(name)
     })
+}
+
+/// Looks at a root; `None` if it is no directory, or its links are not followed.
+fn look(files: &Files, share: &Share, root: &[u8]) -> Option<Inspected> {
+    let place = FileLocation { root, path: b"/", url_offset: 0, chroot: b"" };
+    files.inspect_at(share, place).ok().filter(|found| found.kind == FileKind::Directory)
 }
 
 fn lstat(path: &[u8]) -> Result<Stat, Errno> {

@@ -4,6 +4,7 @@
 mod types;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub use types::Types;
 
@@ -18,7 +19,8 @@ pub const DIRECTORY_TYPE: &[u8] = b"httpd/unix-directory";
 /// What extensions mean.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    extensions: BTreeMap<Vec<u8>, Extension>,
+    /// Shared by the directories that add nothing.
+    extensions: Arc<BTreeMap<Vec<u8>, Extension>>,
     /// Applied when this configuration is merged into that of the parent.
     removals: Vec<(Vec<u8>, Field)>,
     default_language: Option<Vec<u8>>,
@@ -32,9 +34,9 @@ impl Config {
     /// Lays the child's extensions over those of the parent, then removes what the child removes: its own
     /// additions, too.
     pub fn merged(&self, child: &Config) -> Config {
-        let mut extensions = self.extensions.clone();
-        for (name, added) in &child.extensions {
-            let extension = extensions.entry(name.clone()).or_default();
+        let mut extensions = Arc::clone(&self.extensions);
+        for (name, added) in child.extensions.iter() {
+            let extension = Arc::make_mut(&mut extensions).entry(name.clone()).or_default();
             for field in FIELDS {
                 if let Some(value) = added.get(field) {
                     extension.set(field, value.to_vec());
@@ -42,7 +44,7 @@ impl Config {
             }
         }
         for (name, field) in &child.removals {
-            if let Some(extension) = extensions.get_mut(name) {
+            if let Some(extension) = Arc::make_mut(&mut extensions).get_mut(name) {
                 extension.values[*field as usize] = None;
             }
         }
@@ -58,10 +60,6 @@ impl Config {
             uses_path_info: child.uses_path_info.or(self.uses_path_info),
             default_charset: child.default_charset.clone().or_else(|| self.default_charset.clone()),
         }
-    }
-
-    fn get(&self, extension: &[u8], field: Field) -> Option<&[u8]> {
-        self.extensions.get(extension).and_then(|extension| extension.get(field))
     }
 }
 
@@ -222,7 +220,8 @@ pub fn found(config: &Config, types: &Types, path: &[u8], before: Option<&[u8]>)
             continue;
         }
         let extension = part.to_ascii_lowercase();
-        let get = |field| config.get(&extension, field);
+        let meaning = config.extensions.get(&extension);
+        let get = |field| meaning.and_then(|meaning| meaning.get(field));
         let mut is_found = false;
         let forced = get(Field::Type);
         if let Some(media_type) =
@@ -351,7 +350,8 @@ fn set(config: &mut DirConfig, arguments: &[&[u8]], field: Field) -> Result<(), 
     let [value, extensions @ ..] = arguments else { return Ok(()) };
     for extension in extensions {
         let name = extension.strip_prefix(b".").unwrap_or(extension).to_ascii_lowercase();
-        config.mime.extensions.entry(name).or_default().set(field, value.to_ascii_lowercase());
+        let extensions = Arc::make_mut(&mut config.mime.extensions);
+        extensions.entry(name).or_default().set(field, value.to_ascii_lowercase());
     }
     Ok(())
 }

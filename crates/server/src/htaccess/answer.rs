@@ -1,5 +1,6 @@
 //! Carries out what the engine has decided: sends a file, runs a script, sends a page or an error.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -84,16 +85,12 @@ pub async fn answer<'s>(
     };
     for _ in 0..MAX_ATTEMPTS {
         match attempt.carry_out(outcome, exchange).await {
-            Ok(answered) => {
-                exchange.request = asked.clone();
-                return answered;
-            }
+            Ok(answered) => return answered,
             Err((record, status)) => {
                 outcome = engine.fail(*record, status, &world).await;
             }
         }
     }
-    exchange.request = asked.clone();
     Answered { response: respond::error(500), instruction: None, is_missing: false }
 }
 
@@ -166,16 +163,22 @@ impl<'s> Attempt<'_, 's> {
     fn file(&self, record: &Record, exchange: &Exchange<'_>) -> Result<Response, u16> {
         let below = record.filename.strip_prefix(self.root).ok_or(403_u16)?;
         let place = FileLocation { root: self.root, path: below, url_offset: 0, chroot: b"" };
-        let mut request = exchange.request.clone();
         // Conditions and ranges are those of the page, not of its error document.
-        let fields: Vec<(Vec<u8>, Vec<u8>)> = { record.headers_in.iter() }
-            .filter(|_| record.status == 200)
-            .map(|(name, value)| match name.eq_ignore_ascii_case(b"if-none-match") {
-                true => (name.to_vec(), without_gzip(value)),
-                false => (name.to_vec(), value.to_vec()),
-            })
-            .collect();
-        request.fields = Fields::from_pairs(fields.iter().map(|(name, value)| (&**name, &**value)));
+        let is_as_sent = record.status == 200
+            && !record.headers_in.get(b"If-None-Match").is_some_and(has_gzip_mark)
+            && record.headers_in.iter().eq(exchange.request.fields.iter());
+        let mut request = Cow::Borrowed(&exchange.request);
+        if !is_as_sent {
+            let fields: Vec<(Vec<u8>, Vec<u8>)> = { record.headers_in.iter() }
+                .filter(|_| record.status == 200)
+                .map(|(name, value)| match name.eq_ignore_ascii_case(b"if-none-match") {
+                    true => (name.to_vec(), without_gzip(value)),
+                    false => (name.to_vec(), value.to_vec()),
+                })
+                .collect();
+            let fields = fields.iter().map(|(name, value)| (&**name, &**value));
+            request.to_mut().fields = Fields::from_pairs(fields);
+        }
         let (files, now) = (&self.context.thread.files, self.context.routing.now);
         match files.serve_at(&self.site.files, place, &request, now) {
             ServeOutcome::Response(response) if response.status == 301 => Err(403),
@@ -192,7 +195,7 @@ impl<'s> Attempt<'_, 's> {
                 }
                 if response.status == 412 {
                     // Apache sends the fields of the file, without content and without an error document.
-                    request.fields = Fields::default();
+                    request.to_mut().fields = Fields::default();
                     let whole = files.serve_at(&self.site.files, place, &request, now);
                     if let ServeOutcome::Response(whole) = whole {
                         response.fields = whole.fields;
@@ -261,7 +264,10 @@ impl<'s> Attempt<'_, 's> {
             Box::pin(carry_out(self.context, decision, self.buffering, &mut asked)).await
         } else {
             exchange.request = changed;
-            Box::pin(carry_out(self.context, decision, self.buffering, exchange)).await
+            let answer =
+                Box::pin(carry_out(self.context, decision, self.buffering, exchange)).await;
+            exchange.request = self.world.request.clone();
+            answer
         };
         if response.is_default_error_page {
             return Err(response.status);
@@ -307,9 +313,15 @@ impl<'s> Attempt<'_, 's> {
     }
 }
 
+/// End of the entity tags of compressed content.
+const MARK: &[u8] = b"-gzip\"";
+
+fn has_gzip_mark(tags: &[u8]) -> bool {
+    memchr::memmem::find(tags, MARK).is_some()
+}
+
 /// Returns entity tags without the mark of compressed content.
 fn without_gzip(tags: &[u8]) -> Vec<u8> {
-    const MARK: &[u8] = b"-gzip\"";
     let mut plain = Vec::with_capacity(tags.len());
     let mut rest = tags;
     while let Some(at) = memchr::memmem::find(rest, MARK) {
