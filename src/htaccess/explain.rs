@@ -120,7 +120,7 @@ impl Site<'_> {
             let (name, value) = field
                 .split_once(':')
                 .ok_or_else(|| format!("--header \"{field}\": write NAME: VALUE"))?;
-            headers.set(name.trim(), value.trim().to_owned());
+            headers.set(name.trim(), value.trim());
         }
         let address: IpAddr = arguments.address.parse().map_err(|_| {
             format!("--address \"{}\" is no address of a client", arguments.address)

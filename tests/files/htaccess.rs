@@ -220,3 +220,73 @@ fn directories_that_are_replaced_or_renamed_have_their_own_rules_for_the_next_re
         release("1");
     }
 }
+
+/// Files and directives of many kinds: answers that depend on the file alone, and on the request.
+fn site_of_all_kinds() -> Site {
+    let long = "a line of text that is long enough to be compressed\n".repeat(40);
+    let mut site = Site::new()
+        .file("index.php", FRONT)
+        .file("constant/.htaccess", "Header set X-A 1\nHeader append X-A 2\nAddType text/x-own .own\n")
+        .file("constant/below/.htaccess", "Header always set X-B \"b c\"\nSetEnv no-gzip 1\n")
+        .file("client/.htaccess", "Header set X-C %{agent}e\nSetEnvIf User-Agent (.*) agent=$1\n")
+        .file("sections/.htaccess", "<If \"%{HTTP_USER_AGENT} =~ /two/\">\nHeader set X-D 1\n</If>\n<Files *.own>\nForceType text/y-own\nHeader unset Last-Modified\n</Files>\n")
+        .file("rules/.htaccess", "RewriteEngine On\nRewriteCond %{HTTP_USER_AGENT} two\nRewriteRule ^one\\.own$ two.own\n")
+        .file("access/.htaccess", "SetEnvIf User-Agent two denied\nOrder allow,deny\nAllow from all\nDeny from env=denied\n")
+        .file("zip/.htaccess", "SetEnvIf User-Agent two no-gzip\n");
+    for directory in
+        ["", "constant/", "constant/below/", "client/", "sections/", "rules/", "access/", "zip/"]
+    {
+        for (name, text) in [
+            ("one.own", "one"),
+            ("two.own", "two"),
+            ("long.txt", &*long),
+            ("page.html.en", "en"),
+            ("a.tar.gz", "gz"),
+        ] {
+            site = site.file(&format!("{directory}{name}"), text);
+        }
+    }
+    site
+}
+
+#[test]
+fn an_answer_is_the_same_whether_or_not_its_head_is_known_from_another_request() {
+    let fields = [
+        "User-Agent: one\r\n",
+        "User-Agent: two\r\nAccept-Encoding: gzip\r\n",
+        "User-Agent: two\r\nRange: bytes=1-\r\n",
+        "User-Agent: one\r\nIf-None-Match: *\r\n",
+        "Accept-Encoding: x-gzip\r\nAccept-Language: de\r\n",
+        "Accept: image/png\r\n",
+    ];
+    let mut requests = Vec::new();
+    for directory in
+        ["", "constant/", "constant/below/", "client/", "sections/", "rules/", "access/", "zip/"]
+    {
+        for name in ["one.own", "two.own?a=b", "long.txt", "page.html.en", "a.tar.gz", "none"] {
+            for method in ["GET", "HEAD"] {
+                for fields in fields {
+                    let host = "Host: localhost\r\nConnection: close\r\n";
+                    requests.push(format!(
+                        "{method} /{directory}{name} HTTP/1.1\r\n{host}{fields}\r\n"
+                    ));
+                }
+            }
+        }
+    }
+    let site = site_of_all_kinds();
+    let server = site.serve();
+    let answer = |request: &String| {
+        let mut answer = server.send(request);
+        answer.fields.retain(|(name, _)| name != "Date");
+        (answer.status, answer.fields, answer.body)
+    };
+    // What was written a moment ago is not kept, so nothing is known at first.
+    let first: Vec<_> = requests.iter().map(answer).collect();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    for round in 0..3 {
+        for (request, first) in requests.iter().zip(&first) {
+            assert_eq!(answer(request), *first, "round {round}: {request}");
+        }
+    }
+}

@@ -91,6 +91,25 @@ impl DirConfig {
     pub fn is_outdated(&self, exists: &dyn Fn(&[u8]) -> bool) -> bool {
         self.probes.iter().any(|(path, was_there)| exists(path) != *was_there)
     }
+
+    /// Returns true if the head of the answer to a GET for a whole file, without compression, depends on the file
+    /// alone: no directive looks at the client, at header fields, at the time or at other files. False if in doubt.
+    pub fn is_constant(&self) -> bool {
+        let core = &self.core;
+        core.branches.is_empty()
+            && core.handler.is_none()
+            && core.content_digest != Some(true)
+            && core.limit_request_body.is_none()
+            && self.access_compat.is_constant()
+            && self.alias.is_constant()
+            && self.auth_basic.is_constant()
+            && self.authz.is_constant()
+            && self.expires.is_constant()
+            && self.filter.is_constant()
+            && self.headers.is_constant()
+            && self.rewrite.is_constant()
+            && self.setenvif.is_constant()
+    }
 }
 
 #[cfg(test)]

@@ -9,10 +9,12 @@ use crate::inspect::Inspected;
 /// Everything that is known below a root. Paths are those below it, from their first slash on; those of directories
 /// have a slash at their end.
 #[derive(Debug)]
-pub(super) struct Known<T> {
+pub(super) struct Known<T, A> {
     pub directories: HashMap<Box<[u8]>, Directory<T>>,
     /// Entries of watched directories; `None` for names that are not there.
     entries: HashMap<Box<[u8]>, Entry>,
+    /// Answers that depend on directories and entries on the way to a path only.
+    answers: HashMap<Box<[u8]>, (Instant, A)>,
 }
 
 /// A directory whose path has no link below the root.
@@ -35,13 +37,13 @@ struct Entry {
     found: Option<Inspected>,
 }
 
-impl<T> Default for Known<T> {
+impl<T, A> Default for Known<T, A> {
     fn default() -> Self {
-        Known { directories: HashMap::new(), entries: HashMap::new() }
+        Known { directories: HashMap::new(), entries: HashMap::new(), answers: HashMap::new() }
     }
 }
 
-impl<T> Known<T> {
+impl<T, A: Clone> Known<T, A> {
     /// Returns what was found at a path, if it is known and young enough.
     pub fn entry(&self, path: &[u8], now: Instant) -> Option<Option<Inspected>> {
         let entry = self.entries.get(path).filter(|entry| is_fresh(entry.at, now))?;
@@ -56,16 +58,35 @@ impl<T> Known<T> {
     /// Forgets an entry.
     pub fn forget_entry(&mut self, path: &[u8]) {
         self.entries.remove(path);
+        self.answers.remove(path);
     }
 
-    /// Forgets all entries.
+    /// Forgets all entries and answers.
     pub fn forget_entries(&mut self) {
         self.entries.clear();
+        self.answers.clear();
+    }
+
+    /// Returns the answer for a path, if it is young enough.
+    pub fn answer(&self, path: &[u8], now: Instant) -> Option<A> {
+        let (at, answer) = self.answers.get(path)?;
+        is_fresh(*at, now).then(|| answer.clone())
+    }
+
+    /// Stores the answer for a path.
+    pub fn put_answer(&mut self, path: &[u8], answer: A, at: Instant) {
+        self.answers.insert(path.into(), (at, answer));
+    }
+
+    /// Forgets all answers: a value that they depend on has changed.
+    pub fn forget_answers(&mut self) {
+        self.answers.clear();
     }
 
     /// Forgets a directory and everything below it. Returns the directories that were known.
     pub fn take(&mut self, directory: &[u8]) -> Vec<(Box<[u8]>, Directory<T>)> {
         self.entries.retain(|path, _| !path.starts_with(directory));
+        self.answers.clear();
         self.directories.extract_if(|path, _| path.starts_with(directory)).collect()
     }
 }

@@ -37,21 +37,24 @@ use crate::resolve::is_settled;
 use crate::share::{FileLocation, Share};
 use crate::{Files, RequestTime};
 
-/// The watched directories of a thread, with a value for each that is made from a file in it.
+/// The watched directories of a thread, with a value for each that is made from a file in it, and an answer for a path
+/// that depends on values and entries on its way only.
 #[derive(Debug)]
-pub struct Watched<T> {
+pub struct Watched<T, A> {
     kernel: RefCell<Kernel>,
     file_systems: RefCell<FileSystems>,
-    roots: RefCell<Roots<T>>,
+    roots: RefCell<Roots<T, A>>,
     /// Number of entries that have been stored since all were forgotten.
     stored: Cell<usize>,
 }
 
 /// The directories below a root, as one request sees them.
 #[derive(Debug)]
-pub struct WatchedView<'a, T> {
-    watched: &'a Watched<T>,
-    root: Rc<Root<T>>,
+pub struct WatchedView<'a, T, A> {
+    watched: &'a Watched<T, A>,
+    root: Rc<Root<T, A>>,
+    /// Number of changes below the root until now.
+    changes: u64,
     now: RequestTime,
 }
 
@@ -67,35 +70,37 @@ pub enum WatchedEntry {
 }
 
 #[derive(Debug)]
-struct Roots<T> {
-    all: Vec<Rc<Root<T>>>,
+struct Roots<T, A> {
+    all: Vec<Rc<Root<T, A>>>,
     /// Indexes by path.
     by_path: HashMap<Box<[u8]>, Vec<usize>>,
 }
 
 /// A root of a share.
 #[derive(Debug)]
-struct Root<T> {
+struct Root<T, A> {
     index: usize,
     share: u64,
     path: Box<[u8]>,
     /// Name of the file that values are made from.
     file: Box<[u8]>,
-    state: RefCell<State<T>>,
+    state: RefCell<State<T, A>>,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct State<T, A> {
     /// What the path of the root names; `None` while the root cannot be watched.
     found: Option<Inspected>,
     /// When it was last looked at.
     checked: Option<Instant>,
     /// Watches on the way to the root.
     way: Vec<(i32, User)>,
-    known: Known<T>,
+    known: Known<T, A>,
+    /// Number of changes below the root.
+    changes: u64,
 }
 
-impl<T> Default for Watched<T> {
+impl<T, A> Default for Watched<T, A> {
     fn default() -> Self {
         Watched {
             kernel: RefCell::default(),
@@ -106,7 +111,13 @@ impl<T> Default for Watched<T> {
     }
 }
 
-impl<T: Clone> Watched<T> {
+impl<T, A> Default for State<T, A> {
+    fn default() -> Self {
+        State { found: None, checked: None, way: Vec::new(), known: Known::default(), changes: 0 }
+    }
+}
+
+impl<T: Clone, A: Clone> Watched<T, A> {
     /// Takes the changes that have been reported, and returns what is known below a root after them; `None` if the
     /// root cannot be watched. `file` is the name of the files that values are made from.
     pub fn below(
@@ -116,7 +127,7 @@ impl<T: Clone> Watched<T> {
         root: &[u8],
         file: &[u8],
         now: RequestTime,
-    ) -> Option<WatchedView<'_, T>> {
+    ) -> Option<WatchedView<'_, T, A>> {
         self.take_changes();
         if !root.starts_with(b"/") || !share.options().traverse_mounts {
             return None;
@@ -133,26 +144,27 @@ impl<T: Clone> Watched<T> {
         if !checked.is_some_and(|at| is_fresh(at, now.monotonic)) {
             self.check(&root, files, share, now.monotonic);
         }
-        let is_watched = root.state.borrow().found.is_some();
-        is_watched.then_some(WatchedView { watched: self, root, now })
+        let state = root.state.borrow();
+        let (is_watched, changes) = (state.found.is_some(), state.changes);
+        drop(state);
+        is_watched.then_some(WatchedView { watched: self, root, changes, now })
     }
 
-    fn known_root(&self, share: &Share, path: &[u8], file: &[u8]) -> Option<Rc<Root<T>>> {
+    fn known_root(&self, share: &Share, path: &[u8], file: &[u8]) -> Option<Rc<Root<T, A>>> {
         let roots = self.roots.borrow();
         let mut known = roots.by_path.get(path)?.iter().filter_map(|index| roots.all.get(*index));
         known.find(|root| root.share == share.id() && *root.file == *file).map(Rc::clone)
     }
 
-    fn add_root(&self, share: &Share, path: &[u8], file: &[u8]) -> Rc<Root<T>> {
+    fn add_root(&self, share: &Share, path: &[u8], file: &[u8]) -> Rc<Root<T, A>> {
         let mut roots = self.roots.borrow_mut();
         let index = roots.all.len();
-        let state = State { found: None, checked: None, way: Vec::new(), known: Known::default() };
         let root = Rc::new(Root {
             index,
             share: share.id(),
             path: path.into(),
             file: file.into(),
-            state: RefCell::new(state),
+            state: RefCell::default(),
         });
         roots.all.push(Rc::clone(&root));
         roots.by_path.entry(path.into()).or_default().push(index);
@@ -179,6 +191,7 @@ impl<T: Clone> Watched<T> {
     fn apply(&self, Change { user, name }: Change, kernel: &mut Kernel) {
         let Some(root) = self.roots.borrow().all.get(user.root).map(Rc::clone) else { return };
         let mut state = root.state.borrow_mut();
+        state.changes += 1;
         match (&user.role, name) {
             (Role::Above(None), Some(_)) => {}
             (Role::Above(Some(known)), Some(name)) if *known != name => {}
@@ -207,14 +220,14 @@ impl<T: Clone> Watched<T> {
         let mut roots = self.roots.borrow_mut();
         for root in roots.all.drain(..) {
             let mut state = root.state.borrow_mut();
-            *state = State { found: None, checked: None, way: Vec::new(), known: Known::default() };
+            *state = State { changes: state.changes + 1, ..State::default() };
         }
         roots.by_path.clear();
         kernel.clear();
     }
 
     /// Compares a root with what its path names, and watches it if it is another directory.
-    fn check(&self, root: &Rc<Root<T>>, files: &Files, share: &Share, now: Instant) {
+    fn check(&self, root: &Rc<Root<T, A>>, files: &Files, share: &Share, now: Instant) {
         let mut state = root.state.borrow_mut();
         let id = |found: Inspected| (found.device, found.inode);
         state.checked = Some(now);
@@ -260,9 +273,9 @@ impl<T: Clone> Watched<T> {
     }
 }
 
-impl<T> State<T> {
+impl<T, A: Clone> State<T, A> {
     /// Forgets everything.
-    fn forget(&mut self, root: &Root<T>, kernel: &mut Kernel) {
+    fn forget(&mut self, root: &Root<T, A>, kernel: &mut Kernel) {
         self.drop_below(root, b"/", kernel);
         self.release_way(kernel);
         self.found = None;
@@ -276,7 +289,7 @@ impl<T> State<T> {
     }
 
     /// Forgets a directory and everything below it. Without its root, nothing is known.
-    fn drop_below(&mut self, root: &Root<T>, directory: &[u8], kernel: &mut Kernel) {
+    fn drop_below(&mut self, root: &Root<T, A>, directory: &[u8], kernel: &mut Kernel) {
         for (path, known) in self.known.take(directory) {
             let user = |role| User { root: root.index, role };
             if let Some(watch) = known.file_watch {
@@ -293,7 +306,8 @@ impl<T> State<T> {
     }
 
     /// Forgets the value of a directory. Its file may have become another one.
-    fn drop_value(&mut self, root: &Root<T>, directory: &[u8], kernel: &mut Kernel) {
+    fn drop_value(&mut self, root: &Root<T, A>, directory: &[u8], kernel: &mut Kernel) {
+        self.known.forget_answers();
         let Some(known) = self.known.directories.get_mut(directory) else { return };
         known.value = None;
         if let Some(watch) = known.file_watch.take() {
@@ -303,7 +317,7 @@ impl<T> State<T> {
     }
 }
 
-impl<T: Clone> WatchedView<'_, T> {
+impl<T: Clone, A: Clone> WatchedView<'_, T, A> {
     /// Looks up a path below the root. It begins with a slash; with one at its end it names a directory.
     pub fn look_up(&self, path: &[u8]) -> WatchedEntry {
         let name = path.strip_suffix(b"/").unwrap_or(path);
@@ -368,6 +382,20 @@ impl<T: Clone> WatchedView<'_, T> {
         }
     }
 
+    /// Returns the answer for a path, if it has one that holds.
+    pub fn answer(&self, path: &[u8]) -> Option<A> {
+        self.root.state.borrow().known.answer(path, self.now.monotonic)
+    }
+
+    /// Stores an answer for a path unless anything below the root has changed since the request began.
+    pub fn store_answer(&self, path: &[u8], answer: A) {
+        self.count_stored();
+        let mut state = self.root.state.borrow_mut();
+        if state.changes == self.changes && state.found.is_some() {
+            state.known.put_answer(path, answer, self.now.monotonic);
+        }
+    }
+
     fn entry(&self, path: &[u8]) -> WatchedEntry {
         if let Some(found) = self.root.state.borrow().known.entry(path, self.now.monotonic) {
             return found.map_or(WatchedEntry::Missing, WatchedEntry::Entry);
@@ -395,6 +423,12 @@ impl<T: Clone> WatchedView<'_, T> {
     }
 
     fn store_entry(&self, path: &[u8], found: Option<Inspected>) {
+        self.count_stored();
+        self.root.state.borrow_mut().known.put_entry(path, found, self.now.monotonic);
+    }
+
+    /// Counts what is stored, and forgets it if it is too much.
+    fn count_stored(&self) {
         let stored = &self.watched.stored;
         stored.set(stored.get() + 1);
         if stored.get() > MAX_ENTRIES {
@@ -403,7 +437,6 @@ impl<T: Clone> WatchedView<'_, T> {
                 root.state.borrow_mut().known.forget_entries();
             }
         }
-        self.root.state.borrow_mut().known.put_entry(path, found, self.now.monotonic);
     }
 
     /// Watches a directory, and those above it, unless they are watched.
@@ -482,7 +515,7 @@ const MAX_WATCHES: usize = 4096;
 /// Most roots of a thread, with those of former configurations.
 const MAX_ROOTS: usize = 1024;
 
-/// Most entries that a thread stores before it forgets all. A client chooses names that are not there.
+/// Most entries and answers that a thread stores before it forgets all. A client chooses names that are not there.
 const MAX_ENTRIES: usize = 16_384;
 
 /// Most segments of a path that is watched.

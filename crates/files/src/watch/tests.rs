@@ -16,7 +16,7 @@ struct Site {
     directory: tempfile::TempDir,
     files: Files,
     share: Share,
-    watched: Watched<Option<String>>,
+    watched: Watched<Option<String>, u8>,
     now: RequestTime,
 }
 
@@ -46,7 +46,7 @@ impl Site {
         self.at("sites/current")
     }
 
-    fn view(&self) -> Option<WatchedView<'_, Option<String>>> {
+    fn view(&self) -> Option<WatchedView<'_, Option<String>, u8>> {
         let root = self.root();
         let root = root.as_os_str().as_encoded_bytes();
         self.watched.below(&self.files, &self.share, root, FILE.as_bytes(), self.now)
@@ -232,6 +232,47 @@ fn a_thread_has_a_limited_number_of_watches() {
     }
     fs::write(site.root().join("7").join(FILE), "x").unwrap();
     assert_eq!(site.rules("/7/").0.as_deref(), Some("x"));
+}
+
+#[test]
+fn an_answer_holds_until_anything_on_its_way_changes() {
+    let site = Site::new();
+    fs::create_dir_all(site.root().join("a/b")).unwrap();
+    let page = site.root().join("a/b/page");
+    fs::write(&page, "x").unwrap();
+    let answer = || {
+        for directory in ["/", "/a/", "/a/b/"] {
+            site.rules(directory);
+        }
+        let view = site.view().unwrap();
+        let known = view.answer(b"/a/b/page");
+        view.look_up(b"/a/b/page");
+        view.store_answer(b"/a/b/page", 1);
+        known.is_some()
+    };
+    assert!(!answer() && answer());
+    fs::write(site.root().join("a/other"), "x").unwrap();
+    assert!(answer(), "that is not on its way");
+    for directory in ["", "a", "a/b"] {
+        fs::write(site.root().join(directory).join(FILE), "1").unwrap();
+        assert!(!answer() && answer(), "{directory}");
+    }
+    fs::remove_file(&page).unwrap();
+    assert!(!answer());
+    fs::write(&page, "y").unwrap();
+    assert!(!answer() && answer());
+    for directory in ["a/b", "a"] {
+        let (path, away) = (site.root().join(directory), site.root().join("away"));
+        fs::rename(&path, &away).unwrap();
+        fs::rename(&away, &path).unwrap();
+        assert!(!answer() && answer(), "{directory}");
+    }
+    // A change that is taken by another request in between makes the answer one of the past.
+    let view = site.view().unwrap();
+    fs::write(site.root().join("a").join(FILE), "2").unwrap();
+    assert!(site.view().unwrap().answer(b"/a/b/page").is_none());
+    view.store_answer(b"/a/b/page", 1);
+    assert!(site.view().unwrap().answer(b"/a/b/page").is_none());
 }
 
 #[derive(Debug, Clone)]

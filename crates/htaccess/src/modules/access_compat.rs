@@ -17,6 +17,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
+    pub(crate) fn is_constant(&self) -> bool {
+        self.allows.is_empty() && self.denies.is_empty() && self.satisfies_any.is_empty()
+    }
+
     /// Returns the child's rules if it has any, else the parent's.
     pub fn merged(&self, child: &Config) -> Config {
         if child.is_set { child.clone() } else { self.clone() }

@@ -37,6 +37,11 @@ enum Source {
 }
 
 impl Config {
+    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
+    pub(crate) fn is_constant(&self) -> bool {
+        self.redirects.is_empty() && self.all.is_none()
+    }
+
     /// Returns the directives of a directory with those of a directory or section below it.
     pub fn merged(&self, child: &Config) -> Config {
         Config {

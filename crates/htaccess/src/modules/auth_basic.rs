@@ -21,6 +21,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
+    pub(crate) fn is_constant(&self) -> bool {
+        self.auth_type.is_none() && self.fake.is_none()
+    }
+
     /// Replaces the parent's values by those that the child has.
     pub fn merged(&self, child: &Config) -> Config {
         Config {

@@ -33,6 +33,21 @@ pub struct Config {
 }
 
 impl Config {
+    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
+    pub(crate) fn is_constant(&self) -> bool {
+        let is_granted = |node: &Node| match node {
+            Node::Section(_) => false,
+            Node::Require(require) => {
+                matches!(require.provider, Provider::All(true))
+                    && !require.is_negated
+                    && require.methods.is_none()
+            }
+        };
+        let is_open =
+            |section: &Arc<Section>| !section.is_negated && section.children.iter().all(is_granted);
+        self.section.as_ref().is_none_or(is_open)
+    }
+
     /// Replaces the parent's requirements, unless the child has none or says `AuthMerging`.
     pub fn merged(&self, child: &Config) -> Config {
         let forbidden_on_failure = child.forbidden_on_failure.or(self.forbidden_on_failure);

@@ -20,6 +20,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
+    pub(crate) fn is_constant(&self) -> bool {
+        self.active != Some(true)
+    }
+
     /// Adds the child's lifetimes to those of the parent.
     pub fn merged(&self, child: &Config) -> Config {
         if !child.is_set {

@@ -33,6 +33,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
+    pub(crate) fn is_constant(&self) -> bool {
+        let mut providers = self.smart.iter().flat_map(|filter| &filter.providers);
+        providers.all(|provider| matches!(provider.when, When::Types(_)))
+    }
+
     /// Replaces `SetOutputFilter` and `SetInputFilter`; appends chains.
     pub fn merged(&self, child: &Config) -> Config {
         let mut smart = self.smart.clone();

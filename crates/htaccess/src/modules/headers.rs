@@ -24,6 +24,22 @@ pub struct Config {
 }
 
 impl Config {
+    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
+    pub(crate) fn is_constant(&self) -> bool {
+        let is_constant = |entry: &Entry| {
+            let is_text = match &entry.value {
+                Value::Format(pieces) => {
+                    pieces.iter().all(|piece| matches!(piece, Piece::Constant(_)))
+                }
+                Value::Expression(_) => false,
+            };
+            is_text
+                && matches!(entry.when, When::Always | When::Never)
+                && !matches!(entry.action, Action::Echo(_))
+        };
+        self.request.is_empty() && self.onsuccess.iter().chain(&self.always).all(is_constant)
+    }
+
     /// Applies the child's directives after the parent's.
     pub fn merged(&self, child: &Config) -> Config {
         Config {

@@ -60,6 +60,11 @@ mod option {
 }
 
 impl Config {
+    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
+    pub(crate) fn is_constant(&self) -> bool {
+        self.is_on != Some(true) || self.rules.is_empty()
+    }
+
     /// Returns true if there are rules that apply.
     pub fn is_active(&self) -> bool {
         self.is_present && self.is_on == Some(true) && !self.rules.is_empty()

@@ -18,11 +18,21 @@ pub struct Config {
 }
 
 impl Config {
+    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
+    pub(crate) fn is_constant(&self) -> bool {
+        let is_harmless = |name: &[u8]| HARMLESS.iter().any(|known| known.as_bytes() == name);
+        self.rules.iter().all(|rule| rule.variables.iter().all(|(name, _)| is_harmless(name)))
+    }
+
     /// Applies the child's rules after those of the parent.
     pub fn merged(&self, child: &Config) -> Config {
         Config { rules: [self.rules.as_slice(), &child.rules].concat() }
     }
 }
+
+/// Variables of Debian's configuration that change nothing about a file.
+const HARMLESS: [&str; 4] =
+    ["nokeepalive", "downgrade-1.0", "force-response-1.0", "redirect-carefully"];
 
 const USAGE: &str = "a header-name, regex and a list of variables.";
 const BROWSER_USAGE: &str = "A browser regex and a list of variables.";

@@ -23,8 +23,9 @@ use howdah_php_pool::target::{Directives, Script as PhpScript};
 
 use super::compiled::SETTLING_TIME;
 use super::exchange;
+use super::head::{self, Head};
 use super::site::Site;
-use super::world::SiteWorld;
+use super::world::{self, Known, SiteWorld};
 use crate::pipeline::{Context, carry_out};
 use crate::route::Decision;
 use crate::snapshot::delegations::Instruction;
@@ -42,16 +43,35 @@ pub struct Answered<'s> {
     pub is_missing: bool,
 }
 
-/// Answers a request to a site with this root.
+/// Answers a request for a file whose head is known; `None` if it is not.
+pub fn answer_from_known(
+    context: &Context<'_>,
+    site: &Site,
+    root: &[u8],
+    known: &Known<'_>,
+    exchange: &Exchange<'_>,
+) -> Option<Response> {
+    let path = head::path_of(&exchange.request)?;
+    let head = known.answer(path)?;
+    let place = FileLocation { root, path, url_offset: 0, chroot: b"" };
+    let now = context.routing.now;
+    let served = context.thread.files.serve_at(&site.files, place, &exchange.request, now);
+    let ServeOutcome::Response(mut response) = served else { return None };
+    response.fields = head.fields(&response.fields)?;
+    Some(response)
+}
+
+/// Answers a request to a site with this root. `known` is what is known of it.
 pub async fn answer<'s>(
     context: &Context<'s>,
     site: &Site,
     root: &[u8],
+    known: Option<Known<'_>>,
     buffering: Buffering,
     exchange: &mut Exchange<'_>,
 ) -> Answered<'s> {
     let asked = exchange.request.clone();
-    let mut world = SiteWorld::new(context, site, root, &asked);
+    let mut world = SiteWorld::new(context, site, root, &asked, known);
     let engine = match context.thread.engines.of(site) {
         Ok(engine) => engine,
         Err(broken) => {
@@ -71,7 +91,7 @@ pub async fn answer<'s>(
         rounds += 1;
         // Nothing has been answered yet: the request is taken through its phases once more.
         tokio::time::sleep(SETTLING_TIME).await;
-        world = SiteWorld::new(context, site, root, &asked);
+        world = SiteWorld::new(context, site, root, &asked, world::known(context, site, root));
         outcome = engine.handle(record(), &world).await;
     }
     let attempt = Attempt {
@@ -142,7 +162,18 @@ impl<'s> Attempt<'_, 's> {
             Action::Options => (Response::new(200, Body::Empty), None),
             Action::Error(page) => (error(&record, page), None),
         };
-        let response = self.finish(*record, &action, response);
+        let is_constant = matches!(action, Action::File)
+            && (record.status, response.status) == (200, 200)
+            && record.previous.is_none()
+            && record.content_encoding.is_none()
+            && record.config.is_constant();
+        let of_file = is_constant.then(|| response.fields.clone());
+        let (response, compression) = self.finish(*record, &action, response);
+        if let Some(of_file) = of_file
+            && compression == Compression::None
+        {
+            self.world.remember(Head { of_file, sent: response.fields.clone() });
+        }
         Ok(Answered { response, instruction, is_missing })
     }
 
@@ -276,7 +307,12 @@ impl<'s> Attempt<'_, 's> {
     }
 
     /// Applies the directives for responses.
-    fn finish(&self, mut record: Record, action: &Action, mut response: Response) -> Response {
+    fn finish(
+        &self,
+        mut record: Record,
+        action: &Action,
+        mut response: Response,
+    ) -> (Response, Compression) {
         let is_error = matches!(action, Action::Error(_));
         let is_script = matches!(action, Action::Script(_));
         if !is_error {
@@ -309,7 +345,7 @@ impl<'s> Attempt<'_, 's> {
         if compression == Compression::Gzip {
             compress::gzip_as_apache(&mut response);
         }
-        response
+        (response, compression)
     }
 }
 

@@ -5,14 +5,18 @@
 //! - `site`: the settings of an application or a share, and the compiled files that threads share.
 //! - `world`: the file system and the passwords, as the directives see them.
 //! - `exchange`: a request becomes a record, and a record the head of a response.
+//! - `head`: heads that are made once, of answers that depend on a file alone.
 //! - `answer`: files, scripts, pages and errors, in the order of the engine's outcome.
 
 mod answer;
 mod compiled;
 mod exchange;
+mod head;
 mod site;
 mod world;
 
-pub use self::answer::answer;
+pub use self::answer::{answer, answer_from_known};
 pub use self::compiled::Directives;
+pub use self::head::Head;
 pub use self::site::{Engines, Site};
+pub use self::world::known;

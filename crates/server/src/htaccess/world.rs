@@ -10,11 +10,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
-use howdah_files::{
-    FileLocation, Inspected, NotServedReason, RequestTime, WatchedEntry, WatchedView,
-};
+use howdah_files::{FileLocation, Inspected, NotServedReason, WatchedEntry, WatchedView};
 use howdah_htaccess::config::DirConfig;
 use howdah_htaccess::engine;
 use howdah_htaccess::record::{FileInfo, FileKind};
@@ -23,6 +21,7 @@ use howdah_http::message::Request;
 use howdah_sys::log::Level;
 
 use super::compiled::{Compiled, Directives, Stamp};
+use super::head::{self, Head};
 use super::site::Site;
 use crate::auth;
 use crate::pipeline::Context;
@@ -39,6 +38,9 @@ const MAX_ROUNDS_OF_EMPTY: u32 = 60;
 /// Largest number of names that a listing has.
 const MAX_LISTED_NAMES: usize = 200_000;
 
+/// What is known of a site without a system call.
+pub type Known<'a> = WatchedView<'a, Directives, Head>;
+
 /// A path, and what it names with links followed.
 type Looked = (Box<[u8]>, Option<FileInfo>);
 
@@ -53,7 +55,7 @@ pub(super) struct SiteWorld<'a, 's> {
     pub root: &'a [u8],
     pub request: &'a Request,
     /// What is known without a system call; `None` if changes on the disk are not reported.
-    known: Option<WatchedView<'a, Directives>>,
+    known: Option<Known<'a>>,
     /// The last path that was looked at with links followed.
     last: RefCell<Option<Looked>>,
     /// Files of directories that the request has met: it has the same rules from its beginning to its end.
@@ -69,15 +71,14 @@ impl<'a, 's> SiteWorld<'a, 's> {
         site: &'a Site,
         root: &'a [u8],
         request: &'a Request,
+        known: Option<Known<'a>>,
     ) -> SiteWorld<'a, 's> {
-        let thread = context.thread;
-        let now = RequestTime { monotonic: Instant::now(), ..context.routing.now };
         SiteWorld {
             context,
             site,
             root,
             request,
-            known: thread.directories.below(&thread.files, &site.files, root, &site.file, now),
+            known,
             last: RefCell::default(),
             seen: RefCell::default(),
             settling_rounds: Cell::new(0),
@@ -91,7 +92,29 @@ impl<'a, 's> SiteWorld<'a, 's> {
     }
 }
 
+/// Takes the changes on the disk that have been reported, and returns what is known of a site after them; `None` if
+/// changes of it are not reported.
+pub fn known<'a>(context: &Context<'a>, site: &Site, root: &[u8]) -> Option<Known<'a>> {
+    let thread = context.thread;
+    thread.directories.below(&thread.files, &site.files, root, &site.file, context.routing.now)
+}
+
 impl SiteWorld<'_, '_> {
+    /// Remembers the head of an answer that depends on a file and the directives on its way only.
+    pub fn remember(&self, head: Head) {
+        let (Some(known), Some(path)) = (&self.known, head::path_of(self.request)) else { return };
+        let is_file = matches!(
+            known.look_up(path),
+            WatchedEntry::Entry(found) if !found.is_link && found.kind == howdah_files::FileKind::File
+        );
+        let is_known = |(directory, _): &Seen| {
+            self.location(directory).is_some_and(|place| known.value(place.path).is_some())
+        };
+        if is_file && self.seen.borrow().iter().all(is_known) {
+            known.store_answer(path, head);
+        }
+    }
+
     /// Returns the DNS servers of the configuration; empty for those of the machine.
     fn resolver(&self) -> &[SocketAddr] {
         &self.context.routing.snapshot.config.settings.resolver

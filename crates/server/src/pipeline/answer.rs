@@ -41,7 +41,13 @@ async fn under_directives<'s>(
     exchange: &mut Exchange<'_>,
 ) -> (Response, Option<Instruction<'s>>) {
     let buffering = routed.effects.buffering;
-    let answered = htaccess::answer(context, site, root, buffering, exchange);
+    let known = htaccess::known(context, site, root);
+    if let Some(known) = &known
+        && let Some(response) = htaccess::answer_from_known(context, site, root, known, exchange)
+    {
+        return (response, None);
+    }
+    let answered = htaccess::answer(context, site, root, known, buffering, exchange);
     let answered = Box::pin(answered).await;
     let Some(fallback) = routed.fallback.take().filter(|_| answered.is_missing) else {
         return (answered.response, answered.instruction);

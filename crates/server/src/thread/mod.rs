@@ -28,7 +28,7 @@ pub use self::command::{Counters, ThreadCommand, ThreadHandle};
 pub use self::listeners::{Accepting, Listeners};
 pub use self::shared::Shared;
 use crate::descriptors::Shortage;
-use crate::htaccess::{Directives, Engines};
+use crate::htaccess::{Directives, Engines, Head};
 use crate::route::Scratch;
 use crate::snapshot::Snapshot;
 
@@ -41,7 +41,7 @@ pub struct RouterThread {
     /// Engines of sites with `.htaccess` files.
     pub engines: Engines,
     /// Directories of such sites, watched for changes.
-    pub directories: Watched<Directives>,
+    pub directories: Watched<Directives, Head>,
     /// Reusable memory for routing a request.
     pub scratch: RefCell<Scratch>,
     /// Limits the lines in the log about errors of clients.
