@@ -92,6 +92,7 @@ test-tools:
 	python3 tests/in_debian_test.py
 	python3 tests/differential/test_differ.py
 	python3 tests/htaccess/test_runner.py
+	python3 tests/migration/test_tables.py
 	python3 tests/e2e/test_compare.py
 	python3 bench/test_bench.py
 	python3 packaging/test_tools.py

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Compares docs/coming-from-nginx.md and docs/coming-from-apache.md with the programs that are installed: each
+directive of the modules below has one row, and each row is about a directive."""
+
+import re
+import shutil
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import apache_directives  # noqa: E402
+import nginx_directives  # noqa: E402
+
+DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
+
+NGINX = ["core", "log", "headers_filter", "rewrite", "access", "auth_basic", "auth_request", "limit_conn",
+         "limit_req", "fastcgi", "proxy"]
+APACHE = ["core", "mod_alias", "mod_dir", "mod_expires", "mod_headers", "mod_log_config", "mod_proxy"]
+
+# Of versions that are not installed everywhere; a row may stay where the program lacks the directive.
+SOMETIMES = {
+    # Debian 13 and newer, or older than Debian 12.
+    "proxy_ssl_key_log", "proxy_pass_trailers", "proxy_bind_dynamic", "early_hints", "keepalive_min_timeout",
+    "auth_delay", "AliasPreservePath", "RedirectRelative", "DirectoryCheckHandler", "StrictHostCheck",
+    "MergeSlashes", "ProxyAddHeaders", "IfSection", "<IfSection>", "<IfDirective>", "<IfFile>", "GlobalLog",
+    "FlushMaxPipelined", "FlushMaxThreshold", "ReadBufferSize", "RegexDefaultOptions", "UnDefine",
+}
+
+ANSWER = re.compile(r"^(no$|no; |not needed, because )")
+
+
+def tables(page):
+    """{module: {directive: what takes its place}}. Fails if a directive has two rows, or a row says nothing."""
+    found, module = {}, None
+    for line in (DOCS / page).read_text().splitlines():
+        if line.startswith("#"):
+            heading = re.fullmatch(r"### `(\w+)`", line)
+            module = found.setdefault(heading[1], {}) if heading else None
+        elif module is not None and line.startswith("| `"):
+            names, answer = re.split(r" \| ", line.strip("| "), maxsplit=1)
+            for name in re.findall(r"`([^`]+)`", names):
+                if name in module:
+                    raise AssertionError(f"{page}: {name} has two rows")
+                module[name] = answer
+    return found
+
+
+class TablesTest(unittest.TestCase):
+    def compare(self, page, installed, modules):
+        described = tables(page)
+        self.assertEqual(sorted(described), sorted(modules), page)
+        for module in modules:
+            names = set(installed[module])
+            rows = set(described[module])
+            self.assertEqual(sorted(names - rows), [], f"{page}: directives of {module} without a row")
+            self.assertEqual(sorted(rows - names - SOMETIMES), [], f"{page}: {module} has no such directives")
+
+    def test_every_directive_of_nginx_has_a_row(self):
+        program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+        if not program:
+            self.skipTest("there is no nginx")
+        installed = nginx_directives.directives(Path(program))
+        self.compare("coming-from-nginx.md", installed, [f"ngx_http_{name}_module" for name in NGINX])
+
+    def test_every_directive_of_apache_has_a_row(self):
+        program = shutil.which("apache2") or shutil.which("apache2", path="/usr/sbin")
+        modules = Path("/usr/lib/apache2/modules")
+        if not program or not modules.is_dir():
+            self.skipTest("there is no apache2")
+        installed = apache_directives.directives(program, modules)
+        self.compare("coming-from-apache.md", installed, APACHE)
+
+    def test_every_row_says_what_takes_the_place_of_a_directive(self):
+        for page in ["coming-from-nginx.md", "coming-from-apache.md"]:
+            for module, rows in tables(page).items():
+                for name, answer in rows.items():
+                    with self.subTest(page=page, module=module, directive=name):
+                        has_key = "`" in answer or "a step" in answer or "route" in answer
+                        self.assertTrue(ANSWER.match(answer) or has_key, answer)
+
+    def test_the_list_of_nginx_has_what_every_version_has(self):
+        program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+        if not program:
+            self.skipTest("there is no nginx")
+        installed = nginx_directives.directives(Path(program))
+        self.assertEqual(installed["ngx_http_access_module"], ["allow", "deny"])
+        self.assertIn("server_name", installed["ngx_http_core_module"])
+
+
+if __name__ == "__main__":
+    unittest.main()
