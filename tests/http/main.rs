@@ -1,6 +1,7 @@
 //! What clients say in HTTP/1.1 and HTTP/2, and what they are answered.
 
 mod action_options;
+mod auth_request;
 mod error_pages;
 mod http1;
 mod http2;

@@ -32,6 +32,8 @@ pub struct Action {
     pub access: Access,
     /// Limits of requests.
     pub limit: Vec<LimitRule>,
+    /// Check of requests by another action.
+    pub auth_request: Option<AuthRequest>,
     /// Pages for errors that the server itself responds with.
     pub error_pages: Vec<ErrorPage>,
     /// Options that apply to every kind of action.
@@ -83,6 +85,17 @@ pub struct Share {
     pub fallback: Option<Action>,
 }
 
+/// A check of requests by another action: its response decides.
+#[derive(Debug, Clone)]
+pub struct AuthRequest {
+    /// The action.
+    pub action: Box<Action>,
+    /// Header fields of its response that the request gets.
+    pub copy_headers: Vec<String>,
+    /// Header fields of its response that the client gets.
+    pub response_headers: Vec<String>,
+}
+
 /// The content of responses with an error status.
 #[derive(Debug, Clone)]
 pub struct ErrorPage {
@@ -126,6 +139,7 @@ impl Action {
             rewrite: object.read("rewrite", Rewrite::read)?,
             access: Access::read(&object)?,
             limit: object.read("limit", LimitRule::read_all)?.unwrap_or_default(),
+            auth_request: object.read("auth_request", AuthRequest::read)?,
             error_pages: object.read("error_pages", ErrorPage::read_all)?.unwrap_or_default(),
             options: ActionOptions::read(&object)?,
         };
@@ -146,6 +160,45 @@ impl Action {
         };
         self.options.max_body_size.unwrap_or(0).max(fallback)
     }
+}
+
+impl AuthRequest {
+    fn read(node: &Node<'_>) -> Result<AuthRequest, Error> {
+        // The requests of several steps may be checked by one action, as of an error page.
+        let groups = Groups::default();
+        let scope = Scope { groups: &groups, ..*node.scope };
+        let object = node.object()?;
+        let value = object.required("action")?.within(&scope);
+        let action = Action::read(&value)?;
+        if action.auth_request.is_some() {
+            return Err(value.invalid("must not have \"auth_request\", as it is one itself"));
+        }
+        let check = AuthRequest {
+            action: Box::new(action),
+            copy_headers: object.read("copy_headers", read_field_names)?.unwrap_or_default(),
+            response_headers: object
+                .read("response_headers", read_field_names)?
+                .unwrap_or_default(),
+        };
+        object.end()?;
+        Ok(check)
+    }
+}
+
+/// Reads names of header fields. Only characters are allowed that scripts do not confuse with others.
+fn read_field_names(node: &Node<'_>) -> Result<Vec<String>, Error> {
+    const FRAMING: [&str; 4] = ["connection", "content-length", "host", "transfer-encoding"];
+    let read = |name: Node<'_>| {
+        let text = name.text()?;
+        if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+            return Err(name.invalid("must be a name of letters, digits and hyphens"));
+        }
+        match FRAMING.iter().any(|other| text.eq_ignore_ascii_case(other)) {
+            true => Err(name.invalid("cannot be copied from another response")),
+            false => Ok(text.to_owned()),
+        }
+    };
+    node.strings()?.map(read).collect()
 }
 
 impl Share {

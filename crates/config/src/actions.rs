@@ -142,6 +142,9 @@ fn add<'a>(all: &mut Vec<(String, &'a Action)>, place: String, action: &'a Actio
     if let ActionKind::Share(share) = &action.kind {
         share.fallback.iter().for_each(|next| add(all, format!("{place}/fallback"), next));
     }
+    if let Some(check) = &action.auth_request {
+        add(all, format!("{place}/auth_request/action"), &check.action);
+    }
     for page in &action.error_pages {
         if let PageSource::Action { action, .. } = &page.source {
             add(all, format!("{place}/error_pages/{}/action", page.status), action);

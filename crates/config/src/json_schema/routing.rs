@@ -204,6 +204,7 @@ pub(super) const TABLE: &[Shape] = &[
                 Switch,
                 "Whether error pages also replace responses of applications and other servers",
             ),
+            Key("auth_request", Kind::Shape("auth_request"), "Check requests by another action"),
             Key("internal", Switch, "Respond with 404 unless the request is an internal one"),
             Key(
                 "environment",
@@ -211,6 +212,15 @@ pub(super) const TABLE: &[Shape] = &[
                 "Variables for scripts, with variables of the request",
             ),
             Key("options", Kind::Shape("action_php_options"), "Settings of PHP for the requests"),
+        ],
+    },
+    Shape {
+        name: "auth_request",
+        required: &["action"],
+        keys: &[
+            Key("action", Kind::Shape("action"), "The action whose response decides"),
+            Key("copy_headers", Texts, "Header fields of its response that the request gets"),
+            Key("response_headers", Texts, "Header fields of its response that the client gets"),
         ],
     },
     Shape {

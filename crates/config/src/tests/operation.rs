@@ -113,6 +113,30 @@ fn an_action_has_variables_and_settings_for_scripts() {
 }
 
 #[test]
+fn an_action_may_be_checked_by_another() {
+    let action =
+        |check: Value| json!({"routes": [{"action": {"return": 200, "auth_request": check}}]});
+    let config = read(action(json!({"action": {"return": 204}, "copy_headers": "X-User"})));
+    assert_eq!(config.actions()[0].0, "/routes/0/action/auth_request/action");
+    for (check, message) in [
+        (json!("routes/auth"), "/routes/0/action/auth_request: "),
+        (json!({}), "\"action\" is missing"),
+        (
+            json!({"action": {"return": 204, "auth_request": {"action": {"return": 204}}}}),
+            "must not have \"auth_request\"",
+        ),
+        (
+            json!({"action": {"return": 204}, "copy_headers": "X_User"}),
+            "letters, digits and hyphens",
+        ),
+        (json!({"action": {"return": 204}, "copy_headers": ["Host"]}), "cannot be copied"),
+    ] {
+        let line = refusal(action(check));
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
 fn compression_has_types_and_compressors() {
     let document = |value: Value| json!({"settings": {"http": {"compression": value}}});
     let read_compression =

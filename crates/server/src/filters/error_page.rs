@@ -42,6 +42,13 @@ pub fn file(
 
 /// Creates the request that the action of a page handles.
 pub fn request(request: &Request, status: u16) -> Request {
+    let mut asked = plain_request(request);
+    asked.error = Some(ErrorOrigin { status, path: request.path.clone() });
+    asked
+}
+
+/// Returns the request as a GET (or HEAD) without body, conditions and ranges.
+pub fn plain_request(request: &Request) -> Request {
     /// Fields about the body, conditions and ranges, which the request for a page does not have.
     const ELSEWHERE: [&[u8]; 11] = [
         b"content-encoding",
@@ -61,7 +68,6 @@ pub fn request(request: &Request, status: u16) -> Request {
         asked.method = Bytes::from_static(b"GET");
     }
     asked.fields.retain(|name| !ELSEWHERE.iter().any(|other| name.eq_ignore_ascii_case(other)));
-    asked.error = Some(ErrorOrigin { status, path: request.path.clone() });
     asked
 }
 

@@ -1,4 +1,4 @@
-//! Checks the limits and the passwords of the listener and the actions on the way of a request.
+//! Checks the limits, the passwords and the checks by other actions of the listener and the actions on the way of a request.
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use howdah_limits::rules::{self, Refusal, Rule};
 use howdah_sys::clock;
 use howdah_sys::log::Level;
 
+use super::auth_request;
 use super::context::Context;
 use crate::route::{Decision, Routed, matching};
 
@@ -29,6 +30,10 @@ pub async fn check<'s>(
                 let user = auth.check(&exchange.request, now, log).await;
                 user.map(|user| exchange.request.user = Some(user))
             }
+            Decision::Authorize => match routed.auth_request() {
+                Some(check) => auth_request::authorize(context, check, exchange).await,
+                None => Err(respond::error(500)),
+            },
             _ => return,
         };
         match checked {

@@ -21,6 +21,8 @@ pub struct Context<'s> {
     pub routing: Routing<'s>,
     /// Result of the limits that have admitted the request.
     pub admission: RefCell<Admission>,
+    /// Header fields for the response, from actions that have checked the request.
+    pub added_fields: RefCell<Vec<(String, Vec<u8>)>>,
 }
 
 impl Context<'_> {

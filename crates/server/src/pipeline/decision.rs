@@ -36,6 +36,8 @@ pub async fn carry_out<'s>(
         // Only `checks` checks limits and passwords; a request that gets here without it is refused.
         Decision::CheckLimits => (respond::error(500), None),
         Decision::Authenticate(_) => (respond::error(401), None),
+        // A check by another action is not checked itself.
+        Decision::Authorize => (respond::error(500), None),
         Decision::Php(application, script) => {
             let bodies = BodyBuffer {
                 memory: http.body_buffer_size,

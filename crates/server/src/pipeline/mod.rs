@@ -2,6 +2,7 @@
 //! [`RequestHandler::handle`] shows the order of the steps.
 
 mod answer;
+mod auth_request;
 mod checks;
 mod context;
 mod decision;
@@ -63,6 +64,7 @@ impl Handler for RequestHandler {
             thread,
             routing: routing(thread, &snapshot, exchange.started_at),
             admission: RefCell::default(),
+            added_fields: RefCell::default(),
         };
         let routing = &context.routing;
 
@@ -75,6 +77,9 @@ impl Handler for RequestHandler {
             Box::pin(follow).await;
         }
         error_pages::replace(&context, &mut routed, exchange, &mut response).await;
+        for (name, value) in context.added_fields.take() {
+            response.fields.push(&name, value);
+        }
         let (request, effects) = (&exchange.request, &routed.effects);
         *self.logs.borrow_mut() = effects.access_log.cloned();
         cors::apply(effects.cors, request, &mut response);

@@ -41,7 +41,7 @@ use howdah_upstream::servers::upstream::Upstream;
 use crate::auth::BasicAuth;
 use crate::filters::cors;
 use crate::htaccess::Site;
-use crate::snapshot::action::{Action, ActionKind, CompiledPass, Location, Return};
+use crate::snapshot::action::{Action, ActionKind, AuthRequest, CompiledPass, Location, Return};
 use crate::snapshot::effects::Effects;
 use crate::snapshot::{Listener, Snapshot, Step, location};
 
@@ -59,6 +59,9 @@ pub enum Decision {
     CheckLimits,
     /// Check the password first, then call [`Routing::resume`].
     Authenticate(Arc<BasicAuth>),
+    /// Let the action of [`Routed::auth_request`] check the request first, then call
+    /// [`Routing::resume`].
+    Authorize,
     /// Run a PHP script.
     Php(Arc<Application>, Script),
     /// Run a script of a FastCGI server.
@@ -97,6 +100,8 @@ enum Held<'s> {
     Limits(&'s Action),
     /// The action's password was checked.
     Password(&'s Action),
+    /// Another action has checked the request.
+    Authorized(&'s Action),
 }
 
 impl<'s> Routed<'s> {
@@ -116,7 +121,15 @@ impl<'s> Routed<'s> {
         match self.held {
             Some(Held::Listener(listener)) => &listener.limit,
             Some(Held::Limits(action)) => &action.limit,
-            Some(Held::Password(_)) | None => &[],
+            Some(Held::Password(_) | Held::Authorized(_)) | None => &[],
+        }
+    }
+
+    /// Returns the check by another action.
+    pub fn auth_request(&self) -> Option<&'s AuthRequest> {
+        match self.held {
+            Some(Held::Authorized(action)) => action.auth_request.as_deref(),
+            _ => None,
         }
     }
 
@@ -222,7 +235,11 @@ impl<'s> Routing<'s> {
                 Some(next) => next,
                 None => return,
             },
-            Some(Held::Password(action)) => self.action(action, routed, request),
+            Some(Held::Password(action)) => match self.authenticated(action, routed, request) {
+                Some(next) => next,
+                None => return,
+            },
+            Some(Held::Authorized(action)) => self.action(action, routed, request),
         };
         self.run(next, routed, request);
     }
@@ -235,8 +252,25 @@ impl<'s> Routing<'s> {
         routed: &mut Routed<'s>,
         request: &mut Request,
     ) -> Option<Next<'s>> {
-        let Some(auth) = &action.auth else { return Some(self.action(action, routed, request)) };
+        let Some(auth) = &action.auth else {
+            return self.authenticated(action, routed, request);
+        };
         routed.hold(Held::Password(action), Decision::Authenticate(Arc::clone(auth)));
+        None
+    }
+
+    /// Continues with an action whose password was checked, if it has one; `None` if another action
+    /// checks the request first.
+    fn authenticated(
+        &self,
+        action: &'s Action,
+        routed: &mut Routed<'s>,
+        request: &mut Request,
+    ) -> Option<Next<'s>> {
+        if action.auth_request.is_none() {
+            return Some(self.action(action, routed, request));
+        }
+        routed.hold(Held::Authorized(action), Decision::Authorize);
         None
     }
 

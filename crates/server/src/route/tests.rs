@@ -73,6 +73,7 @@ impl Routes {
             }
             Decision::Refuse(status, _) => (status, None),
             Decision::CheckLimits => (429, None),
+            Decision::Authorize => (403, None),
             Decision::Authenticate(_) => (401, None),
             Decision::Php(_, script) => panic!("a script: {script:?}"),
             Decision::FastCgi(_, script) => panic!("a script: {script:?}"),

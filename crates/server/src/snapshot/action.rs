@@ -24,6 +24,8 @@ pub struct Action {
     pub deny: Option<config::AddressPatterns>,
     /// Limits of requests.
     pub limit: Vec<Rule>,
+    /// Check by another action.
+    pub auth_request: Option<Box<AuthRequest>>,
     /// Users whose password is asked for.
     pub auth: Option<Arc<BasicAuth>>,
     /// Options for the request, merged with those of other actions.
@@ -32,6 +34,17 @@ pub struct Action {
     pub access_log: Option<Arc<[AccessLog]>>,
     /// Pages that replace the server's own error pages.
     pub error_pages: Vec<ErrorPage>,
+}
+
+/// A check of requests by another action.
+#[derive(Debug)]
+pub struct AuthRequest {
+    /// The action whose response decides.
+    pub action: Action,
+    /// Header fields of its response that the request gets.
+    pub copy_headers: Vec<String>,
+    /// Header fields of its response that the client gets.
+    pub response_headers: Vec<String>,
 }
 
 /// Handler of a request.

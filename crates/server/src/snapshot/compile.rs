@@ -19,8 +19,8 @@ use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_upstream::servers::upstream::Upstream;
 
 use super::action::{
-    Action, ActionKind, CompiledPass, ErrorPage, HtaccessShare, Location, NameTemplate, PageSource,
-    Return, Share, SharePath,
+    Action, ActionKind, AuthRequest, CompiledPass, ErrorPage, HtaccessShare, Location,
+    NameTemplate, PageSource, Return, Share, SharePath,
 };
 use super::delegations::Delegations;
 use super::index::Index;
@@ -211,6 +211,13 @@ impl ActionCompiler<'_, '_> {
             deny: action.access.deny.clone(),
             limit: Rule::compile(&action.limit, self.zones),
             auth: action.access.basic_auth.as_ref().map(|auth| Arc::new(BasicAuth::new(auth))),
+            auth_request: action.auth_request.as_ref().map(|check| {
+                Box::new(AuthRequest {
+                    action: self.action(&check.action),
+                    copy_headers: check.copy_headers.clone(),
+                    response_headers: check.response_headers.clone(),
+                })
+            }),
             options: action.options.clone(),
             access_log: { action.options.access_log.as_deref() }
                 .map(|logs| howdah_access_log::compile(logs, self.logs)),
