@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use howdah_config::{
     Address, AddressPattern, Captures, ErrorKind, Group, Groups, Part, Pattern, Patterns,
-    RequiredTexts, SslVariable, Subject, Target, Template, Variable, parse,
+    RequiredTexts, Subject, Target, Template, Variable, parse,
 };
 use serde_json::Value;
 
@@ -245,40 +245,12 @@ fn name(variable: &Variable) -> String {
     let field = |prefix: &str, name: &str| format!("{prefix}{}", name.replace('-', "_"));
     match variable {
         Variable::Argument(name) => format!("arg_{name}"),
-        Variable::Arguments => "args".to_owned(),
-        Variable::BodyBytesSent => "body_bytes_sent".to_owned(),
         Variable::Capture(Group::Number(number)) => number.to_string(),
         Variable::Capture(Group::Name(name)) => name.clone(),
         Variable::Cookie(name) => format!("cookie_{name}"),
-        Variable::HasArguments => "is_args".to_owned(),
         Variable::Header(name) => field("header_", name),
-        Variable::Host => "host".to_owned(),
-        Variable::Method => "method".to_owned(),
-        Variable::RemoteAddress => "remote_addr".to_owned(),
-        Variable::RequestId => "request_id".to_owned(),
-        Variable::RequestLine => "request_line".to_owned(),
-        Variable::RequestTime => "request_time".to_owned(),
-        Variable::RequestUri => "request_uri".to_owned(),
         Variable::ResponseHeader(name) => field("response_header_", name),
-        Variable::Scheme => "scheme".to_owned(),
-        Variable::Ssl(ssl) => format!(
-            "ssl_{}",
-            match ssl {
-                SslVariable::Cipher => "cipher",
-                SslVariable::ClientEscapedCert => "client_escaped_cert",
-                SslVariable::ClientFingerprint => "client_fingerprint",
-                SslVariable::ClientIssuer => "client_i_dn",
-                SslVariable::ClientSerial => "client_serial",
-                SslVariable::ClientSubject => "client_s_dn",
-                SslVariable::ClientVerify => "client_verify",
-                SslVariable::Protocol => "protocol",
-                SslVariable::ServerName => "server_name",
-                SslVariable::SessionReused => "session_reused",
-            }
-        ),
-        Variable::Status => "status".to_owned(),
-        Variable::TimeLocal => "time_local".to_owned(),
-        Variable::Uri => "uri".to_owned(),
+        variable => variable.constant_name().expect("it has no argument").to_owned(),
     }
 }
 

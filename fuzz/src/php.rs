@@ -76,6 +76,7 @@ pub fn params(input: &[u8]) {
         error: None,
         captures: Default::default(),
         additions: None,
+        handling: Default::default(),
     };
     let names = names(&request, &script);
     let is_field = |name: &Vec<u8>| name.starts_with(b"HTTP_");

@@ -1,6 +1,8 @@
 //! Routes on the whole server: conditions, rewriting, header fields, proxies that tell of the
 //! client.
 
+use std::os::unix::fs::PermissionsExt;
+
 use harness::{Server, Site, eventually};
 use serde_json::{Value, json};
 
@@ -174,4 +176,52 @@ fn many_threads_or_one_serve_the_same() {
             assert_eq!(server.get("/a.php").text(), "1");
         }
     }
+}
+
+#[test]
+fn steps_are_chosen_by_files() {
+    let site = Site::new()
+        .file("a.html", "a")
+        .file("sub/b.html", "b")
+        .file("program", "")
+        .file(".maintenance", "");
+    let root = site.root().display().to_string();
+    let run = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(site.root().join("program"), run).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", site.root().join("link")).unwrap();
+    let step =
+        |conditions: Value, status: u16| json!({"match": conditions, "action": {"return": status}});
+    let server = serve(
+        site,
+        json!({"routes": [
+            step(json!({"uri": "/up", "file": format!("{root}/.maintenance")}), 503),
+            step(json!({"uri": "/host/*", "directory": format!("{root}/$host")}), 201),
+            step(json!({"uri": "/arg", "exists": format!("{root}/sub/$arg_name")}), 202),
+            step(json!({"uri": "/arg"}), 203),
+            step(json!({"uri": "/program", "executable": format!("{root}$uri")}), 204),
+            step(json!({"directory": format!("{root}$uri")}), 205),
+            step(json!({"file": format!("{root}$uri")}), 206),
+            step(json!({"exists": [format!("!{root}$uri"), "/"]}), 207),
+        ]}),
+    );
+    for (target, status) in [
+        ("/up", 503),
+        ("/host/x", 207), // there is no directory a.org
+        ("/arg?name=b.html", 202),
+        ("/arg?name=../a.html", 203),
+        ("/arg?name=..", 203),
+        ("/arg?name=/../../www", 203),
+        ("/arg?name=b.html%00", 203),
+        ("/arg?name=none", 203),
+        ("/program", 204),
+        ("/sub", 205),
+        ("/sub/", 205),
+        ("/a.html", 206),
+        ("/a.html/", 207),
+        ("/none", 207),
+    ] {
+        assert_eq!(ask(&server, &format!("GET {target}"), "").status, status, "{target}");
+    }
+    std::fs::remove_file(server.site.root().join(".maintenance")).unwrap();
+    assert_eq!(ask(&server, "GET /up", "").status, 207);
 }

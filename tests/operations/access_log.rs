@@ -53,6 +53,59 @@ fn a_line_says_what_was_sent() {
 }
 
 #[test]
+fn a_line_says_who_answered_and_for_how_long() {
+    let backend = harness::backends::Backend::python();
+    let dead = harness::free_address();
+    let format = json!({
+        "uri": "$uri", "application": "$application", "php": "$php_time", "queue": "$queue_time",
+        "servers": "$upstream_addr", "statuses": "$upstream_status",
+        "times": "$upstream_response_time", "requests": "$connection_requests",
+        "received": "$request_length", "sent": "$bytes_sent", "port": "$server_port",
+    });
+    let site = Site::script("a.php", "usleep(30000); echo str_repeat('x', 1000);").file("b", "bb");
+    let share = format!("{}$uri", site.root().display());
+    let site = site.with(json!({
+        "routes": [
+            {"match": {"uri": "/echo"}, "action": {"pass": "upstreams/u"}},
+            {"action": {"share": share, "scripts": "applications/site"}},
+        ],
+        "upstreams": {"u": {"tries": 2, "servers": {
+            dead.to_string(): {"weight": 1000}, backend.address.to_string(): {},
+        }}},
+    }));
+    let server = serve(site, format);
+    let mut client = server.connect();
+    for target in ["/a.php", "/b", "/echo"] {
+        assert_eq!(client.get(target).status, 200, "{target}");
+    }
+    let lines: Vec<Value> = eventually("there are three lines", || {
+        let lines: Vec<_> =
+            logged(&server).lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        (lines.len() == 3).then_some(lines)
+    });
+    let line = |uri: &str| lines.iter().find(|line| line["uri"] == uri).expect("a line");
+    let seconds = |value: &Value| match value {
+        Value::String(text) => text.parse::<f64>().unwrap_or(-1.0),
+        value => value.as_f64().unwrap_or(-1.0),
+    };
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let script = line("/a.php");
+    assert_eq!(script["application"], "site");
+    assert!(seconds(&script["php"]) >= 0.03 && seconds(&script["queue"]) >= 0.0, "{script}");
+    assert!(seconds(&script["sent"]) > 1000.0 && seconds(&script["received"]) > 20.0, "{script}");
+    assert_eq!(text(&script["servers"]), "-");
+    let file = line("/b");
+    assert_eq!((text(&file["application"]), text(&file["php"])), ("-".into(), "-".into()));
+    assert_eq!(text(&file["requests"]), "2");
+    assert_eq!(text(&file["port"]), server.address.port().to_string());
+    let proxied = line("/echo");
+    assert_eq!(text(&proxied["servers"]), format!("{dead}, {}", backend.address));
+    assert_eq!(text(&proxied["statuses"]), "502, 200");
+    assert_eq!(text(&proxied["times"]).split(", ").count(), 2, "{proxied}");
+    assert_eq!(text(&proxied["requests"]), "3");
+}
+
+#[test]
 fn refused_and_unfinished_requests_have_lines_too() {
     let server = serve(Site::new(), json!("$remote_addr $request_line $status $body_bytes_sent"));
     let mut client = server.connect();

@@ -65,6 +65,7 @@ impl AccessLog {
             fields: record.fields,
             connection_fields: record.connection_fields,
             body_sent: record.body_sent,
+            transferred: Some((record.received, record.sent)),
         };
         let now = Instant::now();
         let started_at = now.checked_sub(record.elapsed).unwrap_or(now);

@@ -26,11 +26,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
         }
         "request_method" => "write \"$method\"",
         "document_uri" | "request_path" | "path" => "write \"$uri\"",
-        "server_name" | "hostname" => "write \"$host\", the name that the client asked for",
-        "server_port" => "the port is in \"$header_host\", as the client sent it",
-        "bytes_sent" => "write \"$body_bytes_sent\"",
-        "time_iso" | "msec" => "write \"$time_local\"",
-        "https" => "write \"$scheme\", which is \"http\" or \"https\"",
+        "server_name" => "write \"$host\", the name that the client asked for",
         "remote_ip" | "client_ip" => "write \"$remote_addr\"",
         "realpath_root" => "write the directory itself",
         "document_root" => "write the directory itself",

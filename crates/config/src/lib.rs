@@ -34,6 +34,7 @@ pub mod detect;
 mod error;
 mod fastcgi;
 mod fields;
+mod file_conditions;
 mod fixed_response;
 mod foreign;
 mod forwarded;
@@ -95,6 +96,7 @@ pub use delegation::Delegation;
 pub use error::{Error, ErrorKind, Position};
 pub use fastcgi::{FastCgi, FastCgiLimits, Servers};
 pub use fields::FieldPatterns;
+pub use file_conditions::{FileCondition, FileTest};
 pub use fixed_response::{Ping, Return};
 pub use forwarded::Forwarded;
 pub use groups::{Group, Groups};
@@ -119,7 +121,7 @@ pub use sandbox::{Sandbox, SandboxFiles};
 pub use settings::{HttpSettings, Settings};
 pub use share::{Candidate, Symlinks};
 pub use target::{Pass, Target};
-pub use template::{Part, SslVariable, Template, TemplateError, Variable};
+pub use template::{Part, SslVariable, Template, TemplateError, UpstreamVariable, Variable};
 pub use timeouts::Timeouts;
 pub use tls::{
     Acme, AcmeChallenge, AcmeKey, AcmeServer, Certificate, CipherSuite, ClientCertificates,

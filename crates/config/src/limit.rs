@@ -10,7 +10,7 @@ use crate::address_pattern::AddressPatterns;
 use crate::error::{Error, ErrorKind};
 use crate::matching::Match;
 use crate::node::{Node, Object, Shown};
-use crate::template::{Part, Template, Variable};
+use crate::template::{Part, Template};
 
 /// One rule.
 #[derive(Debug, Clone)]
@@ -276,17 +276,8 @@ fn read_zone(node: &Node<'_>) -> Result<String, Error> {
 fn read_key(node: &Node<'_>) -> Result<Template, Error> {
     node.text()?;
     let template = Template::read(node)?;
-    let is_of_response = |part: &Part| {
-        matches!(
-            part,
-            Part::Variable(
-                Variable::Status
-                    | Variable::BodyBytesSent
-                    | Variable::ResponseHeader(_)
-                    | Variable::RequestTime
-            )
-        )
-    };
+    let is_of_response =
+        |part: &Part| matches!(part, Part::Variable(variable) if variable.is_of_response());
     match template.parts().iter().any(is_of_response) {
         true => {
             Err(node.invalid("must not have variables of the response, which is not known yet"))

@@ -4,6 +4,7 @@ use crate::address_pattern::AddressPatterns;
 use crate::condition::Condition;
 use crate::error::Error;
 use crate::fields::FieldPatterns;
+use crate::file_conditions::FileCondition;
 use crate::node::Node;
 use crate::pattern::{Patterns, Subject};
 
@@ -30,6 +31,8 @@ pub struct Match {
     pub headers: Option<FieldPatterns>,
     /// Cookies.
     pub cookies: Option<FieldPatterns>,
+    /// Files that must exist, or must not.
+    pub files: Vec<FileCondition>,
     /// `if`: a template; its text must be neither empty nor false.
     pub condition: Option<Condition>,
 }
@@ -66,6 +69,7 @@ impl Match {
             arguments: fields("arguments", Subject::Argument)?,
             headers: fields("headers", Subject::Header)?,
             cookies: fields("cookies", Subject::Cookie)?,
+            files: FileCondition::read_all(&object)?,
             condition: object.read("if", Condition::read)?,
         };
         object.end()?;

@@ -32,12 +32,20 @@ pub enum Part {
 pub enum Variable {
     /// `$arg_NAME`: the last query argument of that name, decoded. Upper and lower case differ.
     Argument(String),
+    /// `$application`: name of the application that got the request.
+    Application,
     /// `$args` and `$query_string`: the query as received, or as a rewrite has set it.
     Arguments,
     /// `$body_bytes_sent`: bytes of the response body sent so far.
     BodyBytesSent,
+    /// `$bytes_sent`: bytes of the response sent so far, with its head.
+    BytesSent,
     /// `$1` to `$9`, or `$NAME`: the text of a group of the step's regular expressions.
     Capture(Group),
+    /// `$connection`: number of the connection, unique within the instance.
+    Connection,
+    /// `$connection_requests`: number of the request on its connection, from 1.
+    ConnectionRequests,
     /// `$cookie_NAME`: a cookie. Upper and lower case differ.
     Cookie(String),
     /// `$is_args`: `?` if there is a query, otherwise empty.
@@ -46,12 +54,28 @@ pub enum Variable {
     Header(String),
     /// `$host`: the requested host, lower case, without port and final dot.
     Host,
+    /// `$hostname`: name of the machine.
+    Hostname,
+    /// `$https`: `on` with TLS, otherwise empty.
+    Https,
     /// `$method`: the request's method.
     Method,
+    /// `$msec`: seconds since 1970, with milliseconds.
+    Milliseconds,
+    /// `$php_time`: seconds for which a worker ran the request, with milliseconds.
+    PhpTime,
+    /// `$queue_time`: seconds for which the request waited for a worker, with milliseconds.
+    QueueTime,
     /// `$remote_addr`: the client's address, without port.
     RemoteAddress,
+    /// `$remote_port`: the client's port.
+    RemotePort,
+    /// `$remote_user`: the user whose password the server has checked.
+    RemoteUser,
     /// `$request_id`: 32 hexadecimal digits that are unique to the request.
     RequestId,
+    /// `$request_length`: bytes of the request, with its head.
+    RequestLength,
     /// `$request_line`: the request line as received.
     RequestLine,
     /// `$request_time`: seconds since the request's first byte, with milliseconds.
@@ -62,12 +86,22 @@ pub enum Variable {
     ResponseHeader(String),
     /// `$scheme`: `http` or `https`.
     Scheme,
+    /// `$server_addr`: the address that the client connected to, without port.
+    ServerAddress,
+    /// `$server_port`: the port that the client connected to.
+    ServerPort,
+    /// `$server_protocol`: the protocol, such as `HTTP/1.1`.
+    ServerProtocol,
     /// `$ssl_NAME`: a fact about the TLS connection.
     Ssl(SslVariable),
     /// `$status`: the response's status code.
     Status,
+    /// `$time_iso8601`: local time as in `2026-12-31T23:59:59+00:00`.
+    TimeIso,
     /// `$time_local`: local time as in `31/Dec/2026:23:59:59 +0000`.
     TimeLocal,
+    /// `$upstream_NAME`: a fact about the servers that got the request.
+    Upstream(UpstreamVariable),
     /// `$uri`: the decoded and normalised path, after rewriting.
     Uri,
 }
@@ -95,6 +129,22 @@ pub enum SslVariable {
     ServerName,
     /// `$ssl_session_reused`: `r` if a session was resumed, otherwise `.`.
     SessionReused,
+}
+
+/// Facts about the servers that a request was passed to, with nginx's names. Values of several
+/// servers are separated by `, `.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UpstreamVariable {
+    /// `$upstream_addr`: the address.
+    Address,
+    /// `$upstream_connect_time`: seconds until there was a connection.
+    ConnectTime,
+    /// `$upstream_header_time`: seconds until the head of the response.
+    HeaderTime,
+    /// `$upstream_response_time`: seconds until the end of the response.
+    ResponseTime,
+    /// `$upstream_status`: the status.
+    Status,
 }
 
 /// Reason why a string is not a template.
@@ -207,7 +257,7 @@ impl Template {
                 if let Some(hint) = foreign::variable(name) {
                     return Err(refused.with_hint(hint));
                 }
-                Err(match nearest(name, NAMES.into_iter().chain(groups.names())) {
+                Err(match nearest(name, names().chain(groups.names())) {
                     Some(meant) => refused.with_hint(format!("did you mean \"${meant}\"?")),
                     None => refused,
                 })
@@ -234,6 +284,11 @@ impl Template {
     }
 }
 
+/// Returns the names of variables, without those that have an argument.
+fn names<'a>() -> impl Iterator<Item = &'a str> {
+    CONSTANT.iter().map(|(name, _)| *name).chain(["dollar"])
+}
+
 /// Returns the name that follows a `$`, and the text behind it.
 pub(crate) fn split_name(reference: &str) -> Option<(&str, &str)> {
     let (text, bracket) = match reference.strip_prefix('{') {
@@ -243,6 +298,7 @@ pub(crate) fn split_name(reference: &str) -> Option<(&str, &str)> {
     let is_name = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
     let length = match text.bytes().next() {
         Some(b'0'..=b'9') => 1,
+        _ if text.starts_with(TIME_ISO) => TIME_ISO.len(),
         _ => text.bytes().take_while(|byte| is_name(*byte)).count(),
     };
     // The counted bytes are ASCII, so this is a character boundary.
@@ -278,39 +334,51 @@ impl Variable {
 
     /// Returns the variable of this name (without `$`); `None` for `dollar`, which is a literal.
     pub(crate) fn named(name: &str) -> Option<Variable> {
-        let variable = match name {
-            "args" | "query_string" => Variable::Arguments,
-            "body_bytes_sent" => Variable::BodyBytesSent,
-            "host" => Variable::Host,
-            "is_args" => Variable::HasArguments,
-            "method" => Variable::Method,
-            "remote_addr" => Variable::RemoteAddress,
-            "request_id" => Variable::RequestId,
-            "request_line" => Variable::RequestLine,
-            "request_time" => Variable::RequestTime,
-            "request_uri" => Variable::RequestUri,
-            "scheme" => Variable::Scheme,
-            "ssl_cipher" => Variable::Ssl(SslVariable::Cipher),
-            "ssl_client_escaped_cert" => Variable::Ssl(SslVariable::ClientEscapedCert),
-            "ssl_client_fingerprint" => Variable::Ssl(SslVariable::ClientFingerprint),
-            "ssl_client_i_dn" => Variable::Ssl(SslVariable::ClientIssuer),
-            "ssl_client_s_dn" => Variable::Ssl(SslVariable::ClientSubject),
-            "ssl_client_serial" => Variable::Ssl(SslVariable::ClientSerial),
-            "ssl_client_verify" => Variable::Ssl(SslVariable::ClientVerify),
-            "ssl_protocol" => Variable::Ssl(SslVariable::Protocol),
-            "ssl_server_name" => Variable::Ssl(SslVariable::ServerName),
-            "ssl_session_reused" => Variable::Ssl(SslVariable::SessionReused),
-            "status" => Variable::Status,
-            "time_local" => Variable::TimeLocal,
-            "uri" => Variable::Uri,
-            _ => return Variable::with_argument(name),
-        };
-        Some(variable)
+        let constant = CONSTANT.iter().find(|(other, _)| *other == name);
+        match constant {
+            Some((_, variable)) => Some(variable.clone()),
+            None => Variable::with_argument(name),
+        }
     }
 
     /// Returns true if each value of the variable is a number of JSON.
     pub fn is_number(&self) -> bool {
-        matches!(self, Variable::BodyBytesSent | Variable::RequestTime | Variable::Status)
+        matches!(
+            self,
+            Variable::BodyBytesSent
+                | Variable::BytesSent
+                | Variable::Connection
+                | Variable::ConnectionRequests
+                | Variable::Milliseconds
+                | Variable::PhpTime
+                | Variable::QueueTime
+                | Variable::RemotePort
+                | Variable::RequestLength
+                | Variable::RequestTime
+                | Variable::ServerPort
+                | Variable::Status
+        )
+    }
+
+    /// Returns the name of a variable without an argument.
+    pub fn constant_name(&self) -> Option<&'static str> {
+        CONSTANT.iter().find(|(_, other)| other == self).map(|(name, _)| *name)
+    }
+
+    /// Returns true if the variable has a value only when there is a response.
+    pub fn is_of_response(&self) -> bool {
+        matches!(
+            self,
+            Variable::BodyBytesSent
+                | Variable::BytesSent
+                | Variable::PhpTime
+                | Variable::QueueTime
+                | Variable::RequestLength
+                | Variable::RequestTime
+                | Variable::ResponseHeader(_)
+                | Variable::Status
+                | Variable::Upstream(_)
+        )
     }
 
     fn with_argument(name: &str) -> Option<Variable> {
@@ -358,34 +426,58 @@ impl fmt::Display for TemplateError {
 
 impl std::error::Error for TemplateError {}
 
-const NAMES: [&str; 26] = [
-    "args",
-    "body_bytes_sent",
-    "dollar",
-    "host",
-    "is_args",
-    "method",
-    "query_string",
-    "remote_addr",
-    "request_id",
-    "request_line",
-    "request_time",
-    "request_uri",
-    "scheme",
-    "ssl_cipher",
-    "ssl_client_escaped_cert",
-    "ssl_client_fingerprint",
-    "ssl_client_i_dn",
-    "ssl_client_s_dn",
-    "ssl_client_serial",
-    "ssl_client_verify",
-    "ssl_protocol",
-    "ssl_server_name",
-    "ssl_session_reused",
-    "status",
-    "time_local",
-    "uri",
+/// Variables without an argument, by name.
+const CONSTANT: &[(&str, Variable)] = &[
+    ("application", Variable::Application),
+    ("args", Variable::Arguments),
+    ("body_bytes_sent", Variable::BodyBytesSent),
+    ("bytes_sent", Variable::BytesSent),
+    ("connection", Variable::Connection),
+    ("connection_requests", Variable::ConnectionRequests),
+    ("host", Variable::Host),
+    ("hostname", Variable::Hostname),
+    ("https", Variable::Https),
+    ("is_args", Variable::HasArguments),
+    ("method", Variable::Method),
+    ("msec", Variable::Milliseconds),
+    ("php_time", Variable::PhpTime),
+    ("query_string", Variable::Arguments),
+    ("queue_time", Variable::QueueTime),
+    ("remote_addr", Variable::RemoteAddress),
+    ("remote_port", Variable::RemotePort),
+    ("remote_user", Variable::RemoteUser),
+    ("request_id", Variable::RequestId),
+    ("request_length", Variable::RequestLength),
+    ("request_line", Variable::RequestLine),
+    ("request_time", Variable::RequestTime),
+    ("request_uri", Variable::RequestUri),
+    ("scheme", Variable::Scheme),
+    ("server_addr", Variable::ServerAddress),
+    ("server_port", Variable::ServerPort),
+    ("server_protocol", Variable::ServerProtocol),
+    ("ssl_cipher", Variable::Ssl(SslVariable::Cipher)),
+    ("ssl_client_escaped_cert", Variable::Ssl(SslVariable::ClientEscapedCert)),
+    ("ssl_client_fingerprint", Variable::Ssl(SslVariable::ClientFingerprint)),
+    ("ssl_client_i_dn", Variable::Ssl(SslVariable::ClientIssuer)),
+    ("ssl_client_s_dn", Variable::Ssl(SslVariable::ClientSubject)),
+    ("ssl_client_serial", Variable::Ssl(SslVariable::ClientSerial)),
+    ("ssl_client_verify", Variable::Ssl(SslVariable::ClientVerify)),
+    ("ssl_protocol", Variable::Ssl(SslVariable::Protocol)),
+    ("ssl_server_name", Variable::Ssl(SslVariable::ServerName)),
+    ("ssl_session_reused", Variable::Ssl(SslVariable::SessionReused)),
+    ("status", Variable::Status),
+    (TIME_ISO, Variable::TimeIso),
+    ("time_local", Variable::TimeLocal),
+    ("upstream_addr", Variable::Upstream(UpstreamVariable::Address)),
+    ("upstream_connect_time", Variable::Upstream(UpstreamVariable::ConnectTime)),
+    ("upstream_header_time", Variable::Upstream(UpstreamVariable::HeaderTime)),
+    ("upstream_response_time", Variable::Upstream(UpstreamVariable::ResponseTime)),
+    ("upstream_status", Variable::Upstream(UpstreamVariable::Status)),
+    ("uri", Variable::Uri),
 ];
+
+/// The only name that has digits.
+const TIME_ISO: &str = "time_iso8601";
 
 #[cfg(test)]
 mod tests;

@@ -124,6 +124,15 @@ impl Files {
         })
     }
 
+    /// Returns what a path outside of shares names. Links are followed under the default rules of shares.
+    ///
+    /// # Errors
+    ///
+    /// As [`Files::inspect_at`].
+    pub fn inspect_name(&self, place: FileLocation<'_>) -> Result<Inspected, NotServedReason> {
+        self.inspect_at(&self.outside, place)
+    }
+
     /// Returns what a name in a directory is, without following it if it is a link. Links on the way to the
     /// directory are followed under the share's rules. `place` is the directory.
     ///

@@ -73,6 +73,8 @@ const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Files {
     opener: Opener,
+    /// Settings for paths outside of shares.
+    outside: Share,
     limits: Limits,
     hasher: RandomState,
     boundaries: Cell<u64>,
@@ -145,6 +147,7 @@ impl Files {
     pub fn new(limits: Limits) -> Self {
         Files {
             opener: Opener::new(),
+            outside: Share::new("", Options::default()),
             limits,
             hasher: RandomState::new(),
             boundaries: Cell::new(0),

@@ -122,6 +122,7 @@ pub(super) fn request(
         error: None,
         captures: Default::default(),
         additions: None,
+        handling: Default::default(),
     }
 }
 

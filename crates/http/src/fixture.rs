@@ -31,5 +31,6 @@ pub fn request(target: &str, fields: &[(&str, &str)]) -> Request {
         error: None,
         captures: Captures::default(),
         additions: None,
+        handling: Default::default(),
     }
 }

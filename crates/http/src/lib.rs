@@ -16,7 +16,7 @@
 //!
 //! Beside the folders: [`exchange`] is the interface between protocols and handlers, [`limits`]
 //! bounds the time and size of requests, [`request_body`] collects the body of a request,
-//! [`respond`] makes error pages, and [`variables`] evaluates the variables of templates.
+//! [`handling`] records what its handlers did, [`respond`] makes error pages, and [`variables`] evaluates the variables of templates.
 #![forbid(unsafe_code)]
 
 pub mod body;
@@ -27,6 +27,7 @@ pub mod exchange;
 pub mod fixture;
 pub mod h1;
 pub mod h2;
+pub mod handling;
 pub mod limits;
 pub mod message;
 pub mod request_body;

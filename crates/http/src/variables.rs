@@ -5,12 +5,14 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::sync::LazyLock;
-use std::time::Instant;
+use std::thread::LocalKey;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use howdah_config::{SslVariable, Template, Variable};
+use howdah_config::{SslVariable, Template, UpstreamVariable, Variable};
 use howdah_sys::clock;
 
+use crate::handling::{Handling, Script};
 use crate::handshake::{ClientCertificate, Handshake};
 use crate::message::{ConnectionFields, ConnectionInfo, FieldBlock, Request, ShownAddress};
 use crate::query;
@@ -41,6 +43,8 @@ pub struct ResponseFacts<'a> {
     pub connection_fields: ConnectionFields<'a>,
     /// Bytes of the body sent.
     pub body_sent: u64,
+    /// Bytes of the request received, and of the response sent, once it is complete.
+    pub transferred: Option<(u64, u64)>,
 }
 
 impl<'a> VariableSource<'a> {
@@ -72,11 +76,29 @@ impl<'a> VariableSource<'a> {
             Variable::BodyBytesSent => {
                 number(out, self.answer.map_or(0, |answer| answer.body_sent))
             }
-            Variable::RemoteAddress => put(out, format_args!("{}", self.remote())),
-            Variable::RequestTime => {
-                let elapsed = self.started_at.elapsed();
-                put(out, format_args!("{}.{:03}", elapsed.as_secs(), elapsed.subsec_millis()))
+            Variable::BytesSent => self.transferred().is_some_and(|(_, sent)| number(out, sent)),
+            Variable::Connection => number(out, self.connection.number),
+            Variable::Hostname => text(out, hostname().as_bytes()),
+            Variable::Https => self.connection.tls && text(out, b"on"),
+            Variable::Milliseconds => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                seconds(now, out)
             }
+            Variable::RemotePort => {
+                self.connection.peer.is_some_and(|peer| number(out, peer.port().into()))
+            }
+            Variable::RequestLength => {
+                self.transferred().is_some_and(|(received, _)| number(out, received))
+            }
+            Variable::ServerAddress => {
+                let local = self.connection.local.map(|local| local.ip());
+                put(out, format_args!("{}", ShownAddress(local)))
+            }
+            Variable::ServerPort => {
+                self.connection.local.is_some_and(|local| number(out, local.port().into()))
+            }
+            Variable::RemoteAddress => put(out, format_args!("{}", self.remote())),
+            Variable::RequestTime => seconds(self.started_at.elapsed(), out),
             Variable::ResponseHeader(name) => self.response_field(name, out),
             Variable::Scheme => text(out, self.connection.scheme().as_bytes()),
             Variable::Ssl(variable) => {
@@ -87,8 +109,12 @@ impl<'a> VariableSource<'a> {
                 Some(answer) => put(out, format_args!("{:03}", answer.status)),
                 None => false,
             },
+            Variable::TimeIso => {
+                local_time(out, clock::iso_date, &ISO_TIME);
+                true
+            }
             Variable::TimeLocal => {
-                local_time(out);
+                local_time(out, clock::log_date, &LOG_TIME);
                 true
             }
             _ => self.request.is_some_and(|request| {
@@ -96,6 +122,10 @@ impl<'a> VariableSource<'a> {
                 request_variable(variable, request, fragment, out)
             }),
         }
+    }
+
+    fn transferred(&self) -> Option<(u64, u64)> {
+        self.answer.as_ref()?.transferred
     }
 
     fn remote(&self) -> ShownAddress {
@@ -130,6 +160,10 @@ fn request_variable(
 ) -> bool {
     let present = |out: &mut Vec<u8>, value: &Bytes| !value.is_empty() && text(out, value);
     match variable {
+        Variable::Application => {
+            let name = |script: &dyn Script| text(out, script.application().as_bytes());
+            request.handling.script(name).unwrap_or(false)
+        }
         Variable::Argument(name) => {
             let value = query::argument(&request.query, name.as_bytes());
             value.is_some_and(|value| {
@@ -141,6 +175,7 @@ fn request_variable(
         Variable::Capture(group) => {
             request.captures.get(group).is_some_and(|found| text(out, found))
         }
+        Variable::ConnectionRequests => number(out, request.handling.ordinal),
         Variable::Cookie(name) => {
             let mut cookies = request.fields.get_all("cookie").flat_map(query::cookies);
             let found = cookies.find(|(other, _)| *other == name.as_bytes());
@@ -150,6 +185,16 @@ fn request_variable(
         Variable::Header(name) => request.fields.get(name).is_some_and(|value| text(out, value)),
         Variable::Host => present(out, &request.host),
         Variable::Method => text(out, &request.method),
+        Variable::PhpTime | Variable::QueueTime => {
+            let times = request.handling.script(|script| script.times()).flatten();
+            times.is_some_and(|(queued, ran)| match variable {
+                Variable::QueueTime => seconds(queued, out),
+                _ => seconds(ran, out),
+            })
+        }
+        Variable::RemoteUser => request.user.as_ref().is_some_and(|user| text(out, user)),
+        Variable::ServerProtocol => text(out, request.version.as_str().as_bytes()),
+        Variable::Upstream(variable) => upstream_variable(*variable, &request.handling, out),
         Variable::RequestId => put(out, format_args!("{}", ShownRequestId(request.id))),
         Variable::RequestLine => {
             let version = request.version.as_str().as_bytes();
@@ -160,6 +205,16 @@ fn request_variable(
         Variable::Uri => text(out, &request.path),
         // `VariableSource::write` handles these.
         Variable::BodyBytesSent
+        | Variable::BytesSent
+        | Variable::Connection
+        | Variable::Hostname
+        | Variable::Https
+        | Variable::Milliseconds
+        | Variable::RemotePort
+        | Variable::RequestLength
+        | Variable::ServerAddress
+        | Variable::ServerPort
+        | Variable::TimeIso
         | Variable::RemoteAddress
         | Variable::RequestTime
         | Variable::ResponseHeader(_)
@@ -188,6 +243,31 @@ impl fmt::Display for ShownRequestId {
 fn public_id(id: u64) -> [u64; 2] {
     static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     [0u8, 1].map(|half| KEY.hash_one((id, half)))
+}
+
+/// Appends a fact about each server that got the request. Returns false if there is none.
+fn upstream_variable(variable: UpstreamVariable, handling: &Handling, out: &mut Vec<u8>) -> bool {
+    let mut is_first = true;
+    handling.for_each_attempt(|attempt| {
+        if !std::mem::replace(&mut is_first, false) {
+            text(out, b", ");
+        }
+        let time =
+            |time: Option<Duration>, out: &mut Vec<u8>| time.is_some_and(|time| seconds(time, out));
+        let is_known = match variable {
+            UpstreamVariable::Address => text(out, attempt.address.as_bytes()),
+            UpstreamVariable::ConnectTime => time(attempt.connect_time(), out),
+            UpstreamVariable::HeaderTime => time(attempt.head_time(), out),
+            UpstreamVariable::ResponseTime => time(attempt.response_time(), out),
+            UpstreamVariable::Status => {
+                attempt.status().is_some_and(|status| number(out, status.into()))
+            }
+        };
+        if !is_known {
+            text(out, b"-");
+        }
+    });
+    !is_first
 }
 
 fn handshake_variable(variable: SslVariable, shown: &Handshake, out: &mut Vec<u8>) -> bool {
@@ -237,6 +317,16 @@ fn text(out: &mut Vec<u8>, value: &[u8]) -> bool {
     true
 }
 
+fn seconds(time: Duration, out: &mut Vec<u8>) -> bool {
+    put(out, format_args!("{}.{:03}", time.as_secs(), time.subsec_millis()))
+}
+
+/// Returns the name of the machine at the start of the process.
+fn hostname() -> &'static str {
+    static NAME: LazyLock<String> = LazyLock::new(howdah_sys::machine::name);
+    &NAME
+}
+
 fn number(out: &mut Vec<u8>, value: u64) -> bool {
     put(out, format_args!("{value}"))
 }
@@ -246,17 +336,26 @@ fn put(out: &mut Vec<u8>, value: std::fmt::Arguments<'_>) -> bool {
     out.write_fmt(value).is_ok()
 }
 
+/// A second, and its time as text.
+type FormattedTime = RefCell<(u64, String)>;
+
+thread_local! {
+    static ISO_TIME: FormattedTime = const { RefCell::new((u64::MAX, String::new())) };
+    static LOG_TIME: FormattedTime = const { RefCell::new((u64::MAX, String::new())) };
+}
+
 /// Appends the local time, formatted once a second per thread.
-fn local_time(out: &mut Vec<u8>) {
-    thread_local! {
-        static TEXT: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
-    }
+fn local_time(
+    out: &mut Vec<u8>,
+    format: fn(u64, &mut String),
+    formatted: &'static LocalKey<FormattedTime>,
+) {
     let now = clock::wall_seconds();
-    TEXT.with_borrow_mut(|(second, text)| {
+    formatted.with_borrow_mut(|(second, text)| {
         if *second != now {
             *second = now;
             text.clear();
-            clock::log_date(now, text);
+            format(now, text);
         }
         out.extend_from_slice(text.as_bytes());
     });

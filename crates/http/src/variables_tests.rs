@@ -1,7 +1,11 @@
+use std::rc::Rc;
+use std::sync::Arc;
+
 use howdah_config::Template;
 
 use super::*;
 use crate::fixture::request;
+use crate::handling::ServerAttempt;
 
 fn value(template: &str, source: &VariableSource<'_>) -> String {
     String::from_utf8(source.expand(&Template::parse(template).unwrap())).unwrap()
@@ -26,6 +30,55 @@ fn each_variable_of_a_request_has_its_value() {
     let time = value("$request_time", &source);
     assert!(time.starts_with("0.0") && time.len() == 5, "{time}");
     assert!(value("$time_local", &source).len() >= 26);
+}
+
+#[test]
+fn facts_about_the_connection_and_the_machine_have_their_values() {
+    let mut request = request("/a?b=%20c", &[]);
+    request.user = Some("eve".into());
+    request.handling = Handling::new(3);
+    request.connection = Arc::new(ConnectionInfo {
+        number: 17,
+        tls: true,
+        peer: Some(([127, 0, 0, 1], 5).into()),
+        local: Some(([127, 0, 0, 2], 8443).into()),
+        ..ConnectionInfo::default()
+    });
+    let source = VariableSource::of(&request, Instant::now());
+    for (template, expected) in [
+        ("$args$is_args$query_string", "b=%20c?b=%20c"),
+        ("$remote_user $remote_port", "eve 5"),
+        ("$server_addr:$server_port $server_protocol", "127.0.0.2:8443 HTTP/1.1"),
+        ("$https $scheme", "on https"),
+        ("$connection $connection_requests", "17 3"),
+        ("$request_length$bytes_sent$application$php_time$queue_time", ""),
+        ("$upstream_addr$upstream_status$upstream_response_time", ""),
+    ] {
+        assert_eq!(value(template, &source), expected, "{template}");
+    }
+    assert_eq!(value("$hostname", &source), howdah_sys::machine::name());
+    let msec = value("$msec", &source);
+    assert!(msec.len() >= 14 && msec.as_bytes()[msec.len() - 4] == b'.', "{msec}");
+    let time = value("$time_iso8601", &source);
+    assert!(time.len() == 25 && time.as_bytes()[10] == b'T', "{time}");
+}
+
+#[test]
+fn each_server_that_got_a_request_has_its_place_in_a_list() {
+    let request = request("/", &[]);
+    for (address, status) in [("10.0.0.1:80", Some(502)), ("unix:/run/a", None)] {
+        let attempt = Rc::new(ServerAttempt::new(address.to_owned()));
+        if let Some(status) = status {
+            attempt.set_status(status);
+            attempt.set_ended();
+        }
+        request.handling.add_attempt(attempt);
+    }
+    let source = VariableSource::of(&request, Instant::now());
+    assert_eq!(value("$upstream_addr", &source), "10.0.0.1:80, unix:/run/a");
+    assert_eq!(value("$upstream_status", &source), "502, -");
+    assert!(value("$upstream_response_time", &source).ends_with(", -"));
+    assert_eq!(value("$upstream_connect_time$upstream_header_time", &source), "-, --, -");
 }
 
 #[test]
@@ -72,8 +125,13 @@ fn a_response_has_its_fields_and_those_of_the_connection() {
         chunked: false,
         connection: "close",
     };
-    let answer =
-        ResponseFacts { status: 7, fields: &fields, connection_fields: added, body_sent: 5 };
+    let answer = ResponseFacts {
+        status: 7,
+        fields: &fields,
+        connection_fields: added,
+        body_sent: 5,
+        transferred: Some((6, 7)),
+    };
     let source =
         VariableSource { answer: Some(answer), ..VariableSource::of(&request, Instant::now()) };
     let text = value(

@@ -356,6 +356,7 @@ mod tests {
             error: None,
             captures: Default::default(),
             additions: None,
+            handling: Default::default(),
         };
         let script = Script {
             name: Bytes::from_static(b"/a.php"),

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
@@ -54,6 +54,7 @@ pub async fn run(
         script: Arc::clone(&script.file),
         user: exchange.request.user.clone(),
         length: 0,
+        times: OnceLock::new(),
     };
     let collected = request_body::collect(exchange, memory, &directory).await;
     let body = match collected {
@@ -67,6 +68,7 @@ pub async fn run(
     };
     context.length = body.len();
     let context = Arc::new(context);
+    exchange.request.handling.set_script(Arc::<RequestContext>::clone(&context));
     let (request, descriptors) = match encode(exchange, application, script, body, &directory) {
         Ok(encoded) => encoded,
         Err(error) => {

@@ -35,4 +35,5 @@ pub mod status;
 pub mod status_page;
 pub mod target;
 pub mod thread;
+pub mod times;
 mod worker_output;

@@ -18,7 +18,8 @@ use howdah_wire::queue::{Claim, Producer, WakeUp, WorkerId};
 pub use super::instance::{Instance, NotSent, Worker};
 use super::request::RequestContext;
 pub use super::request::RequestKey;
-use super::status::{Counters, PoolStatus, ProcessStatus, RequestInfo, SlowRequest, Times};
+use super::status::{Counters, PoolStatus, ProcessStatus, RequestInfo, SlowRequest};
+use super::times::Times;
 use super::worker_output::Output;
 
 /// Minimum limit of the number of requests in slots, however few workers there are.
@@ -197,6 +198,7 @@ impl Queue {
         {
             let times = info.times(started, clock::monotonic_us());
             inner.counters.finished(times, done);
+            let _ = info.context.times.set(times); // unset until here
             if let Some(worker) = instance.workers().get_mut(&owner) {
                 worker.last.set(&info.context, times, done);
                 output = worker.output.as_ref().filter(|output| output.has_unlogged()).cloned();

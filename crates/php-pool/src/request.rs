@@ -2,10 +2,14 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
+use howdah_http::handling;
 use howdah_http::variables::ShownRequestId;
+
+use crate::times::Times;
 
 /// Identifies a request: router thread, generation and index of its entry there. Never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,6 +51,19 @@ pub struct RequestContext {
     pub user: Option<Bytes>,
     /// Length of the body in bytes.
     pub length: u64,
+    /// Waiting and run time, once the script has ended.
+    pub times: OnceLock<Times>,
+}
+
+impl handling::Script for RequestContext {
+    fn application(&self) -> &str {
+        &self.application
+    }
+
+    fn times(&self) -> Option<(Duration, Duration)> {
+        let Times { waited, ran } = *self.times.get()?;
+        Some((Duration::from_micros(waited), Duration::from_micros(ran)))
+    }
 }
 
 impl fmt::Display for RequestContext {

@@ -10,6 +10,7 @@ use howdah_wire::frame::{RequestUsage, Retirement};
 use howdah_wire::queue::WorkerId;
 
 use super::request::RequestContext;
+use super::times::Times;
 
 /// Status of an application at one moment. Times are in microseconds unless stated otherwise.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -116,15 +117,6 @@ pub struct SlowRequest {
     pub context: Arc<RequestContext>,
     /// Waiting and run time.
     pub times: Times,
-}
-
-/// Waiting and run time of a request, in microseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Times {
-    /// Time before a worker took the request.
-    pub waited: u64,
-    /// Time since a worker took the request.
-    pub ran: u64,
 }
 
 impl RequestInfo {
@@ -374,6 +366,7 @@ mod tests {
             script: std::path::Path::new("/a.php").into(),
             user: None,
             length: 0,
+            times: Default::default(),
         };
         let info = RequestInfo { context: Arc::new(context), queued: 100, is_reported_slow: false };
         assert_eq!(info.times(130, 150), Times { waited: 30, ran: 20 });

@@ -90,6 +90,7 @@ fn request(path: &str) -> Request {
         error: None,
         captures: Default::default(),
         additions: None,
+        handling: Default::default(),
     }
 }
 

@@ -60,7 +60,11 @@ impl Family {
         let (fd, peer) = acceptfrom_with(socket, flags)?;
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
         Ok(match self {
-            Family::Unix => (AcceptedStream::Unix(fd.into()), ConnectionInfo::default()),
+            Family::Unix => {
+                let number = ConnectionInfo::next_number();
+                let info = ConnectionInfo { number, ..ConnectionInfo::default() };
+                (AcceptedStream::Unix(fd.into()), info)
+            }
             Family::Tcp(local) => tcp(fd, peer, local),
         })
     }
@@ -78,7 +82,8 @@ fn tcp(
     let local = local.or_else(|| stream.local_addr().ok()).unwrap_or(unknown);
     let peer = peer.unwrap_or(unknown);
     let (peer, local) = (Some(canonical(peer)), Some(canonical(local)));
-    let info = ConnectionInfo { peer, local, ..ConnectionInfo::default() };
+    let number = ConnectionInfo::next_number();
+    let info = ConnectionInfo { peer, local, number, ..ConnectionInfo::default() };
     (AcceptedStream::Tcp(stream), info)
 }
 

@@ -121,6 +121,7 @@ fn request() -> Request {
         error: None,
         captures: Default::default(),
         additions: None,
+        handling: Default::default(),
     }
 }
 

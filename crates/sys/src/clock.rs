@@ -52,6 +52,25 @@ pub fn log_date(seconds: u64, out: &mut String) {
     );
 }
 
+/// Appends a local time, in seconds since 1970, as in ISO 8601: `2026-11-20T15:04:05+01:00`.
+pub fn iso_date(seconds: u64, out: &mut String) {
+    let tm = local(seconds);
+    let minutes = tm.tm_gmtoff / 60;
+    let sign = if minutes < 0 { '-' } else { '+' };
+    let _ = write!(
+        out,
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}{sign}{:02}:{:02}",
+        tm.tm_year + 1900,
+        tm.tm_mon + 1,
+        tm.tm_mday,
+        tm.tm_hour,
+        tm.tm_min,
+        tm.tm_sec,
+        minutes.abs() / 60,
+        minutes.abs() % 60
+    );
+}
+
 /// Appends a time since 1970 in UTC as in RFC 3339, with milliseconds: `2026-11-20T15:04:05.678Z`.
 pub fn utc_time(since_1970: Duration, out: &mut String) {
     let (seconds, milliseconds) = (since_1970.as_secs(), since_1970.subsec_millis());

@@ -38,6 +38,7 @@ pub mod futex;
 pub mod handlers;
 pub mod log;
 pub mod log_rate;
+pub mod machine;
 #[allow(unsafe_code)]
 pub mod memory;
 #[allow(unsafe_code)]

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use howdah_http::exchange::Exchange;
+use howdah_http::handling::ServerAttempt;
 use howdah_http::message::Response;
 use howdah_http::request_body::CollectError;
 use howdah_http::variables::{ShownRequestId, VariableSource};
@@ -111,9 +112,21 @@ pub struct Attempt<O> {
     pub owner: O,
     /// Server that gets the request.
     pub server: Arc<Server>,
+    /// Facts for variables.
+    pub facts: AttemptFacts,
     id: u64,
     method: Bytes,
     target: Bytes,
+}
+
+/// Facts about an attempt. The end of the last copy is the end of the attempt.
+#[derive(Debug, Clone)]
+pub struct AttemptFacts(Rc<ServerAttempt>);
+
+impl Drop for AttemptFacts {
+    fn drop(&mut self) {
+        self.0.set_ended();
+    }
 }
 
 /// Failure of an attempt.
@@ -177,6 +190,7 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
         let attempt = Attempt::new(protocol.owner(), server, exchange);
         match attempt.run(protocol, active).await {
             Ok(response) => {
+                attempt.facts.0.set_status(response.status);
                 return match affinity.sticky_cookie(upstream, &attempt.server) {
                     Some(cookie) => response.with("Set-Cookie", cookie),
                     None => response,
@@ -185,6 +199,7 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
             Err(AttemptError { failure, may_retry }) => {
                 attempt.log(protocol, &failure);
                 status = failure.status();
+                attempt.facts.0.set_status(status);
                 let is_last = !may_retry || tried.len() >= upstream.tries;
                 if is_last || !upstream.retry_budget.withdraw() {
                     break;
@@ -222,9 +237,12 @@ async fn choose_server<P: Protocol>(
 
 impl<O: Clone + fmt::Display> Attempt<O> {
     fn new(owner: &O, server: &Arc<Server>, exchange: &Exchange<'_>) -> Self {
+        let facts = Rc::new(ServerAttempt::new(server.address.to_string()));
+        exchange.request.handling.add_attempt(Rc::clone(&facts));
         Attempt {
             owner: owner.clone(),
             server: Arc::clone(server),
+            facts: AttemptFacts(facts),
             id: exchange.request.id,
             method: exchange.request.method.clone(),
             target: exchange.request.target.clone(),
@@ -246,6 +264,7 @@ impl<O: Clone + fmt::Display> Attempt<O> {
         let is_repeatable = protocol.context().content.is_empty() && is_idempotent(&self.method);
         let mut request = protocol.encode(server).map_err(AttemptError::last)?;
         if let Some(connection) = protocol.take_idle(server, is_repeatable) {
+            self.facts.0.set_connected();
             match protocol.send(self, connection, request).await {
                 Ok(answer) => return self.respond(protocol, answer, active),
                 // The server closed the idle connection at the same moment.
@@ -264,6 +283,7 @@ impl<O: Clone + fmt::Display> Attempt<O> {
             self.count_failure(protocol, &failure, &active);
             AttemptError { may_retry: failure.is_by_server(), failure }
         })?;
+        self.facts.0.set_connected();
         match protocol.send(self, connection, request).await {
             Ok(answer) => self.respond(protocol, answer, active),
             Err(error) => Err(self.failed(protocol, error, is_repeatable, &active)),
@@ -277,6 +297,7 @@ impl<O: Clone + fmt::Display> Attempt<O> {
         answer: P::Answer,
         active: ActiveRequest,
     ) -> Result<Response, AttemptError> {
+        self.facts.0.set_head();
         if active.answered() {
             let message =
                 format_args!("\"{}\": {} gets requests again", self.owner, self.server.address);

@@ -70,6 +70,7 @@ fn has_variables(key: &str, parents: &[String]) -> bool {
         ["applications" | "upstreams" | "listeners" | "routes"] => false,
         [.., "limit"] | [.., "limit", _] if key == "key" => true,
         ["applications", _] if key == "environment" => false,
+        [.., "match"] if matches!(key, "file" | "directory" | "exists" | "executable") => true,
         [.., "environment" | "targets" | "admin" | "user"] => false,
         ["upstreams", _] => TEMPLATES.contains(&key) || matches!(key, "host" | "headers"),
         _ => TEMPLATES.contains(&key),

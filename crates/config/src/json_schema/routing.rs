@@ -126,6 +126,10 @@ pub(super) const TABLE: &[Shape] = &[
             Key("arguments", FIELDS, "Arguments of the query"),
             Key("headers", FIELDS, "Header fields"),
             Key("cookies", FIELDS, "Cookies"),
+            Key("file", Texts, "Names of files; one must be a regular file, those with ! none"),
+            Key("directory", Texts, "Likewise: a directory"),
+            Key("exists", Texts, "Likewise: any file"),
+            Key("executable", Texts, "Likewise: a file that its owner may execute"),
             Key(
                 "if",
                 Text,

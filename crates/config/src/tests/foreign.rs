@@ -116,7 +116,7 @@ fn variables_of_nginx_are_answered_with_the_variable_here() {
         ("$http_user_agent", "write \"$header_user_agent\""),
         ("$request_method", "write \"$method\""),
         ("$document_root$uri", "write the directory itself"),
-        ("$time_iso8601", "$time_local"),
+        ("$document_uri", "write \"$uri\""),
     ] {
         let line = refusal(action(json!({"return": 301, "location": text})));
         assert!(line.contains("Unknown variable") && line.contains(expected), "{line}");

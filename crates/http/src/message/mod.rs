@@ -11,5 +11,7 @@ mod request;
 mod response;
 
 pub use fields::{FieldBlock, Fields, is_internal_field};
-pub use request::{ConnectionInfo, ErrorOrigin, Request, ScriptAdditions, ShownAddress, Version};
+pub use request::{
+    ConnectionInfo, ErrorOrigin, Request, RequestCount, ScriptAdditions, ShownAddress, Version,
+};
 pub use response::{ConnectionFields, Response, ResponseExtras, Trailer};

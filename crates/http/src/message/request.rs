@@ -3,11 +3,14 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use howdah_config::Captures;
 
 use super::fields::Fields;
+use crate::handling::Handling;
 use crate::handshake::Handshake;
 
 /// A request head after the protocol layer has checked its framing and syntax.
@@ -45,6 +48,8 @@ pub struct Request {
     pub captures: Captures,
     /// Additions of actions to what a script learns of the request.
     pub additions: Option<Box<ScriptAdditions>>,
+    /// Facts that its handlers record, for variables.
+    pub handling: Handling,
 }
 
 /// Additions of actions to what a script learns of a request.
@@ -114,9 +119,34 @@ pub struct ConnectionInfo {
     pub trusted_proxy: Option<ShownAddress>,
     /// Facts about the TLS handshake with the server.
     pub handshake: Option<Arc<Handshake>>,
+    /// Number of the connection, unique within the instance; 0 if it has none.
+    pub number: u64,
+    /// Number of its requests so far.
+    pub requests: RequestCount,
+}
+
+/// A counter of requests. A copy counts on its own.
+#[derive(Debug, Default)]
+pub struct RequestCount(AtomicU64);
+
+impl Clone for RequestCount {
+    fn clone(&self) -> Self {
+        RequestCount(AtomicU64::new(self.0.load(Relaxed)))
+    }
 }
 
 impl ConnectionInfo {
+    /// Returns a number for a new connection.
+    pub fn next_number() -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        NEXT.fetch_add(1, Relaxed)
+    }
+
+    /// Counts a request. Returns its number, from 1.
+    pub fn next_request(&self) -> u64 {
+        self.requests.0.fetch_add(1, Relaxed).wrapping_add(1)
+    }
+
     /// Returns `http` or `https`.
     pub fn scheme(&self) -> &'static str {
         if self.tls { "https" } else { "http" }

@@ -18,7 +18,8 @@ use super::php_thread::PhpThread;
 use super::requests::Entry;
 use crate::pending::Failure;
 use crate::request::RequestKey;
-use crate::status::{SlowRequest, Times};
+use crate::status::SlowRequest;
+use crate::times::Times;
 
 /// Interval of the checks, and the maximum delay of the end of a script.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);

@@ -28,6 +28,7 @@ pub fn apply(
         fields: &fields,
         connection_fields: added,
         body_sent: 0,
+        transferred: None,
     };
     let source = VariableSource { answer: Some(answer), ..VariableSource::of(request, started_at) };
     change(changes, response, &source);
@@ -104,6 +105,7 @@ mod tests {
             fields: &fields,
             connection_fields: ConnectionFields::default(),
             body_sent: 0,
+            transferred: None,
         };
         let source =
             VariableSource { answer: Some(answer), ..VariableSource::of(&request, Instant::now()) };

@@ -23,12 +23,11 @@ pub fn apply(proxies: &[Forwarded], request: &mut Request) {
             let connection = &request.connection;
             request.connection = Arc::new(ConnectionInfo {
                 peer: peer.or(connection.peer),
-                local: connection.local,
                 tls: tls.unwrap_or(connection.tls),
                 trusted_proxy: connection
                     .trusted_proxy
                     .or(Some(ShownAddress(connection.peer.map(|peer| peer.ip())))),
-                handshake: connection.handshake.clone(),
+                ..(**connection).clone()
             });
         }
     }

@@ -27,7 +27,7 @@ impl Scratch {
     }
 }
 
-/// Returns true if all conditions hold. `started_at` is the time of the first byte of the request.
+/// Returns true if all conditions hold, except for those on files. `started_at` is the time of the first byte of the request.
 pub fn holds(
     conditions: &Match,
     request: &Request,
@@ -45,6 +45,7 @@ pub fn holds(
         arguments,
         headers,
         cookies,
+        files: _, // `Routing::files_hold`
         condition,
     } = conditions;
     let connection = &request.connection;

@@ -12,6 +12,7 @@
 //!
 //! Routing never waits for I/O, except for file system calls that the cache of files does not save.
 
+mod file_conditions;
 mod forwarded;
 pub mod matching;
 
@@ -396,6 +397,7 @@ impl<'s> Routing<'s> {
 
     fn holds(&self, step: &Step, request: &Request, scratch: &mut Scratch) -> bool {
         matching::holds(&step.conditions, request, self.started_at, scratch)
+            && self.files_hold(&step.conditions.files, request)
     }
 
     fn log_step(&self, name: &str, index: usize, selected: bool) {

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use howdah_config::{self as config, Template, Timeouts};
+use howdah_http::handling;
 use howdah_php_pool::target::{Script, Targets};
 
 use super::connection_limit::ConnectionLimit;
@@ -89,5 +91,16 @@ impl FastCgiApplication {
 impl fmt::Display for FastCgiApplication {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.config.name)
+    }
+}
+
+impl handling::Script for FastCgiApplication {
+    fn application(&self) -> &str {
+        self.name()
+    }
+
+    /// The server measures no times; those of the attempts are known.
+    fn times(&self) -> Option<(Duration, Duration)> {
+        None
     }
 }

@@ -71,6 +71,7 @@ pub async fn run(
     if let Some(status) = missing_script(thread, application, script) {
         return respond::error(status);
     }
+    exchange.request.handling.set_script(Arc::<FastCgiApplication>::clone(application));
     let owner = (application, &*application.log_limit);
     // The server gets the length in the parameters.
     let is_streamed =

@@ -12,6 +12,7 @@ use super::refusal::Refusal;
 use super::target::{RequestTarget, host_of};
 use crate::authority;
 use crate::framing::BodyLength;
+use crate::handling::Handling;
 use crate::limits::Limits;
 use crate::message::{ConnectionInfo, Fields, Request, Version};
 
@@ -88,6 +89,7 @@ impl Head {
 
     /// Makes the request of this head.
     pub fn into_request(self, connection: Arc<ConnectionInfo>, id: u64) -> Request {
+        let handling = Handling::new(connection.next_request());
         Request {
             method: self.method,
             target: self.target,
@@ -103,6 +105,7 @@ impl Head {
             error: None,
             captures: Captures::default(),
             additions: None,
+            handling,
         }
     }
 }

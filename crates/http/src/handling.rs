@@ -1,0 +1,119 @@
+//! Facts about how a request was handled, for variables: which application or servers had it, and
+//! for how long.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Facts that the handlers of a request record.
+#[derive(Debug, Clone, Default)]
+pub struct Handling {
+    /// Number of the request on its connection, from 1.
+    pub ordinal: u64,
+    script: RefCell<Option<Arc<dyn Script>>>,
+    attempts: RefCell<Vec<Rc<ServerAttempt>>>,
+}
+
+/// A request that an application runs.
+pub trait Script: fmt::Debug {
+    /// Returns the name of the application.
+    fn application(&self) -> &str;
+
+    /// Returns the time in the queue and the run time; `None` if they are not known, or not yet.
+    fn times(&self) -> Option<(Duration, Duration)>;
+}
+
+/// A request that was passed to a server.
+#[derive(Debug)]
+pub struct ServerAttempt {
+    /// Address of the server, as in the configuration.
+    pub address: String,
+    started_at: Instant,
+    status: Cell<Option<u16>>,
+    connected: Cell<Option<Duration>>,
+    head: Cell<Option<Duration>>,
+    ended: Cell<Option<Duration>>,
+}
+
+impl Handling {
+    /// Creates the facts about a request of this number on its connection.
+    pub fn new(ordinal: u64) -> Self {
+        Handling { ordinal, ..Handling::default() }
+    }
+
+    /// Records the application that gets the request.
+    pub fn set_script(&self, script: Arc<dyn Script>) {
+        self.script.replace(Some(script));
+    }
+
+    /// Records a server that gets the request.
+    pub fn add_attempt(&self, attempt: Rc<ServerAttempt>) {
+        self.attempts.borrow_mut().push(attempt);
+    }
+
+    /// Calls `read` with the application that got the request, if any.
+    pub fn script<T>(&self, read: impl FnOnce(&dyn Script) -> T) -> Option<T> {
+        self.script.borrow().as_deref().map(read)
+    }
+
+    /// Calls `read` with each server that got the request, in order.
+    pub fn for_each_attempt(&self, read: impl FnMut(&ServerAttempt)) {
+        self.attempts.borrow().iter().map(|attempt| &**attempt).for_each(read);
+    }
+}
+
+impl ServerAttempt {
+    /// Starts an attempt.
+    pub fn new(address: String) -> Self {
+        ServerAttempt {
+            address,
+            started_at: Instant::now(),
+            status: Cell::default(),
+            connected: Cell::default(),
+            head: Cell::default(),
+            ended: Cell::default(),
+        }
+    }
+
+    /// Notes that there is a connection, new or idle.
+    pub fn set_connected(&self) {
+        self.connected.set(Some(self.started_at.elapsed()));
+    }
+
+    /// Notes that the head of the response is complete.
+    pub fn set_head(&self) {
+        self.head.set(Some(self.started_at.elapsed()));
+    }
+
+    /// Sets the status of the response, or the one that stands for the failure.
+    pub fn set_status(&self, status: u16) {
+        self.status.set(Some(status));
+    }
+
+    /// Notes that the response is complete, or that the attempt has failed. The last call counts.
+    pub fn set_ended(&self) {
+        self.ended.set(Some(self.started_at.elapsed()));
+    }
+
+    /// Returns the status of the response, or the one that stands for the failure.
+    pub fn status(&self) -> Option<u16> {
+        self.status.get()
+    }
+
+    /// Returns the time until there was a connection.
+    pub fn connect_time(&self) -> Option<Duration> {
+        self.connected.get()
+    }
+
+    /// Returns the time until the head of the response was complete.
+    pub fn head_time(&self) -> Option<Duration> {
+        self.head.get()
+    }
+
+    /// Returns the time until the response was complete or the attempt failed.
+    pub fn response_time(&self) -> Option<Duration> {
+        self.ended.get()
+    }
+}
