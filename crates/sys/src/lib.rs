@@ -1,7 +1,7 @@
 //! Safe wrappers of Linux calls that the standard library lacks; one file for each subject. Each
 //! `unsafe` states the reason why it is sound.
 //!
-//! - [`shm`]: memory shared between processes.
+//! - [`shm`]: memory shared between processes; [`shared_copy`]: copies from and to it.
 //! - [`futex`]: waiting on a word of such memory.
 //! - [`packet`]: messages with descriptors between processes.
 //! - [`pipe`]: messages from untrusted processes.
@@ -59,6 +59,8 @@ pub mod reactor;
 pub mod record_lock;
 pub mod sandbox;
 pub mod service_manager;
+#[allow(unsafe_code)]
+pub mod shared_copy;
 #[allow(unsafe_code)]
 pub mod shm;
 #[allow(unsafe_code)]

@@ -18,7 +18,9 @@
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-use crate::region::{Region, load_bytes, store_bytes};
+use howdah_sys::shared_copy;
+
+use crate::region::Region;
 
 /// Identity of a worker: its index in the pool, and its incarnation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -223,7 +225,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         if request.len() > self.geometry().request_bytes as usize {
             return false;
         }
-        store_bytes(self.request_area(slot), request);
+        shared_copy::store(self.request_area(slot), request);
         words.request_len.store(request.len() as u64, Relaxed);
         words.thread.store(u64::from(thread), Relaxed);
         words.aborted.store(0, Relaxed);
@@ -427,7 +429,7 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         if let Some(words) = self.slot(slot) {
             let len = words.request_len.load(Relaxed) as usize;
             let len = len.min(self.geometry().request_bytes as usize);
-            load_bytes(self.request_area(slot), len, out);
+            shared_copy::load(self.request_area(slot), len, out);
         }
     }
 }

@@ -14,7 +14,7 @@
 //! responses      per slot: a byte ring of frames
 //! ```
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 
 /// Number of words per cache line. Words that different processors write are on different lines.
 const LINE: usize = 8;
@@ -265,45 +265,6 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         let start = self.layout.responses + self.layout.response_words * slot as usize;
         &self.memory.as_ref()[start..start + self.layout.response_words]
     }
-}
-
-/// Copies bytes into words; the last word is padded with zeros.
-///
-/// Uses plain 64-bit stores: measured as fast as `memcpy` for sizes that fit the second-level
-/// cache.
-pub(crate) fn store_bytes(words: &[AtomicU64], bytes: &[u8]) {
-    let mut chunks = bytes.chunks_exact(8);
-    for (word, chunk) in words.iter().zip(&mut chunks) {
-        let mut eight = [0; 8];
-        eight.copy_from_slice(chunk);
-        word.store(u64::from_le_bytes(eight), Relaxed);
-    }
-    let rest = chunks.remainder();
-    if !rest.is_empty() {
-        let mut eight = [0; 8];
-        eight[..rest.len()].copy_from_slice(rest);
-        words[bytes.len() / 8].store(u64::from_le_bytes(eight), Relaxed);
-    }
-}
-
-/// Appends `len` bytes from words.
-///
-/// Copies rows of a constant length: checking the capacity for each word takes three times as long.
-pub(crate) fn load_bytes(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
-    out.reserve(len.next_multiple_of(8));
-    let keep = out.len() + len;
-    let (rows, rest) = words[..len.div_ceil(8)].as_chunks::<LINE>();
-    for row in rows {
-        let mut bytes = [0; LINE * 8];
-        for (eight, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(row) {
-            *eight = word.load(Relaxed).to_le_bytes();
-        }
-        out.extend_from_slice(&bytes);
-    }
-    for word in rest {
-        out.extend_from_slice(&word.load(Relaxed).to_le_bytes());
-    }
-    out.truncate(keep);
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 use std::collections::BTreeSet;
 
-use proptest::prelude::*;
-
 use super::*;
 
 const SMALL: Geometry =
@@ -129,24 +127,5 @@ fn a_geometry_beyond_its_limits_is_refused() {
         [(4096, false), (8192, true), (12_288, false), (largest, true), (largest * 2, false)]
     {
         assert_eq!(is_good(&|geometry| geometry.response_bytes = bytes), expected, "{bytes}");
-    }
-}
-
-proptest! {
-    #[test]
-    fn bytes_come_out_of_words_as_they_went_in(
-        bytes in prop::collection::vec(any::<u8>(), 0..300), before in 0usize..3,
-    ) {
-        let words: Vec<_> = (0..40).map(|_| AtomicU64::new(u64::MAX)).collect();
-        store_bytes(&words, &bytes);
-        let used = bytes.len().div_ceil(8);
-        prop_assert!(words[used..].iter().all(|word| word.load(Relaxed) == u64::MAX));
-        let mut padded = Vec::new();
-        load_bytes(&words, used * 8, &mut padded);
-        prop_assert!(padded[bytes.len()..].iter().all(|byte| *byte == 0), "padded with zeros");
-        let mut out = vec![9; before];
-        load_bytes(&words, bytes.len(), &mut out);
-        prop_assert_eq!(&out[..before], &[9, 9][..before]);
-        prop_assert_eq!(&out[before..], &bytes[..]);
     }
 }

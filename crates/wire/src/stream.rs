@@ -9,7 +9,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-use crate::region::{Region, load_bytes, store_bytes};
+use howdah_sys::shared_copy;
+
+use crate::region::Region;
 
 /// Error: a worker has damaged the ring; with a description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,8 +76,8 @@ impl Writer {
         let start = at(self.written + 8);
         let until_end = (area.len() - start) * 8;
         let (first, second) = payload.split_at(payload.len().min(until_end));
-        store_bytes(&area[start..], first);
-        store_bytes(area, second);
+        shared_copy::store(&area[start..], first);
+        shared_copy::store(area, second);
         self.written += need;
         true
     }
@@ -205,8 +207,8 @@ impl Reader {
         let area = region.response_area(slot);
         let start = ((self.consumed + 8) % capacity / 8) as usize;
         let first = frame.len.min((area.len() - start) * 8);
-        load_bytes(&area[start..], first, out);
-        load_bytes(area, frame.len - first, out);
+        shared_copy::load(&area[start..], first, out);
+        shared_copy::load(area, frame.len - first, out);
         self.consumed += 8 + (frame.len as u64).next_multiple_of(8);
     }
 
