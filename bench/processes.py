@@ -109,7 +109,7 @@ def session_of(pid):
 def stat(pid):
     """The fields of /proc/PID/stat behind the name; the first is the state."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
     except (OSError, IndexError):
         return []
 

@@ -90,7 +90,7 @@ class Machine:
                 break
             for pid in children.read_text().split():
                 if not Path(f"/proc/{pid}/root/.old").exists() and "boot.sh" not in \
-                        Path(f"/proc/{pid}/cmdline").read_text():
+                        Path(f"/proc/{pid}/cmdline").read_text(errors="replace"):
                     return int(pid)
             time.sleep(0.05)
         raise RuntimeError(f"the machine does not start: {self.log.read_text()[-500:]}")

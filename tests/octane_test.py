@@ -109,7 +109,7 @@ def wait_for(condition, what):
 def stat_of(pid):
     """Parent and start time of a process; None if there is none or only its zombie."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
     except OSError:
         return None
     return None if fields[0] == "Z" else (int(fields[1]), fields[19])
