@@ -6,8 +6,25 @@
 # howdah-php, which the machine gets under the same name and in its PATH.
 set -eu
 
-lower=$1 work=$2
-shift 2
+# Machines that run at the same time must not share the control groups of their units.
+if [ "$1" != --in-group ]; then
+    groups=$2/groups
+    mkdir "$groups"
+    mount -t cgroup2 none "$groups"
+    for old in "$groups"/howdah-machine-*; do
+        # Of a machine that has ended; its children are listed after their own.
+        if grep -qs 'populated 0' "$old/cgroup.events"; then
+            find "$old" -depth -type d -exec rmdir {} + 2>/dev/null || true
+        fi
+    done
+    # Another machine may take a new one for one of those.
+    until own=$(mktemp -d "$groups/howdah-machine-XXXXXX") && echo 0 2>/dev/null >"$own/cgroup.procs"; do :; done
+    umount -l "$groups"
+    exec unshare --cgroup "$0" --in-group "$@"
+fi
+
+lower=$2 work=$3
+shift 3
 root=$work/root
 mkdir -p "$work/data" "$root"
 mount -t tmpfs -o mode=755 tmpfs "$work/data"
