@@ -2,6 +2,7 @@
 
 mod crash_loops;
 mod exhaustion;
+mod fairness;
 mod faults;
 mod forgery;
 mod forms;

@@ -7,9 +7,11 @@ use crate::delegation::Delegation;
 use crate::error::{Error, ErrorKind};
 use crate::htaccess::Htaccess;
 use crate::isolation::Isolation;
+use crate::limit;
 use crate::node::{Node, Shown};
 use crate::php::{PhpOptions, PhpTarget, PhpVersion, ScriptDirectories};
 use crate::processes::Processes;
+use crate::template::Template;
 use crate::worker::WorkerScript;
 
 /// A PHP application.
@@ -73,10 +75,27 @@ pub struct Limits {
     pub queue: u32,
     /// Maximum time a request waits for a process.
     pub queue_timeout: Option<Duration>,
+    /// Time that clients wait. While the queue is overloaded, requests that have waited longer are
+    /// answered with 503.
+    pub patience: Option<Duration>,
+    /// Order of waiting requests.
+    pub fair: Fairness,
     /// Run time after which a request is logged with the stack of its script.
     pub slow: Option<Duration>,
     /// The file for slow requests; the server's log if `None`.
     pub slow_log: Option<PathBuf>,
+}
+
+/// Order of waiting requests.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Fairness {
+    /// First come, first served.
+    #[default]
+    Arrival,
+    /// Clients take turns.
+    Clients,
+    /// Texts of this template take turns.
+    Key(Template),
 }
 
 /// Resource limits that a document can set: the names of `setrlimit(2)` in lower case.
@@ -92,6 +111,8 @@ impl Default for Limits {
             rlimits: Vec::new(),
             queue: 8192,
             queue_timeout: None,
+            patience: None,
+            fair: Fairness::Arrival,
             slow: None,
             slow_log: None,
         }
@@ -190,11 +211,25 @@ impl Limits {
                 .read("queue", |queue| queue.count(0))?
                 .unwrap_or_else(|| Limits::default().queue),
             queue_timeout: object.read("queue_timeout", timeout)?.filter(set),
+            patience: object.read("patience", timeout)?.filter(set),
+            fair: object.read("fair", Fairness::read)?.unwrap_or_default(),
             slow: object.read("slow", timeout)?.filter(set),
             slow_log: object.file("slow_log")?,
         };
         object.end()?;
         Ok(limits)
+    }
+}
+
+impl Fairness {
+    /// Reads true, false, or a key.
+    fn read(node: &Node<'_>) -> Result<Fairness, Error> {
+        match node.value.as_bool() {
+            Some(false) => Ok(Fairness::Arrival),
+            Some(true) => Ok(Fairness::Clients),
+            None if node.value.is_string() => limit::read_key(node).map(Fairness::Key),
+            None => Err(node.wrong_type("true, false, or a string such as \"$host\"")),
+        }
     }
 }
 

@@ -84,7 +84,7 @@ pub use actions::RouterPath;
 pub use address::{Address, AddressError};
 pub use address_pattern::{AddressPattern, AddressPatternError, AddressPatterns};
 pub use advice::Advice;
-pub use application::{Application, Limits, RLIMITS};
+pub use application::{Application, Fairness, Limits, RLIMITS};
 pub use buffering::Buffering;
 pub use captures::Captures;
 pub use compression::{Compression, Compressor, Encoding};

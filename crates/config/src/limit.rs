@@ -30,6 +30,8 @@ pub struct LimitRule {
     pub rate: Option<LimitRate>,
     /// Requests at once.
     pub concurrency: Option<u32>,
+    /// Requests at once that PHP processes run; further ones wait.
+    pub processes: Option<u32>,
     /// Maximum number of keys that are kept.
     pub keys: u32,
     /// Penalties for clients that go on after refusals.
@@ -105,6 +107,7 @@ impl LimitRule {
             key: object.read("key", read_key)?,
             rate: LimitRate::read(&object)?,
             concurrency: object.read("concurrency", |count| count.count(1))?,
+            processes: object.read("processes", |count| count.count(1))?,
             keys: object
                 .read("keys", |keys| keys.integer(100..=MAX_KEYS))?
                 .and_then(|keys| u32::try_from(keys).ok())
@@ -114,8 +117,8 @@ impl LimitRule {
             announce: object.boolean("announce")?.unwrap_or(false),
             dry_run: object.boolean("dry_run")?.unwrap_or(false),
         };
-        if rule.rate.is_none() && rule.concurrency.is_none() {
-            return Err(object.missing(&["rate", "concurrency"]));
+        if rule.rate.is_none() && rule.concurrency.is_none() && rule.processes.is_none() {
+            return Err(object.missing(&["rate", "concurrency", "processes"]));
         }
         if rule.rate.is_none() && rule.penalty.is_some() {
             return Err(node.invalid("has \"penalty\", which must be with \"rate\""));
@@ -273,7 +276,7 @@ fn read_zone(node: &Node<'_>) -> Result<String, Error> {
 }
 
 /// Reads a template whose text is known before the response.
-fn read_key(node: &Node<'_>) -> Result<Template, Error> {
+pub(crate) fn read_key(node: &Node<'_>) -> Result<Template, Error> {
     node.text()?;
     let template = Template::read(node)?;
     let is_of_response =

@@ -38,6 +38,8 @@ pub struct Admission {
     pub permits: Vec<Permit>,
     /// Values of the `RateLimit` fields, if the client is to be told.
     pub announcement: Option<Announcement>,
+    /// Key of the request, and the number of its requests that may run in PHP at once.
+    pub processes: Option<(KeyHash, u32)>,
 }
 
 /// Result of a request that is refused.
@@ -73,6 +75,9 @@ pub struct Announcement {
     /// Seconds until it may send one more.
     reset: u64,
 }
+
+/// Status in the log of requests that are not answered: nginx's 444.
+const UNANSWERED: u16 = 444;
 
 /// A request that a rule has counted.
 struct Counted<'r> {
@@ -144,6 +149,9 @@ impl Rule {
             }
         }
         admission.permits.extend(permit);
+        if let (Some(max), false) = (self.settings.processes, self.settings.dry_run) {
+            admission.processes = Some((hash, max));
+        }
         Ok(())
     }
 
@@ -231,12 +239,17 @@ impl Admission {
         self.delay = self.delay.max(other.delay);
         self.permits.extend(other.permits);
         self.announcement = other.announcement.or(self.announcement.take());
+        self.processes = other.processes.or(self.processes);
     }
 }
 
 impl Refusal {
-    /// Returns the response: the status, and when to come again.
+    /// Returns the response: the status, and when to come again. If the connection is to be closed, it
+    /// is not sent.
     pub fn response(&self) -> Response {
+        if self.close {
+            return Response::unsent(UNANSWERED);
+        }
         let mut response = respond::error(self.status);
         // The page's own fields: a 503 of the server itself has another `Retry-After`.
         response.fields = FieldBlock::default();

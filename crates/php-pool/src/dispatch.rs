@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 
 use super::cgi_params;
 use super::pending::{Failure, Next, PendingResponse};
-use super::request::RequestContext;
+use super::request::{Flow, RequestContext};
 use super::response;
 use super::target::Script;
 use super::thread::{PhpThread, RequestHandle, is_server_idle};
@@ -24,6 +25,9 @@ use crate::queue::QueueError;
 
 /// Size in bytes of a slot for an encoded request (`Geometry::for_pool`).
 const SLOT_BYTES: usize = 32 * 1024;
+
+/// Minimum time between two looks at an overloaded queue.
+const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Status of a request whose client left before the response; nginx's 499, for the log only.
 const CLIENT_GONE: u16 = 499;
@@ -37,12 +41,13 @@ pub struct BodyBuffer {
     pub directory: Arc<Path>,
 }
 
-/// Runs a script; returns its response when the head is complete.
+/// Runs a script; returns its response when the head is complete. The request waits in `flow`.
 pub async fn run(
     thread: &Rc<PhpThread>,
     buffer: BodyBuffer,
     application: &Arc<Application>,
     script: &Script,
+    flow: Flow,
     exchange: &mut Exchange<'_>,
 ) -> Response {
     let BodyBuffer { memory, directory } = buffer;
@@ -55,6 +60,7 @@ pub async fn run(
         user: exchange.request.user.clone(),
         length: 0,
         times: OnceLock::new(),
+        flow,
     };
     let collected = request_body::collect(exchange, memory, &directory).await;
     let body = match collected {
@@ -112,6 +118,8 @@ async fn wait(
     let started = Instant::now();
     let is_head = exchange.request.method.as_ref() == b"HEAD";
     let queue_deadline = application.config.limits.queue_timeout.map(|limit| started + limit);
+    let patience = application.config.limits.patience;
+    let mut looks_at = patience.map(|patience| started + patience);
     loop {
         let queue_timeout = async {
             match queue_deadline {
@@ -119,6 +127,14 @@ async fn wait(
                     tokio::time::sleep_until(deadline).await;
                 }
                 _ => std::future::pending().await,
+            }
+        };
+        let next_look =
+            patience.map(|patience| patience / 8).map(|step| step.max(MIN_LOOK_INTERVAL));
+        let overloaded = async {
+            match looks_at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
             }
         };
         tokio::select! {
@@ -145,6 +161,13 @@ async fn wait(
             _ = exchange.client_gone(), if has_workers => {
                 return response::for_gone_client(handle, refuse(CLIENT_GONE));
             }
+            () = overloaded => {
+                if application.queue.give_up(handle.key()) {
+                    handle.mark_unqueued();
+                    return refuse_queue(thread, context, QueueError::Overloaded);
+                }
+                looks_at = next_look.map(|step| Instant::now() + step);
+            }
             () = queue_timeout => {
                 if application.queue.times(handle.key()).is_none() {
                     return refuse_queue(thread, context, QueueError::QueueTimeout);
@@ -164,6 +187,7 @@ fn refuse(status: u16) -> Response {
 fn refuse_queue(thread: &PhpThread, context: &RequestContext, refused: QueueError) -> Response {
     let reason = match refused {
         QueueError::QueueFull => "the queue of the application is full".to_owned(),
+        QueueError::Overloaded => "clients have waited too long for too long".to_owned(),
         QueueError::QueueTimeout => "no worker was free within the queue's time limit".to_owned(),
         QueueError::Stopped(reason) => format!("the application does not run: {reason}"),
     };

@@ -1,10 +1,10 @@
-//! Queue of an application: FIFO, with at most one [`Instance`] that takes from it.
+//! Queue of an application, with at most one [`Instance`] that takes from it.
 //!
-//! Requests wait in private memory and move to the region's slots in order, as slots become free;
+//! Requests wait in private memory and move to the region's slots in the order of `waiting`, as slots become free;
 //! workers take them from there. The key of a slot identifies the waiting thread. The region has
 //! that information too, but workers could change it, so it is only a hint.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,51 +16,16 @@ use howdah_wire::frame::RequestUsage;
 use howdah_wire::queue::{Claim, Producer, WakeUp, WorkerId};
 
 pub use super::instance::{Instance, NotSent, Worker};
+pub use super::queue_results::{Load, QueueError, Withdrawal};
 use super::request::RequestContext;
 pub use super::request::RequestKey;
 use super::status::{Counters, PoolStatus, ProcessStatus, RequestInfo, SlowRequest};
 use super::times::Times;
+use super::waiting::{Flow, Queued, WaitingList};
 use super::worker_output::Output;
 
 /// Minimum limit of the number of requests in slots, however few workers there are.
 const MIN_IN_SLOTS: u32 = 16;
-
-/// Reason why a request was refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum QueueError {
-    /// The queue is at its limit.
-    QueueFull,
-    /// No worker was free within the maximum waiting time.
-    QueueTimeout,
-    /// The application cannot run, for this reason.
-    Stopped(String),
-}
-
-/// State of a request when it was withdrawn.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Withdrawal {
-    /// No worker had it, and none will take it.
-    NotStarted,
-    /// This worker of this instance has it.
-    Running(Arc<Instance>, WorkerId),
-    /// It had ended.
-    Ended,
-}
-
-/// Load of an application; the number of workers depends on it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Load {
-    /// Number of requests in slots: next in turn or running.
-    pub in_slots: u32,
-    /// Number of requests in the queue.
-    pub waiting: u32,
-    /// Maximum of `in_slots` since the last call of [`Queue::take_load`].
-    pub peak: u32,
-    /// Time of the end of the last request.
-    pub last_request: Option<Instant>,
-    /// Number of requests that have ended since the start.
-    pub served: u64,
-}
 
 /// The queue of one application.
 #[derive(Debug)]
@@ -76,7 +41,9 @@ pub struct Queue {
 
 #[derive(Debug, Default)]
 struct Inner {
-    waiting: VecDeque<Waiting>,
+    waiting: WaitingList<Waiting>,
+    /// Clients take turns: no request is in a slot before a worker is free for it.
+    is_fair: bool,
     serving: Option<Serving>,
     /// Former instances whose workers still have requests.
     retired: Vec<Serving>,
@@ -133,11 +100,24 @@ struct Waiting {
     info: RequestInfo,
 }
 
+impl Queued for Waiting {
+    fn flow(&self) -> Flow {
+        self.info.context.flow
+    }
+
+    fn queued(&self) -> u64 {
+        self.info.queued
+    }
+}
+
 impl Queue {
-    /// Creates a queue for at most `limit` waiting requests, without an instance.
-    pub fn new(limit: usize) -> Self {
+    /// Creates a queue for at most `limit` waiting requests, without an instance. With `is_fair`, flows
+    /// take turns exactly; requests of overloaded flows are given up after `patience`.
+    pub fn new(limit: usize, is_fair: bool, patience: Option<Duration>) -> Self {
         let counters = Counters::new(clock::wall_seconds());
-        let inner = Inner { counters, ..Inner::default() };
+        let patience = patience.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        let waiting = WaitingList::new(patience);
+        let inner = Inner { counters, waiting, is_fair, ..Inner::default() };
         Queue {
             limit,
             has_asked: AtomicBool::new(false),
@@ -162,18 +142,18 @@ impl Queue {
         if let Some(reason) = &inner.stopped {
             return Err(QueueError::Stopped(reason.clone()));
         }
-        let direct =
-            inner.waiting.is_empty() && inner.serving.as_ref().is_some_and(Serving::has_room);
+        let direct = inner.waiting.is_empty() && inner.has_room();
         // While the application loads PHP, as many wait as its slots would take.
         let limit = match inner.serving {
             Some(_) => self.limit,
             None => self.limit.max(MIN_IN_SLOTS as usize),
         };
-        if !direct && inner.waiting.len() >= limit {
+        let is_greedy = inner.is_fair && inner.waiting.is_greedy(context.flow, limit);
+        if !direct && (inner.waiting.len() >= limit || is_greedy) {
             return Err(QueueError::QueueFull);
         }
         let info = RequestInfo { context, queued: clock::monotonic_us(), is_reported_slow: false };
-        inner.waiting.push_back(Waiting { key, request, info });
+        inner.waiting.push(Waiting { key, request, info });
         inner.feed();
         let workers = inner.serving.as_ref().map_or(0, |serving| serving.instance.worker_count());
         let requests = inner.in_slots() + inner.waiting.len() as u32;
@@ -218,9 +198,7 @@ impl Queue {
     /// Withdraws a request whose client has gone.
     pub fn withdraw(&self, key: RequestKey) -> Withdrawal {
         let mut inner = self.lock();
-        let before = inner.waiting.len();
-        inner.waiting.retain(|waiting| waiting.key != key);
-        if inner.waiting.len() < before {
+        if inner.waiting.remove(|waiting| waiting.key == key).is_some() {
             return Withdrawal::NotStarted;
         }
         let Some((serving, slot)) = inner.find(key) else { return Withdrawal::Ended };
@@ -243,6 +221,15 @@ impl Queue {
                 _ => Withdrawal::Ended,
             },
         }
+    }
+
+    /// Gives up a request that has waited too long in an overloaded queue. Returns true if it did.
+    pub fn give_up(&self, key: RequestKey) -> bool {
+        let mut inner = self.lock();
+        let now = clock::monotonic_us();
+        let is_given_up = inner.waiting.give_up(now, |waiting| waiting.key == key).is_some();
+        inner.counters.given_up += u64::from(is_given_up);
+        is_given_up
     }
 
     /// Returns the waiting and run time of a request; `None` if no worker has it.
@@ -330,9 +317,7 @@ impl Queue {
             inner.stopped = None;
         }
         let mut old = std::mem::replace(&mut inner.serving, new);
-        for waiting in old.iter_mut().flat_map(Serving::take_back) {
-            inner.waiting.push_front(waiting);
-        }
+        inner.waiting.take_back(old.iter_mut().flat_map(Serving::take_back));
         inner.feed();
         let instance = old.as_ref().map(|old| Arc::clone(&old.instance));
         inner.retired.extend(old.filter(|old| old.in_slots > 0));
@@ -344,7 +329,7 @@ impl Queue {
     pub fn stop(&self, reason: &str) -> Vec<RequestKey> {
         let mut inner = self.lock();
         inner.stopped = Some(reason.to_owned());
-        inner.waiting.drain(..).map(|waiting| waiting.key).collect()
+        inner.waiting.drain().into_iter().map(|waiting| waiting.key).collect()
     }
 
     /// Accepts requests again after [`Queue::stop`].
@@ -403,7 +388,7 @@ impl Queue {
         let now = clock::monotonic_us();
         let mut status = inner.counters.status(self.limit);
         status.queued = inner.waiting.len() as u32;
-        let mut oldest = inner.waiting.front().map_or(now, |waiting| waiting.info.queued);
+        let mut oldest = inner.waiting.oldest().unwrap_or(now);
         let Some(serving) = &inner.serving else {
             status.waiting_time = now.saturating_sub(oldest);
             return status;
@@ -497,15 +482,31 @@ impl Inner {
         self.serving.as_ref().map_or(0, |serving| serving.in_slots)
     }
 
-    /// Moves waiting requests into free slots, the oldest first.
+    /// Returns true if another request may move into a slot: one per worker may wait there, none if
+    /// clients take turns; more would only occupy shared memory.
+    fn has_room(&self) -> bool {
+        self.serving.as_ref().is_some_and(|serving| {
+            let workers = serving.instance.worker_count();
+            let limit = match self.is_fair {
+                true => workers.max(1),
+                false => (2 * workers).max(MIN_IN_SLOTS),
+            };
+            serving.in_slots < limit && serving.producer.has_slot()
+        })
+    }
+
+    /// Moves waiting requests into free slots.
     fn feed(&mut self) {
-        let Some(serving) = &mut self.serving else { return };
-        let instance = Arc::clone(&serving.instance);
-        let region = &instance.region;
-        while serving.has_room()
-            && let Some(next) = self.waiting.front()
+        let now = clock::monotonic_us();
+        while self.has_room()
+            && let Some(next) = self.waiting.next(now)
         {
-            let Some(slot) = serving.producer.take_slot() else { break };
+            let Some(serving) = &mut self.serving else { return };
+            let instance = Arc::clone(&serving.instance);
+            let region = &instance.region;
+            let Some(slot) = serving.producer.take_slot() else {
+                return self.waiting.take_back([next]);
+            };
             let staged = region.stage(slot, next.key.thread(), &next.request);
             debug_assert!(staged, "requests are built to fit");
             serving.instance.keys[slot as usize].store(next.key.0, Release);
@@ -515,13 +516,12 @@ impl Inner {
                 Err(_) => {
                     serving.instance.keys[slot as usize].store(0, Release);
                     serving.producer.release(region, slot);
-                    break;
+                    return self.waiting.take_back([next]);
                 }
             }
             serving.in_slots += 1;
             self.peak = self.peak.max(serving.in_slots);
-            let taken = self.waiting.pop_front();
-            serving.infos[slot as usize] = taken.map(|waiting| waiting.info);
+            serving.infos[slot as usize] = Some(next.info);
         }
     }
 
@@ -536,6 +536,9 @@ impl Inner {
         serving.producer.release(&instance.region, slot);
         serving.in_slots -= 1;
         let info = serving.infos[slot as usize].take();
+        if let Some(info) = &info {
+            self.waiting.ended(info.context.flow);
+        }
         self.last_request = Some(Instant::now());
         self.served += 1;
         self.retired.retain(|retired| retired.in_slots > 0);
@@ -552,13 +555,6 @@ impl Inner {
 }
 
 impl Serving {
-    /// Returns true if another request may move into a slot: one per worker may wait there; more
-    /// would only occupy shared memory.
-    fn has_room(&self) -> bool {
-        let limit = (2 * self.instance.worker_count()).max(MIN_IN_SLOTS);
-        self.in_slots < limit && self.producer.has_slot()
-    }
-
     /// Returns worker, request and times of a slot that a worker has taken.
     fn running(&self, slot: u32, now: u64) -> Option<(WorkerId, &RequestInfo, Times)> {
         let info = self.infos.get(slot as usize)?.as_ref()?;

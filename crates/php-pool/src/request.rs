@@ -11,6 +11,8 @@ use howdah_http::variables::ShownRequestId;
 
 use crate::times::Times;
 
+pub use super::waiting::Flow;
+
 /// Identifies a request: router thread, generation and index of its entry there. Never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestKey(pub(super) u64);
@@ -51,6 +53,8 @@ pub struct RequestContext {
     pub user: Option<Bytes>,
     /// Length of the body in bytes.
     pub length: u64,
+    /// Flow in the queue.
+    pub flow: Flow,
     /// Waiting and run time, once the script has ended.
     pub times: OnceLock<Times>,
 }

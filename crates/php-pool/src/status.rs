@@ -39,6 +39,8 @@ pub struct PoolStatus {
     pub max_children_reached: u64,
     /// Number of requests that took longer than `limits/slow`.
     pub slow: u64,
+    /// Number of requests that were given up in an overloaded queue.
+    pub given_up: u64,
     /// Maximum memory of a script, in bytes.
     pub memory_peak: u64,
     /// Maximum number of workers.
@@ -143,6 +145,8 @@ pub(super) struct Counters {
     retired: [u64; Retirement::ALL.len()],
     /// Number of slow requests.
     pub(super) slow: u64,
+    /// Number of requests that were given up in an overloaded queue.
+    pub(super) given_up: u64,
     /// Maximum number of workers.
     pub(super) max_workers: u32,
     /// The way in which the number of workers is decided, as in [`PoolStatus::manager`].
@@ -188,6 +192,7 @@ impl Counters {
             max_active: self.max_active,
             max_children_reached: self.max_children_reached,
             slow: self.slow,
+            given_up: self.given_up,
             memory_peak: self.memory_peak,
             max_processes: self.max_workers,
             max_waiting_time: self.max_waiting_time,
@@ -367,6 +372,7 @@ mod tests {
             user: None,
             length: 0,
             times: Default::default(),
+            flow: crate::request::Flow::default(),
         };
         let info = RequestInfo { context: Arc::new(context), queued: 100, is_reported_slow: false };
         assert_eq!(info.times(130, 150), Times { waited: 30, ran: 20 });

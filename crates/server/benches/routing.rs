@@ -46,7 +46,7 @@ fn snapshot(kind: Kind, steps: usize) -> Snapshot {
     );
     let config = howdah_config::parse(document.as_bytes()).expect("a configuration");
     Snapshot::compile(config, Default::default(), None, &Default::default(), |_| {
-        Arc::new(Queue::new(1))
+        Arc::new(Queue::new(1, false, None))
     })
 }
 

@@ -62,7 +62,7 @@ impl Site {
                 Default::default(),
                 None,
                 &Default::default(),
-                |_| Arc::new(Queue::new(1)),
+                |_| Arc::new(Queue::new(1, false, None)),
             ),
             files: Files::new(howdah_files::Limits::default()),
             scratch: RefCell::default(),

@@ -71,6 +71,7 @@ fn has_variables(key: &str, parents: &[String]) -> bool {
         [.., "limit"] | [.., "limit", _] if key == "key" => true,
         ["applications", _] if key == "environment" => false,
         [.., "match"] if matches!(key, "file" | "directory" | "exists" | "executable") => true,
+        ["applications", _, "limits"] if key == "fair" => true,
         [.., "environment" | "targets" | "admin" | "user"] => false,
         ["upstreams", _] => TEMPLATES.contains(&key) || matches!(key, "host" | "headers"),
         _ => TEMPLATES.contains(&key),

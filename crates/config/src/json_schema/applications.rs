@@ -152,6 +152,16 @@ pub(super) const TABLE: &[Shape] = &[
             Key("rlimits", Kind::Shape("rlimits"), "Resource limits of each process"),
             Key("queue", Integer(0, COUNT), "Maximum number of requests that wait for a process"),
             Key("queue_timeout", SECONDS, "Maximum seconds that a request waits for a process"),
+            Key(
+                "patience",
+                SECONDS,
+                "Seconds that clients wait; requests that wait longer in an overloaded queue get 503",
+            ),
+            Key(
+                "fair",
+                Either(&[Switch, Text]),
+                "Whether clients take turns in the queue, or the text that takes turns",
+            ),
             Key("slow", SECONDS, "Seconds after which a request is logged with its stack"),
             Key("slow_log", Text, "File that slow requests are logged to"),
         ],

@@ -35,6 +35,11 @@ pub(super) const TABLE: &[Shape] = &[
                 "Whether requests of the burst wait, or how many of them do not",
             ),
             Key("concurrency", Integer(1, COUNT), "Requests at once"),
+            Key(
+                "processes",
+                Integer(1, COUNT),
+                "Requests at once that processes of PHP run; others wait",
+            ),
             Key("penalty", Kind::Shape("penalty"), "Penalties for clients that go on"),
             Key("keys", Integer(100, 20_000_000), "Maximum number of keys that are kept"),
             Key("status", Integer(400, 599), "Status of refusals; 429 if absent"),

@@ -1,7 +1,7 @@
 //! `limit` of listeners and actions.
 
 use super::*;
-use crate::{LimitPenalty, LimitRate, LimitRule};
+use crate::{Fairness, LimitPenalty, LimitRate, LimitRule};
 
 fn rules(limit: Value) -> Vec<LimitRule> {
     read_action(json!({"return": 200, "limit": limit})).limit
@@ -15,7 +15,7 @@ fn refused(limit: Value) -> String {
 fn every_key_of_a_limit_is_read() {
     let all = rules(json!([
         {
-            "zone": "a.b-c", "key": "$host", "rate": "60/m", "burst": 5, "delay": 2, "concurrency": 3,
+            "zone": "a.b-c", "key": "$host", "rate": "60/m", "burst": 5, "delay": 2, "concurrency": 3, "processes": 2,
             "keys": 1000, "status": 503, "announce": true, "dry_run": true,
             "penalty": {"after": 2, "time": 10, "max_time": 20, "close_after": 9},
             "match": {"method": "POST"}, "except": ["10.0.0.0/8", {"headers": {"X-Key": "1"}}],
@@ -29,6 +29,7 @@ fn every_key_of_a_limit_is_read() {
     assert_eq!(full.rate, Some(rate));
     let penalty = LimitPenalty { after: 2, time: 10, max_time: 20, close_after: Some(9) };
     assert_eq!(full.penalty, Some(penalty));
+    assert_eq!(full.processes, Some(2));
     assert!(full.announce && full.dry_run && full.status == 503);
     assert!(full.except.addresses.matches("10.1.1.1:1".parse().ok()));
     assert!(full.except.conditions.len() == 1 && full.conditions.method.is_some());
@@ -59,7 +60,10 @@ fn own_keys_replace_those_of_a_preset() {
 #[test]
 fn broken_limits_are_refused_with_their_path_and_a_hint() {
     for (limit, message) in [
-        (json!({}), "/routes/0/action/limit: one of \"rate\" or \"concurrency\" is missing"),
+        (
+            json!({}),
+            "/routes/0/action/limit: one of \"rate\", \"concurrency\" or \"processes\" is missing",
+        ),
         (json!(["1/s"]), "/routes/0/action/limit/0: element 0 must be an object"),
         (json!({"rate": 10}), "\"rate\" must be a string"),
         (json!({"rate": "10r/s"}), "write \"10/s\""),
@@ -91,6 +95,30 @@ fn broken_limits_are_refused_with_their_path_and_a_hint() {
         (json!({"preset": "logn"}), "did you mean \"login\"?"),
     ] {
         let line = refused(limit);
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
+fn an_application_may_let_clients_take_turns() {
+    let limits = |limits: Value| {
+        read_application(json!({"type": "php", "root": "/", "limits": limits})).limits
+    };
+    let fair = |value: Value| limits(json!({"fair": value})).fair;
+    assert_eq!((fair(json!(true)), fair(json!(false))), (Fairness::Clients, Fairness::Arrival));
+    assert!(matches!(fair(json!("$host")), Fairness::Key(_)));
+    assert_eq!(limits(json!({"patience": 5})).patience, Some(std::time::Duration::from_secs(5)));
+    assert_eq!(limits(json!({"patience": 0})), limits(json!({})));
+    for (limits, message) in [
+        (
+            json!({"fair": 1}),
+            "/applications/a/limits/fair: \"fair\" must be true, false, or a string",
+        ),
+        (json!({"fair": "$hots"}), "did you mean \"$host\"?"),
+        (json!({"patience": -1}), "/applications/a/limits/patience"),
+    ] {
+        let application = json!({"type": "php", "root": "/", "limits": limits});
+        let line = refusal(json!({"applications": {"a": application}}));
         assert!(line.contains(message), "{line}");
     }
 }

@@ -11,7 +11,7 @@ pub(super) fn write(pool: &Pool) -> String {
     let seconds = |micros: u64| format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
     let number = |number: u32| number.to_string();
     let (idle, active) = (status.idle, status.active);
-    let metrics: [(&str, &str, &str, String); 17] = [
+    let metrics: [(&str, &str, &str, String); 18] = [
         ("up", GAUGE, "1 where the status can be read", number(1)),
         (
             "start_since",
@@ -34,6 +34,12 @@ pub(super) fn write(pool: &Pool) -> String {
             status.max_children_reached.to_string(),
         ),
         ("slow_requests", COUNTER, "Requests slower than the limit", status.slow.to_string()),
+        (
+            "given_up_requests",
+            COUNTER,
+            "Requests that had waited too long in an overloaded queue",
+            status.given_up.to_string(),
+        ),
         (
             "memory_peak",
             GAUGE,

@@ -26,6 +26,7 @@ fn pool() -> Pool {
         max_active: 2,
         max_children_reached: 3,
         slow: 5,
+        given_up: 0,
         memory_peak: 4 << 20,
         max_processes: 6,
         waiting_time: 1_500_000,

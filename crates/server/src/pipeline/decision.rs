@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use howdah_config::Buffering;
+use howdah_config::{Buffering, Fairness};
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 use howdah_http::respond;
+use howdah_limits::key;
 use howdah_php_pool::dispatch::{self, BodyBuffer};
+use howdah_php_pool::request::Flow;
 use howdah_upstream::{fastcgi, proxy};
 
 use super::context::Context;
@@ -46,8 +48,9 @@ pub async fn carry_out<'s>(
                     None => Arc::clone(&thread.shared.tmp),
                 },
             };
+            let flow = flow(context, &application.config.limits.fair, exchange);
             // Boxed: most requests are for files and need no memory for this large future.
-            let run = dispatch::run(&thread.php, bodies, &application, &script, exchange);
+            let run = dispatch::run(&thread.php, bodies, &application, &script, flow, exchange);
             let response = Box::pin(run).await;
             obey(context, response, Producer::Application(&application.name), exchange)
         }
@@ -62,6 +65,22 @@ pub async fn carry_out<'s>(
             obey(context, response, Producer::Upstream(&upstream.name), exchange)
         }
     }
+}
+
+/// Returns the flow of a request in the queue of an application: that of its limits, or else that of
+/// the application.
+fn flow(context: &Context<'_>, fairness: &Fairness, exchange: &Exchange<'_>) -> Flow {
+    if let Some((key, max)) = context.admission.borrow().processes {
+        return Flow { key: key.get(), max_running: Some(max) };
+    }
+    let template = match fairness {
+        Fairness::Arrival => return Flow::default(),
+        Fairness::Clients => None,
+        Fairness::Key(template) => Some(template),
+    };
+    let mut text = Vec::new();
+    key::write(template, &exchange.request, exchange.started_at, &mut text);
+    Flow { key: key::hash(&text).get(), max_running: None }
 }
 
 /// Removes the internal fields from a response. Returns the instruction in them if the producer of

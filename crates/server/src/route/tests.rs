@@ -37,7 +37,7 @@ impl Routes {
         let config = howdah_config::parse(document.as_bytes()).unwrap();
         let snapshot =
             Snapshot::compile(config, Default::default(), None, &Default::default(), |_| {
-                Arc::new(Queue::new(1))
+                Arc::new(Queue::new(1, false, None))
             });
         let (logged, writer) = rustix::pipe::pipe().unwrap();
         Routes {

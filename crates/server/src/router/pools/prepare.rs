@@ -24,7 +24,11 @@ impl Pools {
         config: &config::Application,
         is_required: bool,
     ) -> io::Result<()> {
-        let queue = Arc::new(Queue::new(config.limits.queue as usize));
+        let queue = {
+            let limits = &config.limits;
+            let is_fair = limits.fair != config::Fairness::Arrival;
+            Arc::new(Queue::new(limits.queue as usize, is_fair, limits.patience))
+        };
         let machine_state = self.machine_state(0, 0, config.isolation.cgroup.as_deref());
         let sizing = Sizing::new(config.processes, machine_state);
         let is_required = is_required || self.required.contains(&config.name);
