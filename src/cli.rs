@@ -53,6 +53,8 @@ enum Sub {
     Status(control::StatusArgs),
     /// Show the processes of applications periodically, like top(1)
     Top(control::TopArgs),
+    /// Show the limits of a running server, and the clients that they refuse
+    Limits(control::LimitsArgs),
     /// Check that a running server answers, for health checks
     Ping(control::PingArgs),
     /// Explain the number of processes of an application, with the equivalent settings of PHP-FPM
@@ -326,6 +328,7 @@ pub fn parse() -> Command {
         Some(Sub::Config(args)) => Command::Control(control::Command::Config(args)),
         Some(Sub::Top(args)) => Command::Control(control::Command::Top(args)),
         Some(Sub::Status(args)) => Command::Control(control::Command::Status(args)),
+        Some(Sub::Limits(args)) => Command::Control(control::Command::Limits(args)),
         Some(Sub::Ping(args)) => Command::Control(control::Command::Ping(args)),
         Some(Sub::Tune(args)) => Command::Control(control::Command::Tune(args)),
         Some(Sub::Restart(args)) => Command::Control(control::Command::Restart(args)),
@@ -423,8 +426,18 @@ fn as_serve(mut arguments: Vec<OsString>) -> (Vec<OsString>, bool) {
 }
 
 /// The commands that use the control API.
-const CONTROL_COMMANDS: [&str; 9] =
-    ["config", "status", "ping", "top", "tune", "restart", "reload", "upgrade", "worker-check"];
+const CONTROL_COMMANDS: [&str; 10] = [
+    "config",
+    "status",
+    "limits",
+    "ping",
+    "top",
+    "tune",
+    "restart",
+    "reload",
+    "upgrade",
+    "worker-check",
+];
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@ mod edit;
 mod failure;
 mod find;
 mod input;
+mod limits;
 mod output;
 mod ping;
 mod pools;
@@ -22,11 +23,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use args::ConfigCommand;
 pub use args::{
-    Command, ConfigArgs, DEFAULT_CONTROL, PingArgs, ReloadArgs, RestartArgs, StatusArgs, TopArgs,
-    TuneArgs, UpgradeArgs, WorkerCheckArgs,
+    Command, ConfigArgs, DEFAULT_CONTROL, LimitsArgs, PingArgs, ReloadArgs, RestartArgs,
+    StatusArgs, TopArgs, TuneArgs, UpgradeArgs, WorkerCheckArgs,
 };
+use args::{ConfigCommand, LimitsCommand};
 use client::encode;
 use failure::Failure;
 use find::connect;
@@ -58,6 +59,14 @@ fn without_controls(text: &str) -> String {
 fn execute(command: Command) -> Result<(), Failure> {
     match command {
         Command::Config(args) => config(args),
+        Command::Limits(args) => {
+            let LimitsCommand::Top { json } = args.command;
+            let status = connect(&args.server)?.request("GET", "/status", b"")?;
+            match json {
+                true => write_out(&json_text(status.get("limits").unwrap_or(&Value::Null))),
+                false => write_out(&limits::table(&status)),
+            }
+        }
         Command::Ping(args) => ping::run(connect(&args.server)?, &args),
         Command::Reload(args) => {
             let client = connect(&args.server)?;

@@ -89,6 +89,26 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
+/// Arguments of `limits`.
+#[derive(Debug, Args)]
+pub struct LimitsArgs {
+    #[command(flatten)]
+    pub server: Server,
+    #[command(subcommand)]
+    pub command: LimitsCommand,
+}
+
+/// Subcommands of `limits`.
+#[derive(Debug, Subcommand)]
+pub enum LimitsCommand {
+    /// Show the limits, and the clients that they have refused most
+    Top {
+        /// Print the response of the API as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
 /// Arguments of `ping`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -224,6 +244,8 @@ pub enum Command {
     Restart(RestartArgs),
     /// `howdah status`.
     Status(StatusArgs),
+    /// `howdah limits`.
+    Limits(LimitsArgs),
     /// `howdah top`.
     Top(TopArgs),
     /// `howdah tune`.

@@ -252,12 +252,14 @@ mod tests {
             processes: Processes { running, starting: 0, idle: running - active_requests },
             active_requests,
             problem: (active_requests == 0).then(|| "its root\nis gone".to_owned()),
+            given_up: 0,
             worker: None,
         };
         let status = Status {
             modules: vec![Module { version: "8.2.30".into(), path: "/p".into() }],
             connections: Connections { accepted: 10, active: 1, idle: 2, closed: 7 },
             requests: 33,
+            limits: Vec::new(),
             memory: MemoryStatus { budget: Some(512 << 20), used: 357 << 20 },
             applications: vec![application("blog", 16, 5), application("a long\u{1b} name", 0, 0)],
             upstreams: vec![UpstreamStatus {

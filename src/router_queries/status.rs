@@ -4,11 +4,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use howdah_acme::AcmeReport;
 use howdah_control::{
-    ApplicationStatus, CertificateStatus, Connections, ListenerStatus, MemoryStatus, Module,
-    ProcessProtection, Processes, ProtectionStatus, Renewal, ServerStatus, Status, UpstreamStatus,
-    WorkerStatus,
+    ApplicationStatus, CertificateStatus, Connections, LimitStatus, ListenerStatus, MemoryStatus,
+    Module, ProcessProtection, Processes, ProtectionStatus, RefusedKey, Renewal, ServerStatus,
+    Status, UpstreamStatus, WorkerStatus,
 };
-use howdah_server::router::{ProcessProtection as Protected, Report, ServerReport, TlsReport};
+use howdah_server::router::{
+    LimitReport, ProcessProtection as Protected, Report, ServerReport, TlsReport,
+};
 
 /// Converts the report of the router.
 pub(crate) fn of(report: Report) -> Status {
@@ -46,6 +48,7 @@ pub(crate) fn of(report: Report) -> Status {
                 },
                 active_requests: application.active,
                 problem: application.problem,
+                given_up: application.given_up,
                 worker: application.boot.map(|boot| WorkerStatus {
                     generation: boot.generation,
                     boot_ms: boot.boot_us / 1000,
@@ -64,6 +67,7 @@ pub(crate) fn of(report: Report) -> Status {
                 servers: servers.into_iter().map(server).collect(),
             })
             .collect(),
+        limits: report.limits.into_iter().map(limit).collect(),
         certificates: certificates(&report.tls, report.acme),
         listeners: { report.tls.into_iter() }
             .map(|TlsReport { name, handshakes, resumed, failed, .. }| ListenerStatus {
@@ -71,6 +75,29 @@ pub(crate) fn of(report: Report) -> Status {
                 handshakes,
                 resumed,
                 failed,
+            })
+            .collect(),
+    }
+}
+
+fn limit(report: LimitReport) -> LimitStatus {
+    let LimitReport { zone, top } = report;
+    LimitStatus {
+        name: zone.name,
+        requests: zone.requests,
+        delayed: zone.delayed,
+        refused: zone.refused,
+        closed: zone.closed,
+        dry_run: zone.dry_run,
+        penalties: zone.blocks,
+        keys: zone.keys,
+        untracked: zone.untracked,
+        top: { top.into_iter() }
+            .map(|(ranked, age)| RefusedKey {
+                key: ranked.key,
+                refused: ranked.refused,
+                error: ranked.error,
+                seconds: age.as_secs(),
             })
             .collect(),
     }

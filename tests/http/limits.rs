@@ -125,3 +125,56 @@ fn a_limit_of_the_listener_counts_before_routes_and_the_password_after_the_limit
     let mut other = Client::connect_from(Ipv4Addr::new(127, 0, 0, 9), server.address);
     assert!((0..3).all(|_| other.get("/a.php").status == 401));
 }
+
+/// Over HTTP/1 the connection is closed, over HTTP/2 the stream is reset.
+#[test]
+fn clients_that_go_on_get_no_answer_at_last() {
+    let penalty = json!({"after": 2, "time": 600, "close_after": 4});
+    let address = harness::free_address().to_string();
+    let site = site("echo 'ok';", json!({"zone": "a", "rate": "1/h", "penalty": penalty}));
+    let server = site.with(json!({"listeners": {&address: {"http2": true}}})).serve_at(&address);
+    let mut client = server.connect();
+    let statuses = [0; 4].map(|_| client.get("/a.php").status);
+    assert_eq!(statuses, [200, 429, 429, 429]);
+    client.send("GET /free.php HTTP/1.1\r\nHost: a\r\n\r\nGET /a.php HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.response().status, 200, "an earlier response is sent");
+    assert!(client.is_closed());
+    server.wait_for_log("limit a refuses 127.0.0.1 (429), for 600 seconds from now on");
+    let output = std::process::Command::new("curl")
+        .args(["--http2-prior-knowledge", "-s", "-o", "/dev/null", "-w", "%{http_code}"])
+        .arg(format!("http://{address}/a.php"))
+        .output()
+        .expect("curl runs");
+    assert_eq!((output.stdout.as_slice(), output.status.success()), (&b"000"[..], false));
+    assert_eq!(server.get("/free.php").status, 200, "others rules are not concerned");
+}
+
+#[test]
+fn the_status_has_the_counters_and_the_clients_that_are_refused_most() {
+    let site = site("echo 'ok';", json!({"zone": "shop", "rate": "1/h"}));
+    let control = format!("unix:{}", site.control_socket().display());
+    let server = site.argument("--control").argument(&control).serve();
+    for (source, requests) in [(8, 3), (9, 6)] {
+        let mut client = Client::connect_from(Ipv4Addr::new(127, 0, 0, source), server.address);
+        (0..requests).for_each(|_| drop(client.get("/a.php")));
+    }
+    let status = server.control("GET", "/status/limits/shop", "").succeeded();
+    let number = |name: &str| status[name].as_u64();
+    assert_eq!(
+        (number("requests"), number("refused"), number("keys")),
+        (Some(9), Some(7), Some(2))
+    );
+    assert_eq!(status["top"][0]["key"], "127.0.0.9");
+    assert_eq!(
+        (&status["top"][0]["refused"], &status["top"][1]["refused"]),
+        (&json!(5), &json!(2))
+    );
+    let output = harness::programs::howdah();
+    let output = std::process::Command::new(output)
+        .args(["limits", "top", "--control", &control])
+        .output()
+        .expect("howdah runs");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let places = ["shop", "127.0.0.9", "127.0.0.8"].map(|key| text.find(key).expect("listed"));
+    assert!(output.status.success() && places.is_sorted(), "{text}");
+}

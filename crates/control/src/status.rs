@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::limits::{self, LimitStatus};
 use crate::path::Path;
 use crate::protection::ProtectionStatus;
 use crate::refusal::Refusal;
@@ -26,6 +27,8 @@ pub struct Status {
     pub listeners: Vec<ListenerStatus>,
     /// Certificates of listeners, in the order of the response; omitted if there are none.
     pub certificates: Vec<CertificateStatus>,
+    /// Limits; omitted if there are none.
+    pub limits: Vec<LimitStatus>,
     /// Restrictions of the server's processes.
     pub protection: ProtectionStatus,
 }
@@ -118,6 +121,8 @@ pub struct ApplicationStatus {
     /// Reason for which the application does not run or its processes end; omitted if there is no
     /// problem.
     pub problem: Option<String>,
+    /// Requests that were given up in an overloaded queue.
+    pub given_up: u64,
     /// The worker script, if the application is resident and the script has started.
     pub worker: Option<WorkerStatus>,
 }
@@ -205,6 +210,9 @@ impl Status {
             let certificates: Map<_, _> = self.certificates.iter().map(certificate).collect();
             members.insert("certificates".to_owned(), certificates.into());
         }
+        if !self.limits.is_empty() {
+            status["limits"] = limits::to_value(&self.limits);
+        }
         status
     }
 
@@ -264,6 +272,9 @@ fn php(status: &ApplicationStatus) -> (String, Value) {
     if let Some(shares_start) = status.shares_start {
         value["start"] = if shares_start { "shared" } else { "own" }.into();
     }
+    if status.given_up > 0 {
+        value["given_up"] = status.given_up.into();
+    }
     if let Some(worker) = &status.worker {
         let retired =
             worker.retired.iter().map(|(reason, count)| ((*reason).to_owned(), (*count).into()));
@@ -309,6 +320,7 @@ mod tests {
                 processes: Processes { running: 4, starting: 1, idle: 3 },
                 active_requests: 1,
                 problem: None,
+                given_up: 0,
                 worker: Some(WorkerStatus {
                     generation: 3,
                     boot_ms: 12,

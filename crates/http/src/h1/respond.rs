@@ -9,6 +9,7 @@ use super::response_head::{Framing, put_head};
 use super::sender::Sender;
 use super::transport::Io;
 use crate::body::SendError;
+use crate::exchange::SendOutcome;
 use crate::limits::Limits;
 use crate::message::{ConnectionFields, Response};
 use crate::timer::{ProgressDeadline, Throughput};
@@ -23,6 +24,14 @@ impl<I: Io, H> Connection<I, H> {
         gather: bool,
         limits: &Rc<Limits>,
     ) -> SentResponse {
+        if response.is_unsent() {
+            // Earlier responses may still be in the output.
+            let _ =
+                Sender { transport: &self.transport, limits, sent: 0, trailer: None }.flush().await;
+            let Response { status, fields, .. } = response;
+            let outcome = SendOutcome::ClientGone;
+            return SentResponse { status, fields, bytes: 0, body: 0, outcome };
+        }
         let queued_before = {
             let work = &mut *self.transport.borrow_mut().work;
             work.send_rate = Throughput::default();

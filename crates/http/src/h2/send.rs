@@ -33,6 +33,10 @@ pub(super) async fn send(
     limits: &Rc<Limits>,
     shared: &Rc<Shared>,
 ) -> (u64, Result<(), SendError>) {
+    if response.is_unsent() {
+        respond.send_reset(Reason::ENHANCE_YOUR_CALM);
+        return (0, Err(SendError::ClientGone));
+    }
     let head = head(response, added);
     let stream = match respond.send_response(head, turn.is_none()) {
         Ok(stream) => stream,

@@ -54,6 +54,18 @@ impl Response {
         }
     }
 
+    /// Creates a response that is not sent: the connection is closed, or the stream reset. The status is
+    /// for the log.
+    pub fn unsent(status: u16) -> Self {
+        let extras = ResponseExtras { is_unsent: true, ..ResponseExtras::default() };
+        Response { extras: Some(Box::new(extras)), ..Response::new(status, Body::Empty) }
+    }
+
+    /// Returns true if the response is not sent.
+    pub fn is_unsent(&self) -> bool {
+        self.extras.as_ref().is_some_and(|extras| extras.is_unsent)
+    }
+
     /// Returns the trailer, if there may be one.
     pub fn trailer(&self) -> Option<&Trailer> {
         self.extras.as_ref()?.trailer.as_ref()
@@ -92,6 +104,8 @@ pub struct ResponseExtras {
     pub tunnel: Option<Tunnel>,
     /// Feed of the request body, which the upstream server still reads.
     pub feed: Option<Rc<Feed>>,
+    /// The response is not sent.
+    pub is_unsent: bool,
 }
 
 /// The lines of a trailer, which are known at the end of the body.

@@ -165,6 +165,7 @@ fn clients_that_go_on_are_blocked_and_then_not_answered() {
     let seen: Vec<_> = (0..6)
         .map(|_| {
             let refusal = limit.check(A, 1).expect_err("refused");
+            assert_eq!(refusal.response().is_unsent(), refusal.close);
             (refusal.block.map(|block| block / SECOND), refusal.close)
         })
         .collect();

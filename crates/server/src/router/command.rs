@@ -4,14 +4,18 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use howdah_acme::{self as acme, AcmeReports};
+use howdah_limits::ranking::Ranked;
+use howdah_limits::zone::Zone;
 use howdah_php_pool::status_page::Pool;
+use howdah_sys::clock;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::control_thread::ControlThread;
-use super::report::{PoolsReport, Report, TlsReport, Tuning};
+use super::report::{LimitReport, PoolsReport, Report, TlsReport, Tuning};
 use super::sandbox::RouterSandbox;
 use super::threads::Threads;
 use crate::thread::Shared;
@@ -134,11 +138,27 @@ impl Commands {
             .collect();
         report.acme = self.certificates.all();
         report.tls = self.tls();
+        report.limits = self.limits();
         report.upstreams = { snapshot.config.upstreams.iter() }
             .filter_map(|config| snapshot.upstreams.get_key_value(&config.name))
             .map(|(name, upstream)| (name.clone(), upstream.report()))
             .collect();
         report
+    }
+
+    fn limits(&self) -> Vec<LimitReport> {
+        /// Number of refused keys of a zone that are reported.
+        const MAX_KEYS: usize = 20;
+        let (snapshot, now) = (self.shared.snapshot.load(), clock::monotonic_us() * 1000);
+        let report = |zone: &Arc<Zone>| {
+            let aged = |key: Ranked| {
+                let age = Duration::from_nanos(now.saturating_sub(key.last));
+                (key, age)
+            };
+            let top = zone.top(MAX_KEYS).into_iter().map(aged).collect();
+            LimitReport { zone: zone.report(now), top }
+        };
+        snapshot.zones.all().into_iter().map(report).collect()
     }
 
     fn tls(&self) -> Vec<TlsReport> {

@@ -39,7 +39,9 @@ mod traces;
 use std::os::fd::OwnedFd;
 
 pub use self::command::{Commands, Queries};
-pub use self::report::{ApplicationReport, MemoryReport, PoolsReport, Report, TlsReport, Tuning};
+pub use self::report::{
+    ApplicationReport, LimitReport, MemoryReport, PoolsReport, Report, TlsReport, Tuning,
+};
 pub use self::sandbox::{ProcessProtection, Protection};
 pub use self::spec::{spec, tls_sources};
 pub use howdah_upstream::servers::server::ServerReport;

@@ -1,7 +1,11 @@
 //! Reports about the running server, for the control API.
 
+use std::time::Duration;
+
 use howdah_acme::AcmeReport;
 use howdah_config::Processes;
+use howdah_limits::ranking::Ranked;
+use howdah_limits::zone::ZoneReport;
 use howdah_php_pool::sizing::{Decision, Measured};
 use howdah_tls::CertificateInUse;
 use howdah_upstream::servers::server::ServerReport;
@@ -32,10 +36,21 @@ pub struct Report {
     pub acme: Vec<AcmeReport>,
     /// Listeners with TLS.
     pub tls: Vec<TlsReport>,
+    /// Limits, sorted by name.
+    pub limits: Vec<LimitReport>,
     /// Isolation of the server's processes from each other.
     pub protection: Protection,
     /// Names of applications, each with its isolation.
     pub protected: Vec<(String, ProcessProtection)>,
+}
+
+/// A zone of limits.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LimitReport {
+    /// Its counters.
+    pub zone: ZoneReport,
+    /// Keys with the most refusals, and the time since the last one of each.
+    pub top: Vec<(Ranked, Duration)>,
 }
 
 /// TLS of a listener.
@@ -95,6 +110,8 @@ pub struct ApplicationReport {
     pub active: u64,
     /// Reason for which it does not run, or for which its workers end.
     pub problem: Option<String>,
+    /// Requests that were given up in an overloaded queue.
+    pub given_up: u64,
     /// The last start of its worker script, if it is resident.
     pub boot: Option<BootReport>,
     /// Workers that have ended after a request, by the reason.

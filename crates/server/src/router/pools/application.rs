@@ -184,6 +184,7 @@ impl PooledApplication {
         // A prototype that loads PHP for waiting requests counts as a starting worker.
         let is_loading = self.ready_since.is_none() && active > 0;
         let (prototype_bytes, worker_bytes) = self.memory_usage();
+        let status = self.queue.status(false);
         ApplicationReport {
             name: self.config.name.clone(),
             state: match (&self.instance, self.ready_since) {
@@ -200,7 +201,8 @@ impl PooledApplication {
             active,
             problem: self.problem(),
             boot: self.boot,
-            retired: self.queue.status(false).retired,
+            given_up: status.given_up,
+            retired: status.retired,
         }
     }
 }
