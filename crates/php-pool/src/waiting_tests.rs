@@ -198,7 +198,7 @@ fn visits(requests_of_attacker: usize, fair: bool) -> Vec<u64> {
         }
     }
     let (mut visits, mut is_served) = (Vec::new(), true);
-    for now in 0..400_000u64 {
+    for now in 0..800_000u64 {
         for worker in &mut workers {
             if let Some((end, request)) = worker
                 && *end <= now
@@ -213,8 +213,9 @@ fn visits(requests_of_attacker: usize, fair: bool) -> Vec<u64> {
                 *worker = None;
             }
         }
-        // The visitor asks now and then, not in step with the workers.
-        if is_served && now % 7001 == 7000 {
+        // The visitor asks now and then, not in step with the workers. In between, each attacker has a
+        // turn, which takes 12,500 steps.
+        if is_served && now % 16_001 == 16_000 {
             list.push(Request { flow: flow(0xf00d), queued: now, number: 0 });
             is_served = false;
         }
