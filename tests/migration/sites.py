@@ -91,4 +91,44 @@ SITES = {
         "GET /static/version123/frontend/none.css", "GET /media/catalog/a.png", "GET /media/catalog/b.png?w=3",
         "GET /media/customer/x.png", "GET /cron.php", "GET /health_check.php",
     ]),
+    "https": ("www.example.org", ["www/index.html", "www/a.css", "www/sub/index.html"], [
+        "GET /", "GET /a.css?x", "GET //example.org/a", "GET https://www.example.org/",
+        "GET https://www.example.org/a.css", "GET https://www.example.org/sub/", "GET https://www.example.org/none",
+        "GET https://www.example.org/none.css", "GET https://example.org/a?b=c", "HEAD https://www.example.org/a.css",
+    ]),
+    "balancer": ("app.example.org", [], [
+        "GET /", "GET /a%20b?c=d", "POST /form", "GET /api/items?x=1", "GET /api/a%2Fb", "GET /redirect", "GET /error",
+        "GET /login", "GET /login", "GET /login", "GET /login", "GET /login",
+    ]),
+    "apache-wordpress": ("blog.example.org", [
+        "blog/index.php", "blog/wp-login.php", "blog/wp-admin/index.php", "blog/wp-content/uploads/a.css",
+        "blog/wp-content/uploads/x.php", "blog/wp-content/themes/t/style.css", "blog/.htaccess", "blog/wp-config.php"], [
+        "GET /", "GET /2024/05/hello/?replytocom=3", "POST /wp-login.php", "GET /wp-login.php", "GET /wp-admin/",
+        "GET /wp-admin", "GET /wp-content/uploads/a.css", "GET /wp-content/uploads/x.php", "GET /wp-config.php",
+        "GET /wp-content/themes/t/style.css", "GET /feed.xml", "GET /.htaccess", "GET /index.php?p=1", "HEAD /",
+        "GET /wp-content/none.css", "GET /index.php/a/b?c",
+    ]),
+    "mass-hosting": ("site1.example.org", [
+        f"sites/site{number}.example.org/public/{name}" for number in range(500) for name in ("index.php", "a.css")], [
+        "GET /", "GET /a.css", "GET /news/1?page=2", "GET /none.php", "GET //site499.example.org/",
+        "GET //www.site250.example.org/index.php?a=b", "GET //site250.example.org/a.css",
+        "GET //site500x.example.com/", "GET //unknown.test/", "POST //site3.example.org/form",
+    ]),
+}
+
+# The contents of files that are not told by their names.
+CONTENTS = {
+    "blog/.htaccess": """# BEGIN WordPress
+RewriteEngine On
+RewriteRule .* - [E=HTTP_AUTHORIZATION:%{HTTP:Authorization}]
+RewriteBase /
+RewriteRule ^index\\.php$ - [L]
+RewriteCond %{REQUEST_FILENAME} !-f
+RewriteCond %{REQUEST_FILENAME} !-d
+RewriteRule . /index.php [L]
+# END WordPress
+<Files wp-config.php>
+    Require all denied
+</Files>
+""",
 }
