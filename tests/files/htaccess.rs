@@ -231,11 +231,20 @@ fn site_of_all_kinds() -> Site {
         .file("client/.htaccess", "Header set X-C %{agent}e\nSetEnvIf User-Agent (.*) agent=$1\n")
         .file("sections/.htaccess", "<If \"%{HTTP_USER_AGENT} =~ /two/\">\nHeader set X-D 1\n</If>\n<Files *.own>\nForceType text/y-own\nHeader unset Last-Modified\n</Files>\n")
         .file("rules/.htaccess", "RewriteEngine On\nRewriteCond %{HTTP_USER_AGENT} two\nRewriteRule ^one\\.own$ two.own\n")
+        .file("blog/.htaccess", "RewriteEngine On\nRewriteRule .* - [E=HTTP_AUTHORIZATION:%{HTTP:Authorization}]\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . one.own\nRewriteRule ^two - [E=no-gzip:%{HTTP:Accept}]\n")
         .file("access/.htaccess", "SetEnvIf User-Agent two denied\nOrder allow,deny\nAllow from all\nDeny from env=denied\n")
         .file("zip/.htaccess", "SetEnvIf User-Agent two no-gzip\n");
-    for directory in
-        ["", "constant/", "constant/below/", "client/", "sections/", "rules/", "access/", "zip/"]
-    {
+    for directory in [
+        "",
+        "constant/",
+        "constant/below/",
+        "client/",
+        "sections/",
+        "rules/",
+        "blog/",
+        "access/",
+        "zip/",
+    ] {
         for (name, text) in [
             ("one.own", "one"),
             ("two.own", "two"),
@@ -257,12 +266,20 @@ fn an_answer_is_the_same_whether_or_not_its_head_is_known_from_another_request()
         "User-Agent: two\r\nRange: bytes=1-\r\n",
         "User-Agent: one\r\nIf-None-Match: *\r\n",
         "Accept-Encoding: x-gzip\r\nAccept-Language: de\r\n",
-        "Accept: image/png\r\n",
+        "Accept: image/png\r\nAuthorization: Basic eDp5\r\n",
     ];
     let mut requests = Vec::new();
-    for directory in
-        ["", "constant/", "constant/below/", "client/", "sections/", "rules/", "access/", "zip/"]
-    {
+    for directory in [
+        "",
+        "constant/",
+        "constant/below/",
+        "client/",
+        "sections/",
+        "rules/",
+        "blog/",
+        "access/",
+        "zip/",
+    ] {
         for name in ["one.own", "two.own?a=b", "long.txt", "page.html.en", "a.tar.gz", "none"] {
             for method in ["GET", "HEAD"] {
                 for fields in fields {

@@ -93,7 +93,7 @@ impl DirConfig {
     }
 
     /// Returns true if the head of the answer to a GET for a whole file, without compression, depends on the file
-    /// alone: no directive looks at the client, at header fields, at the time or at other files. False if in doubt.
+    /// alone unless a rule has replaced its path: no directive looks at the client, at header fields, at the time or at other files. False if in doubt.
     pub fn is_constant(&self) -> bool {
         let core = &self.core;
         core.branches.is_empty()

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod condition;
+mod constant;
 mod cookie;
 mod engine;
 mod expand;
@@ -62,7 +63,7 @@ mod option {
 impl Config {
     /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
     pub(crate) fn is_constant(&self) -> bool {
-        self.is_on != Some(true) || self.rules.is_empty()
+        self.is_on != Some(true) || self.rules.iter().all(|rule| rule.is_constant())
     }
 
     /// Returns true if there are rules that apply.

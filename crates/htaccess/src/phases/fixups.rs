@@ -70,7 +70,11 @@ impl Server<'_> {
         let mut tell = |event: Event<'_>| world.explain(&|| described(&event));
         let trace: Trace<'_> = if world.is_explaining() { Some(&mut tell) } else { None };
         match rewrite::fixup(record, self, follows_links, trace) {
-            Rewriting::Declined | Rewriting::Unchanged => Ok(()),
+            Rewriting::Declined => Ok(()),
+            Rewriting::Unchanged => {
+                record.is_rewritten = true;
+                Ok(())
+            }
             Rewriting::Internal(target) => {
                 // The query stays in `args`: look-ahead sees the file name without it.
                 let query = record.args.as_ref().map_or(0, |args| args.len() + 1);

@@ -166,6 +166,7 @@ impl<'s> Attempt<'_, 's> {
             && (record.status, response.status) == (200, 200)
             && record.previous.is_none()
             && record.content_encoding.is_none()
+            && !record.is_rewritten
             && record.config.is_constant();
         let of_file = is_constant.then(|| response.fields.clone());
         let (response, compression) = self.finish(*record, &action, response);
