@@ -108,6 +108,13 @@ impl Findings {
             Ok(user) => user,
             Err(problem) => return self.errors.push(problem),
         };
+        if !rustix::process::geteuid().is_root() {
+            self.notes.push(format!(
+                "files were looked at with the rights of the user \"{}\"; for a server that root starts, \
+                 such as a service, check as root: sudo howdah check",
+                Credentials::current().name
+            ));
+        }
         self.directories(config, options, user.as_ref());
         let ports = Ports::of_machine();
         for listener in &config.listeners {

@@ -65,7 +65,7 @@ fn serve(
         plan.explanation.extend(local.explain());
     }
     if arguments.print_config {
-        return plan.print_document();
+        return plan.print_document(&arguments.common);
     }
     let config = match &predecessor {
         Some(_) => Some(plan.valid_config(&arguments)?),

@@ -34,13 +34,11 @@ fn only(token_file: Option<&Path>) -> Result<Client, Failure> {
         return Err(Failure::Failed(choice(&servers)));
     }
     servers.pop().or(denied).ok_or_else(|| {
-        let places = match control_socket::directory() {
-            Some(directory) => format!("in {}", directory.display()),
-            None => format!("at {DEFAULT_CONTROL}"),
-        };
+        let places = control_socket::directory()
+            .map_or(String::new(), |directory| format!(" in {}", directory.display()));
         Failure::Unreachable(format!(
-            "no server of this user answers {places}; ask as the user who has started it, or name its \
-             control socket with --control ADDRESS"
+            "no server of this user answers{places}; ask as the user who has started it (a service: with \
+             sudo), or name its control socket with --control ADDRESS"
         ))
     })
 }

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use howdah_config::{Address, Config, Defaults, detect};
 use howdah_supervisor::{self as supervisor, Predecessor, ReloadDocument, state_format};
 use howdah_sys::credentials;
+use serde_json::Value;
 
 use super::local_tls::LocalCertificate;
 use super::{https, site_sandbox};
@@ -162,12 +163,30 @@ impl StartupPlan {
     }
 
     /// Prints the document on standard output. Fails if it is not valid.
-    pub fn print_document(&self) -> Result<(), String> {
+    pub fn print_document(&self, options: &CommonOptions) -> Result<(), String> {
         let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", self.origin);
         howdah_config::parse(&self.document).map_err(|error| wrong(&error))?;
-        let document = howdah_config::json::parse(&self.document).map_err(|error| wrong(&error))?;
+        let mut document =
+            howdah_config::json::parse(&self.document).map_err(|error| wrong(&error))?;
+        name_user(&mut document, options);
         writeln!(std::io::stdout(), "{document:#}")
             .map_err(|error| format!("standard output: {error}"))
+    }
+}
+
+/// Names the user and group of the command line in the applications without one: a server that is started
+/// with the document may be another user.
+fn name_user(document: &mut Value, options: &CommonOptions) {
+    let Some(user) = &options.user else { return };
+    let applications = document.get_mut("applications").and_then(Value::as_object_mut);
+    for application in applications.into_iter().flat_map(|all| all.values_mut()) {
+        let Some(application) = application.as_object_mut() else { continue };
+        if !application.contains_key("user") {
+            application.insert("user".to_owned(), user.as_str().into());
+            if let Some(group) = &options.group {
+                application.insert("group".to_owned(), group.as_str().into());
+            }
+        }
     }
 }
 

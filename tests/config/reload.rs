@@ -162,6 +162,49 @@ fn a_directory_is_looked_at_again() {
     assert_eq!(server.get("/").text(), "a script");
 }
 
+/// Also of an application that PHP is loaded for with its first request. One that is broken already does not
+/// prevent other changes.
+#[test]
+fn a_mistake_in_an_application_is_refused_before_a_visitor_meets_it() {
+    let late = |change: Value| {
+        let mut late = json!({"type": "php", "root": "/", "processes": {"max": 1, "spare": 0}});
+        harness::merge(&mut late, change);
+        late
+    };
+    let site = Site::script("a.php", "echo 'hello';");
+    let control = format!("unix:{}", site.control_socket().display());
+    let broken = late(json!({"root": "/nonexistent/broken"}));
+    let server = site
+        .argument("--control")
+        .argument(&control)
+        .with(json!({"applications": {"late": late(json!({})), "broken": broken}}))
+        .serve();
+    for (name, key, value) in [
+        ("site", "user", "nobody-of-this-name"),
+        ("late", "user", "nobody-of-this-name"),
+        ("late", "root", "/nonexistent/late"),
+    ] {
+        let mut before = Value::Null;
+        write(&server, |document| {
+            before = document.clone();
+            document["applications"][name][key] = value.into();
+        });
+        let output = reload(&server);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let place = format!("application \"{name}\": {key}: ");
+        assert!(text.contains(&place) && text.contains(value), "{text}");
+        assert_eq!(server.get("/a.php").text(), "hello");
+        write(&server, |document| *document = before);
+    }
+    write(&server, |document| document["applications"]["late"]["limits"] = json!({"requests": 7}));
+    assert!(reload(&server).status.success());
+    write(&server, |document| {
+        document["applications"]["broken"]["limits"] = json!({"requests": 7})
+    });
+    assert!(reload(&server).status.success());
+}
+
 #[test]
 fn an_application_that_cannot_run_does_not_keep_others_from_a_restart() {
     let site = Site::script("a.php", "echo getmypid();");

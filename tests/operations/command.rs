@@ -426,6 +426,22 @@ fn usr1_opens_the_log_again_and_loses_no_line() {
 }
 
 #[test]
+fn a_printed_document_names_the_user_of_its_application() {
+    if !requirements::root() {
+        return;
+    }
+    let site = Site::script("a.php", "echo 1;");
+    let root = site.root().display().to_string();
+    let user = ["--user", "daemon", "--group", "bin"];
+    let printed = howdah(&[&["serve", &root, "--print-config"][..], &user].concat());
+    let document: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
+    let applications = document["applications"].as_object().unwrap();
+    assert!(applications.values().all(|one| one["user"] == "daemon" && one["group"] == "bin"));
+    let printed = howdah(&["serve", &root, "--print-config"]);
+    assert!(!String::from_utf8_lossy(&printed.stdout).contains("\"user\""));
+}
+
+#[test]
 fn hup_does_not_end_the_server() {
     let server = Site::script("a.php", "echo 1;").serve();
     server.signal(Signal::HUP);

@@ -19,7 +19,7 @@ use howdah_wire::messages::{ApplicationSpec, ChangeOutcome, FromSupervisor, ToCo
 use super::state::{FAST_SHUTDOWN_TIMEOUT, Shutdown, Tree};
 use crate::grants::Grants;
 use crate::memory::{memory_file, read_memory_file};
-use crate::prototype::{missing_php, preflight};
+use crate::prototype::preflight;
 use crate::{state_format, store};
 
 /// Maximum length of a configuration, in bytes. The control API accepts no more than a part of it.
@@ -33,7 +33,7 @@ impl Tree {
             Some(derive) => derive(&document)?,
             None => return Err("the server cannot apply another configuration".to_owned()),
         };
-        self.check_php(&grants)?;
+        self.check_applications(&grants)?;
         if self.router.is_none() {
             return Err("the router is being started; try again".to_owned());
         }
@@ -54,17 +54,22 @@ impl Tree {
         Ok(())
     }
 
-    /// Refuses an application whose version of PHP is missing, unless it is so already: it would run with
-    /// its first request at the earliest, when nobody is there who could correct it.
-    fn check_php(&self, grants: &Grants) -> Result<(), String> {
+    /// Refuses an application that could not run: it would fail with its first request at the earliest, when
+    /// nobody is there who could correct it. One that has had the same problem before is accepted: other
+    /// changes must be possible.
+    fn check_applications(&self, grants: &Grants) -> Result<(), String> {
         let current = &self.changes.current.grants.applications;
-        let is_known = |spec: &ApplicationSpec| {
-            current.get(&spec.name).is_some_and(|old| old.php_version == spec.php_version)
-        };
-        let mut new: Vec<_> = grants.applications.values().filter(|spec| !is_known(spec)).collect();
-        new.sort_by(|a, b| a.name.cmp(&b.name));
-        match new.into_iter().find_map(|spec| Some((spec, missing_php(&self.options, spec)?))) {
-            Some((spec, problem)) => Err(format!("application \"{}\": type: {problem}", spec.name)),
+        let problem = |spec: &ApplicationSpec| preflight(&self.options, spec).err();
+        let mut new: Vec<_> = grants
+            .applications
+            .values()
+            .filter(|spec| current.get(&spec.name) != Some(spec))
+            .filter_map(|spec| Some((spec, problem(spec)?)))
+            .filter(|(spec, new)| current.get(&spec.name).and_then(problem).as_ref() != Some(new))
+            .collect();
+        new.sort_by(|a, b| a.0.name.cmp(&b.0.name));
+        match new.first() {
+            Some((spec, problem)) => Err(format!("application \"{}\": {problem}", spec.name)),
             None => Ok(()),
         }
     }
