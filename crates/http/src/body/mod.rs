@@ -2,6 +2,7 @@
 
 pub mod feed;
 pub(crate) mod file;
+mod large_buffers;
 mod request;
 mod response;
 pub mod spool;

@@ -13,6 +13,8 @@ use bytes::Bytes;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 
+use super::large_buffers;
+
 /// Maximum number of bytes of one response in memory; as much as nginx's eight buffers of 4 or 8
 /// KiB and a socket buffer.
 pub const MAX_MEMORY_BYTES: usize = 128 * 1024;
@@ -137,7 +139,11 @@ impl Spool {
             return None;
         }
         let more = more.min(MAX_MEMORY_BYTES.saturating_sub(self.occupied() + len));
-        self.gathered.reserve_exact(len + more);
+        if self.gathered.capacity() == 0 {
+            self.gathered = large_buffers::take(len + more);
+        } else {
+            self.gathered.reserve_exact(len + more);
+        }
         Some(&mut self.gathered)
     }
 
@@ -157,7 +163,7 @@ impl Spool {
     fn end_gathering(&mut self) {
         if !self.gathered.is_empty() {
             self.memory_len += self.gathered.len();
-            self.memory.push_back(std::mem::take(&mut self.gathered).into());
+            self.memory.push_back(large_buffers::share(std::mem::take(&mut self.gathered)));
         }
     }
 
