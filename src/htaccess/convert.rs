@@ -8,7 +8,7 @@ use std::path::Path;
 use howdah_convert::{File, Site};
 use howdah_files::regular_file;
 
-use super::search::search;
+use super::search::search_thoroughly;
 use crate::cli::Convert;
 
 /// Maximum size of a file that is read, in bytes; that of the server.
@@ -22,23 +22,28 @@ pub fn run(arguments: &Convert) -> Result<(), String> {
     let Some(root_text) = root.to_str().filter(|root| *root != "/") else {
         return Err(format!("{shown}: a document root needs a name in UTF-8"));
     };
-    let found = search(&root, ".htaccess");
+    let found = search_thoroughly(&root, ".htaccess");
     if !found.is_complete {
         return Err(format!(
-            "{shown}: there are too many directories to look for all .htaccess files, and one that is \
-             not found might deny access; convert a smaller directory"
+            "{shown}: there are too many directories, or some cannot be read: a .htaccess file that is not \
+             found might deny access; convert a smaller directory, or as another user"
         ));
     }
-    let files: Vec<File> = { found.files.iter() }
-        .map(|path| {
-            let directory = path.parent().and_then(|parent| parent.strip_prefix(&root).ok());
-            File {
-                directory: directory.map(|d| d.as_os_str().as_bytes().to_vec()).unwrap_or_default(),
-                path: path.display().to_string(),
-                content: content(path),
-            }
-        })
-        .collect();
+    let below = |directory: Option<&Path>| {
+        let directory = directory.and_then(|directory| directory.strip_prefix(&root).ok());
+        directory.map(|directory| directory.as_os_str().as_bytes().to_vec()).unwrap_or_default()
+    };
+    let rules = found.files.iter().map(|path| File {
+        directory: below(path.parent()),
+        path: path.display().to_string(),
+        content: content(path),
+    });
+    let circles = found.circles.iter().map(|path| File {
+        directory: below(Some(path)),
+        path: path.display().to_string(),
+        content: Err("the link leads to a directory around it".to_owned()),
+    });
+    let files: Vec<File> = rules.chain(circles).collect();
     // What is outside of the root is not looked at, as by the server.
     let exists = |path: &[u8]| {
         let path = Path::new(std::ffi::OsStr::from_bytes(path));

@@ -497,6 +497,33 @@ fn what_does_not_convert_is_named_and_never_opens_anything() {
 }
 
 #[test]
+fn a_directory_is_closed_with_its_index_file_and_behind_links() {
+    let pair = Pair::new(|site| {
+        let link = site.root().join("link");
+        let site = application(site)
+            .file(".htaccess", "RewriteEngine On\nRewriteRule ^four/index\\.html$ - [F]\n")
+            .file("four/index.html", "secret")
+            .file("node_modules/.htaccess", "Require all denied\n")
+            .file("node_modules/a.txt", "secret");
+        std::os::unix::fs::symlink("node_modules", &link).unwrap();
+        std::os::unix::fs::symlink("..", site.root().join("css/up")).unwrap();
+        site
+    });
+    pair.same(&[
+        "/four/",
+        "/four/index.html",
+        "/node_modules/a.txt",
+        "/link/a.txt",
+        "/link/",
+        "/css/a.css",
+    ]);
+    // Nothing is reached by a way around.
+    for path in ["/css/up/node_modules/a.txt", "/css/up/four/", "/css/up/css/up/link/a.txt"] {
+        assert_eq!(pair.ask(path).1.status, 403, "{path}");
+    }
+}
+
+#[test]
 fn php_has_its_settings_and_runs_only_where_it_may() {
     let code = "<?php echo ini_get('memory_limit'), ini_get('display_errors'), getenv('STAGE');";
     let pair = Pair::new(|site| {

@@ -158,6 +158,7 @@ fn combined<'a>(
     log: &mut Log<'_>,
 ) -> Result<Access, (&'a Node, String)> {
     let mut all = if mode == Mode::Any { Access::denied() } else { Access::granted() };
+    let mut has_grant = false;
     for &node in nodes {
         let words = words_of(node);
         let is_not = words.first().is_some_and(|word| word.eq_ignore_ascii_case("not"));
@@ -187,11 +188,16 @@ fn combined<'a>(
             Mode::Any if access.refusals.is_empty() => all.grants.extend(access.grants),
             Mode::Any if nodes.len() == 1 => all = access,
             Mode::All => {
+                has_grant = true;
                 all = both(&all, &access)
                     .ok_or_else(|| fail("routes cannot combine it with the others"))?;
             }
             _ => return Err(fail("routes cannot combine it with the others")),
         }
+    }
+    if mode == Mode::All && !has_grant {
+        // What only excludes lets nobody through.
+        return Ok(Access::denied());
     }
     Ok(all)
 }

@@ -214,11 +214,15 @@ impl<'b, 'a> Builder<'b, 'a> {
         missing: &str,
     ) -> Vec<Value> {
         let owner = chain.iter().rev().find(|folder| folder.rules.is_some());
+        let mut index: Vec<String> =
+            self.folders.iter().flat_map(|folder| entry::index_of(&[folder])).collect();
+        index.sort();
+        index.dedup();
         let mut translated =
             match owner.and_then(|folder| folder.rules.as_ref().map(|r| (folder, r))) {
                 Some((folder, rules)) => {
                     let mut log = Log { file: folder.file, notes: &mut self.notes };
-                    rules::translate(rules, &folder.url, &mut log)
+                    rules::translate(rules, &folder.url, &entry::index_of(chain), &mut log)
                 }
                 None => rules::Translated::default(),
             };
@@ -405,6 +409,9 @@ impl<'b, 'a> Builder<'b, 'a> {
                 list => json!(list),
             };
         }
+        if !entry::follows_links(chain) {
+            share["follow_symlinks"] = json!(false);
+        }
         let has_fronts = !self.fronts.is_empty();
         if (self.site.has_php || has_fronts) && !self.folders[0].own.has_no_php {
             share["scripts"] = json!(format!("applications/{APPLICATION}/files"));
@@ -485,6 +492,7 @@ fn has_route(folder: &Folder<'_>) -> bool {
     folder.rules.is_some()
         || folder.index.is_some()
         || folder.fallback.is_some()
+        || !folder.options.is_empty()
         || !folder.redirects.is_empty()
         || !folder.error_documents.is_empty()
         || has_fields(&folder.own)

@@ -42,8 +42,17 @@ impl Entry {
             if let Some(status) = folder.broken {
                 entry.refusals.push((below(folder), status));
             }
+            // Apache rewrites nothing where links are not followed, and refuses.
+            let rewrites = folder.rules.as_ref().is_some_and(|rules| rules.is_on);
+            if rewrites && !follows_links(&chain(folders, folder)) {
+                entry.refusals.push((below(folder), 403));
+            }
             if folder.own.is_refused {
                 entry.refusals.push((below(folder), 403));
+            }
+            if folder.has_no_path_info {
+                let uri = vec![format!("{}*.php/*", encoded(&folder.url))];
+                entry.refusals.push((Match::uri(uri), 404));
             }
             for section in &folder.sections {
                 if section.scope.is_refused || section.scope.has_no_php {
@@ -135,6 +144,25 @@ pub fn index_of(chain: &[&Folder<'_>]) -> Vec<String> {
     let own = chain.iter().rev().find_map(|folder| folder.index.clone());
     let index = own.unwrap_or_else(|| vec!["index.html".to_owned(), "index.php".to_owned()]);
     index.into_iter().filter(|name| !name.contains(['/', '$'])).collect()
+}
+
+/// Returns true if symbolic links are followed in a directory.
+pub fn follows_links(chain: &[&Folder<'_>]) -> bool {
+    let (mut all, mut own) = (true, false);
+    for words in chain.iter().flat_map(|folder| &folder.options) {
+        if words.iter().any(|word| !word.starts_with(['+', '-'])) {
+            (all, own) = (false, false);
+        }
+        for word in words {
+            let is_on = !word.starts_with('-');
+            match word.trim_start_matches(['+', '-']).to_ascii_lowercase().as_str() {
+                "followsymlinks" | "all" => all = is_on,
+                "symlinksifownermatch" => own = is_on,
+                _ => {}
+            }
+        }
+    }
+    all || own
 }
 
 fn chain<'f, 'a>(folders: &'f [Folder<'a>], folder: &Folder<'_>) -> Vec<&'f Folder<'a>> {
@@ -291,10 +319,10 @@ fn basic_auth(chain: &[&Folder<'_>], own: Option<&Auth>, site: &Site<'_>) -> Res
     if !users.starts_with('/') || !(site.exists)(users.as_bytes()) {
         return Err(format!("there is no file {users}; write its absolute path"));
     }
+    let realm = auth.realm.ok_or("there is no AuthName")?;
     let mut value = json!({ "users_file": users });
-    if let Some(realm) =
-        auth.realm.filter(|realm| realm.bytes().all(|b| (b' '..=b'~').contains(&b)))
-    {
+    let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && !b"\"\\".contains(&byte);
+    if realm.bytes().all(is_plain) {
         value["realm"] = json!(realm);
     }
     Ok(value)

@@ -52,6 +52,9 @@ pub fn header(words: &[String]) -> Result<Field, String> {
             if value.contains('%') {
                 return Err("routes do not know its format string".to_owned());
             }
+            if value.chars().any(|c| c.is_control() && c != '\0') {
+                return Err("routes have no control characters in fields".to_owned());
+            }
             Ok(Field { name, value: Some(value.replace('\0', "%")), is_always })
         }
         _ => Err("routes set and remove fields, and do not add to them or edit them".to_owned()),

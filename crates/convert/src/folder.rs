@@ -79,6 +79,10 @@ pub struct Folder<'a> {
     pub error_documents: Vec<&'a Node>,
     /// `DirectoryIndex`.
     pub index: Option<Vec<String>>,
+    /// Words of each `Options`.
+    pub options: Vec<Vec<String>>,
+    /// `AcceptPathInfo Off`.
+    pub has_no_path_info: bool,
     /// `FallbackResource`.
     pub fallback: Option<&'a Node>,
     /// `AddType` of suffixes.
@@ -194,6 +198,11 @@ impl<'a> Sorter<'_, 'a, '_> {
             "authbasicprovider" if word(0).eq_ignore_ascii_case("file") && words.len() == 1 => {}
             "authmerging" if word(0).eq_ignore_ascii_case("off") => {}
             "authbasicauthoritative" | "authzsendforbiddenonfailure" => {}
+            "authmerging" => {
+                scope.is_refused = true;
+                self.log
+                    .refused(node, "routes do not combine access control of several directories");
+            }
             _ if name.starts_with("auth") => {
                 scope.auth.is_unknown = true;
                 self.log.left_out(node, "routes have no equivalent");
@@ -256,6 +265,21 @@ impl<'a> Sorter<'_, 'a, '_> {
                     words => index.extend(words.iter().cloned()),
                 }
             }
+            "options" => {
+                folder.options.push(words.to_vec());
+                let is_extra = |word: &String| {
+                    let option = word.trim_start_matches('+').to_ascii_lowercase();
+                    matches!(option.as_str(), "indexes" | "multiviews" | "includes" | "execcgi")
+                };
+                let is_owner = |word: &String| word.to_ascii_lowercase().ends_with("ifownermatch");
+                if words.iter().any(|word| is_owner(word) && !word.starts_with('-')) {
+                    self.log.remark(node, "links inside the root are followed whoever owns them");
+                }
+                if words.iter().any(is_extra) {
+                    self.unknown(node, scope);
+                }
+            }
+            "acceptpathinfo" => folder.has_no_path_info = word(0).eq_ignore_ascii_case("off"),
             "fallbackresource" => folder.fallback = Some(node),
             "adddefaultcharset" if is_root => {
                 let charset = word(0);
@@ -433,11 +457,6 @@ fn is_without_effect(name: &str, words: &[String]) -> bool {
             word.split(';').all(|filter| filter == "deflate" || filter == "brotli_compress")
         }
         "setenv" => is_special(&word),
-        "options" => words.iter().all(|word| {
-            let option = word.trim_start_matches(['+', '-']).to_ascii_lowercase();
-            let is_off = word.starts_with('-') || option == "none";
-            is_off || matches!(option.as_str(), "followsymlinks" | "symlinksifownermatch")
-        }),
         "directoryslash" => is_on(&word),
         "adddefaultcharset" => word == "off",
         "indexoptions" | "indexignore" | "indexorderdefault" | "indexstylesheet" | "addicon"

@@ -96,6 +96,17 @@ impl Pattern {
         regex.is_ok_and(|regex| regex.is_match(text.as_bytes()))
     }
 
+    /// Returns the pattern of directories, if this one is of a file of that name in them: `^a/index\.php$` and
+    /// `index.php` give `^a/$`.
+    pub fn around(&self, name: &str) -> Option<Pattern> {
+        let tail = format!("{}{END}", escape(name.as_bytes()));
+        let parts =
+            self.alternatives.iter().filter_map(|alternative| alternative.strip_suffix(&tail));
+        let alternatives: Vec<String> =
+            parts.filter(|part| part.ends_with('/')).map(|part| format!("{part}{END}")).collect();
+        (!alternatives.is_empty()).then(|| Pattern { alternatives, ..self.clone() })
+    }
+
     /// Returns the suffixes of names that the pattern is found in, if it is one of suffixes: `\.(css|jpe?g)$`.
     pub fn suffixes(&self) -> Option<Vec<String>> {
         let [only] = self.alternatives.as_slice() else { return None };

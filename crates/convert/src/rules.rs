@@ -60,8 +60,15 @@ pub struct Translated {
 }
 
 /// Translates the rules of a directory; `directory` is its path in the URL, with a slash at both ends.
-pub fn translate(rules: &Rules<'_>, directory: &[u8], log: &mut Log<'_>) -> Translated {
+/// `index` has the index files of the site.
+pub fn translate(
+    rules: &Rules<'_>,
+    directory: &[u8],
+    index: &[String],
+    log: &mut Log<'_>,
+) -> Translated {
     let mut translation = Translation {
+        index,
         done: Translated::default(),
         directory,
         rules,
@@ -82,6 +89,7 @@ pub fn translate(rules: &Rules<'_>, directory: &[u8], log: &mut Log<'_>) -> Tran
 }
 
 struct Translation<'a> {
+    index: &'a [String],
     done: Translated,
     directory: &'a [u8],
     rules: &'a Rules<'a>,
@@ -174,7 +182,7 @@ impl Translation<'_> {
         node: &Node,
         log: &mut Log<'_>,
     ) {
-        let path = self.path(rule, &rule.pattern_of(), false);
+        let path = self.refused_path(rule);
         let mut reason = conditions.failure.clone();
         let matching = path.unwrap_or_else(|problem| {
             reason = Some(problem);
@@ -237,10 +245,12 @@ impl Translation<'_> {
         self.is_uncertain |= rule.has(&skips);
         let is_guarded = conditions.missing.is_some() || conditions.asks_for_other_file;
         let is_internal = rule.redirect().is_none() && rule.target != "-";
-        if conditions.asks_for_the_client || is_internal && !is_guarded {
+        let handler = rule.value(&["h", "handler", "t", "type"]).unwrap_or_default();
+        // The source of a script would be sent.
+        let is_script = handler.contains("php") || handler.contains("cgi");
+        if is_script || conditions.asks_for_the_client || is_internal && !is_guarded {
             // The rule may keep clients from a file.
-            let matching =
-                self.path(rule, &rule.pattern_of(), false).unwrap_or_else(|_| Match::default());
+            let matching = self.refused_path(rule).unwrap_or_else(|_| Match::default());
             let matches =
                 with_path(&conditions.matches, &matching).unwrap_or_else(|| vec![matching]);
             self.done.steps.push(Step { matches, action: Action::Refuse(403) });
@@ -378,6 +388,26 @@ impl Translation<'_> {
         }
         let sign = if rule.is_negated() { "!" } else { "" };
         Ok(Match::uri(vec![format!("{sign}~{}", path.text)]))
+    }
+
+    /// Returns the condition on the path of a refusal: a directory whose index file is refused is, too.
+    fn refused_path(&self, rule: &Rule<'_>) -> Result<Match, String> {
+        let mut matching = self.path(rule, &rule.pattern_of(), false)?;
+        let pattern = rule.pattern_of()?;
+        if rule.is_negated() || matching.uri.is_empty() {
+            return Ok(matching);
+        }
+        let directory = crate::folder::encoded(self.directory);
+        if self.index.iter().any(|name| pattern.matches(name)) {
+            matching.uri.push(directory.clone());
+        }
+        if self.index.iter().any(|name| pattern.matches(&format!("x/{name}"))) {
+            matching.uri.push(format!("{directory}*/"));
+        }
+        for around in self.index.iter().filter_map(|name| pattern.around(name)) {
+            matching.uri.push(format!("~{}", around.on_path(&escape(self.directory))?.text));
+        }
+        Ok(matching)
     }
 
     fn matches(&self, conditions: &Conditions, path: &Match) -> Result<Vec<Match>, String> {
