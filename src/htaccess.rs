@@ -4,6 +4,7 @@
 //! the number of directories and the size of files that are looked at have limits.
 
 mod convert;
+mod effects;
 mod explain;
 mod findings;
 mod search;

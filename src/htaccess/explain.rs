@@ -1,6 +1,6 @@
 //! `howdah htaccess explain`: what the directives of a site do to a request, in their order.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::io::{self, Read};
 use std::net::IpAddr;
@@ -17,11 +17,13 @@ use howdah_htaccess::base::Base;
 use howdah_htaccess::config::DirConfig;
 use howdah_htaccess::engine::Engine;
 use howdah_htaccess::outcome::Action;
+use howdah_htaccess::parse::review::{Line, Review};
 use howdah_htaccess::parse::{self, review};
 use howdah_htaccess::record::{Connection, FileInfo, FileKind, Record};
 use howdah_htaccess::table::Table;
 use howdah_htaccess::world::{Broken, Later, Level, World};
 
+use super::effects::{Removed, effective, without};
 use crate::cli::Explain;
 
 /// Largest `.htaccess` that is read, in bytes; that of the server.
@@ -42,19 +44,15 @@ pub fn run(arguments: &Explain) -> Result<(), String> {
         ..Base::default()
     };
     let engine = Engine::new(base).map_err(|broken| broken.message)?;
-    let site = Site { root, engine: &engine, lines: RefCell::default() };
-    let mut record = site.record(arguments)?;
-    record = now(async {
-        let outcome = engine.handle(record, &site).await;
-        let mut record = outcome.record;
-        site.say(&describe(&record, &outcome.action));
-        if matches!(outcome.action, Action::File) {
-            record.length = Some(record.file.size);
-        }
-        engine.finish(&mut record, &outcome.action, &site);
-        *record
-    })
-    .ok_or("the request waits for something that is not there")?;
+    let site = Site {
+        root,
+        engine: &engine,
+        lines: RefCell::default(),
+        removed: RefCell::default(),
+        is_silent: Cell::new(false),
+    };
+    let asked = site.record(arguments)?;
+    let (record, _) = site.answer(asked.clone()).ok_or(WAITS)?;
     site.print_files();
     println!("steps:");
     site.lines.borrow().iter().for_each(|line| println!("  {line}"));
@@ -68,8 +66,12 @@ pub fn run(arguments: &Explain) -> Result<(), String> {
             println!("  {}={}", lossy(name), lossy(value));
         }
     }
+    site.print_effects(&asked);
     Ok(())
 }
+
+/// The request waits for something outside of the process.
+const WAITS: &str = "the request waits for something that is not there";
 
 /// Describes the answer.
 fn describe(record: &Record, action: &Action) -> String {
@@ -106,10 +108,61 @@ struct Site<'e> {
     root: PathBuf,
     engine: &'e Engine,
     lines: RefCell<Vec<String>>,
+    /// Lines of files that do not count.
+    removed: RefCell<Removed>,
+    /// Steps are not recorded.
+    is_silent: Cell<bool>,
 }
 
 impl Site<'_> {
+    /// Takes a request through all phases; returns it with a description of the answer.
+    fn answer(&self, record: Record) -> Option<(Record, String)> {
+        now(async {
+            let outcome = self.engine.handle(record, self).await;
+            let mut record = outcome.record;
+            let description = describe(&record, &outcome.action);
+            self.say(&description);
+            if matches!(outcome.action, Action::File) {
+                record.length = Some(record.file.size);
+            }
+            self.engine.finish(&mut record, &outcome.action, self);
+            (*record, description)
+        })
+    }
+
+    /// Prints the directives without which the answer would be another one.
+    fn print_effects(&self, asked: &Record) {
+        self.is_silent.set(true);
+        let files = self.files();
+        let answer = |removed: &Removed| {
+            self.removed.replace(removed.clone());
+            let Some((record, description)) = self.answer(asked.clone()) else {
+                return String::new();
+            };
+            // Durations and the like differ each time.
+            let fields: Vec<_> = { record.headers_out.iter() }
+                .map(|(name, value)| (lossy(name), lossy(value)))
+                .filter(|(_, value)| !value.contains("D="))
+                .collect();
+            let variables: Vec<_> = record.env.iter().collect();
+            let settings = &record.config.php;
+            format!("{} {description} {fields:?} {variables:?} {settings:?}", record.status)
+        };
+        match effective(&files, answer) {
+            Some(effective) => {
+                println!("directives with an effect:");
+                for (path, line) in effective {
+                    println!("  {}:{}: {}", path.display(), line.number, line.text.trim_start());
+                }
+            }
+            None => println!("there are too many directives to tell which had an effect"),
+        }
+    }
+
     fn say(&self, line: &str) {
+        if self.is_silent.get() {
+            return;
+        }
         self.lines.borrow_mut().push(lossy(line.as_bytes()));
     }
 
@@ -152,20 +205,10 @@ impl Site<'_> {
 
     /// Prints the directives of the files that the steps name.
     fn print_files(&self) {
-        let lines = self.lines.borrow();
-        let named =
-            lines.iter().filter_map(|line| line.strip_prefix("rules of ")?.strip_suffix(" apply"));
-        let mut directories: Vec<&str> = named.collect();
-        directories.sort_unstable();
-        directories.dedup();
-        for directory in directories {
-            let path = Path::new(directory).join(".htaccess");
-            let Ok(bytes) = self.bytes(&path) else { continue };
+        for directory in self.directories() {
+            let path = Path::new(&directory).join(".htaccess");
+            let Some(review) = self.review(&path) else { continue };
             println!("{}:", path.display());
-            let exists = |path: &[u8]| self.stat(path).is_some();
-            let file = path.as_os_str().as_bytes();
-            let review =
-                review::review(&bytes, file, directory.as_bytes(), self.engine.base(), &exists);
             for line in review.directives {
                 println!("  {:4}  {}", line.number, line.text);
             }
@@ -173,6 +216,32 @@ impl Site<'_> {
                 println!("  {:4}  {} (false: not read)", line.number, line.text);
             }
         }
+    }
+
+    /// Returns the files that the steps name, with their directives.
+    fn files(&self) -> Vec<(PathBuf, Vec<Line>)> {
+        let paths = self.directories().into_iter().map(|path| Path::new(&path).join(".htaccess"));
+        paths.filter_map(|path| Some((path.clone(), self.review(&path)?.directives))).collect()
+    }
+
+    fn review(&self, path: &Path) -> Option<Review> {
+        let bytes = self.bytes(path).ok()?;
+        let directory = path.parent().map(|path| path.as_os_str().as_bytes()).unwrap_or_default();
+        let directory = [directory, b"/"].concat();
+        let exists = |path: &[u8]| self.stat(path).is_some();
+        let file = path.as_os_str().as_bytes();
+        Some(review::review(&bytes, file, &directory, self.engine.base(), &exists))
+    }
+
+    /// Returns the directories whose rules the steps name.
+    fn directories(&self) -> Vec<String> {
+        let lines = self.lines.borrow();
+        let named =
+            lines.iter().filter_map(|line| line.strip_prefix("rules of ")?.strip_suffix(" apply"));
+        let mut directories: Vec<String> = named.map(str::to_owned).collect();
+        directories.sort_unstable();
+        directories.dedup();
+        directories
     }
 
     fn bytes(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -230,6 +299,10 @@ impl World for Site<'_> {
             }
             Err(error) => return Err(Broken::unreadable(format!("{}: {error}", path.display()))),
         };
+        let bytes = match self.removed.borrow().get(&path) {
+            Some(numbers) => without(&bytes, numbers),
+            None => bytes,
+        };
         let exists = |path: &[u8]| self.stat(path).is_some();
         let file = path.as_os_str().as_bytes();
         parse::compile(&bytes, file, directory, self.engine.base(), &exists)
@@ -263,7 +336,7 @@ impl World for Site<'_> {
     }
 
     fn is_explaining(&self) -> bool {
-        true
+        !self.is_silent.get()
     }
 
     fn log(&self, level: Level, message: &str) {

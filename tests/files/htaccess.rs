@@ -121,6 +121,16 @@ fn explain_names_the_rule_the_line_and_the_answer() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // Every directive that had an effect, and no other.
+    let effects = text.split("directives with an effect:\n").nth(1).unwrap();
+    let lines: Vec<_> = { effects.lines() }
+        .map(|line| line.rsplit_once("/.htaccess:").unwrap_or_default().1)
+        .collect();
+    assert_eq!(
+        lines,
+        ["1: RewriteEngine On", "4: RewriteRule . /index.php [L]", "5: Header set X-A b",]
+    );
+    assert!(explain("/private/x").contains("private/.htaccess:1: Deny from all"));
     let text = explain("/private/x");
     assert!(text.contains("access is refused with 403"), "{text}");
     assert!(explain("page").contains("is no path"));

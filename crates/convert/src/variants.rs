@@ -195,6 +195,8 @@ pub fn pattern_of(section: &Section<'_>) -> Option<Pattern> {
     match (is_regex, words.as_slice()) {
         (true, [pattern]) => Pattern::parse(pattern).ok(),
         (false, [tilde, pattern]) if tilde == "~" => Pattern::parse(pattern).ok(),
+        // To Apache, that is the empty name, which directories have.
+        (false, [name]) if name.starts_with("./") || name == "." => None,
         (false, [name]) => Pattern::parse(&from_wildcard(name)?).ok(),
         _ => None,
     }
@@ -211,7 +213,7 @@ pub fn exact_name(section: &Section<'_>) -> Option<String> {
     let words = words_of(section.node);
     match words.as_slice() {
         [name] if section.node.name.eq_ignore_ascii_case("<files") => {
-            (!name.contains(['*', '?', '[', '\\'])).then(|| name.clone())
+            (!name.contains(['*', '?', '[', '\\', '/']) && name != ".").then(|| name.clone())
         }
         _ => None,
     }

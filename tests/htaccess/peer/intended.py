@@ -110,6 +110,22 @@ TABLE = (
         "the test's servers have different ports",
         ("rewrite: flag CO sets a cookie",), {"field set-cookie": ANY}),
     Intended(
+        "`<IfFile>` is false for files outside of the site",
+        "it would tell which files the machine has",
+        ("parser: IfFile outside of the site",), {"field x-a": None, "field x-b": "not there"}),
+    Intended(
+        "a response that says that a page has not changed has no Content-Type",
+        "caches replace the type that they have stored by it",
+        ("headers: fields of the type of a page that has not changed",), {"field content-type": None}),
+    Intended(
+        "a range in a request for the head of a page is ignored",
+        "ranges are defined for GET only (RFC 9110, 14.2)",
+        ("headers: a range that RequestHeader sets",), {"*": ANY}),
+    Intended(
+        "`apache_setenv('no-gzip')` in a script has no effect on compression",
+        "variables of a script do not reach the router, which compresses",
+        ("php: a script turns compression off",), {"field content-encoding": "gzip", "field vary": ANY}),
+    Intended(
         "owners of files are numbers",
         "the router does not read the accounts of the machine",
         ("rewrite: variables of files", "expr: variables of rules and others that expressions know or not"),

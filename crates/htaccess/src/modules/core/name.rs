@@ -17,8 +17,14 @@ pub enum NamePattern {
 }
 
 impl NamePattern {
-    /// Reads the argument of `<Files>`.
+    /// Reads the argument of `<Files>`, a relative path in its shortest form: `.` is the empty name, which
+    /// requests for a directory with a slash at their end have.
     pub(crate) fn name(name: &[u8]) -> NamePattern {
+        let mut name = name;
+        while let Some(rest) = name.strip_prefix(b"./") {
+            name = rest;
+        }
+        let name = if name == b"." { b"" } else { name };
         if has_wildcard(name) {
             NamePattern::Wildcard(name.to_vec())
         } else {
