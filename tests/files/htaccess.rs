@@ -128,7 +128,12 @@ fn explain_names_the_rule_the_line_and_the_answer() {
         .collect();
     assert_eq!(
         lines,
-        ["1: RewriteEngine On", "4: RewriteRule . /index.php [L]", "5: Header set X-A b",]
+        [
+            "1: RewriteEngine On",
+            "2: RewriteRule ^index\\.php$ - [L]",
+            "4: RewriteRule . /index.php [L]",
+            "5: Header set X-A b",
+        ]
     );
     assert!(explain("/private/x").contains("private/.htaccess:1: Deny from all"));
     let text = explain("/private/x");

@@ -19,6 +19,7 @@ mod crashes;
 mod expectations;
 mod hostile_prototypes;
 mod hostile_workers;
+mod htaccess;
 mod isolation;
 mod neighbours;
 mod sandbox;

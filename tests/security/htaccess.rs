@@ -1,0 +1,310 @@
+//! `.htaccess` files of a hostile customer: what they cost others, and what they cannot reach.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use harness::client::Response;
+use harness::fastcgi::{Socket, fpm};
+use harness::{Server, Site};
+use serde_json::json;
+
+/// A site under its files, and beside it another one at /other/.
+fn serve(site: Site) -> Server {
+    let root = site.root().display().to_string();
+    site.file("other/a.txt", "other")
+        .with(json!({
+            "routes": [
+                { "match": { "uri": "/other/*" }, "action": { "share": format!("{root}$uri") } },
+                { "action": { "pass": "applications/site" } },
+            ],
+            "applications": { "site": { "htaccess": true } },
+        }))
+        .serve()
+}
+
+fn with_rules(rules: impl AsRef<[u8]>) -> Server {
+    serve(
+        Site::new()
+            .file(".htaccess", rules)
+            .file("a.txt", "text")
+            .file("see.php", "<?php echo 'run';"),
+    )
+}
+
+/// The other site still answers.
+fn is_alive(server: &Server) {
+    assert_eq!(server.get("/other/a.txt").text(), "other", "{}", server.log());
+}
+
+/// Asks for a path on several connections while the other site is asked too.
+fn attack(server: &Server, clients: usize, target: &str) -> Vec<Response> {
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..clients).map(|_| scope.spawn(|| server.get(target))).collect();
+        (0..20).for_each(|_| is_alive(server));
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn a_listing_of_a_huge_directory_stalls_no_other_site() {
+    let site = Site::new().file("a.txt", "text");
+    let directory = site.root().join("many");
+    fs::create_dir(&directory).unwrap();
+    (0..100_000).for_each(|number| {
+        fs::File::create(directory.join(format!("a-name-of-some-length-{number}"))).unwrap();
+    });
+    let server = serve(site);
+    for response in attack(&server, 4, "/many/") {
+        assert!(matches!(response.status, 200 | 403 | 500 | 503), "{}", response.status);
+        assert!(response.body.len() < 64 << 20, "{}", response.body.len());
+    }
+    is_alive(&server);
+}
+
+#[test]
+fn ten_thousand_variants_of_a_page_stall_no_other_site() {
+    let site = Site::new().file(".htaccess", "Options +MultiViews\nAddLanguage en .en\n");
+    (0..10_000).for_each(|number| {
+        fs::write(site.root().join(format!("page.en.{number}.html")), "page").unwrap();
+    });
+    let server = serve(site);
+    for response in attack(&server, 4, "/page") {
+        assert!(response.status < 600, "{}", response.status);
+    }
+    is_alive(&server);
+}
+
+#[test]
+fn sub_requests_that_start_sub_requests_end() {
+    let rules = "RewriteEngine On\nRewriteCond %{REQUEST_URI}x -U [OR]\nRewriteCond %{REQUEST_URI}y -F [OR]\n\
+                 RewriteCond expr \"-U '%{REQUEST_URI}z' || -F '%{REQUEST_FILENAME}z'\"\nRewriteRule . - [E=A:b]\n";
+    let server = with_rules(rules.repeat(20));
+    for response in attack(&server, 4, "/a.txt") {
+        assert!(matches!(response.status, 200 | 500), "{}", response.status);
+    }
+    is_alive(&server);
+}
+
+#[test]
+fn patterns_that_explode_on_several_connections_stall_no_other_site() {
+    let rules = "RewriteEngine On\nRewriteRule ^(a|aa|a?a)+(a|aa)+$ - [F]\n".repeat(50);
+    let server = with_rules(rules);
+    let target = format!("/{}!", "a".repeat(60));
+    for response in attack(&server, 8, &target) {
+        assert_eq!(response.status, 500);
+    }
+    is_alive(&server);
+}
+
+#[test]
+fn nothing_but_php_is_run_and_nothing_is_proxied() {
+    let cgi = "#!/bin/sh\necho 'Content-Type: text/plain'; echo; echo $((6 * 7))-run\n";
+    for rules in [
+        "RewriteEngine On\nRewriteRule ^a\\.cgi$ http://127.0.0.1:9/ [P]\n",
+        "SetHandler \"proxy:http://127.0.0.1:9/\"\n",
+        "SetHandler \"proxy:unix:/run/php/php-fpm.sock|fcgi://localhost\"\n",
+        "Options +ExecCGI\nAddHandler cgi-script .cgi\nSetHandler cgi-script\n",
+        "Options +Includes\nAddHandler server-parsed .cgi\nAddOutputFilter INCLUDES .cgi\n",
+        "RewriteEngine On\nRewriteRule . - [H=proxy:http://127.0.0.1:9/]\n",
+        "SetHandler server-status\n",
+        "SetHandler server-info\n",
+    ] {
+        let site = Site::new().file(".htaccess", rules).file("a.cgi", cgi);
+        let path = site.root().join("a.cgi");
+        harness::open_to_all(&path, 0o755);
+        let server = serve(site);
+        let response = server.get("/a.cgi");
+        assert!(!response.text().contains("42-run"), "{rules}: {response:?}");
+        assert!(matches!(response.status, 200 | 403 | 404 | 500), "{rules}: {response:?}");
+        if rules.contains("[P]") {
+            assert_eq!(response.status, 403);
+        }
+        is_alive(&server);
+    }
+    for rules in [
+        "php_admin_value open_basedir /\n",
+        "php_admin_flag engine on\n",
+        "ProxyPass / http://127.0.0.1:9/\n",
+    ] {
+        assert_eq!(with_rules(rules).get("/see.php").status, 500, "{rules}");
+    }
+}
+
+#[test]
+fn variables_give_a_real_fpm_no_settings_and_no_program() {
+    let fastcgi = fpm(&Socket::Unix(128), 1, "php_admin_value[open_basedir] = /\n");
+    let rules = "SetEnv PHP_VALUE \"memory_limit=77M\\nauto_prepend_file=/etc/passwd\"\n\
+                 SetEnv PHP_ADMIN_VALUE \"open_basedir=/etc\\nextension=/tmp/evil.so\"\n\
+                 SetEnv SCRIPT_FILENAME /etc/passwd\nSetEnv LD_PRELOAD /tmp/evil.so\nSetEnv DOCUMENT_ROOT /etc\n\
+                 SetEnvIf Request_URI . PHP_VALUE=memory_limit=78M SCRIPT_FILENAME=/etc/passwd\n\
+                 RewriteEngine On\nRewriteRule . - [E=PHP_ADMIN_VALUE:memory_limit=79M,E=PHP_VALUE:memory_limit=80M]\n\
+                 RequestHeader set PHP_VALUE memory_limit=81M\nphp_value open_basedir /etc\nphp_value precision 9\n";
+    let code = "<?php echo ini_get('memory_limit'), ' ', ini_get('open_basedir'), ' ', __FILE__, ' ', \
+                $_SERVER['DOCUMENT_ROOT'], ' ', ini_get('precision');";
+    let site = Site::new().file(".htaccess", rules).file("see.php", code);
+    let root = site.root().display().to_string();
+    let server = site
+        .with(json!({
+            "applications": { "site": null },
+        }))
+        .with(json!({
+            "routes": [{ "action": {
+                "share": format!("{root}$uri"), "scripts": "applications/site", "htaccess": true,
+            } }],
+            "applications": { "site": {
+                "type": "fastcgi", "root": root, "server": fastcgi.address,
+            } },
+        }))
+        .serve();
+    let text = server.get("/see.php").text();
+    let expected = format!(" / {root}/see.php {root} 9");
+    assert!(text.ends_with(&expected), "{text}");
+    assert!(
+        !["77M", "78M", "79M", "80M", "81M"].iter().any(|limit| text.contains(limit)),
+        "{text}"
+    );
+}
+
+#[test]
+fn error_documents_and_rewrites_that_lead_in_circles_end() {
+    for (rules, path, status) in [
+        ("ErrorDocument 404 /none\n", "/nothing", 404),
+        ("ErrorDocument 404 /nothing\nErrorDocument 403 /nothing\nRedirect 403 /b\n", "/b", 403),
+        ("ErrorDocument 500 /a\nRewriteEngine On\nRewriteRule ^(.*)$ /x/$1\n", "/a", 500),
+        (
+            "RewriteEngine On\nRewriteRule ^a/?(.*)$ /b/$1 [L]\nRewriteRule ^b/?(.*)$ /a/$1 [L]\n",
+            "/a",
+            500,
+        ),
+        ("RewriteEngine On\nRewriteRule ^(.*)$ $1a [N]\n", "/a", 500),
+        ("DirectoryIndex /d/ /\nRewriteEngine Off\n", "/", 403),
+    ] {
+        let server = with_rules(rules);
+        let statuses: Vec<u16> = attack(&server, 2, path).iter().map(|r| r.status).collect();
+        if path == "/" {
+            assert!(statuses.iter().all(|status| *status >= 200), "{statuses:?}");
+        } else {
+            assert_eq!(statuses, [status, status], "{rules}");
+        }
+    }
+}
+
+#[test]
+fn enormous_files_nests_and_lines_cost_their_own_directory_only() {
+    let files = "<Files a>\n".repeat(5000) + &"</Files>\n".repeat(5000);
+    let modules = "<IfModule mod_dir.c>\n".repeat(20_000);
+    let depth = format!("<If \"{}true{}\">\n</If>\n", "(".repeat(3000), ")".repeat(3000));
+    let nots = format!("<If \"{}true\">\n</If>\n", "! ".repeat(3500));
+    let line = format!("Header set X-A {}\n", "a".repeat(2 << 20));
+    let bomb = format!("Header set X-A {}\n", "a".repeat(7000)).repeat(1)
+        + &"Header edit X-A a bb\nHeader edit* X-A a aaaaaaaaaaaaaaaa\n".repeat(200);
+    let fields = (0..3000)
+        .map(|number| format!("Header always add X-{number} {}\n", "a".repeat(4000)))
+        .collect::<String>();
+    let directives = "SetEnvIf X-A b c=d\nHeader unset X-B\n".repeat(60_000);
+    let continued = "a\\\n".repeat(1 << 20);
+    let large = "# a comment\n".repeat(5 << 20);
+    let cases: [(&str, &str); 10] = [
+        ("files", &files),
+        ("modules", &modules),
+        ("depth", &depth),
+        ("nots", &nots),
+        ("line", &line),
+        ("bomb", &bomb),
+        ("fields", &fields),
+        ("directives", &directives),
+        ("continued", &continued),
+        ("large", &large),
+    ];
+    let mut site = Site::new().file("a.txt", "text");
+    for (name, rules) in cases {
+        site =
+            site.file(&format!("{name}/.htaccess"), rules).file(&format!("{name}/a.txt"), "text");
+    }
+    let server = serve(site);
+    for (name, _) in cases {
+        for response in attack(&server, 2, &format!("/{name}/a.txt")) {
+            assert!(matches!(response.status, 200 | 403 | 500), "{name}: {}", response.status);
+            let head: usize =
+                response.fields.iter().map(|(name, value)| name.len() + value.len()).sum();
+            assert!(head < 16 << 20, "{name}: {head}");
+        }
+        assert_eq!(server.get("/a.txt").text(), "text", "{name}");
+    }
+}
+
+#[test]
+fn no_rule_writes_a_line_into_the_head_of_a_response() {
+    let rules = "RewriteEngine On\n\
+                 RewriteRule ^r/(.*)$ https://b.example/$1 [R,L]\nRewriteRule ^ne/(.*)$ https://b.example/$1 [R,NE,L]\n\
+                 RewriteRule ^co/(.*)$ - [CO=a:$1:.example,L]\nRewriteRule ^e/(.*)$ - [E=V:$1]\n\
+                 RewriteRule ^q$ https://b.example/?%{QUERY_STRING} [R,NE,L]\n\
+                 RedirectMatch ^/rm/(.*)$ https://b.example/$1\nRedirect /rd https://b.example/rd\n\
+                 Header always set X-V \"%{V}e\"\nHeader always set X-U \"expr=%{REQUEST_URI}\"\n\
+                 Header always set X-N \"a\\nX-Evil: 1\"\n";
+    let server = with_rules(rules);
+    for path in [
+        "/r/a%0d%0aX-Evil:%201",
+        "/ne/a%0d%0aX-Evil:%201",
+        "/co/a%0d%0aX-Evil:%201",
+        "/e/a%0d%0aX-Evil:%201",
+        "/rm/a%0d%0aX-Evil:%201",
+        "/rd/a%0d%0aX-Evil:%201",
+        "/q?a%0d%0aX-Evil:%201",
+        "/e/a%0aX-Evil:%201",
+        "/a.txt",
+        "/e/a%00b",
+        "/%00",
+    ] {
+        let mut client = server.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+        let text = String::from_utf8_lossy(&client.everything()).to_ascii_lowercase();
+        let head = text.split("\r\n\r\n").next().unwrap_or_default();
+        assert!(!head.contains("\nx-evil") && !head.contains('\0'), "{path}: {head}");
+        is_alive(&server);
+    }
+}
+
+#[test]
+fn a_nul_in_a_file_ends_its_line_and_in_a_path_is_refused() {
+    let server = with_rules(b"Header set X-A b\0 c\nHeader set X-B d\n\0\n".as_slice());
+    let response = server.get("/a.txt");
+    assert_eq!((response.field("X-A"), response.field("X-B")), (Some("b"), Some("d")));
+    assert_eq!(server.get("/a.txt%00.php").status, 400);
+}
+
+#[test]
+fn a_link_that_is_exchanged_all_the_time_leads_nowhere_else() {
+    let secret = tempfile::tempdir().unwrap();
+    fs::write(secret.path().join("secret.txt"), "secret").unwrap();
+    harness::open_to_all(secret.path(), 0o755);
+    let site =
+        Site::new().file(".htaccess", "Options FollowSymLinks\n").file("own/secret.txt", "own");
+    let link = site.root().join("link");
+    let (inside, outside) = (site.root().join("own"), secret.path().to_owned());
+    symlink(&inside, &link).unwrap();
+    let server = serve(site);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let next = link.with_extension("next");
+            while !is_over.load(Relaxed) {
+                for target in [&outside, &inside] {
+                    let _ = fs::remove_file(&next);
+                    symlink(target, &next).unwrap();
+                    fs::rename(&next, &link).unwrap();
+                }
+            }
+        });
+        let mut client = server.connect();
+        for _ in 0..2000 {
+            let response = client.get("/link/secret.txt");
+            assert!(!response.text().contains("secret"), "{response:?}");
+            if response.field("Connection") == Some("close") {
+                client = server.connect();
+            }
+        }
+        is_over.store(true, Relaxed);
+    });
+}
