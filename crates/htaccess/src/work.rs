@@ -23,6 +23,8 @@ struct Deadline {
     at: Instant,
     /// Processor time of the thread at the first look.
     mark: Option<Duration>,
+    /// Processor time that may be used from then on.
+    more: Duration,
 }
 
 thread_local! {
@@ -35,15 +37,17 @@ thread_local! {
 /// Runs a future with a limit on the time that it runs.
 pub async fn limited<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
-    let mut rest = MAX_TIME;
+    let (mut rest, mut more) = (MAX_TIME, MAX_MORE);
     let mut has_overrun = false;
     poll_fn(move |context| {
         let start = Instant::now();
-        let outer = DEADLINE.replace(Some(Deadline { at: start + rest, mark: None }));
+        let outer = DEADLINE.replace(Some(Deadline { at: start + rest, mark: None, more }));
         let outer_overrun = HAS_OVERRUN.replace(has_overrun);
         let polled = future.as_mut().poll(context);
         has_overrun = HAS_OVERRUN.replace(outer_overrun);
-        DEADLINE.set(outer);
+        if let Some(mark) = DEADLINE.replace(outer).and_then(|deadline| deadline.mark) {
+            more = more.saturating_sub(processor_time().saturating_sub(mark));
+        }
         rest = rest.saturating_sub(start.elapsed());
         polled
     })
@@ -70,14 +74,18 @@ pub fn is_spent() -> bool {
 
 #[cold]
 fn has_used_all(deadline: Deadline) -> bool {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    let now = Duration::try_from(now).unwrap_or_default();
+    let now = processor_time();
     let mark = deadline.mark.unwrap_or(now);
-    let rest = MAX_MORE.saturating_sub(now.saturating_sub(mark));
-    if !rest.is_zero() {
-        DEADLINE.set(Some(Deadline { at: Instant::now() + rest, mark: Some(mark) }));
-    }
+    let rest = deadline.more.saturating_sub(now.saturating_sub(mark));
+    let at = if rest.is_zero() { deadline.at } else { Instant::now() + rest };
+    DEADLINE.set(Some(Deadline { at, mark: Some(mark), ..deadline }));
     rest.is_zero()
+}
+
+/// Returns the processor time that the thread has used.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -92,17 +100,36 @@ mod tests {
         now(limited(async {
             // Real time is over; processor time is counted from the first look.
             let past = Instant::now();
-            DEADLINE.set(Some(Deadline { at: past, mark: None }));
+            DEADLINE.set(Some(Deadline { at: past, mark: None, more: MAX_MORE }));
             assert!(!is_spent());
-            DEADLINE.set(Some(Deadline { at: past, mark: Some(Duration::ZERO) }));
-            let used = || {
-                let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-                Duration::try_from(now).unwrap()
-            };
-            while used() < MAX_MORE {}
+            DEADLINE.set(Some(Deadline { at: past, mark: Some(Duration::ZERO), more: MAX_MORE }));
+            while processor_time() < MAX_MORE {}
             assert!(is_spent());
         }));
         assert!(!is_spent());
+    }
+
+    #[test]
+    fn a_request_that_lets_others_run_has_no_more_time_than_one_that_does_not() {
+        let mut rounds = 0_u32;
+        let begun = processor_time();
+        let future = limited(poll_fn(move |context| {
+            rounds += 1;
+            let round = processor_time();
+            while processor_time() - round < Duration::from_millis(20) && !is_spent() {}
+            match is_spent() {
+                true => std::task::Poll::Ready(()),
+                false => {
+                    context.waker().wake_by_ref();
+                    std::task::Poll::Pending
+                }
+            }
+        }));
+        let mut future = pin!(future);
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        while future.as_mut().poll(&mut context).is_pending() {}
+        let used = processor_time() - begun;
+        assert!(used < (MAX_TIME + MAX_MORE) * 2, "{used:?}");
     }
 
     #[test]

@@ -63,6 +63,11 @@ pub trait World {
         Box::pin(async { Vec::new() })
     }
 
+    /// Lets the other requests of the thread run, between parts of work that takes long.
+    fn pause(&self) -> Later<'_, ()> {
+        Box::pin(async {})
+    }
+
     /// Is told what directives do to a request, step by step. `step` makes the text; the default does not call it.
     fn explain(&self, step: &dyn Fn() -> String) {
         let _ = step;

@@ -26,6 +26,7 @@ use crate::config::DirConfig;
 use crate::directive::{Arguments, Directive, Override, Place};
 use crate::modules::support::lossy;
 use crate::record::{FileKind, Record};
+use crate::work;
 use crate::world::{Later, Level, World};
 
 /// Content type of type maps.
@@ -84,6 +85,9 @@ pub enum Map {
     /// The map has the content itself; type, language and encoding are in the record.
     Body(Vec<u8>),
 }
+
+/// Number of variants after which other requests have their turn.
+const LOOKUPS_BETWEEN_PAUSES: u32 = 32;
 
 /// Looks for variants if the request names no file: the type-checker phase, before that of `mod_mime`.
 /// `is_enabled` is `Options MultiViews`. The error is the status of the answer; its list of variants is in the
@@ -225,6 +229,7 @@ impl State {
             return Err(403);
         };
         let mut has_match = false;
+        let mut lookups = 0_u32;
         for name in names {
             if name.strip_prefix(wanted).and_then(|rest| rest.first()) != Some(&b'.') {
                 continue;
@@ -234,6 +239,14 @@ impl State {
                 continue;
             }
             has_match = true;
+            lookups += 1;
+            // A condition that asks for a path cannot wait.
+            if lookups.is_multiple_of(LOOKUPS_BETWEEN_PAUSES) && record.main.is_none() {
+                world.pause().await;
+            }
+            if work::is_spent() {
+                return Err(500);
+            }
             let Some(mut candidate) = lookup.lookup(record, &name).await else { continue };
             if candidate.record.file.kind != FileKind::File {
                 continue;

@@ -268,6 +268,10 @@ impl World for SiteWorld<'_, '_> {
         self.context.thread.files.list_at(&self.site.files, place, MAX_LISTED_NAMES)
     }
 
+    fn pause(&self) -> Later<'_, ()> {
+        Box::pin(tokio::task::yield_now())
+    }
+
     fn read(&self, path: &[u8], limit: usize) -> io::Result<Arc<[u8]>> {
         let mut bytes = Vec::new();
         self.open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;

@@ -8,9 +8,10 @@ use super::{
     SHOW_FORBIDDEN, TABLE, VERSION_SORT,
 };
 use crate::modules::negotiation::Candidate;
-use crate::modules::support::{matches_wildcard, without_parameters};
+use crate::modules::support::{lossy, matches_wildcard, without_parameters};
 use crate::record::{FileKind, Record};
-use crate::world::World;
+use crate::work;
+use crate::world::{Level, World};
 
 /// Bytes at the start of a file in which its title is looked for.
 const TITLE_BYTES: usize = 8191;
@@ -45,7 +46,10 @@ pub(super) struct View {
     pub arguments: Vec<u8>,
 }
 
-/// Reads the entries of a directory, in order. `directory` ends with a slash.
+/// Number of entries after which other requests have their turn.
+const ENTRIES_BETWEEN_PAUSES: usize = 32;
+
+/// Reads the entries of a directory, in order. Error: 500, if that takes more time than a request may have. `directory` ends with a slash.
 pub(super) async fn read(
     config: &Config,
     view: &View,
@@ -53,9 +57,17 @@ pub(super) async fn read(
     directory: &[u8],
     names: Vec<Vec<u8>>,
     (world, server): (&dyn World, &dyn Directory),
-) -> Vec<Entry> {
+) -> Result<Vec<Entry>, u16> {
     let mut entries: Vec<Entry> = parent(config, view, record, directory).into_iter().collect();
-    for name in names {
+    for (number, name) in names.into_iter().enumerate() {
+        if number % ENTRIES_BETWEEN_PAUSES == ENTRIES_BETWEEN_PAUSES - 1 {
+            world.pause().await;
+            if work::is_spent() {
+                let text = format!("Listing takes too long: {}", lossy(directory));
+                world.log(Level::Error, &text);
+                return Err(500);
+            }
+        }
         if matches!(name.as_slice(), b"." | b".." | b"") {
             continue;
         }
@@ -69,7 +81,7 @@ pub(super) async fn read(
         let Some(candidate) = server.lookup(record, &name).await else { continue };
         entries.extend(entry(config, view, &name, &path, &candidate, world));
     }
-    sort(entries, &|a, b| order(view, a, b))
+    Ok(sort(entries, &|a, b| order(view, a, b)))
 }
 
 fn parent(config: &Config, view: &View, record: &Record, directory: &[u8]) -> Option<Entry> {

@@ -57,7 +57,7 @@ pub async fn handle(
         title.pop();
     }
     page.head(record, server, &title).await;
-    let entries = read(config, &view, record, &directory, names, (world, server)).await;
+    let entries = read(config, &view, record, &directory, names, (world, server)).await?;
     match view.options {
         options if options & TABLE != 0 => page.table(&entries),
         options if options & FANCY != 0 => page.columns(&entries),
