@@ -17,10 +17,10 @@ pub type Removed = BTreeMap<PathBuf, BTreeSet<u32>>;
 /// Returns the directives that had an effect, in the order of their files and lines; `None` if there are too many.
 ///
 /// `answer` describes the answer to the request without some lines.
-pub fn effective<'f>(
-    files: &'f [(PathBuf, Vec<Line>)],
+pub fn effective(
+    files: &[(PathBuf, Vec<Line>)],
     mut answer: impl FnMut(&Removed) -> String,
-) -> Option<Vec<(&'f Path, &'f Line)>> {
+) -> Option<Vec<(&Path, &Line)>> {
     if files.iter().map(|(_, lines)| lines.len()).sum::<usize>() > MAX_DIRECTIVES {
         return None;
     }

@@ -111,10 +111,8 @@ mod tests {
 
     #[test]
     fn a_request_that_lets_others_run_has_no_more_time_than_one_that_does_not() {
-        let mut rounds = 0_u32;
         let begun = processor_time();
-        let future = limited(poll_fn(move |context| {
-            rounds += 1;
+        let future = limited(poll_fn(|context| {
             let round = processor_time();
             while processor_time() - round < Duration::from_millis(20) && !is_spent() {}
             match is_spent() {
