@@ -1,8 +1,9 @@
 //! What the `.htaccess` files of a site say.
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use howdah_config::{Config, Htaccess};
 use howdah_files::regular_file;
@@ -67,11 +68,12 @@ pub fn unread_denials(config: &Config) -> Vec<String> {
     roots.extend(shares.filter(|share| share.is_directory).map(|share| share.file));
     roots.sort();
     roots.dedup();
-    let read: Vec<_> = config.htaccess_roots().into_iter().map(|(root, _)| root).collect();
-    let nested = |root: &Path| roots.iter().any(|other| other != root && root.starts_with(other));
+    let read: HashSet<_> = config.htaccess_roots().into_iter().map(|(root, _)| root).collect();
+    let all: HashSet<&Path> = roots.iter().map(PathBuf::as_path).collect();
+    let nested = |root: &Path| root.ancestors().skip(1).any(|directory| all.contains(directory));
     let mut warnings = Vec::new();
     let mut more = 0;
-    for root in roots.iter().filter(|root| !read.contains(root) && !nested(root)) {
+    for root in roots.iter().filter(|root| !read.contains(*root) && !nested(root)) {
         for file in search(root, ".htaccess").files {
             let Ok(review) = reviewed(&file, &Htaccess::default()) else { continue };
             let Some(first) = review.denials.first() else { continue };

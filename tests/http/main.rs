@@ -3,6 +3,7 @@
 mod action_options;
 mod auth_request;
 mod error_pages;
+mod hosting;
 mod http1;
 mod http2;
 mod http2_floods;

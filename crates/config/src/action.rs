@@ -78,7 +78,7 @@ pub struct Share {
     /// True if mount points are crossed.
     pub traverse_mounts: bool,
     /// The application that runs PHP scripts of the share; if `None`, scripts are refused.
-    pub scripts: Option<Target>,
+    pub scripts: Option<Pass>,
     /// Settings for `.htaccess` files; `None` if they are not read.
     pub htaccess: Option<Htaccess>,
     /// The action for requests that match no file.
@@ -209,6 +209,12 @@ impl Share {
         let index = object.read("index", share::read_index)?;
         let types = object.read("types", |types| Patterns::read(types, Subject::MimeType))?;
         let htaccess = Htaccess::of_share(object, &paths)?;
+        let scripts = object.read("scripts", Pass::read_scripts)?;
+        if let (Some(_), Some(Pass::Variable(_)), Some(node)) =
+            (&htaccess, &scripts, object.optional("scripts"))
+        {
+            return Err(node.invalid("must not depend on the request beside \"htaccess\""));
+        }
         Ok(Share {
             htaccess,
             paths,
@@ -219,7 +225,7 @@ impl Share {
             chroot: object.read("chroot", share::read_chroot)?.flatten(),
             symlinks: Symlinks::read(object)?,
             traverse_mounts: object.boolean("traverse_mounts")?.unwrap_or(true),
-            scripts: object.read("scripts", Target::read_scripts)?,
+            scripts,
             fallback: object.read("fallback", Action::read)?,
         })
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::action::{Action, ActionKind, PageSource};
 use crate::node::path;
 use crate::template::{Part, Template};
-use crate::{AccessLog, Config, Htaccess, Route, Symlinks, Target};
+use crate::{AccessLog, Config, Htaccess, Route, Symlinks};
 
 /// A file or directory that the router reads for requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,10 +123,9 @@ impl Config {
     /// Returns the applications whose scripts the `.htaccess` files of a share decide about.
     pub(crate) fn applications_of_htaccess_shares(&self) -> Vec<String> {
         let name = |(_, action): (String, &Action)| match &action.kind {
-            ActionKind::Share(share) if share.htaccess.is_some() => match &share.scripts {
-                Some(Target::Application { name, .. }) => Some(name.clone()),
-                _ => None,
-            },
+            ActionKind::Share(share) if share.htaccess.is_some() => {
+                share.scripts.as_ref()?.application().map(str::to_owned)
+            }
             _ => None,
         };
         self.actions().into_iter().filter_map(name).collect()

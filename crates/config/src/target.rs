@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::node::{Node, Shown, quoted};
 use crate::percent;
 use crate::suggest::nearest;
-use crate::template::Template;
+use crate::template::{Part, Template};
 
 /// A part of the document to which requests are passed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -136,8 +136,8 @@ impl Target {
     }
 
     /// Reads the target of a share's `scripts`: an application that runs the requested script.
-    pub(crate) fn read_scripts(node: &Node<'_>) -> Result<Target, Error> {
-        let target = Target::read(node, node.string()?)?;
+    fn read_scripts(node: &Node<'_>, text: &str) -> Result<Target, Error> {
+        let target = Target::read(node, text)?;
         let Target::Application { name, target: part } = &target else {
             return Err(node
                 .invalid("must name an application")
@@ -176,6 +176,30 @@ impl Pass {
         match template.constant() {
             Some(text) => Target::read(node, text).map(Pass::Fixed),
             None => Ok(Pass::Variable(template)),
+        }
+    }
+
+    /// Reads `scripts` of a share: an application, whose name may depend on the request.
+    pub(crate) fn read_scripts(node: &Node<'_>) -> Result<Pass, Error> {
+        let template = Template::read(node)?;
+        match template.constant() {
+            Some(text) => Target::read_scripts(node, text).map(Pass::Fixed),
+            None => match template.parts().first() {
+                Some(Part::Literal(start)) if start.starts_with("applications/") => {
+                    Ok(Pass::Variable(template))
+                }
+                _ => Err(node
+                    .invalid("must name an application")
+                    .with_hint("write \"applications/\" in front of the variable")),
+            },
+        }
+    }
+
+    /// Returns the name of the application, if it is one and does not depend on the request.
+    pub fn application(&self) -> Option<&str> {
+        match self {
+            Pass::Fixed(Target::Application { name, .. }) => Some(name),
+            _ => None,
         }
     }
 }

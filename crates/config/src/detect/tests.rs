@@ -270,7 +270,7 @@ fn each_kind_of_site_gets_a_valid_document() {
             panic!("a share")
         };
         assert_eq!(share.index, ["index.php", "index.html"]);
-        assert!(matches!(&share.scripts, Some(Target::Application { .. })));
+        assert!(matches!(&share.scripts, Some(Pass::Fixed(Target::Application { .. }))));
         let fallback = share.fallback.as_ref().map(|action| &action.kind);
         assert_eq!(matches!(fallback, Some(ActionKind::Pass(Pass::Fixed(_)))), front, "{files:?}");
         assert_eq!(application.targets.get(1).is_some(), front);

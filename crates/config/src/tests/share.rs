@@ -37,7 +37,7 @@ fn a_share_takes_lists_types_limits_and_a_fallback() {
     assert!(share.symlinks == Symlinks::None && !share.traverse_mounts);
     assert!(share.types.expect("types").matches(b"image/png"));
     assert!(
-        matches!(share.scripts, Some(Target::Application { target: Some(name), .. }) if name == "direct")
+        matches!(share.scripts, Some(Pass::Fixed(Target::Application { target: Some(name), .. })) if name == "direct")
     );
     let Some(ActionKind::Share(fallback)) = share.fallback.map(|action| action.kind) else {
         panic!("a share")

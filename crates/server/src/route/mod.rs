@@ -12,6 +12,7 @@
 //!
 //! Routing never waits for I/O, except for file system calls that the cache of files does not save.
 
+mod directory;
 mod file_conditions;
 mod forwarded;
 pub mod matching;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use howdah_config::Target;
+use howdah_config::{Part, Target, Variable};
 use howdah_files::{Files, RequestTime};
 use howdah_http::body::Body;
 use howdah_http::message::{Request, Response};
@@ -457,8 +458,11 @@ impl<'s> Routing<'s> {
             },
             ActionKind::Htaccess(share) => {
                 let name = VariableSource::of(request, self.started_at).expand(&share.root);
+                let has_host = !request.host.is_empty()
+                    || !share.root.parts().contains(&Part::Variable(Variable::Host));
+                let is_usable = has_host && directory::is_below(&share.root, &name);
                 Next::Over(match name.strip_suffix(&*request.path) {
-                    Some(root) if root.len() > 1 => {
+                    Some(root) if root.len() > 1 && is_usable => {
                         let root = root.strip_suffix(b"/").unwrap_or(root);
                         let root = Bytes::copy_from_slice(root);
                         Decision::Htaccess(Arc::clone(&share.site), root)

@@ -10,8 +10,9 @@ use howdah_http::message::Request;
 use howdah_http::variables::VariableSource;
 use howdah_php_pool::target::Script;
 
+use super::directory::is_below;
 use super::{Decision, Routing, rewrite};
-use crate::snapshot::action::{Share, SharePath};
+use crate::snapshot::action::{CompiledPass, Share, SharePath};
 
 /// Function of [`Files`] that serves a place.
 type Serve =
@@ -108,11 +109,14 @@ impl Routing<'_> {
             // Variables with empty values must not lead a request out of its directory.
             return Err(NotServedReason::Forbidden);
         }
+        if share.chroot.as_ref().is_some_and(|template| !is_below(template, &chroot)) {
+            return Err(NotServedReason::Forbidden);
+        }
         let mut reason = NotServedReason::NotFound;
         for path in &share.paths {
             match self.look(path, &chroot, request, &source, serve) {
                 ServeOutcome::Response(response) => return Ok(Decision::Respond(response)),
-                ServeOutcome::Script(script) => return Ok(self.script(share, script)),
+                ServeOutcome::Script(script) => return Ok(self.script(share, script, request)),
                 ServeOutcome::NotServed(missing) => reason = missing,
             }
             if !reason.allows_fallback() {
@@ -134,6 +138,9 @@ impl Routing<'_> {
             let place = FileLocation { chroot, ..path.files.place(&request.path) };
             return serve(self.files, &path.files, place, request, self.now);
         };
+        if name.needs_host && request.host.is_empty() {
+            return ServeOutcome::NotServed(NotServedReason::NotFound);
+        }
         let expanded = source.expand(&name.template);
         let url = name.ends_with_path.then(|| expanded.len().saturating_sub(request.path.len()));
         match FileLocation::split(&expanded, name.fixed, url, chroot) {
@@ -143,8 +150,18 @@ impl Routing<'_> {
     }
 
     /// Returns the handler for a script that the share found.
-    fn script(&self, share: &Share, found: ScriptPath) -> Decision {
-        let Some(Target::Application { name, target }) = &share.scripts else {
+    fn script(&self, share: &Share, found: ScriptPath, request: &Request) -> Decision {
+        let variable;
+        let target = match &share.scripts {
+            Some(CompiledPass::Fixed(target)) => Some(target),
+            Some(CompiledPass::Variable(template)) => {
+                let name = VariableSource::of(request, self.started_at).expand(template);
+                variable = std::str::from_utf8(&name).ok().and_then(Target::parse);
+                variable.as_ref()
+            }
+            None => None,
+        };
+        let Some(Target::Application { name, target }) = target else {
             return Decision::Refuse(404, None);
         };
         if let Some(site) = self.snapshot.fastcgi.get(name) {

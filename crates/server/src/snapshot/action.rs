@@ -134,8 +134,8 @@ pub struct Share {
     pub prefix: Option<config::Prefix>,
     /// Directory that the paths cannot lead out of.
     pub chroot: Option<Template>,
-    /// Target for scripts.
-    pub scripts: Option<config::Target>,
+    /// Application for scripts.
+    pub scripts: Option<CompiledPass>,
     /// Action if there is no file.
     pub fallback: Option<Action>,
 }
@@ -170,4 +170,6 @@ pub struct NameTemplate {
     pub fixed: usize,
     /// The name ends with the request's path.
     pub ends_with_path: bool,
+    /// The name has the host: a request without one finds no file.
+    pub needs_host: bool,
 }

@@ -179,10 +179,7 @@ impl ActionCompiler<'_, '_> {
             config::ActionKind::Ping(ping) => ActionKind::Ping(ping.clone()),
             config::ActionKind::Share(share) if share.htaccess.is_some() => {
                 let settings = share.htaccess.clone().unwrap_or_default();
-                let scripts = match &share.scripts {
-                    Some(config::Target::Application { name, .. }) => Some(name.as_str()),
-                    _ => None,
-                };
+                let scripts = share.scripts.as_ref().and_then(Pass::application);
                 let site = Site::new(&settings, scripts, share.traverse_mounts, self.mime);
                 let fallback = share.fallback.as_ref();
                 ActionKind::Htaccess(Box::new(HtaccessShare {
@@ -200,7 +197,7 @@ impl ActionCompiler<'_, '_> {
                 candidates: share.candidates.clone(),
                 prefix: share.prefix.clone(),
                 chroot: share.chroot.clone(),
-                scripts: share.scripts.clone(),
+                scripts: share.scripts.as_ref().map(compile_pass),
                 fallback: share.fallback.as_ref().map(|action| self.action(action)),
             })),
         };
@@ -280,7 +277,8 @@ fn compile_path(template: &Template, share: &config::Share, mime: &Arc<MimeTypes
         _ => 0,
     };
     let ends_with_path = matches!(template.parts().last(), Some(Part::Variable(Variable::Uri)));
-    let template = NameTemplate { template: template.clone(), fixed, ends_with_path };
+    let needs_host = template.parts().contains(&Part::Variable(Variable::Host));
+    let template = NameTemplate { template: template.clone(), fixed, ends_with_path, needs_host };
     SharePath { files: howdah_files::Share::new("", options), template: Some(template) }
 }
 
