@@ -250,6 +250,7 @@ fn name(variable: &Variable) -> String {
         Variable::Cookie(name) => format!("cookie_{name}"),
         Variable::Header(name) => field("header_", name),
         Variable::ResponseHeader(name) => field("response_header_", name),
+        Variable::Defined(defined) => defined.name().to_owned(),
         variable => variable.constant_name().expect("it has no argument").to_owned(),
     }
 }

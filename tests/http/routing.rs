@@ -225,3 +225,33 @@ fn steps_are_chosen_by_files() {
     std::fs::remove_file(server.site.root().join(".maintenance")).unwrap();
     assert_eq!(ask(&server, "GET /up", "").status, 207);
 }
+
+#[test]
+fn variables_of_the_document_choose_steps_files_and_fields() {
+    let site = Site::new().file("shop/a.txt", "shop").file("main/a.txt", "main");
+    let root = site.root().display().to_string();
+    let server = serve(
+        site,
+        json!({
+            "variables": {
+                "area": {"map": "$host$arg_area", "default": "main", "values": {
+                    "*.shop": "shop", "~^a\\.org(evil)$": "../$arg_area",
+                }},
+                "inside": {"geo": "$remote_addr", "values": {"127.0.0.0/8": "1"}},
+                "design": {"split": "$remote_addr", "values": {"new": 100}, "default": "old"},
+            },
+            "routes": [
+                {"match": {"if": "!$inside"}, "action": {"return": 403}},
+                {"action": {
+                    "share": format!("{root}/$area$uri"),
+                    "response_headers": {"X-Design": "$design", "X-Area": "$area"},
+                }},
+            ],
+        }),
+    );
+    let response = ask(&server, "GET /a.txt?area=.shop", "");
+    assert_eq!(response.text(), "shop");
+    assert_eq!((response.field("x-design"), response.field("x-area")), (Some("new"), Some("shop")));
+    assert_eq!(ask(&server, "GET /a.txt", "").text(), "main");
+    assert_eq!(ask(&server, "GET /a.txt?area=evil", "").status, 404);
+}

@@ -7,6 +7,7 @@ use crate::action::ActionKind;
 use crate::address::Address;
 use crate::application::Application;
 use crate::defaults::Defaults;
+use crate::defined::DefinedVariables;
 use crate::definitions::Definitions;
 use crate::error::Error;
 use crate::fastcgi::{FastCgi, Servers};
@@ -60,11 +61,16 @@ impl Config {
 
     /// Reads a document from a value tree with these defaults.
     pub fn from_value_with(document: Value, defaults: &Defaults) -> Result<Config, Error> {
-        let groups = Groups::default();
-        let scope =
-            Scope { definitions: Definitions::of(&document), defaults: *defaults, groups: &groups };
+        let (groups, variables) = (Groups::default(), DefinedVariables::default());
+        let scope = Scope {
+            definitions: Definitions::of(&document),
+            defaults: *defaults,
+            groups: &groups,
+            variables: &variables,
+        };
         let root = Node::root(&document, &scope);
         let object = root.object()?;
+        object.read("variables", |node| variables.read(node))?;
         let settings = object.read("settings", Settings::read)?;
         let settings = settings.unwrap_or_else(|| Settings::new(defaults));
         let listeners = object.read("listeners", Listener::read_all)?.unwrap_or_default();

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::defaults::Defaults;
+use crate::defined::DefinedVariables;
 use crate::definitions::Definitions;
 use crate::error::{Error, ErrorKind};
 use crate::foreign;
@@ -27,6 +28,8 @@ pub(crate) struct Scope<'a> {
     pub defaults: Defaults,
     /// Groups of the step's regular expressions, for templates.
     pub groups: &'a Groups,
+    /// Variables that the document defines.
+    pub variables: &'a DefinedVariables,
 }
 
 /// A value and its path.

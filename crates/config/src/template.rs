@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use crate::defined::{Defined, DefinedVariables};
 use crate::error::{Error, ErrorKind};
 use crate::foreign;
 use crate::groups::{Group, Groups};
@@ -50,6 +51,8 @@ pub enum Variable {
     Cookie(String),
     /// `$is_args`: `?` if there is a query, otherwise empty.
     HasArguments,
+    /// A variable of `variables`.
+    Defined(Defined),
     /// `$header_NAME`: the first request field of that name, lower case with `-` for `_`.
     Header(String),
     /// `$host`: the requested host, lower case, without port and final dot.
@@ -184,6 +187,15 @@ impl Template {
 
     /// Reads a string with variables and captures of these groups.
     pub fn parse_with(text: &str, groups: &Groups) -> Result<Template, TemplateError> {
+        Template::parse_in(text, groups, &DefinedVariables::default())
+    }
+
+    /// Reads a string with variables, also those that the document defines, and captures.
+    fn parse_in(
+        text: &str,
+        groups: &Groups,
+        variables: &DefinedVariables,
+    ) -> Result<Template, TemplateError> {
         if text.len() >= 2 && text.starts_with('`') && text.ends_with('`') {
             return Err(TemplateError::JavaScript);
         }
@@ -195,7 +207,7 @@ impl Template {
             let (name, after) = split_name(reference).ok_or(TemplateError::NoName { offset })?;
             match name {
                 "dollar" => template.push_literal("$"),
-                _ => template.parts.push(Part::Variable(Variable::read(name, groups)?)),
+                _ => template.parts.push(Part::Variable(Variable::read(name, groups, variables)?)),
             }
             rest = after;
         }
@@ -247,7 +259,8 @@ impl Template {
     /// Reads a template that is part of the string `node`.
     pub(crate) fn read_text(node: &Node<'_>, text: &str) -> Result<Template, Error> {
         let groups = node.scope.groups;
-        let error = match Template::parse_with(text, groups) {
+        let variables = node.scope.variables;
+        let error = match Template::parse_in(text, groups, variables) {
             Ok(template) => return Ok(template),
             Err(error) => error,
         };
@@ -257,7 +270,8 @@ impl Template {
                 if let Some(hint) = foreign::variable(name) {
                     return Err(refused.with_hint(hint));
                 }
-                Err(match nearest(name, names().chain(groups.names())) {
+                let meant = nearest(name, names().chain(groups.names())).map(str::to_owned);
+                Err(match meant.or_else(|| variables.nearest(name)) {
                     Some(meant) => refused.with_hint(format!("did you mean \"${meant}\"?")),
                     None => refused,
                 })
@@ -314,14 +328,18 @@ pub(crate) fn split_name(reference: &str) -> Option<(&str, &str)> {
 
 impl Variable {
     /// Returns the variable or group of this name (without `$`).
-    fn read(name: &str, groups: &Groups) -> Result<Variable, TemplateError> {
+    fn read(
+        name: &str,
+        groups: &Groups,
+        variables: &DefinedVariables,
+    ) -> Result<Variable, TemplateError> {
         let owned = || name.to_owned();
         let group = match name.parse::<u8>() {
             Ok(number) if (1..=groups.count()).contains(&usize::from(number)) => {
                 Group::Number(number)
             }
             Ok(_) => return Err(TemplateError::NoGroup { number: owned(), count: groups.count() }),
-            Err(_) => match (Variable::named(name), groups.has_name(name)) {
+            Err(_) => match (Variable::in_scope(name, variables), groups.has_name(name)) {
                 (Some(variable), false) => return Ok(variable),
                 (None, true) => Group::Name(owned()),
                 (None, false) => return Err(TemplateError::Unknown { name: owned() }),
@@ -330,6 +348,10 @@ impl Variable {
         };
         groups.note_use();
         Ok(Variable::Capture(group))
+    }
+
+    fn in_scope(name: &str, variables: &DefinedVariables) -> Option<Variable> {
+        Variable::named(name).or_else(|| variables.get(name).map(Variable::Defined))
     }
 
     /// Returns the variable of this name (without `$`); `None` for `dollar`, which is a literal.
@@ -367,6 +389,9 @@ impl Variable {
 
     /// Returns true if the variable has a value only when there is a response.
     pub fn is_of_response(&self) -> bool {
+        if let Variable::Defined(defined) = self {
+            return defined.is_of_response();
+        }
         matches!(
             self,
             Variable::BodyBytesSent

@@ -78,6 +78,9 @@ impl<'a> VariableSource<'a> {
             }
             Variable::BytesSent => self.transferred().is_some_and(|(_, sent)| number(out, sent)),
             Variable::Connection => number(out, self.connection.number),
+            Variable::Defined(defined) => defined.write(out, &|variable, out| {
+                self.write(variable, out);
+            }),
             Variable::Hostname => text(out, hostname().as_bytes()),
             Variable::Https => self.connection.tls && text(out, b"on"),
             Variable::Milliseconds => {
@@ -207,6 +210,7 @@ fn request_variable(
         Variable::BodyBytesSent
         | Variable::BytesSent
         | Variable::Connection
+        | Variable::Defined(_)
         | Variable::Hostname
         | Variable::Https
         | Variable::Milliseconds

@@ -68,6 +68,7 @@ fn has_variables(key: &str, parents: &[String]) -> bool {
     match parents.as_slice() {
         // Names chosen by the user.
         ["applications" | "upstreams" | "listeners" | "routes"] => false,
+        ["variables", ..] => true,
         [.., "limit"] | [.., "limit", _] if key == "key" => true,
         ["applications", _] if key == "environment" => false,
         [.., "match"] if matches!(key, "file" | "directory" | "exists" | "executable") => true,

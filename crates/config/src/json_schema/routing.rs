@@ -21,6 +21,11 @@ pub(super) const TABLE: &[Shape] = &[
         keys: &[
             Key("settings", Kind::Shape("settings"), "Settings of the whole server"),
             Key(
+                "variables",
+                Named(&Kind::Shape("variable")),
+                "Variables made from others, by name",
+            ),
+            Key(
                 "listeners",
                 Named(&Kind::Shape("listener")),
                 "Listening sockets by address, such as \"*:80\" or \"unix:/run/site.sock\"",
@@ -41,6 +46,21 @@ pub(super) const TABLE: &[Shape] = &[
                 LOGS,
                 "The access log: a file, an object, an array of them, or false",
             ),
+        ],
+    },
+    Shape {
+        name: "variable",
+        required: &["values"],
+        keys: &[
+            Key("map", Text, "Text with variables that is looked up in \"values\""),
+            Key("geo", Text, "Address that is looked up among networks, such as \"$remote_addr\""),
+            Key("split", Text, "Text by which visitors are divided into shares"),
+            Key(
+                "values",
+                Either(&[Named(&Text), Named(&Kind::Number)]),
+                "Values by text, pattern or network; with \"split\" the percentage of each value",
+            ),
+            Key("default", Text, "Value for everything else"),
         ],
     },
     Shape {

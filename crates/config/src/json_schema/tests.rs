@@ -18,6 +18,7 @@ fn probe(name: &str, mut value: Value) -> Value {
     let listener = |key: &str, value: Value| json!({"listeners": {"*:80": {"pass": "routes", key: value}}, "routes": []});
     match name {
         "document" => value,
+        "variable" => json!({"variables": {"x": value}}),
         "listener" => json!({"listeners": {"*:80": value}, "routes": []}),
         "forwarded" | "client_ip" | "tls" | "proxy_protocol" => listener(name, value),
         "certificate" => listener("tls", json!({"certificate": value})),
@@ -96,6 +97,7 @@ fn samples(name: &str) -> Vec<Value> {
             json!({"ping": "applications/a"}),
         ],
         "limit" => vec![json!({"rate": "1/s"})],
+        "variable" => vec![json!({"map": "$uri", "values": {}})],
         "cors" => vec![json!({"origins": "*"})],
         "auth_request" => vec![json!({"action": {"return": 200}})],
         "error_page" => vec![json!({"action": {"return": 200}})],

@@ -1,0 +1,258 @@
+//! `variables`: variables that a document defines from other variables (nginx's `map`, `geo` and
+//! `split_clients`).
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::defined_networks::Networks;
+use crate::error::Error;
+use crate::node::{Node, Object};
+use crate::pattern::{Pattern, Subject};
+use crate::template::{Part, Template, Variable};
+
+/// A variable that the document defines.
+#[derive(Debug, Clone)]
+pub struct Defined(Arc<Definition>);
+
+/// The defined variables of a document that have been read so far.
+#[derive(Default)]
+pub(crate) struct DefinedVariables(RefCell<HashMap<String, Defined>>);
+
+struct Definition {
+    name: String,
+    /// The definition as written, for comparisons.
+    text: String,
+    /// Text that is looked up.
+    source: Template,
+    table: Table,
+    default: Template,
+    /// Maximum number of variables that are evaluated for one value.
+    weight: usize,
+}
+
+enum Table {
+    Map {
+        texts: HashMap<Box<[u8]>, Template>,
+        patterns: Vec<(Pattern, Template)>,
+    },
+    Geo(Networks<Template>),
+    /// Upper ends of the shares of all 32-bit hashes, and their values.
+    Split(Vec<(u64, Template)>),
+}
+
+/// Maximum number of variables that one definition may lead to.
+const MAX_WEIGHT: usize = 1000;
+
+impl Defined {
+    /// Returns the name, without `$`.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Appends the value. `value` appends the value of another variable. Returns false if the value
+    /// is empty.
+    pub fn write(&self, out: &mut Vec<u8>, value: &dyn Fn(&Variable, &mut Vec<u8>)) -> bool {
+        let mut source = Vec::new();
+        self.0.source.expand(&mut source, value);
+        let before = out.len();
+        self.0.table.find(&source).unwrap_or(&self.0.default).expand(out, value);
+        out.len() > before
+    }
+
+    /// Returns true if the value depends on the response.
+    pub(crate) fn is_of_response(&self) -> bool {
+        let mut all = self.0.templates().flat_map(Template::parts);
+        all.any(|part| matches!(part, Part::Variable(variable) if variable.is_of_response()))
+    }
+}
+
+impl DefinedVariables {
+    /// Reads `variables`. A definition can use those in front of it.
+    pub fn read(&self, node: &Node<'_>) -> Result<(), Error> {
+        for (name, node) in node.members()? {
+            let is_name = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+            if name.is_empty() || !name.bytes().all(is_name) {
+                return Err(node.invalid("must have a name of letters and \"_\""));
+            }
+            if name == "dollar" || Variable::named(name).is_some() {
+                let error = node.invalid("has the name of a variable that exists already");
+                return Err(error.with_hint("choose another name"));
+            }
+            let definition = Definition::read(name, &node)?;
+            self.0.borrow_mut().insert(name.to_owned(), Defined(Arc::new(definition)));
+        }
+        Ok(())
+    }
+
+    /// Returns the variable of this name.
+    pub fn get(&self, name: &str) -> Option<Defined> {
+        self.0.borrow().get(name).cloned()
+    }
+
+    /// Returns the name that is most similar to a text, if one is similar.
+    pub fn nearest(&self, text: &str) -> Option<String> {
+        let all = self.0.borrow();
+        crate::suggest::nearest(text, all.keys().map(String::as_str)).map(str::to_owned)
+    }
+}
+
+impl Definition {
+    fn read(name: &str, node: &Node<'_>) -> Result<Definition, Error> {
+        let object = node.object()?;
+        let read = |key| object.read(key, Template::read);
+        let (source, table) = match (read("map")?, read("geo")?, read("split")?) {
+            (Some(source), None, None) => (source, Table::read_map(&object)?),
+            (None, Some(source), None) => (source, Table::read_geo(&object)?),
+            (None, None, Some(source)) => (source, Table::read_split(&object)?),
+            (None, None, None) => return Err(object.missing(&["map", "geo", "split"])),
+            _ => return Err(node.invalid("must have just one of \"map\", \"geo\" or \"split\"")),
+        };
+        let default = object.read("default", Template::read)?.unwrap_or_default();
+        object.end()?;
+        let (name, text) = (name.to_owned(), node.value.to_string());
+        let mut definition = Definition { name, text, source, table, default, weight: 0 };
+        definition.weight = definition.sum_of_weights();
+        match definition.weight > MAX_WEIGHT {
+            true => Err(node.invalid(format_args!(
+                "leads to more than {MAX_WEIGHT} variables by the definitions in front of it"
+            ))),
+            false => Ok(definition),
+        }
+    }
+
+    fn templates(&self) -> impl Iterator<Item = &Template> {
+        let (texts, patterns, networks, shares) = match &self.table {
+            Table::Map { texts, patterns } => (Some(texts), Some(patterns), None, None),
+            Table::Geo(networks) => (None, None, Some(networks), None),
+            Table::Split(shares) => (None, None, None, Some(shares)),
+        };
+        let values = texts.into_iter().flat_map(HashMap::values);
+        let values = values.chain(patterns.into_iter().flatten().map(|(_, value)| value));
+        let values = values.chain(networks.into_iter().flat_map(Networks::values));
+        let values = values.chain(shares.into_iter().flatten().map(|(_, value)| value));
+        [&self.source, &self.default].into_iter().chain(values)
+    }
+
+    fn sum_of_weights(&self) -> usize {
+        let weight = |template: &Template| {
+            template.parts().iter().fold(0_usize, |sum, part| match part {
+                Part::Variable(Variable::Defined(other)) => sum.saturating_add(other.0.weight),
+                Part::Variable(_) => sum.saturating_add(1),
+                Part::Literal(_) => sum,
+            })
+        };
+        let largest = self.templates().skip(1).map(weight).max().unwrap_or(0);
+        weight(&self.source).saturating_add(largest).saturating_add(1)
+    }
+}
+
+impl Table {
+    fn read_map(object: &Object<'_>) -> Result<Table, Error> {
+        let (mut texts, mut patterns) = (HashMap::new(), Vec::new());
+        let node = object.required("values")?;
+        for (key, value) in node.members()? {
+            let template = Template::read(&value)?;
+            if key.starts_with(['~', '!']) || key.contains('*') {
+                let pattern = Pattern::parse(key, Subject::Header);
+                patterns.push((pattern.map_err(|error| value.invalid(error))?, template));
+            } else {
+                texts.insert(key.as_bytes().to_ascii_lowercase().into_boxed_slice(), template);
+            }
+        }
+        Ok(Table::Map { texts, patterns })
+    }
+
+    fn read_geo(object: &Object<'_>) -> Result<Table, Error> {
+        let mut networks = Vec::new();
+        let node = object.required("values")?;
+        for (key, value) in node.members()? {
+            let Some(network) = crate::defined_networks::parse(key) else {
+                let error = value.invalid("must be named after an address or a network");
+                return Err(error.with_hint("write \"10.0.0.0/8\", \"192.0.2.1\" or \"fd00::/8\""));
+            };
+            networks.push((network, Template::read(&value)?));
+        }
+        Ok(Table::Geo(Networks::new(networks)))
+    }
+
+    fn read_split(object: &Object<'_>) -> Result<Table, Error> {
+        let (mut shares, mut sum) = (Vec::new(), 0.0);
+        let node = object.required("values")?;
+        for (key, share) in node.members()? {
+            let percent = share.value.as_f64().filter(|percent| (0.0..=100.0).contains(percent));
+            let Some(percent) = percent else {
+                return Err(share.wrong_type("a number of percent from 0 to 100"));
+            };
+            sum += percent;
+            if sum > 100.0 + 1e-6 {
+                return Err(share.invalid("makes all shares together more than 100 percent"));
+            }
+            let end = (sum / 100.0 * 4_294_967_296.0).round();
+            // At most 2³², which a number of this type has exactly.
+            shares.push((end as u64, Template::read_text(&share, key)?));
+        }
+        Ok(Table::Split(shares))
+    }
+
+    /// Returns the value for a text.
+    fn find(&self, text: &[u8]) -> Option<&Template> {
+        match self {
+            Table::Map { texts, patterns } => {
+                texts.get(text.to_ascii_lowercase().as_slice()).or_else(|| {
+                    let found = patterns.iter().find(|(pattern, _)| pattern.matches(text));
+                    found.map(|(_, value)| value)
+                })
+            }
+            Table::Geo(networks) => {
+                let address: IpAddr = std::str::from_utf8(text).ok()?.parse().ok()?;
+                networks.find(address)
+            }
+            Table::Split(shares) => {
+                let hash = u64::from(hash(text));
+                shares.iter().find(|(end, _)| hash < *end).map(|(_, value)| value)
+            }
+        }
+    }
+}
+
+/// Hashes a text: the same value for all versions and machines, so that visitors keep their share.
+fn hash(text: &[u8]) -> u32 {
+    // FNV-1a with 64 bits, of which the finaliser of SplitMix64 mixes all into the upper half.
+    let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let mut hash = text.iter().fold(0xcbf2_9ce4_8422_2325, fnv);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (hash >> 32) as u32
+}
+
+impl PartialEq for Defined {
+    /// Compares names and definitions. Variables that a definition uses are in the same document.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name
+            && self.0.text == other.0.text
+            && self.0.source == other.0.source
+            && self.0.templates().eq(other.0.templates())
+    }
+}
+
+impl Eq for Defined {}
+
+impl Hash for Defined {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.name.hash(state);
+    }
+}
+
+impl fmt::Debug for Definition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.text)
+    }
+}
+
+#[cfg(test)]
+#[path = "defined_tests.rs"]
+mod tests;
