@@ -10,6 +10,7 @@ mod http2_floods;
 mod http2_strictness;
 mod lengths;
 mod limits;
+mod refusals;
 mod rewrites;
 mod routing;
 mod slow_clients;

@@ -99,6 +99,12 @@ impl Format {
                     line.extend_from_slice(b"***");
                 }
             }
+            // A query without the mark that begins it.
+            Variable::Arguments => {
+                line.insert(start, b'?');
+                mask_query(line, start, &self.mask);
+                line.remove(start);
+            }
             // Any of them may contain a URL.
             _ => mask_query(line, start, &self.mask),
         }

@@ -191,6 +191,9 @@ fn numbers_of_json_are_numbers_where_the_log_asks_for_them() {
 fn formats_have_names() {
     let named = |name: &str| formatted(&format!("\"{name}\""), "/", &[("Referer", "r")]);
     assert!(named("combined").ends_with("\"GET / HTTP/1.1\" 200 5 \"r\" \"-\"\n"));
+    let of_host = named("vhost_combined");
+    assert!(of_host.starts_with("example.org:80 127.0.0.1 - - ["), "{of_host}");
+    assert!(of_host.ends_with("\"GET / HTTP/1.1\" 200 200 \"r\" \"-\"\n"), "{of_host}");
     assert!(named("common").ends_with("\"GET / HTTP/1.1\" 200 5\n"));
 }
 
@@ -216,9 +219,10 @@ fn only_slow_failed_or_sampled_requests_have_a_line_if_the_log_says_so() {
 #[test]
 fn masked_arguments_are_hidden_wherever_a_url_stands() {
     let log = r#"{"path": "/x", "mask": ["token"], "format":
-        "$request_line|$request_uri|$header_referer|$arg_token|$arg_a|$cookie_token"}"#;
+        "$request_line|$request_uri|$header_referer|$arg_token|$arg_a|$cookie_token|$args"}"#;
     let fields = [("Referer", "https://a/?token=SECRET"), ("Cookie", "token=SECRET")];
-    let text = line(log, "/?a=1&token=SECRET", &fields);
-    let expected = "GET /?a=1&token=*** HTTP/1.1|/?a=1&token=***|https://a/?token=***|***|1|***\n";
+    let text = line(log, "/?token=SECRET&a=1", &fields);
+    let expected = "GET /?token=***&a=1 HTTP/1.1|/?token=***&a=1|https://a/?token=***|***|1|***|\
+                    token=***&a=1\n";
     assert_eq!(text, expected);
 }

@@ -252,7 +252,7 @@ const KEYS: &[Word] = &[
         beside: None,
         hint: "write \"access_log\": {\"path\": \"/path\", \"format\": \"$remote_addr $status\"}",
     },
-    Word { words: &["custom_log", "CustomLog", "transfer_log"], beside: None, hint: ACCESS_LOG },
+    Word { words: &["custom_log", "customlog", "transferlog"], beside: None, hint: ACCESS_LOG },
     // Upstreams.
     Word { words: &["max_fails", "fail_timeout"], beside: Some("weight"), hint: FAILURES },
     Word { words: &["max_fails"], beside: Some("time"), hint: "write \"max\"" },
@@ -361,6 +361,37 @@ const KEYS: &[Word] = &[
         hint: PHP_SETTINGS,
     },
     Word { words: &["env"], beside: None, hint: "write \"environment\": {\"NAME\": \"value\"}" },
+    Word {
+        words: &["clear_env"],
+        beside: None,
+        hint: "leave it out: scripts get the variables of \"environment\" and no others",
+    },
+    Word {
+        words: &["security.limit_extensions", "limit_extensions"],
+        beside: None,
+        hint: "leave it out: only files whose names end with .php are run",
+    },
+    Word {
+        words: &["catch_workers_output", "decorate_workers_output"],
+        beside: None,
+        hint: "leave it out: the output of workers is in the log, or in the files \"stdout\" and \
+               \"stderr\"",
+    },
+    Word {
+        words: &["access.log", "access.format"],
+        beside: None,
+        hint: "write \"access_log\" in the action that passes requests to the application",
+    },
+    Word {
+        words: &["chroot"],
+        beside: Some("isolation"),
+        hint: "write \"isolation\": {\"rootfs\": \"/path\"}",
+    },
+    Word {
+        words: &["listen.owner", "listen.group", "listen.mode"],
+        beside: Some("processes"),
+        hint: "leave it out: there is no socket between server and application",
+    },
     Word { words: &["chdir"], beside: None, hint: "write \"working_directory\"" },
     Word {
         words: &["rlimit_files", "rlimit_core"],

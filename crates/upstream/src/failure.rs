@@ -106,12 +106,18 @@ impl fmt::Display for Failure {
             Failure::Queue(error) => error.fmt(f),
             Failure::Connect(error) => write!(f, "cannot connect: {error}"),
             Failure::Tls(problem) => f.write_str(problem),
-            Failure::ConnectTimeout => f.write_str("the connection was not accepted in time"),
+            Failure::ConnectTimeout => {
+                f.write_str("the connection was not accepted in time (timeouts/connect)")
+            }
             Failure::Send(error) => write!(f, "the request could not be sent: {error}"),
-            Failure::SendTimeout => f.write_str("the request could not be sent in time"),
-            Failure::HeadTimeout => f.write_str("no response came in time"),
+            Failure::SendTimeout => {
+                f.write_str("the request could not be sent in time (timeouts/send)")
+            }
+            Failure::HeadTimeout => f.write_str("no response came in time (timeouts/first_byte)"),
             Failure::Read(error) => write!(f, "the response cannot be read: {error}"),
-            Failure::ReadTimeout => f.write_str("the rest of the response did not come in time"),
+            Failure::ReadTimeout => {
+                f.write_str("the rest of the response did not come in time (timeouts/read)")
+            }
             Failure::ServerClosed => {
                 f.write_str("the connection was closed before the response ended")
             }

@@ -23,14 +23,23 @@ pub enum LogValue {
     Number(Variable),
 }
 
-/// Unit's format, which is the combined format of Apache and nginx with `-` for the user.
-const COMBINED: &str = "$remote_addr - - [$time_local] \"$request_line\" $status $body_bytes_sent \
+/// The combined format of Apache and nginx. Unit has `-` for the user, which it does not know.
+const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request_line\" $status $body_bytes_sent \
                         \"$header_referer\" \"$header_user_agent\"";
 
 /// Formats of text with a name.
-const NAMED: [(&str, &str); 2] = [
+const NAMED: [(&str, &str); 3] = [
     ("combined", COMBINED),
-    ("common", "$remote_addr - - [$time_local] \"$request_line\" $status $body_bytes_sent"),
+    (
+        "common",
+        "$remote_addr - $remote_user [$time_local] \"$request_line\" $status $body_bytes_sent",
+    ),
+    // Apache's, with all bytes of the response.
+    (
+        "vhost_combined",
+        "$host:$server_port $remote_addr - $remote_user [$time_local] \"$request_line\" $status \
+         $bytes_sent \"$header_referer\" \"$header_user_agent\"",
+    ),
 ];
 
 /// The members of the format `json`.

@@ -77,7 +77,7 @@ pub(super) const TABLE: &[Shape] = &[
             Key(
                 "format",
                 Either(&[Text, Named(&Text)]),
-                "\"combined\", \"common\", \"json\", a line with variables, or an object of such \
+                "\"combined\", \"common\", \"vhost_combined\", \"json\", a line with variables, or an object of such \
                  strings",
             ),
             Key("numbers", Switch, "Whether numbers in JSON are written as such"),

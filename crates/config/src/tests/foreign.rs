@@ -61,6 +61,17 @@ fn keys_of_other_servers_are_answered_with_the_key_here() {
         ),
         (application(json!({"max_children": 5})), "/applications/a", "\"processes\": 8"),
         (application(json!({"pm.max_children": 5})), "/applications/a", "\"processes\": 8"),
+        (application(json!({"clear_env": "no"})), "/applications/a", "leave it out: scripts get"),
+        (
+            application(json!({"security.limit_extensions": ".php"})),
+            "/applications/a",
+            "names end with .php",
+        ),
+        (
+            application(json!({"access.log": "/a"})),
+            "/applications/a",
+            "write \"access_log\" in the action",
+        ),
         (application(json!({"pm": "dynamic"})), "/applications/a", "\"processes\": 8"),
         (
             application(json!({"processes": {"max_children": 5}})),

@@ -7,7 +7,7 @@ fn an_access_log_is_a_file_or_has_a_format() {
     let log = |value: Value| read(json!({"access_log": value})).access_log.remove(0);
     let plain = log(json!("/var/log/access.log"));
     let LogFormat::Text(combined) = &plain.format else { panic!("text") };
-    assert_eq!(combined.parts().len(), 14);
+    assert_eq!(combined.parts().len(), 16);
     let custom = log(json!({"path": "/x", "format": {"uri": "$uri", "a": "b"}, "if": "$arg_log"}));
     let LogFormat::Json(members) = &custom.format else { panic!("JSON") };
     assert_eq!(members[0].0, "uri");

@@ -9,6 +9,7 @@ mod decision;
 mod error_pages;
 mod internal_redirect;
 mod redirects;
+mod refusals;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -76,6 +77,7 @@ impl Handler for RequestHandler {
                 redirects::follow(&context, instruction, &mut routed, exchange, &mut response);
             Box::pin(follow).await;
         }
+        refusals::log(&context, routed.effects.max_body_size, exchange, &response);
         error_pages::replace(&context, &mut routed, exchange, &mut response).await;
         for (name, value) in context.added_fields.take() {
             response.fields.push(&name, value);
@@ -111,6 +113,9 @@ impl Handler for RequestHandler {
         self.count_end();
         if record.request.is_none() {
             self.thread.counters.requests.fetch_add(1, Relaxed); // its head was refused
+            if let (408 | 413 | 414 | 431, Some(why)) = (record.status, record.refusal) {
+                self.log_client_error(record.connection, format_args!("{}: {why}", record.status));
+            }
         }
         self.thread.log(&self.listener, self.logs.take(), record);
     }

@@ -81,10 +81,16 @@ impl Refusal {
             Refusal::ContentLengthInvalid => "Content-Length is not a decimal number",
             Refusal::Expectation => "an expectation other than 100-continue",
             Refusal::Field => "a malformed header field",
-            Refusal::FieldTooLong => "a header field is too long",
+            Refusal::FieldTooLong => {
+                "a header field is longer than settings/http/large_header_buffer_size allows"
+            }
             Refusal::Fragment => "a fragment (#) in the target",
-            Refusal::HeadTooLong => "the request head is too long",
-            Refusal::HeadTimeout => "the request head did not arrive in time",
+            Refusal::HeadTooLong => {
+                "the request head is longer than settings/http/large_header_buffers allow"
+            }
+            Refusal::HeadTimeout => {
+                "the request head did not arrive within settings/http/header_read_timeout"
+            }
             Refusal::Host => "Host is missing, double or malformed",
             Refusal::Incomplete => "the client disconnected within the request head",
             Refusal::LengthRequired => "a chunked body is not allowed here",
@@ -92,10 +98,16 @@ impl Refusal {
             Refusal::PlainOnTls => "plain HTTP on a listener for TLS",
             Refusal::Protocol => "a tunnel for a protocol other than WebSocket",
             Refusal::RequestLine => "a malformed request line",
-            Refusal::RequestLineTooLong => "the request line is too long",
+            Refusal::RequestLineTooLong => {
+                "the request line is longer than settings/http/large_header_buffer_size allows"
+            }
             Refusal::Target(error) => error.reason(),
-            Refusal::TooManyFields => "too many header fields",
-            Refusal::BodyTooLong => "the announced body is longer than allowed",
+            Refusal::TooManyFields => {
+                "more header fields than settings/http/max_header_fields allows"
+            }
+            Refusal::BodyTooLong => {
+                "the announced body is longer than max_body_size, of settings/http or the action, allows"
+            }
             Refusal::TransferEncoding => "Transfer-Encoding in HTTP/1.0, or more than one",
             Refusal::UnknownCoding => "a transfer coding other than chunked",
             Refusal::Version => "a protocol version other than HTTP/1.0 and HTTP/1.1",

@@ -1,0 +1,48 @@
+//! Lines of the log for requests that the server itself has refused because of their client: the
+//! reason, and the key that changes it. The number of lines is limited, as clients cause them.
+
+use howdah_http::exchange::Exchange;
+use howdah_http::message::Response;
+use howdah_sys::log::Level;
+
+use super::context::Context;
+
+/// Logs the reason for a response of the server itself with status 408, 413 or 499. Other refusals are
+/// logged where they are decided. `max_body_size` is that of the actions.
+pub fn log(
+    context: &Context<'_>,
+    max_body_size: Option<u64>,
+    exchange: &Exchange<'_>,
+    response: &Response,
+) {
+    if !response.is_default_error_page || !matches!(response.status, 408 | 413 | 499) {
+        return;
+    }
+    let http = &context.routing.snapshot.config.settings.http;
+    let reason = match (response.status, max_body_size) {
+        (408, _) => format!(
+            "the request body did not arrive in time: {} s without a byte \
+             (settings/http/body_read_timeout), or less than {} bytes/s (settings/http/min_rate)",
+            http.body_read_timeout.as_secs(),
+            http.min_rate
+        ),
+        (413, Some(max)) => {
+            format!("the request body is longer than {max} bytes (max_body_size of the action)")
+        }
+        (413, None) => format!(
+            "the request body is longer than {} bytes (settings/http/max_body_size)",
+            http.max_body_size
+        ),
+        // Nothing that could be configured.
+        _ => "the client closed the connection before the response".to_owned(),
+    };
+    let Some(left_out) = context.thread.client_errors.next(context.routing.now.monotonic) else {
+        return;
+    };
+    let status = response.status;
+    let left_out = match left_out {
+        0 => String::new(),
+        many => format!("; {many} earlier lines about clients were not logged"),
+    };
+    context.log(Level::Info, &exchange.request, format_args!("{status}: {reason}{left_out}"));
+}
