@@ -178,3 +178,44 @@ fn the_status_has_the_counters_and_the_clients_that_are_refused_most() {
     let places = ["shop", "127.0.0.9", "127.0.0.8"].map(|key| text.find(key).expect("listed"));
     assert!(output.status.success() && places.is_sorted(), "{text}");
 }
+
+#[test]
+fn connections_of_a_client_beyond_its_limit_are_closed() {
+    let address = harness::free_address().to_string();
+    let server = Site::script("a.php", "echo 'ok';")
+        .with(json!({"listeners": {&address: {"limit": {"connections": 2}}}}))
+        .serve_at(&address);
+    let mut open: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    open.iter_mut().for_each(|client| assert_eq!(client.get("/a.php").status, 200));
+    let mut third = server.connect();
+    let _ = third.try_send("GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(third.is_closed());
+    let mut other = Client::connect_from(Ipv4Addr::new(127, 0, 0, 9), server.address);
+    assert_eq!(other.get("/a.php").status, 200);
+    drop(open);
+    eventually("there is room again", || {
+        let mut client = server.connect();
+        client.try_send("GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n").ok()?;
+        client.next_response().filter(|response| response.status == 200)
+    });
+}
+
+/// The content does not depend on the bandwidth: files, scripts, ranges, and HEAD.
+#[test]
+fn a_bandwidth_changes_nothing_but_the_speed() {
+    let content: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
+    let limit = json!({"bandwidth": {"rate": 400_000, "after": 1000}});
+    let site = Site::script("a.php", "echo str_repeat('x', 100000);").file("file.bin", &content);
+    let share = format!("{}$uri", site.root().display());
+    let action = json!({"share": share, "scripts": "applications/site", "limit": limit});
+    let server = site.with(json!({"routes": [{"action": action}]})).serve();
+    let mut client = server.connect();
+    let file = client.get("/file.bin");
+    assert!(file.body == content && !file.cut);
+    assert_eq!(client.get("/a.php").body, vec![b'x'; 100_000]);
+    client.send("GET /file.bin HTTP/1.1\r\nHost: a\r\nRange: bytes=100000-200000\r\n\r\n");
+    let range = client.response();
+    assert_eq!((range.status, &range.body[..]), (206, &content[100_000..=200_000]));
+    client.send("HEAD /file.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.head_response().field("Content-Length"), Some("300000"));
+}

@@ -106,7 +106,7 @@ pub use groups::{Group, Groups};
 pub use htaccess::Htaccess;
 pub use isolation::{Automount, IdRange, Isolation, Namespaces};
 pub use json_schema::schema;
-pub use limit::{LimitExceptions, LimitPenalty, LimitRate, LimitRule};
+pub use limit::{LimitBandwidth, LimitExceptions, LimitPenalty, LimitRate, LimitRule};
 pub use listener::{CleartextHttp2, Listener};
 pub use matching::{Match, Scheme};
 pub use memory_budget::MemoryBudget;

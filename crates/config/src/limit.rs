@@ -10,6 +10,7 @@ use crate::address_pattern::AddressPatterns;
 use crate::error::{Error, ErrorKind};
 use crate::matching::Match;
 use crate::node::{Node, Object, Shown};
+use crate::pattern::{Patterns, Subject};
 use crate::template::{Part, Template};
 
 /// One rule.
@@ -32,6 +33,10 @@ pub struct LimitRule {
     pub concurrency: Option<u32>,
     /// Requests at once that PHP processes run; further ones wait.
     pub processes: Option<u32>,
+    /// Connections at once; only of listeners, by the client's address.
+    pub connections: Option<u32>,
+    /// Bytes of responses in a time.
+    pub bandwidth: Option<LimitBandwidth>,
     /// Maximum number of keys that are kept.
     pub keys: u32,
     /// Penalties for clients that go on after refusals.
@@ -51,6 +56,8 @@ pub struct LimitExceptions {
     pub addresses: AddressPatterns,
     /// Conditions, one of which must hold.
     pub conditions: Vec<Match>,
+    /// Host names of clients (`except_names`) that lead to the client's address and back.
+    pub names: Option<Patterns>,
 }
 
 /// Requests in a time.
@@ -66,6 +73,15 @@ pub struct LimitRate {
     pub undelayed: Option<u32>,
 }
 
+/// Bytes of responses in a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitBandwidth {
+    /// Bytes a second.
+    pub rate: u64,
+    /// Bytes that are sent without a limit; they come back at the rate.
+    pub after: u64,
+}
+
 /// Penalties for clients that go on after refusals. Times are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitPenalty {
@@ -79,16 +95,24 @@ pub struct LimitPenalty {
     pub close_after: Option<u32>,
 }
 
+/// Keys of which a rule has at least one.
+const LIMITS: [&str; 5] = ["rate", "concurrency", "processes", "connections", "bandwidth"];
+
 /// Default of `keys`.
 const DEFAULT_KEYS: u32 = 100_000;
 
 impl LimitRule {
     /// Reads `limit`: a rule, or an array of rules.
     pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<LimitRule>, Error> {
-        node.one_or_many().map(|rule| LimitRule::read(&rule)).collect()
+        node.one_or_many().map(|rule| LimitRule::read(&rule, false)).collect()
     }
 
-    fn read(node: &Node<'_>) -> Result<LimitRule, Error> {
+    /// Reads `limit` of a listener.
+    pub(crate) fn read_of_listener(node: &Node<'_>) -> Result<Vec<LimitRule>, Error> {
+        node.one_or_many().map(|rule| LimitRule::read(&rule, true)).collect()
+    }
+
+    fn read(node: &Node<'_>, is_of_listener: bool) -> Result<LimitRule, Error> {
         let merged: Value;
         let node = match preset::merge(node)? {
             Some(value) => {
@@ -103,11 +127,16 @@ impl LimitRule {
             zone: object.read("zone", read_zone)?,
             place: node.place(),
             conditions: object.read("match", Match::read)?.unwrap_or_default(),
-            except: object.read("except", LimitExceptions::read)?.unwrap_or_default(),
+            except: LimitExceptions {
+                names: object.read("except_names", |names| Patterns::read(names, Subject::Host))?,
+                ..object.read("except", LimitExceptions::read)?.unwrap_or_default()
+            },
             key: object.read("key", read_key)?,
             rate: LimitRate::read(&object)?,
             concurrency: object.read("concurrency", |count| count.count(1))?,
             processes: object.read("processes", |count| count.count(1))?,
+            connections: object.read("connections", |count| count.count(1))?,
+            bandwidth: object.read("bandwidth", LimitBandwidth::read)?,
             keys: object
                 .read("keys", |keys| keys.integer(100..=MAX_KEYS))?
                 .and_then(|keys| u32::try_from(keys).ok())
@@ -117,14 +146,40 @@ impl LimitRule {
             announce: object.boolean("announce")?.unwrap_or(false),
             dry_run: object.boolean("dry_run")?.unwrap_or(false),
         };
-        if rule.rate.is_none() && rule.concurrency.is_none() && rule.processes.is_none() {
-            return Err(object.missing(&["rate", "concurrency", "processes"]));
+        let counts = [rule.concurrency, rule.processes, rule.connections];
+        if rule.rate.is_none() && rule.bandwidth.is_none() && counts.iter().all(Option::is_none) {
+            return Err(object.missing(&LIMITS));
+        }
+        if let Some(connections) = object.optional("connections") {
+            rule.check_connections(&connections, &object, is_of_listener)?;
         }
         if rule.rate.is_none() && rule.penalty.is_some() {
             return Err(node.invalid("has \"penalty\", which must be with \"rate\""));
         }
         object.end()?;
         Ok(rule)
+    }
+
+    /// Checks that `connections` can be counted: before there is a request.
+    fn check_connections(
+        &self,
+        node: &Node<'_>,
+        object: &Object<'_>,
+        is_of_listener: bool,
+    ) -> Result<(), Error> {
+        if !is_of_listener {
+            return Err(node.invalid("must be in the \"limit\" of a listener"));
+        }
+        for key in ["match", "key", "except_names"] {
+            if let Some(node) = object.optional(key) {
+                let hint = "make it two rules";
+                return Err(node.invalid("must not be with \"connections\"").with_hint(hint));
+            }
+        }
+        match self.except.conditions.is_empty() {
+            true => Ok(()),
+            false => Err(node.invalid("must be with addresses in \"except\" only")),
+        }
     }
 
     /// Returns the name of the counters for people: the name of the zone, or the path of the rule.
@@ -240,6 +295,20 @@ fn read_delay(node: &Node<'_>) -> Result<Option<u32>, Error> {
         Some(delay) => Ok(delay.then_some(0)),
         None if node.value.is_number() => node.count(0).map(Some),
         None => Err(node.wrong_type("true, false, or the number of requests that do not wait")),
+    }
+}
+
+impl LimitBandwidth {
+    /// Reads bytes a second, or an object.
+    fn read(node: &Node<'_>) -> Result<LimitBandwidth, Error> {
+        if !node.value.is_object() {
+            return Ok(LimitBandwidth { rate: node.size(1)?, after: 0 });
+        }
+        let object = node.object()?;
+        let rate = object.required("rate")?.size(1)?;
+        let after = object.read("after", |after| after.size(0))?.unwrap_or(0);
+        object.end()?;
+        Ok(LimitBandwidth { rate, after })
     }
 }
 

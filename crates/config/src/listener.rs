@@ -106,7 +106,7 @@ impl Listener {
         let client_ip = object.read("client_ip", Forwarded::read_client_ip)?;
         let proxy_protocol = object.read("proxy_protocol", read_proxy_protocol)?;
         let access_log = object.read("access_log", AccessLog::read_all)?;
-        let limit = object.read("limit", LimitRule::read_all)?.unwrap_or_default();
+        let limit = object.read("limit", LimitRule::read_of_listener)?.unwrap_or_default();
         object.end()?;
         let (name, backlog) = (name.to_owned(), backlog.flatten());
         Ok(Listener {

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod at_once;
+pub mod bandwidth;
 pub mod gcra;
 pub mod in_progress;
 pub mod key;

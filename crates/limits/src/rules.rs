@@ -3,6 +3,7 @@
 //! All rules that are about a request must admit it. A request that one of them refuses counts for
 //! none. The longest of several delays counts, as in nginx.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -12,6 +13,7 @@ use howdah_http::message::{FieldBlock, Request, Response};
 use howdah_http::respond;
 
 use crate::at_once::Permit;
+use crate::bandwidth::Bandwidth;
 use crate::gcra::Rate;
 use crate::key::{self, KeyHash};
 use crate::penalty::Penalty;
@@ -38,6 +40,8 @@ pub struct Admission {
     pub permits: Vec<Permit>,
     /// Values of the `RateLimit` fields, if the client is to be told.
     pub announcement: Option<Announcement>,
+    /// Bandwidths of the response.
+    pub bandwidths: Vec<Bandwidth>,
     /// Key of the request, and the number of its requests that may run in PHP at once.
     pub processes: Option<(KeyHash, u32)>,
 }
@@ -103,11 +107,24 @@ impl Rule {
         Rule { settings: rule.clone(), rate, undelayed, penalty, zone }
     }
 
-    fn is_about(&self, request: &Request, holds: &mut dyn FnMut(&Match) -> bool) -> bool {
+    fn is_about(
+        &self,
+        request: &Request,
+        name: Option<&str>,
+        holds: &mut dyn FnMut(&Match) -> bool,
+    ) -> bool {
         let LimitRule { conditions, except, .. } = &self.settings;
+        let is_named = name.zip(except.names.as_ref());
         !except.addresses.matches(request.connection.peer)
+            && !is_named.is_some_and(|(name, names)| names.matches(name.as_bytes()))
             && holds(conditions)
             && !except.conditions.iter().any(holds)
+    }
+
+    /// Returns true if the rule is about more than connections.
+    fn limits_requests(&self) -> bool {
+        let LimitRule { concurrency, processes, bandwidth, .. } = &self.settings;
+        self.rate.is_some() || concurrency.is_some() || processes.is_some() || bandwidth.is_some()
     }
 
     /// Counts a request of a key.
@@ -149,6 +166,9 @@ impl Rule {
             }
         }
         admission.permits.extend(permit);
+        if let (Some(limit), false) = (self.settings.bandwidth, self.settings.dry_run) {
+            admission.bandwidths.push(Bandwidth::new(&self.zone.bytes, hash, limit));
+        }
         if let (Some(max), false) = (self.settings.processes, self.settings.dry_run) {
             admission.processes = Some((hash, max));
         }
@@ -188,10 +208,50 @@ impl Rule {
     }
 }
 
-/// Takes a request through rules. `holds` evaluates conditions.
+/// Returns true if rules that are about a request need the host name of its client.
+pub fn need_name(rules: &[Rule], request: &Request, holds: &mut dyn FnMut(&Match) -> bool) -> bool {
+    let needs = |rule: &Rule| rule.settings.except.names.is_some();
+    rules.iter().any(|rule| needs(rule) && rule.is_about(request, None, holds))
+}
+
+/// A client has as many connections as it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooManyConnections;
+
+/// Counts a connection of a client by the rules of a listener.
+pub fn connect<'r>(
+    rules: impl IntoIterator<Item = &'r Rule>,
+    peer: Option<SocketAddr>,
+    now: Nanos,
+) -> Result<Vec<Permit>, TooManyConnections> {
+    let mut permits = Vec::new();
+    for rule in rules {
+        let Some(max) = rule.settings.connections else { continue };
+        if rule.settings.except.addresses.matches(peer) {
+            continue;
+        }
+        let mut text = Vec::new();
+        key::write_client(peer.map(|peer| peer.ip()), &mut text);
+        let key = key::hash(&text);
+        match rule.zone.connections.enter(key, max) {
+            Some(permit) => permits.push(permit),
+            None => {
+                let refusal = rule.refusal(SECOND, &text);
+                if rule.refuse(&refusal, key, &text, now) {
+                    return Err(TooManyConnections);
+                }
+            }
+        }
+    }
+    Ok(permits)
+}
+
+/// Takes a request through rules. `name` is the client's host name, if the rules need it; `holds`
+/// evaluates conditions.
 pub fn check(
     rules: &[Rule],
     request: &Request,
+    name: Option<&str>,
     started_at: Instant,
     now: Nanos,
     holds: &mut dyn FnMut(&Match) -> bool,
@@ -200,7 +260,7 @@ pub fn check(
     let mut counted: Vec<Counted<'_>> = Vec::new();
     let mut text = Vec::new();
     for rule in rules {
-        if !rule.is_about(request, holds) {
+        if !rule.limits_requests() || !rule.is_about(request, name, holds) {
             continue;
         }
         key::write(rule.settings.key.as_ref(), request, started_at, &mut text);
@@ -238,6 +298,7 @@ impl Admission {
     pub fn add(&mut self, other: Admission) {
         self.delay = self.delay.max(other.delay);
         self.permits.extend(other.permits);
+        self.bandwidths.extend(other.bandwidths);
         self.announcement = other.announcement.or(self.announcement.take());
         self.processes = other.processes.or(self.processes);
     }

@@ -26,6 +26,10 @@ pub struct Zone {
     pub table: Table,
     /// Requests at once.
     pub at_once: Arc<AtOnce>,
+    /// Connections at once.
+    pub connections: Arc<AtOnce>,
+    /// Bytes of responses.
+    pub bytes: Arc<Table>,
     /// Keys with the most refusals.
     pub ranking: Ranking,
     /// Numbers of requests.
@@ -99,6 +103,8 @@ impl Zone {
             keys: rule.keys,
             table: Table::new(usize::try_from(rule.keys).unwrap_or(usize::MAX)),
             at_once: Arc::default(),
+            connections: Arc::default(),
+            bytes: Arc::new(Table::new(usize::try_from(rule.keys).unwrap_or(usize::MAX))),
             ranking: Ranking::default(),
             counters: Counters::default(),
         }

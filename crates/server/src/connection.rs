@@ -13,6 +13,9 @@ use howdah_http::exchange::Handler;
 use howdah_http::h1::{self, Refusal};
 use howdah_http::message::ConnectionInfo;
 use howdah_http::{h2, respond};
+use howdah_limits::at_once::Permit;
+use howdah_limits::rules;
+use howdah_sys::clock;
 use howdah_tls::{HandshakeOutcome, TlsListener};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_local;
@@ -30,32 +33,44 @@ const MAX_DISCARDED_BYTES: u64 = 64 * 1024;
 /// Serves a connection to its end, as a task of this thread; then it is counted as closed.
 pub fn serve(thread: &Rc<RouterThread>, accepted: Accepted, drain: DrainRegistration) {
     let Accepted { stream, info, listener } = accepted;
-    let (protocol, has_proxy_header) =
-        match thread.snapshot_for(&listener).listeners.get(&*listener) {
-            Some(listener) => {
-                let balancers = listener.balancers.as_ref();
-                let is_balancer = balancers.is_some_and(|balancers| balancers.matches(info.peer));
-                (Protocol::of(listener), is_balancer)
-            }
-            None => (Protocol::Plain(CleartextHttp2::Never), false),
-        };
+    let snapshot = thread.snapshot_for(&listener);
+    let found = snapshot.listeners.get(&*listener);
+    let balancers = found.and_then(|found| found.balancers.as_ref());
+    let has_proxy_header = balancers.is_some_and(|balancers| balancers.matches(info.peer));
+    let protocol = found.map_or(Protocol::Plain(CleartextHttp2::Never), Protocol::of);
     let handler = RequestHandler::new(thread, &listener);
+    // The client behind a balancer is not known yet.
+    let rules = found.filter(|_| !has_proxy_header).map_or(&[][..], |found| &found.limit);
+    let Ok(permits) = rules::connect(rules, info.peer, clock::monotonic_us() * 1000) else {
+        return;
+    };
     let stream = Stream::new(stream);
     // One task type per protocol: the task of a plain connection stays small.
-    drop(match protocol {
+    match protocol {
         protocol if has_proxy_header => {
-            spawn_local(serve_proxied(handler, protocol, stream, info, drain))
+            spawn(permits, serve_proxied(handler, protocol, stream, info, drain));
         }
-        Protocol::Tls(tls) => spawn_local(serve_tls(handler, tls, stream, info, drain)),
+        Protocol::Tls(tls) => spawn(permits, serve_tls(handler, tls, stream, info, drain)),
         Protocol::Plain(CleartextHttp2::Never) => {
-            spawn_local(h1::serve(stream, info, handler, drain))
+            spawn(permits, h1::serve(stream, info, handler, drain));
         }
         Protocol::Plain(CleartextHttp2::Offered) => {
-            spawn_local(serve_either_version(handler, stream, info, drain))
+            spawn(permits, serve_either_version(handler, stream, info, drain));
         }
         Protocol::Plain(CleartextHttp2::Only) => {
-            spawn_local(serve_http2_only(handler, stream, info, drain))
+            spawn(permits, serve_http2_only(handler, stream, info, drain));
         }
+    }
+}
+
+/// Serves a connection as a task, which holds the permits. Without any it is smaller.
+fn spawn(permits: Vec<Permit>, serving: impl Future<Output = ()> + 'static) {
+    drop(match permits.is_empty() {
+        true => spawn_local(serving),
+        false => spawn_local(async move {
+            serving.await;
+            drop(permits);
+        }),
     });
 }
 
@@ -97,6 +112,13 @@ async fn serve_proxied(
         let shown = ConnectionInfo { peer: Some(client), local: Some(target), ..(*info).clone() };
         info = Arc::new(ConnectionInfo { tls: header.tls, ..shown });
     }
+    let _permits = {
+        let (snapshot, listener) = handler.listener_snapshot();
+        let rules = snapshot.listeners.get(listener).map_or(&[][..], |found| &found.limit);
+        let now = clock::monotonic_us() * 1000;
+        let Ok(permits) = rules::connect(rules, info.peer, now) else { return };
+        permits
+    };
     match protocol {
         Protocol::Tls(tls) => serve_tls(handler, tls, stream, info, drain).await,
         Protocol::Plain(CleartextHttp2::Never) => h1::serve(stream, info, handler, drain).await,

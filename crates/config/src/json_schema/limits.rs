@@ -1,7 +1,7 @@
 //! Objects of the document, `limit`.
 
-use super::shape::Kind::{Array, Either, Integer, Switch, Text, Word};
-use super::shape::{COUNT, Key, Kind, Shape};
+use super::shape::Kind::{Array, Either, Integer, Switch, Text, Texts, Word};
+use super::shape::{COUNT, Key, Kind, SIZE, Shape};
 
 const EXCEPTION: Kind = Either(&[Text, Kind::Shape("match")]);
 
@@ -12,7 +12,7 @@ pub(super) const TABLE: &[Shape] = &[
         keys: &[
             Key(
                 "preset",
-                Word(&["login", "search", "api"]),
+                Word(&["login", "search", "api", "crawlers"]),
                 "Keys for a common case, which the rule's own keys replace",
             ),
             Key("match", Kind::Shape("match"), "Requests that the rule is about"),
@@ -20,6 +20,11 @@ pub(super) const TABLE: &[Shape] = &[
                 "except",
                 Either(&[Text, Kind::Shape("match"), Array(&EXCEPTION)]),
                 "Client addresses, and conditions of requests, that the rule is not about",
+            ),
+            Key(
+                "except_names",
+                Texts,
+                "Host names of clients that the rule is not about, confirmed by DNS",
             ),
             Key(
                 "key",
@@ -40,11 +45,25 @@ pub(super) const TABLE: &[Shape] = &[
                 Integer(1, COUNT),
                 "Requests at once that processes of PHP run; others wait",
             ),
+            Key("connections", Integer(1, COUNT), "Of a listener: connections at once of a client"),
+            Key(
+                "bandwidth",
+                Either(&[Integer(1, i64::MAX), Kind::Shape("bandwidth")]),
+                "Bytes of responses a second",
+            ),
             Key("penalty", Kind::Shape("penalty"), "Penalties for clients that go on"),
             Key("keys", Integer(100, 20_000_000), "Maximum number of keys that are kept"),
             Key("status", Integer(400, 599), "Status of refusals; 429 if absent"),
             Key("announce", Switch, "Send the RateLimit fields with all responses"),
             Key("dry_run", Switch, "Count refusals, and admit the requests"),
+        ],
+    },
+    Shape {
+        name: "bandwidth",
+        required: &["rate"],
+        keys: &[
+            Key("rate", Integer(1, i64::MAX), "Bytes a second"),
+            Key("after", SIZE, "Bytes that are sent before that"),
         ],
     },
     Shape {

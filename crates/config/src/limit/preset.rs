@@ -7,10 +7,11 @@ use crate::node::{Node, quoted};
 use crate::suggest::nearest;
 
 /// Names and keys.
-const PRESETS: [(&str, &str); 3] = [
+const PRESETS: [(&str, &str); 4] = [
     ("login", include_str!("preset/login.json")),
     ("search", include_str!("preset/search.json")),
     ("api", include_str!("preset/api.json")),
+    ("crawlers", include_str!("preset/crawlers.json")),
 ];
 
 /// Returns a rule with the keys of its preset; `None` if it has none.

@@ -1,7 +1,7 @@
 //! `limit` of listeners and actions.
 
 use super::*;
-use crate::{Fairness, LimitPenalty, LimitRate, LimitRule};
+use crate::{Fairness, LimitBandwidth, LimitPenalty, LimitRate, LimitRule};
 
 fn rules(limit: Value) -> Vec<LimitRule> {
     read_action(json!({"return": 200, "limit": limit})).limit
@@ -62,7 +62,7 @@ fn broken_limits_are_refused_with_their_path_and_a_hint() {
     for (limit, message) in [
         (
             json!({}),
-            "/routes/0/action/limit: one of \"rate\", \"concurrency\" or \"processes\" is missing",
+            "/routes/0/action/limit: one of \"rate\", \"concurrency\", \"processes\", \"connections\" or \"bandwidth\" is missing",
         ),
         (json!(["1/s"]), "/routes/0/action/limit/0: element 0 must be an object"),
         (json!({"rate": 10}), "\"rate\" must be a string"),
@@ -92,10 +92,32 @@ fn broken_limits_are_refused_with_their_path_and_a_hint() {
         (json!({"rate": "1/s", "except": ["x"]}), "/limit/except/0: element 0 is not an address"),
         (json!({"rate": "1/s", "except": {"hsot": "x"}}), "did you mean \"host\"?"),
         (json!({"rate": "1/s", "bursts": 1}), "did you mean \"burst\"?"),
+        (json!({"connections": 1}), "must be in the \"limit\" of a listener"),
+        (json!({"bandwidth": 0}), "/limit/bandwidth: \"bandwidth\" must be 1 or more"),
+        (json!({"bandwidth": "10k"}), "without quotes or a unit"),
+        (json!({"bandwidth": {"after": 1}}), "/limit/bandwidth: \"rate\" is missing"),
+        (json!({"rate": "1/s", "except_names": 1}), "/limit/except_names"),
         (json!({"preset": "logn"}), "did you mean \"login\"?"),
     ] {
         let line = refused(limit);
         assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
+fn connections_are_counted_before_there_is_a_request() {
+    let document = |limit: Value| json!({"listeners": {"*:80": {"pass": "routes", "limit": limit}}, "routes": []});
+    let config = read(document(json!([
+        {"connections": 5, "except": "10.0.0.1"}, {"bandwidth": {"rate": 2, "after": 1}},
+    ])));
+    let rules: Vec<_> = config.limit_rules().collect();
+    let bandwidth = Some(LimitBandwidth { rate: 2, after: 1 });
+    assert_eq!((rules[0].connections, rules[1].bandwidth), (Some(5), bandwidth));
+    for (key, value) in
+        [("key", json!("$host")), ("match", json!({})), ("except", json!({"uri": "/"}))]
+    {
+        let line = refusal(document(json!({"connections": 5, key: value})));
+        assert!(line.contains("/listeners/*:80/limit"), "{line}");
     }
 }
 

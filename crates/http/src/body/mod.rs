@@ -1,7 +1,7 @@
 //! Bodies of requests and responses, independent of the protocol version.
 
 pub mod feed;
-pub(crate) mod file;
+pub mod file;
 mod large_buffers;
 mod request;
 mod response;

@@ -41,7 +41,7 @@ impl Fixture {
         let mut holds = |conditions: &Match| {
             conditions.source.as_ref().is_none_or(|s| s.matches(request.connection.peer))
         };
-        check(&self.rules, &request, Instant::now(), SECOND + ms * 1_000_000, &mut holds)
+        check(&self.rules, &request, None, Instant::now(), SECOND + ms * 1_000_000, &mut holds)
     }
 
     fn admits(&self, client: &str, ms: u64) -> bool {
@@ -196,6 +196,36 @@ fn the_smallest_remainder_is_announced() {
 }
 
 #[test]
+fn clients_with_an_excepted_name_are_not_counted() {
+    let key = "$header_user_agent";
+    let limit = fixture(json!({"rate": "1/d", "key": key, "except_names": "*.example.org"}));
+    let mut request = request("/", &[("User-Agent", "somebot")]);
+    request.connection = from(A).connection;
+    assert!(need_name(&limit.rules, &request, &mut |_| true));
+    let admits =
+        |name| check(&limit.rules, &request, name, Instant::now(), 1, &mut |_| true).is_ok();
+    assert!((0..3).all(|_| admits(Some("crawl-1.example.org"))));
+    assert!(admits(Some("example.com")) && !admits(None), "others share the name that they give");
+    assert!(!need_name(&fixture(json!({"rate": "1/d"})).rules, &request, &mut |_| true));
+}
+
+#[test]
+fn connections_of_a_client_are_counted_while_they_are_open() {
+    let config = Config::from_value(json!({"routes": [], "listeners": {"*:80": {
+        "pass": "routes", "limit": [{"connections": 2, "except": "192.0.2.9"}, {"rate": "1/s"}],
+    }}}));
+    let config = config.expect("valid");
+    let zones = Zones::new(&config, None);
+    let rules = Rule::compile(&config.listeners[0].limit, &zones);
+    let open = |client: &str| connect(&rules, client.parse().ok(), 1);
+    let [first, _second] = [(); 2].map(|()| open(A).expect("room"));
+    assert_eq!(open(A).err(), Some(TooManyConnections));
+    assert!(open(B).is_ok() && (0..5).map(|_| open("192.0.2.9:1")).all(|open| open.is_ok()));
+    drop(first);
+    assert!(open(A).is_ok());
+}
+
+#[test]
 fn rules_of_a_zone_share_its_counters() {
     let rule = json!({"rate": "1/m", "zone": "a"});
     let config = Config::from_value(json!({"routes": [
@@ -206,7 +236,8 @@ fn rules_of_a_zone_share_its_counters() {
     let steps = &config.routes[0].steps;
     let [first, second] =
         [0, 1].map(|step: usize| Rule::compile(&steps[step].action.limit, &zones));
-    let admits = |rules: &[Rule]| check(rules, &from(A), Instant::now(), 1, &mut |_| true).is_ok();
+    let admits =
+        |rules: &[Rule]| check(rules, &from(A), None, Instant::now(), 1, &mut |_| true).is_ok();
     assert!(admits(&first) && !admits(&second));
 }
 

@@ -1,5 +1,6 @@
 //! Changes of responses by the options of actions.
 
+pub mod bandwidth;
 pub mod cors;
 pub mod error_page;
 pub mod header_changes;

@@ -50,10 +50,12 @@ async fn limit(
     exchange: &Exchange<'_>,
 ) -> Result<(), Response> {
     let (request, started_at) = (&exchange.request, exchange.started_at);
+    let name = client_name(context, rules, exchange).await;
     let checked = {
         let scratch = &mut *context.routing.scratch.borrow_mut();
         let mut holds = |conditions: &_| matching::holds(conditions, request, started_at, scratch);
-        rules::check(rules, request, started_at, clock::monotonic_us() * 1000, &mut holds)
+        let now = clock::monotonic_us() * 1000;
+        rules::check(rules, request, name.as_deref(), started_at, now, &mut holds)
     };
     let admission = checked.map_err(|refusal| {
         log(context, exchange, &refusal);
@@ -72,6 +74,24 @@ async fn limit(
         }
     }
     Ok(())
+}
+
+/// Returns the host name of the client that leads to its address again, if rules need it.
+async fn client_name(
+    context: &Context<'_>,
+    rules: &[Rule],
+    exchange: &Exchange<'_>,
+) -> Option<String> {
+    let needed = {
+        let scratch = &mut *context.routing.scratch.borrow_mut();
+        let (request, started_at) = (&exchange.request, exchange.started_at);
+        let mut holds = |conditions: &_| matching::holds(conditions, request, started_at, scratch);
+        rules::need_name(rules, request, &mut holds)
+    };
+    let address = exchange.request.connection.peer.filter(|_| needed)?.ip().to_canonical();
+    let servers = &context.routing.snapshot.config.settings.resolver;
+    // Boxed: few requests need it.
+    Box::pin(context.thread.shared.client_names.name(address, servers)).await
 }
 
 /// Logs a refusal, unless there are too many lines about clients.

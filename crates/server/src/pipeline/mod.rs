@@ -34,7 +34,7 @@ use self::answer::answer;
 
 pub use self::context::Context;
 pub use self::decision::carry_out;
-use crate::filters::{cors, header_changes, security_headers};
+use crate::filters::{bandwidth, cors, header_changes, security_headers};
 use crate::route::Routing;
 use crate::snapshot::Snapshot;
 use crate::thread::RouterThread;
@@ -148,6 +148,11 @@ impl RequestHandler {
         }
     }
 
+    /// Returns the configuration for the next request, and the name of the listener in it.
+    pub fn listener_snapshot(&self) -> (Arc<Snapshot>, &str) {
+        (self.thread.snapshot_for(&self.listener), &self.listener)
+    }
+
     /// Returns the thread of the connection.
     pub fn thread(&self) -> &Rc<RouterThread> {
         &self.thread
@@ -188,6 +193,9 @@ impl RequestHandler {
     fn keep(&self, admission: Admission, response: &mut Response) {
         if let Some(announcement) = &admission.announcement {
             announcement.put(response);
+        }
+        for limit in &admission.bandwidths {
+            bandwidth::apply(limit.clone(), response);
         }
         if !admission.permits.is_empty() {
             self.admission.set(Some(self.thread.admissions.keep(admission)));
