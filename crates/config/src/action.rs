@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use crate::access::Access;
 use crate::action_options::ActionOptions;
+use crate::cache::CacheOption;
 use crate::error::Error;
 use crate::fixed_response::{Ping, Return};
 use crate::groups::Groups;
@@ -143,6 +144,17 @@ impl Action {
             error_pages: object.read("error_pages", ErrorPage::read_all)?.unwrap_or_default(),
             options: ActionOptions::read(&object)?,
         };
+        let has_fixed_response = matches!(
+            action.kind,
+            ActionKind::Return(_) | ActionKind::Status(_) | ActionKind::Ping(_)
+        );
+        if let (true, Some(CacheOption::On(_)), Some(node)) =
+            (has_fixed_response, &action.options.cache, object.optional("cache"))
+        {
+            let error =
+                node.invalid("has no effect here, as the server makes this response itself");
+            return Err(error.with_hint("write it beside \"pass\", \"proxy\" or \"share\""));
+        }
         object.end()?;
         Ok(action)
     }

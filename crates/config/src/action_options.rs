@@ -2,6 +2,7 @@
 
 use crate::access_log::AccessLog;
 use crate::buffering::Buffering;
+use crate::cache::CacheOption;
 use crate::cors::Cors;
 use crate::error::Error;
 use crate::node::{Node, Object};
@@ -24,6 +25,8 @@ pub struct ActionOptions {
     pub cors: Option<Cors>,
     /// Buffering of messages of other servers.
     pub buffering: Buffering,
+    /// Cache for responses of applications and other servers.
+    pub cache: Option<CacheOption>,
     /// Maximum size of a request body in bytes; if `None`, that of the settings.
     pub max_body_size: Option<u64>,
     /// True if error pages also replace responses of applications and other servers.
@@ -49,6 +52,7 @@ impl ActionOptions {
             security_headers: object.boolean("security_headers")?.unwrap_or(false),
             cors: object.read("cors", Cors::read)?,
             buffering: Buffering::read(object)?,
+            cache: object.read("cache", CacheOption::read)?,
             max_body_size: object.read("max_body_size", |node| node.size(0))?,
             intercept_errors: object.boolean("intercept_errors")?,
             internal: object.boolean("internal")?.unwrap_or(false),

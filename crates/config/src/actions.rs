@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::action::{Action, ActionKind, PageSource};
+use crate::cache::{self, Cache, CacheStore};
+use crate::error::{Error, ErrorKind};
 use crate::node::path;
 use crate::template::{Part, Template};
 use crate::{AccessLog, Config, Htaccess, Route, Symlinks};
@@ -102,6 +104,28 @@ impl Config {
         all
     }
 
+    /// Returns the stores that the caches of all actions use.
+    pub fn cache_stores(&self) -> Vec<CacheStore> {
+        let actions = self.actions();
+        cache::stores(caches(&actions).map(|(_, cache)| cache)).unwrap_or_default()
+    }
+
+    /// Checks that actions with the same store agree on its memory.
+    pub(crate) fn check_cache_stores(&self) -> Result<(), Error> {
+        let actions = self.actions();
+        let Err(index) = cache::stores(caches(&actions).map(|(_, cache)| cache)) else {
+            return Ok(());
+        };
+        let (place, name) = caches(&actions)
+            .nth(index)
+            .map_or(("", ""), |(place, cache)| (place, cache.name.as_str()));
+        let message = format!(
+            "\"memory\" differs from that of another action with the cache \"{name}\"; write it once, \
+             or give this cache another \"name\""
+        );
+        Err(Error::new(ErrorKind::InvalidValue, format!("{place}/cache/memory"), message))
+    }
+
     /// Returns the directories whose `.htaccess` files are read, with the settings for them: document roots of
     /// applications, and shares. A share whose directory depends on the request is left out.
     pub fn htaccess_roots(&self) -> Vec<(PathBuf, &Htaccess)> {
@@ -130,6 +154,14 @@ impl Config {
         };
         self.actions().into_iter().filter_map(name).collect()
     }
+}
+
+/// Returns the caches of actions, each with the path of its action.
+fn caches<'a>(actions: &'a [(String, &'a Action)]) -> impl Iterator<Item = (&'a str, &'a Cache)> {
+    actions.iter().filter_map(|(place, action)| {
+        let cache = action.options.cache.as_ref()?.settings()?;
+        Some((place.as_str(), &**cache))
+    })
 }
 
 fn place(route: &Route, step: usize) -> String {

@@ -97,6 +97,7 @@ impl Config {
             application.route_settings.clone_from(&settings);
             application.obeys_htaccess |= obedient.contains(&application.name);
         }
+        config.check_cache_stores()?;
         Ok(config)
     }
 

@@ -10,8 +10,25 @@ use crate::percent;
 /// the condition always holds.
 #[derive(Debug, Clone)]
 pub struct FieldPatterns {
-    any_case: bool,
+    names: Names,
     alternatives: Vec<Vec<FieldPattern>>,
+}
+
+/// Names of cookies in conditions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CookieNames {
+    /// As written.
+    Exact,
+    /// As PHP reads them, which has `_` for some bytes; `*` stands for any bytes.
+    Php,
+}
+
+/// Comparison of names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Names {
+    Exact,
+    AnyCase,
+    Php,
 }
 
 #[derive(Debug, Clone)]
@@ -33,9 +50,10 @@ impl FieldPatterns {
         field: &FieldPattern,
         fields: impl Iterator<Item = (&'r [u8], &'r [u8])>,
     ) -> bool {
-        let is_named = |name: &[u8]| match self.any_case {
-            true => name.eq_ignore_ascii_case(&field.name),
-            false => name == field.name,
+        let is_named = |name: &[u8]| match self.names {
+            Names::AnyCase => name.eq_ignore_ascii_case(&field.name),
+            Names::Exact => name == field.name,
+            Names::Php => is_php_name(&field.name, name),
         };
         let mut values =
             fields.filter(|(name, _)| is_named(name)).map(|(_, value)| value).peekable();
@@ -44,6 +62,26 @@ impl FieldPatterns {
 
     /// Reads an object, or an array of objects. The names of arguments are percent-decoded.
     pub(crate) fn read(node: &Node<'_>, subject: Subject) -> Result<FieldPatterns, Error> {
+        let names = match subject {
+            Subject::Header => Names::AnyCase,
+            _ => Names::Exact,
+        };
+        FieldPatterns::read_with(node, subject, names)
+    }
+
+    /// Reads conditions on cookies.
+    pub(crate) fn read_cookies(
+        node: &Node<'_>,
+        names: CookieNames,
+    ) -> Result<FieldPatterns, Error> {
+        let names = match names {
+            CookieNames::Exact => Names::Exact,
+            CookieNames::Php => Names::Php,
+        };
+        FieldPatterns::read_with(node, Subject::Cookie, names)
+    }
+
+    fn read_with(node: &Node<'_>, subject: Subject, names: Names) -> Result<FieldPatterns, Error> {
         if !node.value.is_object() && !node.value.is_array() {
             return Err(node.wrong_type("an object or an array of objects"));
         }
@@ -68,6 +106,80 @@ impl FieldPatterns {
             }
             alternatives.push(fields);
         }
-        Ok(FieldPatterns { any_case: subject == Subject::Header, alternatives })
+        Ok(FieldPatterns { names, alternatives })
+    }
+}
+
+/// Returns true if PHP reads a cookie of this name as one that the pattern stands for. PHP replaces
+/// bytes that no variable has by `_`, so that a client can name a cookie in several ways.
+fn is_php_name(pattern: &[u8], name: &[u8]) -> bool {
+    let byte_matches = |wanted: u8, byte: u8| {
+        wanted == byte || (wanted == b'_' && matches!(byte, b' ' | b'.' | b'[' | b'+'))
+    };
+    let starts = |text: &[u8], with: &[u8]| {
+        text.len() >= with.len() && with.iter().zip(text).all(|(w, b)| byte_matches(*w, *b))
+    };
+    let mut pieces = pattern.split(|byte| *byte == b'*');
+    let first = pieces.next().unwrap_or_default();
+    if !starts(name, first) {
+        return false;
+    }
+    let mut rest = name.get(first.len()..).unwrap_or_default();
+    let mut pieces = pieces.peekable();
+    if pieces.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(piece) = pieces.next() {
+        let from = match pieces.peek() {
+            // The last piece must be at the end.
+            None => rest.len().checked_sub(piece.len()),
+            Some(_) => {
+                (0..=rest.len()).find(|at| starts(rest.get(*at..).unwrap_or_default(), piece))
+            }
+        };
+        match from.and_then(|from| rest.get(from..)).filter(|found| starts(found, piece)) {
+            Some(found) => rest = found.get(piece.len()..).unwrap_or_default(),
+            None => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn found(pattern: &str, name: &str) -> bool {
+        is_php_name(pattern.as_bytes(), name.as_bytes())
+    }
+
+    #[test]
+    fn a_star_in_the_name_of_a_cookie_stands_for_any_bytes() {
+        assert!(found("wordpress_logged_in_*", "wordpress_logged_in_5f4d"));
+        assert!(found("wordpress_logged_in_*", "wordpress_logged_in_"));
+        assert!(!found("wordpress_logged_in_*", "wordpress_logged_in"));
+        assert!(found("*UserID", "wikidbUserID") && !found("*UserID", "wikidbUserIDs"));
+        assert!(found("a*b*c", "a-b-b-c") && !found("a*b*c", "a-c-b"));
+        assert!(found("SESS*", "SESS1") && !found("SESS*", "sess1"));
+        assert!(found("*", "") && !found("", "a"));
+    }
+
+    /// PHP turns the dot into an underscore, so that a script sees the cookie of a user.
+    #[test]
+    fn a_cookie_that_php_reads_under_another_name_is_recognised() {
+        for name in ["wordpress.logged.in.a", "wordpress logged in a", "wordpress[logged_in_a"] {
+            assert!(found("wordpress_logged_in_*", name), "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn names_match_themselves_and_no_other(name in "[a-z_.]{0,12}", other in "[a-z]{1,12}") {
+            let (longer, star) = (format!("{name}{other}"), format!("{name}*"));
+            prop_assert!(found(&name, &name) && found(&star, &longer));
+            prop_assert!(!found(&name, &longer));
+        }
     }
 }

@@ -3,7 +3,7 @@
 use crate::address_pattern::AddressPatterns;
 use crate::condition::Condition;
 use crate::error::Error;
-use crate::fields::FieldPatterns;
+use crate::fields::{CookieNames, FieldPatterns};
 use crate::file_conditions::FileCondition;
 use crate::node::Node;
 use crate::pattern::{Patterns, Subject};
@@ -48,6 +48,15 @@ pub enum Scheme {
 
 impl Match {
     pub(crate) fn read(node: &Node<'_>) -> Result<Match, Error> {
+        Match::read_with(node, CookieNames::Exact)
+    }
+
+    /// Reads a condition of a cache, where names of cookies may have a `*`.
+    pub(crate) fn read_for_cache(node: &Node<'_>) -> Result<Match, Error> {
+        Match::read_with(node, CookieNames::Php)
+    }
+
+    fn read_with(node: &Node<'_>, names: CookieNames) -> Result<Match, Error> {
         let object = node.object()?;
         let patterns = |key, subject| {
             let read = |node: &Node<'_>| Patterns::read(node, subject);
@@ -68,7 +77,7 @@ impl Match {
             query: patterns("query", Subject::Query)?,
             arguments: fields("arguments", Subject::Argument)?,
             headers: fields("headers", Subject::Header)?,
-            cookies: fields("cookies", Subject::Cookie)?,
+            cookies: object.read("cookies", |node| FieldPatterns::read_cookies(node, names))?,
             files: FileCondition::read_all(&object)?,
             condition: object.read("if", Condition::read)?,
         };

@@ -13,6 +13,8 @@ const LOGS: Kind = Either(&[
 const FIELDS: Kind = Either(&[Named(&Texts), Array(&Named(&Texts))]);
 
 const LIMIT: Kind = Either(&[Kind::Shape("limit"), Array(&Kind::Shape("limit"))]);
+/// Conditions of a cache, one of which must hold.
+const CONDITIONS: Kind = Either(&[Kind::Shape("match"), Array(&Kind::Shape("match"))]);
 
 pub(super) const TABLE: &[Shape] = &[
     Shape {
@@ -214,6 +216,11 @@ pub(super) const TABLE: &[Shape] = &[
                 "Files or actions by status, instead of the server's own error pages",
             ),
             Key("cors", Kind::Shape("cors"), "Cross-origin requests"),
+            Key(
+                "cache",
+                Either(&[Switch, Kind::Shape("cache")]),
+                "Store responses of applications and other servers; false: do not",
+            ),
             Key("security_headers", Switch, "Add security header fields"),
             Key("buffering", Switch, "Read responses of other servers as fast as they send them"),
             Key(
@@ -278,6 +285,59 @@ pub(super) const TABLE: &[Shape] = &[
             Key("headers", Texts, "Allowed request header fields"),
             Key("expose_headers", Texts, "Response header fields that scripts may read"),
             Key("max_age", SECONDS, "Seconds for which browsers may cache the permissions"),
+        ],
+    },
+    Shape {
+        name: "cache",
+        required: &[],
+        keys: &[
+            Key(
+                "preset",
+                Text,
+                "Settings for an application: \"wordpress\", \"mediawiki\", \"drupal\", \"symfony\", \"laravel\"",
+            ),
+            Key("name", Text, "Name of the store; actions with the same name share entries"),
+            Key("memory", SIZE, "Memory of the store in bytes"),
+            Key("max_object", SIZE, "Maximum size of a stored body in bytes"),
+            Key("key", Text, "What tells responses apart; by default scheme, host, path, query"),
+            Key("methods", Texts, "Methods that are answered from the cache: GET, HEAD"),
+            Key("ttl", Named(&SECONDS), "Seconds by status, for responses that state no lifetime"),
+            Key(
+                "bypass",
+                CONDITIONS,
+                "Requests that the cache takes no part in: those that meet one of these",
+            ),
+            Key(
+                "store",
+                CONDITIONS,
+                "Only responses to requests that meet one of these are stored",
+            ),
+            Key("ignore", Texts, "Fields without effect on the cache"),
+            Key(
+                "vary",
+                Named(&Either(&[Texts, Null, Named(&Texts)])),
+                "Values or classes of request fields that Vary names; null to ignore the field",
+            ),
+            Key(
+                "stale_while_revalidate",
+                SECONDS,
+                "Seconds for which a stale response is used while it is refreshed",
+            ),
+            Key(
+                "stale_if_error",
+                SECONDS,
+                "Seconds for which a stale response is used if it cannot be refreshed",
+            ),
+            Key("lock", Switch, "Concurrent requests for one response wait for the first"),
+            Key("lock_timeout", SECONDS, "Maximum seconds of that wait"),
+            Key(
+                "min_uses",
+                Integer(1, COUNT),
+                "Number of requests after which a response is stored",
+            ),
+            Key("background", Switch, "Refresh stale responses while clients get them"),
+            Key("heuristic", Switch, "Derive lifetimes from Last-Modified"),
+            Key("purge", Texts, "Addresses of clients that may send PURGE and BAN"),
         ],
     },
     Shape {

@@ -40,6 +40,7 @@ fn probe(name: &str, mut value: Value) -> Value {
         "limit" => action(json!({"return": 200, "limit": value})),
         "bandwidth" => action(json!({"return": 200, "limit": {"bandwidth": value}})),
         "penalty" => action(json!({"return": 200, "limit": {"rate": "1/s", "penalty": value}})),
+        "cache" => action(json!({"proxy": "http://127.0.0.1:1", "cache": value})),
         "cors" => action(json!({"return": 200, "cors": value})),
         "error_page" => action(json!({"return": 200, "error_pages": {"404": value}})),
         "response_header" => action(json!({"return": 200, "response_headers": {"A": value}})),

@@ -1,0 +1,399 @@
+//! `cache` of an action: answers of applications and other servers that are stored and used again.
+//!
+//! The grammar is here; `presets` has the settings of `preset`, which the keys of a document
+//! replace or, for lists of conditions, extend. RFC 9111 holds where no key says otherwise.
+
+mod presets;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::address_pattern::AddressPatterns;
+use crate::error::Error;
+use crate::matching::Match;
+use crate::node::{Node, Object, quoted};
+use crate::pattern::{Patterns, Subject};
+use crate::suggest::nearest;
+use crate::template::{Part, Template, Variable};
+use crate::token::is_token;
+
+/// The value of `cache`.
+#[derive(Debug, Clone)]
+pub enum CacheOption {
+    /// `false`: responses are not stored, whatever an earlier action says.
+    Off,
+    /// Responses are stored.
+    On(Arc<Cache>),
+}
+
+/// Settings of a cache for one action.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    /// Name of the store. Actions with the same name share their entries.
+    pub name: String,
+    /// Memory of the store in bytes, if the action sets it.
+    pub memory: Option<u64>,
+    /// Maximum size of a stored body in bytes.
+    pub max_object: u64,
+    /// What tells responses apart, instead of scheme, host, path and query.
+    pub key: Option<Template>,
+    /// GET requests are answered from the cache.
+    pub get: bool,
+    /// HEAD requests are answered from the cache.
+    pub head: bool,
+    /// Lifetimes in seconds of responses that state none, by status.
+    pub ttl: BTreeMap<u16, u64>,
+    /// Requests that the cache takes no part in: those that meet one of these conditions.
+    pub bypass: Vec<Match>,
+    /// If not empty: only responses to requests that meet one of these conditions are stored.
+    pub store: Vec<Match>,
+    /// Fields without effect.
+    pub ignore: Ignored,
+    /// Rules for request fields that `Vary` names; names in lower case.
+    pub vary: Vec<(String, VaryRule)>,
+    /// Seconds for which a stale response is used while it is being refreshed, if the response
+    /// does not say.
+    pub stale_while_revalidate: Option<u64>,
+    /// Seconds for which a stale response is used if it cannot be refreshed, if the response does
+    /// not say.
+    pub stale_if_error: Option<u64>,
+    /// Concurrent requests for the same response wait for the first.
+    pub lock: bool,
+    /// Maximum time of that wait.
+    pub lock_timeout: Duration,
+    /// Number of requests after which a response is stored.
+    pub min_uses: u32,
+    /// Stale responses that may be used are refreshed without a client waiting.
+    pub background: bool,
+    /// Clients that may send `PURGE` and `BAN`.
+    pub purge: Option<AddressPatterns>,
+    /// A response may be stored although no field states its lifetime, from its `Last-Modified`.
+    pub heuristic: bool,
+}
+
+/// Fields without effect on the cache.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ignored {
+    /// `Cache-Control` and `Pragma` of requests.
+    pub request: bool,
+    /// `Cache-Control` of responses.
+    pub cache_control: bool,
+    /// `CDN-Cache-Control` and `Surrogate-Control` of responses.
+    pub targeted: bool,
+    /// `Expires` of responses.
+    pub expires: bool,
+    /// `Set-Cookie` of responses: they are stored without it.
+    pub set_cookie: bool,
+    /// `Vary` of responses.
+    pub vary: bool,
+}
+
+/// The effect of a request field that `Vary` names.
+#[derive(Debug, Clone)]
+pub enum VaryRule {
+    /// None: responses are the same whatever its value.
+    Ignored,
+    /// The first of these values that the client accepts; the application sees only that.
+    Accepted(Vec<String>),
+    /// The name of the first class whose pattern accepts the value.
+    Classes(Vec<(String, Patterns)>),
+}
+
+/// A store of responses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheStore {
+    /// Its name.
+    pub name: String,
+    /// Maximum memory of all entries in bytes.
+    pub memory: u64,
+    /// Largest `max_object` of its actions.
+    pub max_object: u64,
+}
+
+/// Memory of a store in bytes, if no action sets it.
+const DEFAULT_MEMORY: u64 = 64 << 20;
+
+/// Smallest memory of a store in bytes.
+const MIN_MEMORY: u64 = 1 << 20;
+
+/// Names of fields that can be ignored.
+const IGNORABLE: [&str; 7] = [
+    "cache-control",
+    "cdn-cache-control",
+    "expires",
+    "request-cache-control",
+    "set-cookie",
+    "surrogate-control",
+    "vary",
+];
+
+impl CacheOption {
+    pub(crate) fn read(node: &Node<'_>) -> Result<CacheOption, Error> {
+        match node.value {
+            serde_json::Value::Bool(false) => Ok(CacheOption::Off),
+            serde_json::Value::Object(_) => Ok(CacheOption::On(Arc::new(Cache::read(node)?))),
+            _ => Err(node.wrong_type("an object, or false")),
+        }
+    }
+
+    /// Returns the settings, unless caching is off.
+    pub fn settings(&self) -> Option<&Arc<Cache>> {
+        match self {
+            CacheOption::Off => None,
+            CacheOption::On(cache) => Some(cache),
+        }
+    }
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Cache {
+            name: "default".to_owned(),
+            memory: None,
+            max_object: 1 << 20,
+            key: None,
+            get: true,
+            head: true,
+            ttl: BTreeMap::new(),
+            bypass: Vec::new(),
+            store: Vec::new(),
+            ignore: Ignored::default(),
+            vary: Vec::new(),
+            stale_while_revalidate: None,
+            stale_if_error: None,
+            lock: true,
+            lock_timeout: Duration::from_secs(5),
+            min_uses: 1,
+            background: true,
+            purge: None,
+            heuristic: true,
+        }
+    }
+}
+
+impl Cache {
+    fn read(node: &Node<'_>) -> Result<Cache, Error> {
+        let object = node.object()?;
+        let base = object.read("preset", read_preset)?.unwrap_or_default();
+        Cache::read_over(base, object)
+    }
+
+    /// Reads the keys of an object over the settings of a preset.
+    fn read_over(mut cache: Cache, object: Object<'_>) -> Result<Cache, Error> {
+        if let Some(name) = object.read("name", read_name)? {
+            cache.name = name;
+        }
+        cache.memory = object.read("memory", |node| node.size(MIN_MEMORY))?.or(cache.memory);
+        let replace = |value: &mut bool, new: Option<bool>| *value = new.unwrap_or(*value);
+        if let Some(size) = object.read("max_object", |node| node.size(1))? {
+            cache.max_object = size;
+        }
+        cache.key = object.read("key", Template::read)?.or(cache.key);
+        if let Some((get, head)) = object.read("methods", read_methods)? {
+            (cache.get, cache.head) = (get, head);
+        }
+        if let Some(ttl) = object.read("ttl", read_ttl)? {
+            cache.ttl = ttl;
+        }
+        cache.bypass.extend(object.read("bypass", read_conditions)?.unwrap_or_default());
+        cache.store.extend(object.read("store", read_conditions)?.unwrap_or_default());
+        if let Some(ignore) = object.read("ignore", Ignored::read)? {
+            cache.ignore = ignore;
+        }
+        if let Some(rules) = object.read("vary", read_vary)? {
+            cache.vary.retain(|(name, _)| !rules.iter().any(|(other, _)| other == name));
+            cache.vary.extend(rules);
+        }
+        let seconds = |key| object.read(key, |node| Ok(node.seconds(0)?.as_secs()));
+        cache.stale_while_revalidate =
+            seconds("stale_while_revalidate")?.or(cache.stale_while_revalidate);
+        cache.stale_if_error = seconds("stale_if_error")?.or(cache.stale_if_error);
+        replace(&mut cache.lock, object.boolean("lock")?);
+        if let Some(timeout) = object.read("lock_timeout", |node| node.seconds(1))? {
+            cache.lock_timeout = timeout;
+        }
+        if let Some(uses) = object.read("min_uses", |node| node.count(1))? {
+            cache.min_uses = uses;
+        }
+        replace(&mut cache.background, object.boolean("background")?);
+        replace(&mut cache.heuristic, object.boolean("heuristic")?);
+        cache.purge = object.read("purge", AddressPatterns::read)?.or(cache.purge);
+        object.end()?;
+        Ok(cache)
+    }
+
+    /// Returns true if the settings tell requests with cookies apart: by the key, by a condition,
+    /// or by a rule for `Vary`. Otherwise such requests need a response that states its lifetime
+    /// itself.
+    pub fn considers_cookies(&self) -> bool {
+        let in_conditions = |conditions: &[Match]| conditions.iter().any(|c| c.cookies.is_some());
+        self.key_has(|variable| {
+            matches!(variable, Variable::Cookie(_))
+                || matches!(variable, Variable::Header(name) if name == "cookie")
+        }) || in_conditions(&self.bypass)
+            || in_conditions(&self.store)
+    }
+
+    /// Returns true if the key contains the field `Authorization`, so that answers to different
+    /// users differ.
+    pub fn considers_authorization(&self) -> bool {
+        self.key_has(
+            |variable| matches!(variable, Variable::Header(name) if name == "authorization"),
+        )
+    }
+
+    fn key_has(&self, is_wanted: impl Fn(&Variable) -> bool) -> bool {
+        let parts = self.key.as_ref().map_or(&[][..], |key| key.parts());
+        parts.iter().any(|part| matches!(part, Part::Variable(variable) if is_wanted(variable)))
+    }
+}
+
+/// Returns the stores of these caches, each once. Error: the index of the cache whose memory differs from that of
+/// an earlier one with the same name.
+pub(crate) fn stores<'c>(
+    caches: impl Iterator<Item = &'c Cache>,
+) -> Result<Vec<CacheStore>, usize> {
+    let mut found: Vec<(Option<u64>, CacheStore)> = Vec::new();
+    for (index, cache) in caches.enumerate() {
+        let known = found.iter_mut().find(|(_, store)| store.name == cache.name);
+        match known {
+            None => {
+                let memory = cache.memory.unwrap_or(DEFAULT_MEMORY);
+                let (name, max_object) = (cache.name.clone(), cache.max_object);
+                found.push((cache.memory, CacheStore { name, memory, max_object }));
+            }
+            Some((memory, store)) => {
+                store.max_object = store.max_object.max(cache.max_object);
+                match (*memory, cache.memory) {
+                    (Some(first), Some(other)) if first != other => return Err(index),
+                    (None, Some(other)) => (*memory, store.memory) = (Some(other), other),
+                    _ => {}
+                }
+            }
+        }
+    }
+    Ok(found.into_iter().map(|(_, store)| store).collect())
+}
+
+impl Ignored {
+    fn read(node: &Node<'_>) -> Result<Ignored, Error> {
+        let mut ignored = Ignored::default();
+        for name in node.strings()? {
+            match name.string()?.to_ascii_lowercase().as_str() {
+                "cache-control" => ignored.cache_control = true,
+                "cdn-cache-control" | "surrogate-control" => ignored.targeted = true,
+                "expires" => ignored.expires = true,
+                "request-cache-control" => ignored.request = true,
+                "set-cookie" => ignored.set_cookie = true,
+                "vary" => ignored.vary = true,
+                _ => {
+                    let message = format_args!("must be one of {}", quoted(&IGNORABLE));
+                    return Err(name.invalid(message));
+                }
+            }
+        }
+        Ok(ignored)
+    }
+}
+
+/// Reads the name of a preset and returns its settings.
+fn read_preset(node: &Node<'_>) -> Result<Cache, Error> {
+    let name = node.string()?;
+    let Some(document) = presets::document(name) else {
+        let error = node.invalid(format_args!("must be one of {}", quoted(&presets::NAMES)));
+        return Err(match nearest(name, presets::NAMES) {
+            Some(meant) => error.with_hint(format!("did you mean \"{meant}\"?")),
+            None => error,
+        });
+    };
+    let root = Node::root(&document, node.scope);
+    Cache::read_over(Cache::default(), root.object()?)
+}
+
+fn read_name(node: &Node<'_>) -> Result<String, Error> {
+    let name = node.text()?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    match name.len() <= 64 && name.bytes().all(is_plain) {
+        true => Ok(name.to_owned()),
+        false => Err(node.invalid("must have at most 64 letters, digits, \"-\", \"_\" and \".\"")),
+    }
+}
+
+fn read_methods(node: &Node<'_>) -> Result<(bool, bool), Error> {
+    let (mut get, mut head) = (false, false);
+    for method in node.strings()? {
+        match method.string()? {
+            "GET" => get = true,
+            "HEAD" => head = true,
+            _ => {
+                let hint = "other methods may change something or have a body, which is no part \
+                            of the key";
+                return Err(method.invalid("must be \"GET\" or \"HEAD\"").with_hint(hint));
+            }
+        }
+    }
+    Ok((get, head))
+}
+
+fn read_ttl(node: &Node<'_>) -> Result<BTreeMap<u16, u64>, Error> {
+    let mut ttl = BTreeMap::new();
+    for (status, seconds) in node.members()? {
+        let number = status.parse::<u16>().ok().filter(|number| (200..600).contains(number));
+        let number = number.filter(|number| status.len() == 3 && !matches!(number, 206 | 304));
+        let Some(number) = number else {
+            let message = "must be a status from 200 to 599, other than 206 and 304";
+            return Err(seconds.invalid(message));
+        };
+        ttl.insert(number, seconds.seconds(0)?.as_secs());
+    }
+    Ok(ttl)
+}
+
+/// Reads a `match` object, or an array of them.
+fn read_conditions(node: &Node<'_>) -> Result<Vec<Match>, Error> {
+    if !node.value.is_object() && !node.value.is_array() {
+        return Err(node.wrong_type("an object or an array of objects"));
+    }
+    node.one_or_many().map(|conditions| Match::read_for_cache(&conditions)).collect()
+}
+
+fn read_vary(node: &Node<'_>) -> Result<Vec<(String, VaryRule)>, Error> {
+    let mut rules = Vec::new();
+    for (name, rule) in node.members()? {
+        if !is_token(name) {
+            return Err(rule.invalid("must be the name of a header field"));
+        }
+        let value = match rule.value {
+            serde_json::Value::Null => VaryRule::Ignored,
+            serde_json::Value::Array(_) => {
+                let values = rule.elements()?.map(|value| {
+                    let text = value.string()?;
+                    match is_token(text) {
+                        true => Ok(text.to_ascii_lowercase()),
+                        false => {
+                            Err(value.invalid("must be a coding or a language, such as \"br\""))
+                        }
+                    }
+                });
+                VaryRule::Accepted(values.collect::<Result<_, _>>()?)
+            }
+            serde_json::Value::Object(_) => {
+                let classes = rule.members()?.map(|(class, patterns)| {
+                    Ok((class.to_owned(), Patterns::read(&patterns, Subject::Header)?))
+                });
+                VaryRule::Classes(classes.collect::<Result<_, Error>>()?)
+            }
+            _ => {
+                return Err(rule.wrong_type(
+                    "an array of values, an object of classes with patterns, or null",
+                ));
+            }
+        };
+        rules.push((name.to_ascii_lowercase(), value));
+    }
+    Ok(rules)
+}
+
+#[cfg(test)]
+mod tests;
