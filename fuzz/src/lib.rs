@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access_log;
+pub mod cache;
 pub mod config;
 pub mod control;
 pub mod files;
@@ -35,6 +36,8 @@ pub type Target = fn(&[u8]);
 /// Every target by the name of its file in `targets/` and of its directory in `seeds/`.
 pub const TARGETS: &[(&str, Target)] = &[
     ("access_log_mask", access_log::mask),
+    ("cache_directives", cache::directives),
+    ("cache_rules", cache::rules),
     ("config_address", config::address),
     ("config_address_pattern", config::address_pattern),
     ("config_captures", config::captures),

@@ -1,0 +1,150 @@
+//! Keys: what tells responses apart before `Vary` does.
+
+use std::time::Instant;
+
+use howdah_config::Cache;
+use howdah_http::message::Request;
+use howdah_http::target::Target;
+use howdah_http::variables::VariableSource;
+
+/// Longest key in bytes.
+const MAX_KEY: usize = 16 << 10;
+
+/// Fields that applications and frameworks take scheme, host, path or method from. They are part of
+/// every key: otherwise one client could choose what others get.
+const OVERRIDES: [&str; 15] = [
+    "forwarded",
+    "front-end-https",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+    "x-forwarded-scheme",
+    "x-forwarded-server",
+    "x-forwarded-ssl",
+    "x-host",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+    "x-url-scheme",
+];
+
+/// Appends the key of a request to `key`: its producer, then the text of the template or scheme,
+/// host and target as sent; the path and query if a route has changed them; fields that override
+/// any of these. Returns false if the key is too long.
+pub fn write(
+    settings: &Cache,
+    producer: &[u8],
+    request: &Request,
+    started_at: Instant,
+    key: &mut Vec<u8>,
+) -> bool {
+    let part = |key: &mut Vec<u8>, text: &[u8]| {
+        key.extend_from_slice(&(text.len() as u64).to_le_bytes());
+        key.extend_from_slice(text);
+    };
+    part(key, producer);
+    match &settings.key {
+        Some(template) => {
+            part(key, &VariableSource::of(request, started_at).expand(template));
+        }
+        None => {
+            key.extend_from_slice(request.connection.scheme().as_bytes());
+            // Applications see the field as sent, with its port and in its case.
+            part(key, request.fields.get("host").unwrap_or(&request.host));
+            part(key, &request.target);
+        }
+    }
+    let is_sent = Target::parse(&request.target).is_ok_and(|sent| {
+        sent.path(&request.target) == request.path
+            && request.target.get(sent.query.clone()) == Some(&*request.query)
+    });
+    if !is_sent {
+        part(key, &request.path);
+        part(key, &request.query);
+    }
+    for (name, value) in request.fields.iter() {
+        let [b'x' | b'X' | b'f' | b'F', ..] = name else { continue };
+        if OVERRIDES.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
+            part(key, &name.to_ascii_lowercase());
+            part(key, value);
+        }
+    }
+    key.len() <= MAX_KEY
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use howdah_config::Template;
+    use howdah_http::fixture;
+
+    use super::*;
+
+    fn key(settings: &Cache, producer: &str, request: &Request) -> Vec<u8> {
+        let mut key = Vec::new();
+        assert!(write(settings, producer.as_bytes(), request, Instant::now(), &mut key));
+        key
+    }
+
+    fn request(target: &str, fields: &[(&str, &str)]) -> Request {
+        fixture::request(target, fields)
+    }
+
+    #[test]
+    fn whatever_an_application_may_answer_from_tells_keys_apart() {
+        let plain = Cache::default();
+        let host = ("Host", "a.example");
+        let base = key(&plain, "u", &request("/a?b", &[host]));
+        assert_eq!(base, key(&plain, "u", &request("/a?b", &[("Accept", "x"), host])));
+        let mut rewritten = request("/a?b", &[host]);
+        rewritten.path = Bytes::from_static(b"/index.php");
+        let mut secure = request("/a?b", &[host]);
+        secure.connection =
+            howdah_http::message::ConnectionInfo { tls: true, ..Default::default() }.into();
+        for (what, other) in [
+            ("path", request("/A?b", &[host])),
+            ("query", request("/a?c", &[host])),
+            ("encoding", request("/%61?b", &[host])),
+            ("dots", request("/x/../a?b", &[host])),
+            ("host", request("/a?b", &[("Host", "b.example")])),
+            ("port", request("/a?b", &[("Host", "a.example:81")])),
+            ("case of the host", request("/a?b", &[("Host", "A.example")])),
+            ("rewrite", rewritten),
+            ("scheme", secure),
+            ("X-Forwarded-Host", request("/a?b", &[host, ("X-Forwarded-Host", "evil")])),
+            ("x-original-url", request("/a?b", &[host, ("x-original-url", "/b")])),
+            ("Forwarded", request("/a?b", &[host, ("Forwarded", "host=evil")])),
+        ] {
+            assert_ne!(base, key(&plain, "u", &other), "{what}");
+        }
+        assert_ne!(base, key(&plain, "v", &request("/a?b", &[host])));
+    }
+
+    #[test]
+    fn parts_cannot_be_moved_from_one_to_the_next() {
+        let plain = Cache::default();
+        let one = key(&plain, "u", &request("/bc", &[("Host", "a")]));
+        let other = key(&plain, "u", &request("/c", &[("Host", "a/b")]));
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn a_template_replaces_scheme_host_and_target() {
+        let template = Template::parse("$uri").unwrap();
+        let settings = Cache { key: Some(template), ..Cache::default() };
+        let same =
+            |one: &Request, other: &Request| key(&settings, "u", one) == key(&settings, "u", other);
+        let host = ("Host", "a");
+        assert!(same(&request("/a?x=1", &[host]), &request("/a?x=2", &[("Host", "b")])));
+        assert!(!same(&request("/a", &[host]), &request("/b", &[host])));
+        assert!(!same(&request("/a", &[]), &request("/a", &[("X-Forwarded-Host", "b")])));
+    }
+
+    #[test]
+    fn a_long_key_is_refused() {
+        let long = request(&format!("/{}", "a".repeat(MAX_KEY)), &[]);
+        assert!(!write(&Cache::default(), b"u", &long, Instant::now(), &mut Vec::new()));
+    }
+}

@@ -1,0 +1,36 @@
+//! The response cache: a shared cache of HTTP (RFC 9111).
+//!
+//! | module | content |
+//! | --- | --- |
+//! | `directives`, `structured`, `control` | instructions of requests and responses |
+//! | `freshness`, `vary`, `storing`, `reuse` | what may be stored, and used for which request |
+//! | `respond`, `status` | responses from stored ones, and what they tell about the cache |
+//! | `key`, `place` | what tells responses apart, and what they can be purged by |
+//! | `entry`, `store`, `purge` | stored responses, in memory that all threads share |
+//! | `flight`, `tee` | requests that wait for another's response; bodies that are sent and stored |
+//!
+//! The rules take time and messages as arguments; nothing here asks an application or server. Every
+//! message is untrusted: memory is bounded, and no text of a client decides what others get unless
+//! it is part of the key.
+#![forbid(unsafe_code)]
+
+pub mod control;
+pub mod directives;
+pub mod entry;
+pub mod flight;
+pub mod freshness;
+pub mod invalidation;
+pub mod key;
+pub mod place;
+pub mod purge;
+pub mod purge_request;
+pub mod respond;
+pub mod reuse;
+pub mod status;
+pub mod store;
+pub mod storing;
+pub mod structured;
+pub mod tee;
+#[cfg(test)]
+mod testing;
+pub mod vary;

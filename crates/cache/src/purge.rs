@@ -1,0 +1,207 @@
+//! Purges: marks with a number that entries are compared with when they are used. Purging takes no
+//! scan of the entries, and takes effect at once for all threads.
+//!
+//! Each purge has the next number. An entry has the number of the last purge before the request that
+//! it answers; it is purged if a later purge concerns it, also if that purge came while the response
+//! was being computed. The number of marks is limited: the oldest are replaced by one for all
+//! entries of their time.
+
+use std::collections::HashMap;
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::entry::Entry;
+use crate::place::{Place, Subject};
+
+/// Maximum number of marks of subjects.
+const MAX_MARKS: usize = 1 << 16;
+
+/// Maximum number of marks of prefixes.
+const MAX_PREFIXES: usize = 256;
+
+/// What is purged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Purge {
+    /// Every entry.
+    All,
+    /// The entries of a host, in lower case without port.
+    Host(Vec<u8>),
+    /// The entries of a URL.
+    Url {
+        /// Host, in lower case without port.
+        host: Vec<u8>,
+        /// Decoded path.
+        path: Vec<u8>,
+        /// Query.
+        query: Vec<u8>,
+    },
+    /// The entries whose path begins with this one.
+    Prefix {
+        /// Host; all if `None`.
+        host: Option<Vec<u8>>,
+        /// Beginning of the decoded path.
+        path: Vec<u8>,
+    },
+    /// The entries with one of these tags.
+    Tags {
+        /// Host; all if `None`.
+        host: Option<Vec<u8>>,
+        /// The tags.
+        tags: Vec<Vec<u8>>,
+    },
+}
+
+/// State of an entry with regard to purges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// No purge concerns it.
+    Valid,
+    /// Stale since this time, in seconds since 1970.
+    Stale(u64),
+    /// Removed.
+    Gone,
+}
+
+/// The purges of a store.
+#[derive(Debug, Default)]
+pub struct Purges {
+    /// Number of purges.
+    count: AtomicU64,
+    marks: RwLock<Marks>,
+}
+
+#[derive(Debug, Default)]
+struct Marks {
+    subjects: HashMap<Subject, Mark>,
+    prefixes: Vec<(Option<Vec<u8>>, Vec<u8>, Mark)>,
+    /// Entries with a lower number are gone.
+    floor: u64,
+}
+
+/// Numbers of the last purges of a subject; 0 for none.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mark {
+    hard: u64,
+    soft: u64,
+    /// Time of the last soft purge, in seconds since 1970.
+    soft_at: u64,
+}
+
+impl Purges {
+    /// Returns the number of purges so far.
+    pub fn count(&self) -> u64 {
+        self.count.load(Relaxed)
+    }
+
+    /// Purges entries; softly, they are stale from `now` on.
+    pub fn purge(&self, what: &Purge, is_soft: bool, now: u64) {
+        let mut marks = self.marks.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // Under the lock, so that a reader that sees the number sees the mark too.
+        let number = self.count.fetch_add(1, Relaxed) + 1;
+        let mark = |mark: &mut Mark| match is_soft {
+            true => (mark.soft, mark.soft_at) = (number, now),
+            false => mark.hard = number,
+        };
+        let subjects = match what {
+            Purge::All if !is_soft => {
+                *marks = Marks { floor: number, ..Marks::default() };
+                return;
+            }
+            Purge::All => vec![Subject::all()],
+            Purge::Host(host) => vec![Subject::host(host)],
+            Purge::Url { host, path, query } => vec![Subject::url(host, path, query)],
+            Purge::Tags { host, tags } => {
+                let tags = tags.iter().map(|tag| Subject::tag(tag));
+                let of_host = |tag| match host {
+                    Some(host) => Subject::tag_of_host(host, tag),
+                    None => tag,
+                };
+                tags.map(of_host).collect()
+            }
+            Purge::Prefix { host, path } => {
+                let known = marks.prefixes.iter_mut().find(|(h, p, _)| h == host && p == path);
+                match known {
+                    Some((_, _, known)) => mark(known),
+                    None => {
+                        let mut new = Mark::default();
+                        mark(&mut new);
+                        marks.prefixes.push((host.clone(), path.clone(), new));
+                    }
+                }
+                marks.limit();
+                return;
+            }
+        };
+        subjects.into_iter().for_each(|subject| mark(marks.subjects.entry(subject).or_default()));
+        marks.limit();
+    }
+
+    /// Judges an entry.
+    pub fn judge(&self, entry: &Entry) -> Verdict {
+        let count = self.count();
+        if entry.checked.load(Relaxed) >= count {
+            return Verdict::Valid;
+        }
+        let marks = self.marks.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let verdict = marks.judge(&entry.place, entry.epoch);
+        if verdict == Verdict::Valid {
+            entry.checked.fetch_max(count, Relaxed);
+        }
+        verdict
+    }
+}
+
+impl Marks {
+    fn judge(&self, place: &Place, epoch: u64) -> Verdict {
+        if epoch < self.floor {
+            return Verdict::Gone;
+        }
+        let host = Subject::host(place.host());
+        let general = [Subject::all(), host, place.url];
+        let tags = place.tags.iter().copied();
+        let tags = tags.flat_map(|tag| [tag, Subject::tag_of_host(place.host(), tag)]);
+        let subjects = general.into_iter().chain(tags);
+        let found = subjects.filter_map(|subject| self.subjects.get(&subject));
+        let prefixes = self.prefixes.iter().filter_map(|(host, path, mark)| {
+            let is_host = host.as_deref().is_none_or(|host| host == place.host());
+            (is_host && place.path().starts_with(path)).then_some(mark)
+        });
+        let mut verdict = Verdict::Valid;
+        for mark in found.chain(prefixes) {
+            if mark.hard > epoch {
+                return Verdict::Gone;
+            }
+            if mark.soft > epoch {
+                verdict = match verdict {
+                    Verdict::Stale(at) => Verdict::Stale(at.min(mark.soft_at)),
+                    _ => Verdict::Stale(mark.soft_at),
+                };
+            }
+        }
+        verdict
+    }
+
+    /// Replaces the older half of the marks by a floor if there are too many.
+    fn limit(&mut self) {
+        if self.subjects.len() <= MAX_MARKS && self.prefixes.len() <= MAX_PREFIXES {
+            return;
+        }
+        let last = |mark: &Mark| mark.hard.max(mark.soft);
+        let numbers = |marks: &mut Vec<u64>| {
+            let middle = marks.len() / 2;
+            marks.select_nth_unstable(middle).1.to_owned()
+        };
+        let mut all: Vec<_> = match self.prefixes.len() > MAX_PREFIXES {
+            true => self.prefixes.iter().map(|(_, _, mark)| last(mark)).collect(),
+            false => self.subjects.values().map(last).collect(),
+        };
+        self.floor = self.floor.max(numbers(&mut all));
+        let floor = self.floor;
+        self.subjects.retain(|_, mark| last(mark) > floor);
+        self.prefixes.retain(|(_, _, mark)| last(mark) > floor);
+    }
+}
+
+#[cfg(test)]
+#[path = "purge_tests.rs"]
+mod tests;

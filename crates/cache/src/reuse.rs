@@ -1,0 +1,53 @@
+//! Whether a stored response may answer a request (RFC 9111, 4).
+
+use crate::control::RequestControl;
+use crate::entry::Entry;
+
+/// The use of a stored response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// Send it.
+    Fresh,
+    /// Send it although it is stale: the request allows that.
+    Stale,
+    /// Send it, and refresh it.
+    WhileRevalidating,
+    /// Validate it first. If that fails, send it if `on_error` is set.
+    AfterValidation {
+        /// It may be sent if the application or server fails.
+        on_error: bool,
+    },
+}
+
+/// Decides on the use of an entry at `now`, in seconds since 1970. `purged` is the time of a purge
+/// that has made it stale.
+pub fn assess(entry: &Entry, request: &RequestControl, purged: Option<u64>, now: u64) -> Use {
+    let terms = &entry.terms;
+    let age = entry.age(now);
+    let staleness = match purged {
+        Some(at) => age.saturating_sub(terms.lifetime).max(now.saturating_sub(at)),
+        None => age.saturating_sub(terms.lifetime),
+    };
+    let is_fresh = purged.is_none() && age < terms.lifetime;
+    let on_error = staleness <= terms.stale_if_error && terms.stale_if_error > 0;
+    let validation = Use::AfterValidation { on_error };
+    let is_too_old = request.max_age.is_some_and(|max| max == 0 || age > max);
+    if terms.no_cache || request.no_cache || is_too_old {
+        return validation;
+    }
+    if is_fresh {
+        let remaining = terms.lifetime - age;
+        return if remaining >= request.min_fresh { Use::Fresh } else { validation };
+    }
+    if staleness < terms.stale_while_revalidate {
+        return Use::WhileRevalidating;
+    }
+    if purged.is_none() && terms.may_be_stale && staleness < request.max_stale {
+        return Use::Stale;
+    }
+    validation
+}
+
+#[cfg(test)]
+#[path = "reuse_tests.rs"]
+mod tests;

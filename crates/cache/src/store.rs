@@ -1,0 +1,272 @@
+//! A store of responses in memory, shared by all threads.
+//!
+//! Each key has one [`Slot`]: the responses for several values of the fields that `Vary` names, or a
+//! mark that the response is not shared. Entries are in an `Arc`, so that no lock is held while one
+//! is sent. The store never has more bytes than configured; the least useful entries make room.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use howdah_config::{Cache as Settings, CacheStore};
+use howdah_http::message::Fields;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use crate::entry::Entry;
+use crate::flight::Flights;
+use crate::purge::{Purge, Purges, Verdict};
+use crate::storing::Refusal;
+use crate::vary;
+
+/// Maximum number of responses with one key.
+const MAX_VARIANTS: usize = 32;
+
+/// Seconds for which requests with a key do not wait for each other, as their responses are not
+/// shared.
+const NOT_SHARED_SECONDS: u64 = 120;
+
+/// Maximum number of keys whose uses are counted for `min_uses`.
+const MAX_COUNTED: usize = 1 << 16;
+
+/// Bytes that a key takes beside its text.
+const SLOT_OVERHEAD: usize = 128;
+
+/// What is known about a key.
+#[derive(Debug, Clone)]
+enum Slot {
+    /// Responses, the latest first.
+    Variants(Arc<[Arc<Entry>]>),
+    /// The response was not shared, for this reason; until a time in seconds since 1970.
+    NotShared(Refusal, u64),
+}
+
+/// Result of a look-up.
+#[derive(Debug, Clone)]
+pub enum Lookup {
+    /// Nothing is stored.
+    Missing,
+    /// The last response was not shared: requests need not wait for each other.
+    NotShared(Refusal),
+    /// Responses are stored for other values of the fields that `Vary` names.
+    OtherVariants,
+    /// A response; stale since a time in seconds since 1970 if it was purged.
+    Found(Arc<Entry>, Option<u64>),
+}
+
+/// A store.
+pub struct Store {
+    config: CacheStore,
+    entries: Cache<Box<[u8]>, Slot, Weights>,
+    /// Held while a slot is changed, so that two responses with one key do not replace each other.
+    change: Mutex<()>,
+    /// Requests in progress.
+    pub flights: Arc<Flights>,
+    /// Purges.
+    pub purges: Purges,
+    uses: Mutex<HashMap<u64, u32>>,
+    hasher: RandomState,
+    /// Counters.
+    pub counters: Counters,
+}
+
+/// Counters of a store since its creation.
+#[derive(Debug, Default)]
+#[expect(missing_docs, reason = "their names are those of the status")]
+pub struct Counters {
+    pub hits: AtomicU64,
+    pub stale_hits: AtomicU64,
+    pub misses: AtomicU64,
+    pub collapsed: AtomicU64,
+    pub bypassed: AtomicU64,
+    pub revalidated: AtomicU64,
+    pub stored: AtomicU64,
+    pub refused: AtomicU64,
+    pub purges: AtomicU64,
+}
+
+#[derive(Debug, Clone)]
+struct Weights;
+
+impl Weighter<Box<[u8]>, Slot> for Weights {
+    fn weight(&self, key: &Box<[u8]>, slot: &Slot) -> u64 {
+        let content = match slot {
+            Slot::Variants(entries) => entries.iter().map(|entry| entry.weight()).sum(),
+            Slot::NotShared(..) => 0,
+        };
+        (SLOT_OVERHEAD + key.len() + content) as u64
+    }
+}
+
+impl Store {
+    /// Creates an empty store.
+    pub fn new(config: CacheStore) -> Arc<Store> {
+        // A shard must have room for several of the largest entries.
+        let shards = (config.memory / (8 * config.max_object).max(1)).clamp(1, 16);
+        let options = OptionsBuilder::new()
+            .weight_capacity(config.memory)
+            .estimated_items_capacity(usize::try_from(config.memory >> 14).unwrap_or(1024).max(64))
+            .shards(usize::try_from(shards).unwrap_or(1))
+            .hot_allocation(0.9)
+            .build();
+        let entries = match options {
+            Ok(options) => Cache::with_options(
+                options,
+                Weights,
+                DefaultHashBuilder::default(),
+                DefaultLifecycle::default(),
+            ),
+            Err(_) => Cache::with_weighter(64, config.memory, Weights),
+        };
+        Arc::new(Store {
+            config,
+            entries,
+            change: Mutex::default(),
+            flights: Arc::default(),
+            purges: Purges::default(),
+            uses: Mutex::default(),
+            hasher: RandomState::new(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Returns the settings.
+    pub fn config(&self) -> &CacheStore {
+        &self.config
+    }
+
+    /// Looks a request up.
+    pub fn lookup(&self, key: &[u8], request: &Fields, settings: &Settings, now: u64) -> Lookup {
+        match self.entries.get(key) {
+            None => Lookup::Missing,
+            Some(Slot::NotShared(refusal, until)) if now < until => Lookup::NotShared(refusal),
+            Some(Slot::NotShared(..)) => Lookup::Missing,
+            Some(Slot::Variants(variants)) => {
+                let selects =
+                    |entry: &&Arc<Entry>| vary::matches(&entry.selection, request, settings);
+                let Some(entry) = variants.iter().find(selects) else {
+                    return Lookup::OtherVariants;
+                };
+                match self.purges.judge(entry) {
+                    Verdict::Valid => Lookup::Found(Arc::clone(entry), None),
+                    Verdict::Stale(at) => Lookup::Found(Arc::clone(entry), Some(at)),
+                    Verdict::Gone => {
+                        self.forget(key, entry);
+                        Lookup::Missing
+                    }
+                }
+            }
+        }
+    }
+
+    /// Stores a response. Returns it as later requests get it.
+    pub fn insert(&self, key: &[u8], entry: Entry) -> Arc<Entry> {
+        let entry = Arc::new(entry);
+        self.counters.stored.fetch_add(1, Relaxed);
+        let _change = self.change.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut variants = vec![Arc::clone(&entry)];
+        if let Some(Slot::Variants(others)) = self.entries.peek(key) {
+            let is_kept = |other: &&Arc<Entry>| {
+                other.selection != entry.selection && self.purges.judge(other) != Verdict::Gone
+            };
+            variants.extend(others.iter().filter(is_kept).take(MAX_VARIANTS - 1).cloned());
+        }
+        self.entries.insert(key.into(), Slot::Variants(variants.into()));
+        entry
+    }
+
+    /// Remembers that a response was not shared. Stored responses stay.
+    pub fn mark_not_shared(&self, key: &[u8], refusal: Refusal, now: u64) {
+        self.counters.refused.fetch_add(1, Relaxed);
+        let _change = self.change.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !matches!(self.entries.peek(key), Some(Slot::Variants(_))) {
+            let until = now.saturating_add(NOT_SHARED_SECONDS);
+            self.entries.insert(key.into(), Slot::NotShared(refusal, until));
+        }
+    }
+
+    /// Removes all responses with a key (RFC 9111, 4.4). One that is being computed will not be
+    /// stored.
+    pub fn invalidate(&self, key: &[u8]) {
+        let _change = self.change.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.flights.detach(key);
+        self.entries.remove(key);
+    }
+
+    /// Removes one response.
+    pub fn forget(&self, key: &[u8], entry: &Arc<Entry>) {
+        let _change = self.change.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Some(Slot::Variants(variants)) = self.entries.peek(key) else { return };
+        let others: Vec<_> =
+            variants.iter().filter(|other| !Arc::ptr_eq(other, entry)).cloned().collect();
+        match others.is_empty() {
+            true => drop(self.entries.remove(key)),
+            false => self.entries.insert(key.into(), Slot::Variants(others.into())),
+        }
+    }
+
+    /// Purges entries; see [`Purges::purge`].
+    pub fn purge(&self, what: &Purge, is_soft: bool, now: u64) {
+        self.counters.purges.fetch_add(1, Relaxed);
+        self.purges.purge(what, is_soft, now);
+        if *what == Purge::All && !is_soft {
+            self.entries.clear();
+        }
+    }
+
+    /// Counts a request for a response that is not stored. Returns true if there were `min_uses`.
+    pub fn is_used_enough(&self, key: &[u8], min_uses: u32) -> bool {
+        if min_uses <= 1 {
+            return true;
+        }
+        let mut uses = self.uses.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let key = self.hasher.hash_one(key);
+        if uses.len() >= MAX_COUNTED && !uses.contains_key(&key) {
+            uses.clear();
+        }
+        let count = uses.entry(key).or_default();
+        *count = count.saturating_add(1);
+        if *count < min_uses {
+            return false;
+        }
+        uses.remove(&key);
+        true
+    }
+
+    /// Returns the number of keys.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns true if the store is empty.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Returns the memory of all entries in bytes.
+    pub fn weight(&self) -> u64 {
+        self.entries.weight()
+    }
+
+    /// Returns all responses. Takes time in proportion to their number.
+    pub fn entries(&self) -> Vec<Arc<Entry>> {
+        let variants = self.entries.iter().filter_map(|(_, slot)| match slot {
+            Slot::Variants(variants) => Some(variants),
+            Slot::NotShared(..) => None,
+        });
+        let all = variants.flat_map(|variants| variants.to_vec());
+        all.filter(|entry| self.purges.judge(entry) != Verdict::Gone).collect()
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Store { config, counters, .. } = self;
+        f.debug_struct("Store").field("config", config).field("counters", counters).finish()
+    }
+}
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

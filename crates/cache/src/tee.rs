@@ -1,0 +1,199 @@
+//! A body that is collected for the cache while a client gets it.
+//!
+//! A task reads the body as fast as it arrives, so that a slow client delays nobody that waits for
+//! the stored response. A client that leaves does not end the task. Once the body is longer than can
+//! be stored, it is read at the client's pace.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Bytes, BytesMut};
+use howdah_http::body::{Body, BodyStream, Piece};
+use tokio::task::spawn_local;
+
+/// Receives a complete body, or learns that there is none to store.
+pub type Done = Box<dyn FnOnce(Option<Bytes>)>;
+
+/// Collects a body of at most `max` bytes for `done`, and returns the body for the client.
+pub fn collect(body: Body, max: u64, done: Done) -> Body {
+    let fits = |len: u64| len <= max;
+    match body {
+        Body::Empty => {
+            done(Some(Bytes::new()));
+            Body::Empty
+        }
+        Body::Bytes(bytes) => {
+            // A copy: the bytes may be a small part of a large buffer.
+            done(fits(bytes.len() as u64).then(|| Bytes::copy_from_slice(&bytes)));
+            Body::Bytes(bytes)
+        }
+        Body::Pieces(pieces) => {
+            done(memory_of(&pieces, max));
+            Body::Pieces(pieces)
+        }
+        Body::Stream(stream) if stream.len().is_some_and(|len| !fits(len)) => {
+            done(None);
+            Body::Stream(stream)
+        }
+        Body::Stream(stream) => {
+            let collected = Some(Collected { bytes: BytesMut::new(), max, done });
+            let shared = Rc::new(RefCell::new(Shared {
+                stream: Some(stream),
+                queue: VecDeque::new(),
+                queued: 0,
+                end: None,
+                collected,
+                client: None,
+                reader: None,
+                has_client: true,
+            }));
+            let reader = Rc::clone(&shared);
+            spawn_local(std::future::poll_fn(move |cx| reader.borrow_mut().poll_read(cx)));
+            Body::Stream(Box::new(ClientBody(shared)))
+        }
+    }
+}
+
+/// Returns the content of pieces in memory.
+fn memory_of(pieces: &[Piece], max: u64) -> Option<Bytes> {
+    let mut all = BytesMut::new();
+    for piece in pieces {
+        match piece {
+            Piece::Bytes(bytes) => all.extend_from_slice(bytes),
+            Piece::File { .. } => return None,
+        }
+        if all.len() as u64 > max {
+            return None;
+        }
+    }
+    Some(all.freeze())
+}
+
+/// The part of a body that is stored.
+struct Collected {
+    bytes: BytesMut,
+    max: u64,
+    done: Done,
+}
+
+struct Shared {
+    /// `None` after its end.
+    stream: Option<Box<dyn BodyStream>>,
+    /// Bytes for the client.
+    queue: VecDeque<Bytes>,
+    /// Number of bytes in the queue.
+    queued: u64,
+    end: Option<Result<(), io::ErrorKind>>,
+    /// `None` once the body is not going to be stored.
+    collected: Option<Collected>,
+    client: Option<Waker>,
+    reader: Option<Waker>,
+    has_client: bool,
+}
+
+impl Shared {
+    /// Reads the stream. Ready at its end.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if !self.has_client && self.collected.is_none() {
+                self.stream = None;
+            }
+            let Some(stream) = &mut self.stream else { return Poll::Ready(()) };
+            if self.collected.is_none() && !self.queue.is_empty() {
+                self.reader = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            let Poll::Ready(next) = stream.poll_next(cx) else {
+                // The client may leave while the stream waits.
+                self.reader = Some(cx.waker().clone());
+                return Poll::Pending;
+            };
+            match next {
+                Some(Ok(bytes)) => self.take(bytes),
+                Some(Err(error)) => self.finish(Err(error.kind())),
+                None => self.finish(Ok(())),
+            }
+            if let Some(client) = self.client.take() {
+                client.wake();
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: Bytes) {
+        if let Some(collected) = &mut self.collected {
+            collected.bytes.extend_from_slice(&bytes);
+            if collected.bytes.len() as u64 > collected.max
+                && let Some(collected) = self.collected.take()
+            {
+                (collected.done)(None);
+            }
+        }
+        if self.has_client {
+            self.queued += bytes.len() as u64;
+            self.queue.push_back(bytes);
+        }
+    }
+
+    fn finish(&mut self, end: Result<(), io::ErrorKind>) {
+        self.stream = None;
+        self.end = Some(end);
+        if let Some(Collected { bytes, done, .. }) = self.collected.take() {
+            let whole = end.is_ok().then(|| Bytes::copy_from_slice(&bytes));
+            done(whole);
+        }
+    }
+}
+
+/// The body for the client.
+struct ClientBody(Rc<RefCell<Shared>>);
+
+impl BodyStream for ClientBody {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        let shared = &mut *self.0.borrow_mut();
+        if let Some(bytes) = shared.queue.pop_front() {
+            shared.queued -= bytes.len() as u64;
+            if shared.queue.is_empty()
+                && let Some(reader) = shared.reader.take()
+            {
+                reader.wake();
+            }
+            return Poll::Ready(Some(Ok(bytes)));
+        }
+        match shared.end {
+            Some(Ok(())) => Poll::Ready(None),
+            Some(Err(kind)) => Poll::Ready(Some(Err(kind.into()))),
+            None => {
+                shared.client = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn len(&self) -> Option<u64> {
+        let shared = self.0.borrow();
+        let rest = match &shared.stream {
+            Some(stream) => stream.len()?,
+            None => 0,
+        };
+        Some(shared.queued + rest)
+    }
+}
+
+impl Drop for ClientBody {
+    fn drop(&mut self) {
+        let shared = &mut *self.0.borrow_mut();
+        shared.has_client = false;
+        shared.queue.clear();
+        shared.queued = 0;
+        if let Some(reader) = shared.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tee_tests.rs"]
+mod tests;
