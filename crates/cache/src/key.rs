@@ -31,8 +31,8 @@ const OVERRIDES: [&str; 15] = [
 ];
 
 /// Appends the key of a request to `key`: its producer, then the text of the template or scheme,
-/// host and target as sent; the path and query if a route has changed them; fields that override
-/// any of these. Returns false if the key is too long.
+/// host and target as sent; the path and query if a route has changed them; variables and settings
+/// that routes have added; fields that override any of these. Returns false if the key is too long.
 pub fn write(
     settings: &Cache,
     producer: &[u8],
@@ -63,6 +63,14 @@ pub fn write(
     if !is_sent {
         part(key, &request.path);
         part(key, &request.query);
+    }
+    if let Some(additions) = &request.additions {
+        let settings = additions.settings.iter().map(|(name, value)| (name, value.as_bytes()));
+        let variables = additions.variables.iter().map(|(name, value)| (name, value.as_slice()));
+        for (name, value) in variables.chain(settings) {
+            part(key, name.as_bytes());
+            part(key, value);
+        }
     }
     for (name, value) in request.fields.iter() {
         let [b'x' | b'X' | b'f' | b'F', ..] = name else { continue };
@@ -100,6 +108,8 @@ mod tests {
         assert_eq!(base, key(&plain, "u", &request("/a?b", &[("Accept", "x"), host])));
         let mut rewritten = request("/a?b", &[host]);
         rewritten.path = Bytes::from_static(b"/index.php");
+        let mut added = request("/a?b", &[host]);
+        added.additions.get_or_insert_default().set_variable("LANG", b"de".to_vec());
         let mut secure = request("/a?b", &[host]);
         secure.connection =
             howdah_http::message::ConnectionInfo { tls: true, ..Default::default() }.into();
@@ -112,6 +122,7 @@ mod tests {
             ("port", request("/a?b", &[("Host", "a.example:81")])),
             ("case of the host", request("/a?b", &[("Host", "A.example")])),
             ("rewrite", rewritten),
+            ("variable", added),
             ("scheme", secure),
             ("X-Forwarded-Host", request("/a?b", &[host, ("X-Forwarded-Host", "evil")])),
             ("x-original-url", request("/a?b", &[host, ("x-original-url", "/b")])),

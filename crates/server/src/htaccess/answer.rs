@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use howdah_config::Buffering;
 use howdah_files::{FileLocation, ServeOutcome};
 use howdah_htaccess::engine::{Action, Engine, ErrorPage, Outcome, Script};
 use howdah_htaccess::modules::filter::Compression;
@@ -29,6 +28,7 @@ use super::world::{self, Known, SiteWorld};
 use crate::pipeline::{Context, carry_out};
 use crate::route::Decision;
 use crate::snapshot::delegations::Instruction;
+use crate::snapshot::effects::Handling;
 
 /// Most attempts to answer a request: the answer to an error can fail as well.
 const MAX_ATTEMPTS: usize = 4;
@@ -67,7 +67,7 @@ pub async fn answer<'s>(
     site: &Site,
     root: &[u8],
     known: Option<Known<'_>>,
-    buffering: Buffering,
+    handling: Handling<'s>,
     exchange: &mut Exchange<'_>,
 ) -> Answered<'s> {
     let asked = exchange.request.clone();
@@ -98,7 +98,7 @@ pub async fn answer<'s>(
         context,
         site,
         root,
-        buffering,
+        handling,
         engine: &engine,
         world: &world,
         has_run: Cell::new(false),
@@ -119,7 +119,7 @@ struct Attempt<'a, 's> {
     context: &'a Context<'s>,
     site: &'a Site,
     root: &'a [u8],
-    buffering: Buffering,
+    handling: Handling<'s>,
     engine: &'a Engine,
     world: &'a SiteWorld<'a, 's>,
     /// A script has had the request with its body.
@@ -293,11 +293,10 @@ impl<'s> Attempt<'_, 's> {
         let (response, instruction) = if self.has_run.replace(true) || is_read {
             let connection = exchange.without_body();
             let mut asked = Exchange::new(changed, exchange.started_at, &connection);
-            Box::pin(carry_out(self.context, decision, self.buffering, &mut asked)).await
+            Box::pin(carry_out(self.context, decision, self.handling, &mut asked)).await
         } else {
             exchange.request = changed;
-            let answer =
-                Box::pin(carry_out(self.context, decision, self.buffering, exchange)).await;
+            let answer = Box::pin(carry_out(self.context, decision, self.handling, exchange)).await;
             exchange.request = self.world.request.clone();
             answer
         };

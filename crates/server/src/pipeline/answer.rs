@@ -25,7 +25,7 @@ pub async fn answer<'s>(
             Decision::Htaccess(site, root) => {
                 under_directives(context, &site, &root, routed, exchange).await
             }
-            decision => carry_out(context, decision, routed.effects.buffering, exchange).await,
+            decision => carry_out(context, decision, routed.effects.handling(), exchange).await,
         },
         Err(error) => (howdah_upstream::failure::refuse(error.status()), None),
     }
@@ -40,14 +40,14 @@ async fn under_directives<'s>(
     routed: &mut Routed<'s>,
     exchange: &mut Exchange<'_>,
 ) -> (Response, Option<Instruction<'s>>) {
-    let buffering = routed.effects.buffering;
+    let handling = routed.effects.handling();
     let known = htaccess::known(context, site, root);
     if let Some(known) = &known
         && let Some(response) = htaccess::answer_from_known(context, site, root, known, exchange)
     {
         return (response, None);
     }
-    let answered = htaccess::answer(context, site, root, known, buffering, exchange);
+    let answered = htaccess::answer(context, site, root, known, handling, exchange);
     let answered = Box::pin(answered).await;
     let Some(fallback) = routed.fallback.take().filter(|_| answered.is_missing) else {
         return (answered.response, answered.instruction);
@@ -56,5 +56,5 @@ async fn under_directives<'s>(
     checks::check(context, &mut next, exchange).await;
     let decision = next.take_decision();
     routed.effects = next.effects;
-    carry_out(context, decision, routed.effects.buffering, exchange).await
+    carry_out(context, decision, routed.effects.handling(), exchange).await
 }

@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
+use std::time::{Instant, SystemTime};
 
+use howdah_files::RequestTime;
 use howdah_http::message::Request;
 use howdah_http::variables::ShownRequestId;
 use howdah_limits::rules::Admission;
@@ -11,6 +13,7 @@ use howdah_php_pool::cgi_params;
 use howdah_sys::log::Level;
 
 use crate::route::Routing;
+use crate::snapshot::Snapshot;
 use crate::thread::RouterThread;
 
 /// The thread that handles a request, and the routes of the request's snapshot.
@@ -23,6 +26,21 @@ pub struct Context<'s> {
     pub admission: RefCell<Admission>,
     /// Header fields for the response, from actions that have checked the request.
     pub added_fields: RefCell<Vec<(String, Vec<u8>)>>,
+}
+
+impl<'s> Context<'s> {
+    /// Creates the context of a request whose first byte arrived at `started_at`.
+    pub fn new(thread: &'s Rc<RouterThread>, snapshot: &'s Snapshot, started_at: Instant) -> Self {
+        let routing = Routing {
+            snapshot,
+            files: &thread.files,
+            scratch: &thread.scratch,
+            log: &thread.shared.log,
+            now: RequestTime { monotonic: Instant::now(), wall: SystemTime::now() },
+            started_at,
+        };
+        Context { thread, routing, admission: RefCell::default(), added_fields: RefCell::default() }
+    }
 }
 
 impl Context<'_> {

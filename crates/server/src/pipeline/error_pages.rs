@@ -43,7 +43,7 @@ async fn replace_by<'s>(
             let connection = exchange.without_body();
             let mut asked = Exchange::new(request, exchange.started_at, &connection);
             let (decision, effects) = (by_page.take_decision(), by_page.effects);
-            let carried_out = carry_out(context, decision, effects.buffering, &mut asked);
+            let carried_out = carry_out(context, decision, effects.handling(), &mut asked);
             let (found, _) = Box::pin(carried_out).await;
             if !found.is_default_error_page {
                 error_page::replace(response, found, *keep_status);

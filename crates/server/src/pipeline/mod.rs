@@ -3,12 +3,16 @@
 
 mod answer;
 mod auth_request;
+mod cached;
 mod checks;
 mod context;
 mod decision;
 mod error_pages;
+mod fetch;
 mod internal_redirect;
+mod origin;
 mod redirects;
+mod refresh;
 mod refusals;
 
 use std::cell::{Cell, RefCell};
@@ -16,10 +20,9 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use howdah_access_log::AccessLog;
-use howdah_files::RequestTime;
 use howdah_http::body::Body;
 use howdah_http::compress;
 use howdah_http::exchange::{Exchange, Handler, RequestRecord};
@@ -35,7 +38,6 @@ use self::answer::answer;
 pub use self::context::Context;
 pub use self::decision::carry_out;
 use crate::filters::{bandwidth, cors, header_changes, security_headers};
-use crate::route::Routing;
 use crate::snapshot::Snapshot;
 use crate::thread::RouterThread;
 
@@ -61,12 +63,7 @@ impl Handler for RequestHandler {
         if let Some(response) = self.answer_before_routes(&snapshot, &exchange.request) {
             return response;
         }
-        let context = Context {
-            thread,
-            routing: routing(thread, &snapshot, exchange.started_at),
-            admission: RefCell::default(),
-            added_fields: RefCell::default(),
-        };
+        let context = Context::new(thread, &snapshot, exchange.started_at);
         let routing = &context.routing;
 
         let mut routed = routing.route(&self.listener, &mut exchange.request);
@@ -225,20 +222,5 @@ impl Drop for RequestHandler {
         if self.is_connection {
             self.thread.counters.closed.fetch_add(1, Relaxed);
         }
-    }
-}
-
-fn routing<'s>(
-    thread: &'s RouterThread,
-    snapshot: &'s Snapshot,
-    started_at: Instant,
-) -> Routing<'s> {
-    Routing {
-        snapshot,
-        files: &thread.files,
-        scratch: &thread.scratch,
-        log: &thread.shared.log,
-        now: RequestTime { monotonic: Instant::now(), wall: SystemTime::now() },
-        started_at,
     }
 }

@@ -47,7 +47,7 @@ pub async fn follow<'s>(
                 let mut asked = Exchange::new(request, exchange.started_at, &connection);
                 checks::check(context, routed, &mut asked).await;
                 let decision = routed.take_decision();
-                carry_out(context, decision, routed.effects.buffering, &mut asked).await
+                carry_out(context, decision, routed.effects.handling(), &mut asked).await
             }
             Some(Instruction::File(delegation, file)) => {
                 let files = &context.thread.files;

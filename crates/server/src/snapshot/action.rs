@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use howdah_access_log::AccessLog;
+use howdah_cache::store::Store;
 use howdah_config::{self as config, ActionOptions, Template};
 use howdah_limits::rules::Rule;
 use howdah_upstream::servers::upstream::Upstream;
@@ -28,6 +29,8 @@ pub struct Action {
     pub auth_request: Option<Box<AuthRequest>>,
     /// Users whose password is asked for.
     pub auth: Option<Arc<BasicAuth>>,
+    /// Cache for responses of origins, if the options turn it on.
+    pub cache: Option<ActionCache>,
     /// Options for the request, merged with those of other actions.
     pub options: ActionOptions,
     /// Access logs of requests; `None` for those of the listener.
@@ -45,6 +48,15 @@ pub struct AuthRequest {
     pub copy_headers: Vec<String>,
     /// Header fields of its response that the client gets.
     pub response_headers: Vec<String>,
+}
+
+/// The cache of an action.
+#[derive(Debug, Clone)]
+pub struct ActionCache {
+    /// Its settings.
+    pub settings: Arc<config::Cache>,
+    /// Its store, which other actions may use too.
+    pub store: Arc<Store>,
 }
 
 /// Handler of a request.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use howdah_access_log::LogFiles;
+use howdah_cache::store::Store;
 use howdah_config::{self as config, Config, Part, Pass, Template, Variable};
 use howdah_files::mime::MimeTypes;
 use howdah_limits::rules::Rule;
@@ -19,7 +20,7 @@ use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_upstream::servers::upstream::Upstream;
 
 use super::action::{
-    Action, ActionKind, AuthRequest, CompiledPass, ErrorPage, HtaccessShare, Location,
+    Action, ActionCache, ActionKind, AuthRequest, CompiledPass, ErrorPage, HtaccessShare, Location,
     NameTemplate, PageSource, Return, Share, SharePath,
 };
 use super::delegations::Delegations;
@@ -41,6 +42,7 @@ impl Snapshot {
         mut queue: impl FnMut(&config::Application) -> Arc<Queue>,
     ) -> Self {
         let mime = Arc::new(mime_types(&config));
+        let stores = cache_stores(&config, previous);
         let mut direct_upstreams =
             DirectUpstreams::new(known, previous.map(|previous| &previous.direct_upstreams));
         let zones = Zones::new(&config, previous.map(|previous| &previous.zones));
@@ -49,6 +51,7 @@ impl Snapshot {
             logs: &logs,
             zones: &zones,
             direct_upstreams: &mut direct_upstreams,
+            stores: &stores,
         };
         let listeners = config
             .listeners
@@ -122,6 +125,7 @@ impl Snapshot {
             applications,
             fastcgi,
             htaccess,
+            caches: stores,
             upstreams,
             direct_upstreams: direct_upstreams.into_table(),
             tls_clients: known.clients.clone(),
@@ -131,6 +135,18 @@ impl Snapshot {
             logs,
         }
     }
+}
+
+/// Returns the stores of caches: those of the previous configuration, with their entries, if their
+/// settings are the same.
+fn cache_stores(config: &Config, previous: Option<&Snapshot>) -> HashMap<String, Arc<Store>> {
+    let store = |settings: config::CacheStore| {
+        let running = previous.and_then(|previous| previous.caches.get(&settings.name));
+        let running = running.filter(|running| *running.config() == settings);
+        let name = settings.name.clone();
+        (name, running.map_or_else(|| Store::new(settings), Arc::clone))
+    };
+    config.cache_stores().into_iter().map(store).collect()
 }
 
 impl Listener {
@@ -165,9 +181,17 @@ struct ActionCompiler<'a, 'u> {
     logs: &'a LogFiles,
     zones: &'a Zones,
     direct_upstreams: &'a mut DirectUpstreams<'u>,
+    stores: &'a HashMap<String, Arc<Store>>,
 }
 
 impl ActionCompiler<'_, '_> {
+    /// Returns the cache of an action, if it has one.
+    fn cache(&self, action: &config::Action) -> Option<ActionCache> {
+        let settings = action.options.cache.as_ref()?.settings()?;
+        let store = self.stores.get(&settings.name)?;
+        Some(ActionCache { settings: Arc::clone(settings), store: Arc::clone(store) })
+    }
+
     fn action(&mut self, action: &config::Action) -> Action {
         let kind = match &action.kind {
             config::ActionKind::Pass(pass) => ActionKind::Pass(compile_pass(pass)),
@@ -215,6 +239,7 @@ impl ActionCompiler<'_, '_> {
                     response_headers: check.response_headers.clone(),
                 })
             }),
+            cache: self.cache(action),
             options: action.options.clone(),
             access_log: { action.options.access_log.as_deref() }
                 .map(|logs| howdah_access_log::compile(logs, self.logs)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use howdah_access_log::AccessLog;
 use howdah_config::{ActionOptions, Buffering, Cors, ResponseHeader};
 
-use super::action::{Action, ErrorPage};
+use super::action::{Action, ActionCache, ErrorPage};
 
 /// Effective options of a request: those of all actions on its way, merged.
 #[derive(Debug)]
@@ -23,12 +23,27 @@ pub struct Effects<'s> {
     pub cors: Option<&'s Cors>,
     /// Each member is from the last action that sets it.
     pub buffering: Buffering,
+    /// True if an action lets another action check requests.
+    pub is_authorized: bool,
+    /// From the last action that sets it.
+    pub cache: Option<&'s ActionCache>,
     /// From the last action that sets it.
     pub max_body_size: Option<u64>,
     /// From the last action that sets it.
     pub intercept_errors: bool,
     /// From the listener, or the last action that has access logs.
     pub access_log: Option<&'s Arc<[AccessLog]>>,
+}
+
+/// The options that the origin of a response is asked with.
+#[derive(Debug, Clone, Copy)]
+pub struct Handling<'s> {
+    /// Buffering of messages.
+    pub buffering: Buffering,
+    /// The cache in front of the origin.
+    pub cache: Option<&'s ActionCache>,
+    /// Another action has let the request pass, and may have told the origin for whom.
+    pub is_authorized: bool,
 }
 
 impl Default for Effects<'_> {
@@ -40,6 +55,8 @@ impl Default for Effects<'_> {
             security_headers: false,
             cors: None,
             buffering: Buffering::default(),
+            is_authorized: false,
+            cache: None,
             max_body_size: None,
             intercept_errors: false,
             access_log: None,
@@ -48,6 +65,11 @@ impl Default for Effects<'_> {
 }
 
 impl<'s> Effects<'s> {
+    /// Returns the options that an origin is asked with.
+    pub fn handling(&self) -> Handling<'s> {
+        Handling { buffering: self.buffering, cache: self.cache, is_authorized: self.is_authorized }
+    }
+
     /// Adds the options of the next action.
     pub fn apply(&mut self, action: &'s Action) {
         let ActionOptions {
@@ -56,6 +78,7 @@ impl<'s> Effects<'s> {
             security_headers,
             cors,
             buffering,
+            cache,
             max_body_size,
             access_log: _,
             intercept_errors,
@@ -69,6 +92,10 @@ impl<'s> Effects<'s> {
         self.security_headers |= security_headers;
         self.cors = cors.as_ref().or(self.cors);
         self.buffering = buffering.or(self.buffering);
+        self.is_authorized |= action.auth_request.is_some();
+        if cache.is_some() {
+            self.cache = action.cache.as_ref();
+        }
         self.max_body_size = max_body_size.or(self.max_body_size);
         self.intercept_errors = intercept_errors.unwrap_or(self.intercept_errors);
         self.access_log = action.access_log.as_ref().or(self.access_log);

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use howdah_access_log::{AccessLog, LogFiles};
+use howdah_cache::store::Store;
 use howdah_config::{self as config, Config};
 use howdah_http::limits::Limits;
 use howdah_limits::rules::Rule;
@@ -48,6 +49,8 @@ pub struct Snapshot {
     pub fastcgi: HashMap<String, Arc<FastCgiApplication>>,
     /// Sites with `.htaccess` files, by the names of their applications.
     pub htaccess: HashMap<String, Arc<Site>>,
+    /// Stores of cached responses by name.
+    pub caches: HashMap<String, Arc<Store>>,
     /// Upstreams by name.
     pub upstreams: HashMap<String, Arc<Upstream>>,
     /// Servers that actions and applications name themselves.

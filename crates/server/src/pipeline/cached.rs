@@ -1,0 +1,261 @@
+//! The cache in front of an origin ([`howdah_cache`] has its rules).
+//!
+//! 1. `PURGE` and `BAN` of allowed clients purge.
+//! 2. Requests that the cache takes no part in are passed on: other methods, bodies, conditions of
+//!    `bypass`. Those that change something make stored responses invalid.
+//! 3. A usable response is sent. A stale one that may bridge its own refresh is refreshed in a task
+//!    without a client.
+//! 4. Otherwise the first request asks the origin; others for the same response wait for it.
+//! 5. The response is validated or judged, and sent to the client while it is being stored.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bytes::Bytes;
+use howdah_cache::control::RequestControl;
+use howdah_cache::entry::Entry;
+use howdah_cache::flight::{Follower, Landing, Role};
+use howdah_cache::place::Place;
+use howdah_cache::purge::Purge;
+use howdah_cache::reuse::{Use, assess};
+use howdah_cache::status::{Forward, Outcome};
+use howdah_cache::store::Lookup;
+use howdah_cache::{invalidation, key, purge_request};
+use howdah_config::Cache;
+use howdah_http::body::Body;
+use howdah_http::exchange::Exchange;
+use howdah_http::message::{Request, Response};
+use howdah_http::respond::error;
+use howdah_http::target::Target;
+
+use super::context::Context;
+use super::fetch::{Answer, Fetch, Stale, Step, forwarded, meets_one, now, show};
+use super::origin::{Origin, ask};
+use super::refresh;
+use crate::snapshot::action::ActionCache;
+use crate::snapshot::effects::Handling;
+
+/// Answers a request from a cache or its origin.
+pub async fn answer<'s>(
+    context: &Context<'s>,
+    cache: &'s ActionCache,
+    origin: &Origin,
+    handling: Handling<'s>,
+    exchange: &mut Exchange<'_>,
+) -> Answer<'s> {
+    if let Some(response) = purge(cache, &exchange.request) {
+        return (response, None);
+    }
+    let mut key = Vec::with_capacity(128);
+    let name = origin.name();
+    let settings = &*cache.settings;
+    let has_key = key::write(settings, &name, &exchange.request, exchange.started_at, &mut key);
+    let step = Step { context, cache, origin, handling, key };
+    if !invalidation::is_safe(&exchange.request.method) {
+        let (mut response, instruction) = ask(context, origin, handling.buffering, exchange).await;
+        if response.status < 400 {
+            step.invalidate(&exchange.request, &response);
+        }
+        show(&mut response, forwarded(Forward::Method, None));
+        return (response, instruction);
+    }
+    match passes(context, settings, exchange, has_key) {
+        Some(reason) => step.pass(reason, exchange).await,
+        None => step.look_up(exchange).await,
+    }
+}
+
+/// Purges as a client asks. Returns `None` for any other request, and where clients may not purge.
+fn purge(cache: &ActionCache, request: &Request) -> Option<Response> {
+    if !purge_request::is_purge(&request.method) {
+        return None;
+    }
+    let allowed = cache.settings.purge.as_ref()?;
+    if !allowed.matches(request.connection.peer) {
+        return Some(error(403));
+    }
+    Some(match purge_request::read(request) {
+        Ok(asked) => {
+            cache.store.purge(&asked.what, asked.is_soft, now());
+            let text = "Purged.\n";
+            Response::new(200, Body::from(text)).with("Content-Type", "text/plain")
+        }
+        Err(problem) => {
+            let text = Bytes::from(format!("Not purged: {problem}.\n"));
+            Response::new(400, Body::Bytes(text)).with("Content-Type", "text/plain")
+        }
+    })
+}
+
+/// Returns the reason for which the cache takes no part in a request.
+fn passes(
+    context: &Context<'_>,
+    settings: &Cache,
+    exchange: &Exchange<'_>,
+    has_key: bool,
+) -> Option<Forward> {
+    let request = &exchange.request;
+    let is_cached = match &*request.method {
+        b"GET" => settings.get,
+        b"HEAD" => settings.head,
+        _ => false,
+    };
+    if !is_cached {
+        return Some(Forward::Method);
+    }
+    let is_for_origin = |name: &[u8]| {
+        // Conditions that are not for caches (RFC 9111, 4.3.2), and another protocol.
+        ["upgrade", "if-match", "if-unmodified-since"]
+            .iter()
+            .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
+    };
+    let excluded = !has_key
+        || exchange.body_len() != Some(0)
+        || request.error.is_some()
+        || request.fields.iter().any(|(name, _)| is_for_origin(name))
+        || meets_one(context, &settings.bypass, exchange);
+    excluded.then_some(Forward::Bypass)
+}
+
+impl<'s> Step<'_, 's> {
+    /// Passes a request on without a part of the cache.
+    async fn pass(&self, reason: Forward, exchange: &mut Exchange<'_>) -> Answer<'s> {
+        self.store().counters.bypassed.fetch_add(1, Relaxed);
+        let asked = ask(self.context, self.origin, self.handling.buffering, exchange);
+        let (mut response, instruction) = asked.await;
+        show(&mut response, forwarded(reason, None));
+        (response, instruction)
+    }
+
+    /// Answers a request that may have a stored response.
+    async fn look_up(&self, exchange: &mut Exchange<'_>) -> Answer<'s> {
+        let (settings, store, now) = (self.settings(), self.store(), now());
+        let request = &exchange.request;
+        let control = match settings.ignore.request {
+            true => RequestControl::default(),
+            false => RequestControl::of(&request.fields),
+        };
+        let mut waits = settings.lock;
+        let mut stale = None;
+        let reason = match store.lookup(&self.key, &request.fields, settings, now) {
+            Lookup::Missing => Forward::UriMiss,
+            Lookup::OtherVariants => Forward::VaryMiss,
+            Lookup::NotShared(_) => {
+                waits = false;
+                Forward::UriMiss
+            }
+            Lookup::Found(entry, _) if !self.may_use(&entry, request) => Forward::Bypass,
+            Lookup::Found(entry, purged) => match assess(&entry, &control, purged, now) {
+                Use::Fresh => return self.hit(&entry, request, None, false),
+                Use::Stale => return self.hit(&entry, request, Some("max-stale"), false),
+                Use::WhileRevalidating => match self.refresh(&entry, request) {
+                    true => {
+                        return self.hit(&entry, request, Some("stale-while-revalidate"), false);
+                    }
+                    false => {
+                        stale = Some(Stale { entry, on_error: true });
+                        Forward::Stale
+                    }
+                },
+                Use::AfterValidation { on_error } => {
+                    let is_fresh = purged.is_none() && entry.age(now) < entry.terms.lifetime;
+                    stale = Some(Stale { entry, on_error });
+                    if is_fresh { Forward::Request } else { Forward::Stale }
+                }
+            },
+        };
+        if control.only_if_cached {
+            let mut response = error(504);
+            show(&mut response, Outcome::NotForwarded);
+            return (response, None);
+        }
+        if &*request.method == b"HEAD" || (stale.is_none() && request.fields.get("range").is_some())
+        {
+            let reason = if &*request.method == b"HEAD" { reason } else { Forward::Partial };
+            return self.pass(reason, exchange).await;
+        }
+        let leader = match store.flights.join(&self.key) {
+            Role::Leader(leader) => Some(leader),
+            Role::Follower(follower) if waits => {
+                if let Some(answer) = self.wait(follower, now, &control, exchange).await {
+                    return answer;
+                }
+                None
+            }
+            Role::Follower(_) => None,
+        };
+        store.counters.misses.fetch_add(1, Relaxed);
+        self.fetch(Fetch { reason, stale, leader }, exchange).await
+    }
+
+    /// Returns true if a stored response may answer a request with cookies: it states its lifetime
+    /// itself, or the configuration considers cookies.
+    fn may_use(&self, entry: &Entry, request: &Request) -> bool {
+        entry.terms.is_explicit
+            || request.fields.get("cookie").is_none()
+            || self.settings().considers_cookies()
+    }
+
+    /// Sees to it that a stale response is refreshed. Returns false if this request has to do it.
+    fn refresh(&self, entry: &Arc<Entry>, request: &Request) -> bool {
+        match self.store().flights.join(&self.key) {
+            Role::Follower(_) => true,
+            Role::Leader(leader) if self.settings().background => {
+                refresh::start(self, Arc::clone(entry), leader, request.clone());
+                true
+            }
+            Role::Leader(_) => false,
+        }
+    }
+
+    /// Waits for the first of several requests for one response. Returns `None` if this request has
+    /// to ask the origin itself.
+    async fn wait(
+        &self,
+        follower: Follower,
+        since: u64,
+        control: &RequestControl,
+        exchange: &Exchange<'_>,
+    ) -> Option<Answer<'s>> {
+        let landing = tokio::select! {
+            landing = follower.wait() => landing,
+            () = tokio::time::sleep(self.settings().lock_timeout) => Landing::Pending,
+            _ = exchange.client_gone() => Landing::NotShared,
+        };
+        if landing != Landing::Stored || control.no_cache {
+            return None;
+        }
+        let (request, settings, now) = (&exchange.request, self.settings(), now());
+        let found = self.store().lookup(&self.key, &request.fields, settings, now);
+        let Lookup::Found(entry, purged) = found else { return None };
+        // A response that was made while this request waited is as good as one made for it.
+        let is_new = entry.terms.received >= since && !entry.terms.no_cache && purged.is_none();
+        let is_usable = is_new || assess(&entry, control, purged, now) == Use::Fresh;
+        (is_usable && self.may_use(&entry, request)).then(|| self.hit(&entry, request, None, true))
+    }
+
+    /// Makes the responses invalid that a response to an unsafe method concerns.
+    fn invalidate(&self, request: &Request, response: &Response) {
+        let store = self.store();
+        store.invalidate(&self.key);
+        for target in invalidation::targets(request, &response.fields) {
+            let Ok(parsed) = Target::parse(&target) else { continue };
+            let mut other = request.clone();
+            other.path = Bytes::copy_from_slice(parsed.path(&target));
+            other.query = Bytes::copy_from_slice(target.get(parsed.query).unwrap_or_default());
+            other.target = target.into();
+            let mut key = Vec::new();
+            let started_at = std::time::Instant::now();
+            if key::write(self.settings(), &self.origin.name(), &other, started_at, &mut key) {
+                store.invalidate(&key);
+            }
+            if request.path != Place::of(request).path() {
+                // A route has changed the path, and thereby the key.
+                let place = Place::of(&other);
+                let (host, path) = (place.host().to_vec(), place.path().to_vec());
+                let query = place.query.to_vec();
+                store.purges.purge(&Purge::Url { host, path, query }, false, now());
+            }
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Asks an origin for a response that may be stored: validates or judges it, and sends it to the
+//! client while it is being stored.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::SystemTime;
+
+use howdah_cache::control::SURROGATE;
+use howdah_cache::entry::Entry;
+use howdah_cache::flight::{Landing, Leader};
+use howdah_cache::freshness::seconds_since_1970;
+use howdah_cache::status::{Forward, Outcome};
+use howdah_cache::store::Store;
+use howdah_cache::storing::{self, Refusal, Times};
+use howdah_cache::{respond, tee, vary};
+use howdah_config::{Cache, Match};
+use howdah_http::exchange::Exchange;
+use howdah_http::message::{Fields, Request, Response};
+
+use super::context::Context;
+use super::origin::{Origin, ask};
+use crate::route::matching;
+use crate::snapshot::action::ActionCache;
+use crate::snapshot::delegations::Instruction;
+use crate::snapshot::effects::Handling;
+
+/// A response, and the instruction that it gives to the server.
+pub type Answer<'s> = (Response, Option<Instruction<'s>>);
+
+/// One request and its cache.
+pub struct Step<'a, 's> {
+    /// Context of the request.
+    pub context: &'a Context<'s>,
+    /// The cache.
+    pub cache: &'a ActionCache,
+    /// The origin.
+    pub origin: &'a Origin,
+    /// Options of the action.
+    pub handling: Handling<'s>,
+    /// The key of the request.
+    pub key: Vec<u8>,
+}
+
+/// A request to an origin.
+pub struct Fetch {
+    /// The reason.
+    pub reason: Forward,
+    /// The stored response.
+    pub stale: Option<Stale>,
+    /// Others may wait for the response.
+    pub leader: Option<Leader>,
+}
+
+/// A stored response that must be validated.
+pub struct Stale {
+    /// The response.
+    pub entry: Arc<Entry>,
+    /// It may be sent if the origin fails.
+    pub on_error: bool,
+}
+
+impl<'s> Step<'_, 's> {
+    /// Returns the store.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.cache.store
+    }
+
+    /// Returns the settings.
+    pub fn settings(&self) -> &Cache {
+        &self.cache.settings
+    }
+
+    /// Sends a stored response.
+    pub fn hit(
+        &self,
+        entry: &Entry,
+        request: &Request,
+        detail: Option<&'static str>,
+        collapsed: bool,
+    ) -> Answer<'s> {
+        let counters = &self.store().counters;
+        let counter = match (collapsed, detail) {
+            (true, _) => &counters.collapsed,
+            (false, Some(_)) => &counters.stale_hits,
+            (false, None) => &counters.hits,
+        };
+        counter.fetch_add(1, Relaxed);
+        let now = now();
+        let (lifetime, age) = (entry.terms.lifetime, entry.age(now).min(i32::MAX as u64));
+        let ttl = i64::try_from(lifetime).unwrap_or(i64::MAX).saturating_sub_unsigned(age);
+        (respond::respond(entry, request, Outcome::Hit { ttl, collapsed, detail }, now), None)
+    }
+
+    /// Asks the origin, and stores its response if that is allowed.
+    pub async fn fetch(&self, fetch: Fetch, exchange: &mut Exchange<'_>) -> Answer<'s> {
+        let Fetch { reason, stale, leader } = fetch;
+        let (settings, store) = (self.settings(), self.store());
+        let asked_at = now();
+        let epoch = store.purges.count();
+        let validated = stale.as_ref().map(|stale| &*stale.entry);
+        let changed = request_to_origin(&exchange.request, validated, settings);
+        let request = std::mem::replace(&mut exchange.request, changed);
+        let asked = ask(self.context, self.origin, self.handling.buffering, exchange);
+        let (mut response, instruction) = asked.await;
+        let mut asked = std::mem::replace(&mut exchange.request, request);
+        if self.handling.is_authorized {
+            asked.user.get_or_insert_default();
+        }
+        let request = &exchange.request;
+        let times = Times { asked: asked_at, received: now(), epoch };
+        if let Some(Stale { entry, on_error: true }) = &stale
+            && matches!(response.status, 500 | 502..=504)
+        {
+            return self.hit(entry, request, Some("stale-if-error"), false);
+        }
+        if let (304, Some(Stale { entry, .. })) = (response.status, &stale) {
+            return self.revalidated(entry, &response, &asked, request, times, leader, reason);
+        }
+        if instruction.is_some() {
+            self.refuse(Refusal::Redirected, leader);
+            return (response, instruction);
+        }
+        let stored = match self.judge(&response, &asked, exchange, times) {
+            Ok(storable) => {
+                let body = std::mem::take(&mut response.body);
+                let done = self.storing(storable, leader, times);
+                response.body = tee::collect(body, settings.max_object, done);
+                Ok(())
+            }
+            Err(refusal) => {
+                if let Some(Stale { entry, .. }) = &stale
+                    && response.status < 500
+                {
+                    store.forget(&self.key, entry);
+                }
+                self.refuse(refusal, leader);
+                Err(refusal)
+            }
+        };
+        respond::apply_conditions(&request.fields, &mut response);
+        show(&mut response, forwarded(reason, Some(stored)));
+        (response, None)
+    }
+
+    /// Judges a response by the rules of HTTP and the settings.
+    fn judge(
+        &self,
+        response: &Response,
+        asked: &Request,
+        exchange: &Exchange<'_>,
+        times: Times,
+    ) -> Result<storing::Storable, Refusal> {
+        let settings = self.settings();
+        let Response { status, reason, fields, .. } = response;
+        let storable = storing::judge(settings, asked, *status, reason.as_ref(), fields, times)?;
+        let has_other_parts = response
+            .extras
+            .as_ref()
+            .is_some_and(|extras| extras.tunnel.is_some() || extras.feed.is_some());
+        if has_other_parts {
+            return Err(Refusal::Incomplete);
+        }
+        if !settings.store.is_empty() && !meets_one(self.context, &settings.store, exchange) {
+            return Err(Refusal::Condition);
+        }
+        if !self.store().is_used_enough(&self.key, settings.min_uses) {
+            return Err(Refusal::TooFewUses);
+        }
+        Ok(storable)
+    }
+
+    /// Returns the end of a response that is being stored.
+    fn storing(
+        &self,
+        storable: storing::Storable,
+        leader: Option<Leader>,
+        times: Times,
+    ) -> tee::Done {
+        let (store, key) = (Arc::clone(self.store()), self.key.clone());
+        Box::new(move |body| {
+            // An invalidation has detached the request.
+            let is_current = leader.as_ref().is_none_or(Leader::is_current);
+            let landing = match body {
+                Some(body) if is_current => {
+                    store.insert(&key, storable.with_body(body));
+                    Landing::Stored
+                }
+                Some(_) => Landing::NotShared,
+                None => {
+                    store.mark_not_shared(&key, Refusal::TooLarge, times.received);
+                    Landing::NotShared
+                }
+            };
+            if let Some(leader) = leader {
+                leader.land(landing);
+            }
+        })
+    }
+
+    /// Lets those that wait go on by themselves.
+    fn refuse(&self, refusal: Refusal, leader: Option<Leader>) {
+        // What holds for this request need not hold for the next.
+        let is_of_request = matches!(
+            refusal,
+            Refusal::Authorization
+                | Refusal::Condition
+                | Refusal::Cookie
+                | Refusal::RequestNoStore
+                | Refusal::TooFewUses
+        );
+        if !is_of_request {
+            self.store().mark_not_shared(&self.key, refusal, now());
+        }
+        drop(leader);
+    }
+
+    /// Updates a stored response with the 304 that validates it, and sends it.
+    #[expect(clippy::too_many_arguments)]
+    fn revalidated(
+        &self,
+        entry: &Arc<Entry>,
+        response: &Response,
+        asked: &Request,
+        request: &Request,
+        times: Times,
+        leader: Option<Leader>,
+        reason: Forward,
+    ) -> Answer<'s> {
+        let store = self.store();
+        store.counters.revalidated.fetch_add(1, Relaxed);
+        let outcome = |stored| Outcome::Forwarded { reason, status: Some(304), stored };
+        match storing::update(entry, self.settings(), asked, &response.fields, times) {
+            Ok(updated) => {
+                let updated = store.insert(&self.key, updated);
+                if let Some(leader) = leader {
+                    leader.land(Landing::Stored);
+                }
+                let outcome = outcome(Some(Ok(())));
+                (respond::respond(&updated, request, outcome, times.received), None)
+            }
+            Err(refusal) => {
+                store.forget(&self.key, entry);
+                self.refuse(refusal, leader);
+                let outcome = outcome(Some(Err(refusal)));
+                (respond::respond(entry, request, outcome, times.received), None)
+            }
+        }
+    }
+}
+
+/// Returns the request to the origin: for the whole response, with the validators of the stored one
+/// in place of the client's, and with the normalised fields of `vary`.
+fn request_to_origin(request: &Request, stale: Option<&Entry>, settings: &Cache) -> Request {
+    const CONDITIONS: [&str; 4] = ["if-none-match", "if-modified-since", "range", "if-range"];
+    let changes = vary::accepted_fields(&request.fields, settings);
+    let is = |name: &[u8], other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+    let is_replaced = |name: &[u8]| {
+        CONDITIONS.iter().any(|other| is(name, other))
+            || changes.iter().any(|(other, _)| is(name, other))
+    };
+    let stale = stale.filter(|entry| entry.has_validator());
+    let capability = format!("{SURROGATE}=\"Surrogate/1.0\"");
+    let kept = request.fields.iter().filter(|(name, _)| !is_replaced(name));
+    let accepted = { changes.iter() }
+        .filter_map(|(name, value)| Some((name.as_bytes(), value.as_deref()?.as_bytes())));
+    let mut own = vec![(&b"Surrogate-Capability"[..], capability.as_bytes())];
+    if let Some(entry) = stale {
+        own.extend(entry.etag.as_deref().map(|tag| (&b"If-None-Match"[..], tag)));
+        own.extend(entry.last_modified.as_deref().map(|at| (&b"If-Modified-Since"[..], at)));
+    }
+    let fields = Fields::from_pairs(kept.chain(accepted).chain(own));
+    Request { fields, ..request.clone() }
+}
+
+/// Returns true if one of the conditions holds for a request.
+pub fn meets_one(context: &Context<'_>, conditions: &[Match], exchange: &Exchange<'_>) -> bool {
+    if conditions.is_empty() {
+        return false;
+    }
+    let scratch = &mut *context.routing.scratch.borrow_mut();
+    // It may have the query of the request before an internal redirect.
+    scratch.clear();
+    let holds =
+        |conditions| matching::holds(conditions, &exchange.request, exchange.started_at, scratch);
+    conditions.iter().any(holds)
+}
+
+/// Returns the outcome of a request that was sent on.
+pub fn forwarded(reason: Forward, stored: Option<Result<(), Refusal>>) -> Outcome {
+    Outcome::Forwarded { reason, status: None, stored }
+}
+
+/// Adds `Cache-Status` to a response.
+pub fn show(response: &mut Response, outcome: Outcome) {
+    response.fields.push("Cache-Status", outcome.to_string());
+}
+
+/// Returns the current time in seconds since 1970.
+pub fn now() -> u64 {
+    seconds_since_1970(SystemTime::now())
+}

@@ -1,0 +1,117 @@
+//! Programs and servers that responses come from: PHP, FastCGI servers, HTTP servers.
+
+use std::sync::Arc;
+
+use howdah_config::{Buffering, Fairness};
+use howdah_http::exchange::Exchange;
+use howdah_http::message::Response;
+use howdah_limits::key;
+use howdah_php_pool::application::Application;
+use howdah_php_pool::dispatch::{self, BodyBuffer};
+use howdah_php_pool::request::Flow;
+use howdah_php_pool::target::Script;
+use howdah_upstream::fastcgi::application::FastCgiApplication;
+use howdah_upstream::servers::upstream::Upstream;
+use howdah_upstream::{fastcgi, proxy};
+
+use super::context::Context;
+use super::internal_redirect::take_internal_fields;
+use crate::snapshot::delegations::{Instruction, Producer};
+
+/// The origin of a response.
+#[derive(Debug, Clone)]
+pub enum Origin {
+    /// A PHP script.
+    Php(Arc<Application>, Script),
+    /// A script of a FastCGI server.
+    FastCgi(Arc<FastCgiApplication>, Script),
+    /// An HTTP server.
+    Proxy(Arc<Upstream>),
+}
+
+impl Origin {
+    /// Returns its name, which no other origin has.
+    pub fn name(&self) -> Vec<u8> {
+        match self {
+            Origin::Php(application, _) => ["a/", &application.name].concat(),
+            Origin::FastCgi(site, _) => ["a/", site.name()].concat(),
+            Origin::Proxy(upstream) => ["u/", &upstream.name].concat(),
+        }
+        .into_bytes()
+    }
+}
+
+/// Asks the origin. Also returns the instruction that the response gives to the server, if any.
+pub async fn ask<'s>(
+    context: &Context<'s>,
+    origin: &Origin,
+    buffering: Buffering,
+    exchange: &mut Exchange<'_>,
+) -> (Response, Option<Instruction<'s>>) {
+    let thread = context.thread;
+    let http = &context.routing.snapshot.config.settings.http;
+    let buffer = howdah_upstream::transfer::BufferSettings {
+        memory: http.body_buffer_size,
+        directory: http.body_temp_path.as_deref().unwrap_or(&thread.shared.tmp),
+        buffering,
+    };
+    match origin {
+        Origin::Php(application, script) => {
+            let bodies = BodyBuffer {
+                memory: http.body_buffer_size,
+                directory: match &http.body_temp_path {
+                    Some(path) => path.as_path().into(),
+                    None => Arc::clone(&thread.shared.tmp),
+                },
+            };
+            let flow = flow(context, &application.config.limits.fair, exchange);
+            // Boxed: most requests are for files and need no memory for this large future.
+            let run = dispatch::run(&thread.php, bodies, application, script, flow, exchange);
+            let response = Box::pin(run).await;
+            obey(context, response, Producer::Application(&application.name), exchange)
+        }
+        Origin::FastCgi(site, script) => {
+            let run = fastcgi::run(&thread.fastcgi, site, script, &buffer, exchange);
+            let response = Box::pin(run).await;
+            obey(context, response, Producer::Application(site.name()), exchange)
+        }
+        Origin::Proxy(upstream) => {
+            let run = proxy::run(&thread.proxy, upstream, &buffer, exchange);
+            let response = Box::pin(run).await;
+            obey(context, response, Producer::Upstream(&upstream.name), exchange)
+        }
+    }
+}
+
+/// Returns the flow of a request in the queue of an application: that of its limits, or else that of
+/// the application.
+fn flow(context: &Context<'_>, fairness: &Fairness, exchange: &Exchange<'_>) -> Flow {
+    if let Some((key, max)) = context.admission.borrow().processes {
+        return Flow { key: key.get(), max_running: Some(max) };
+    }
+    let template = match fairness {
+        Fairness::Arrival => return Flow::default(),
+        Fairness::Clients => None,
+        Fairness::Key(template) => Some(template),
+    };
+    let mut text = Vec::new();
+    key::write(template, &exchange.request, exchange.started_at, &mut text);
+    Flow { key: key::hash(&text).get(), max_running: None }
+}
+
+/// Removes the internal fields from a response. Returns the instruction in them if the producer of
+/// the response may give it.
+fn obey<'s>(
+    context: &Context<'s>,
+    mut response: Response,
+    producer: Producer<'_>,
+    exchange: &Exchange<'_>,
+) -> (Response, Option<Instruction<'s>>) {
+    let fields = take_internal_fields(&mut response);
+    let granted = context.routing.snapshot.delegations.grant(fields, producer);
+    let instruction = granted.unwrap_or_else(|problem| {
+        context.log_error(&exchange.request, format_args!("the response has {problem}"));
+        None
+    });
+    (response, instruction)
+}

@@ -1,0 +1,36 @@
+//! Refreshes a stored response without a client waiting for it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use howdah_cache::entry::Entry;
+use howdah_cache::flight::Leader;
+use howdah_cache::status::Forward;
+use howdah_http::exchange::{Exchange, NoClient};
+use howdah_http::message::Request;
+use tokio::task::spawn_local;
+
+use super::context::Context;
+use super::fetch::{Fetch, Stale, Step};
+use crate::snapshot::effects::Handling;
+
+/// Starts a task that refreshes an entry.
+pub fn start(step: &Step<'_, '_>, entry: Arc<Entry>, leader: Leader, request: Request) {
+    let thread = Rc::clone(step.context.thread);
+    let (cache, origin) = (step.cache.clone(), step.origin.clone());
+    let (buffering, is_authorized) = (step.handling.buffering, step.handling.is_authorized);
+    let key = step.key.clone();
+    let snapshot = thread.shared.snapshot.load_full();
+    spawn_local(async move {
+        let started_at = Instant::now();
+        let context = Context::new(&thread, &snapshot, started_at);
+        let handling = Handling { buffering, cache: None, is_authorized };
+        let step = Step { context: &context, cache: &cache, origin: &origin, handling, key };
+        let stale = Some(Stale { entry, on_error: false });
+        let fetch = Fetch { reason: Forward::Stale, stale, leader: Some(leader) };
+        let mut exchange = Exchange::new(request, started_at, &NoClient);
+        // The response is stored without a reader.
+        drop(Box::pin(step.fetch(fetch, &mut exchange)).await);
+    });
+}

@@ -1,0 +1,9 @@
+//! The response cache: what it stores and sends, for whom, and how it is purged.
+
+mod attacks;
+mod concurrent;
+mod origin;
+mod presets;
+mod purging;
+mod rules;
+mod settings;

@@ -1,0 +1,88 @@
+//! Purges by clients.
+
+use harness::Server;
+use serde_json::json;
+
+use super::origin::{ask, cached, get, is_hit, origin, page};
+
+/// A server with four stored pages.
+fn stored(purge: serde_json::Value) -> (harness::raw::Raw, Server) {
+    let origin = origin(|head, _| {
+        let path = head.split_whitespace().nth(1).unwrap();
+        let tags = format!("Cache-Tag: page,{}\r\n", path.replace('/', "-"));
+        page(&format!("{tags}Cache-Control: max-age=600, stale-while-revalidate=0\r\n"), path)
+    });
+    let server = cached(&origin, json!({"purge": purge}));
+    for target in TARGETS {
+        get(&server, target, "");
+        assert!(is_hit(&get(&server, target, "")));
+    }
+    (origin, server)
+}
+
+const TARGETS: [&str; 4] = ["/", "/blog/a", "/blog/a?b=1", "/shop/a"];
+
+/// Returns the stored ones of the four pages.
+fn left(server: &Server) -> Vec<&'static str> {
+    let only = "Cache-Control: only-if-cached\r\n";
+    TARGETS.into_iter().filter(|target| get(server, target, only).status == 200).collect()
+}
+
+#[test]
+fn clients_purge_urls_prefixes_tags_and_hosts() {
+    let all = json!(["127.0.0.1"]);
+    for (method, target, fields, expected) in [
+        ("PURGE", "/blog/a", "", &["/", "/blog/a?b=1", "/shop/a"][..]),
+        ("PURGE", "/blog/%61?b=1", "", &["/", "/blog/a", "/shop/a"]),
+        ("PURGE", "/blog/*", "", &["/", "/shop/a"]),
+        ("BAN", "/blog/.*", "", &["/", "/shop/a"]),
+        ("PURGE", "/.*", "X-Purge-Method: regex\r\n", &[]),
+        ("PURGE", "/", "Surrogate-Key: -shop-a x\r\n", &["/", "/blog/a", "/blog/a?b=1"]),
+        ("BAN", "/", "Cache-Tags: page\r\n", &[]),
+        ("PURGE", "/", "xkey: nothing\r\n", &TARGETS),
+    ] {
+        let (_origin, server) = stored(all.clone());
+        let answer = ask(&server, method, target, fields);
+        assert_eq!((answer.status, answer.text().as_str()), (200, "Purged.\n"), "{target}");
+        assert_eq!(left(&server), expected, "{method} {target} {fields}");
+    }
+}
+
+#[test]
+fn only_allowed_clients_purge_and_only_what_they_name() {
+    let (origin, server) = stored(json!(["127.0.0.2"]));
+    assert_eq!(ask(&server, "PURGE", "/", "").status, 403);
+    assert_eq!(left(&server), TARGETS);
+    // Nothing in a request makes another address of it.
+    assert_eq!(ask(&server, "PURGE", "/", "X-Forwarded-For: 127.0.0.2\r\n").status, 403);
+    assert_eq!(origin.asked().len(), TARGETS.len());
+    let (_origin, server) = stored(json!(["127.0.0.1"]));
+    let other =
+        "PURGE / HTTP/1.1\r\nHost: b.example\r\nCache-Tag: page\r\nConnection: close\r\n\r\n";
+    assert_eq!(server.send(other).status, 200);
+    assert_eq!(left(&server), TARGETS);
+    assert_eq!(ask(&server, "PURGE", "/", "xkey: \r\n").status, 400);
+}
+
+#[test]
+fn without_the_key_the_application_gets_the_method() {
+    let origin = origin(|head, _| page("Cache-Control: max-age=600\r\n", head));
+    let server = cached(&origin, json!({}));
+    let answer = ask(&server, "PURGE", "/a", "");
+    assert!(answer.text().starts_with("PURGE /a"), "{answer:?}");
+}
+
+#[test]
+fn a_soft_purge_leaves_a_response_for_errors_and_refreshes() {
+    let origin = origin(|_, number| match number {
+        0 => page("xkey: a\r\nCache-Control: max-age=600, stale-while-revalidate=600\r\n", "old"),
+        _ => page("Cache-Control: max-age=600\r\n", "new"),
+    });
+    let server = cached(&origin, json!({"purge": "127.0.0.1"}));
+    get(&server, "/", "");
+    assert_eq!(ask(&server, "PURGE", "/", "xkey-softpurge: a\r\n").status, 200);
+    assert_eq!(get(&server, "/", "").text(), "old");
+    harness::eventually("it is refreshed", || {
+        (get(&server, "/", "").text() == "new").then_some(())
+    });
+}
