@@ -1,45 +1,47 @@
-//! Admissions of the requests that a thread has in progress. A connection holds only a number: most
-//! have no request, and millions of bytes of memory are at stake with many connections.
+//! State of the requests that a thread has in progress. A connection holds only a number: most have no
+//! request, and each byte of a connection counts for all that wait.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::num::NonZero;
 
-use crate::rules::Admission;
+/// States of requests in progress.
+#[derive(Debug)]
+pub struct InProgress<T>(RefCell<Numbered<T>>);
 
-/// Admissions of requests in progress.
-#[derive(Debug, Default)]
-pub struct InProgress(RefCell<Numbered>);
-
-/// Number of an admission.
+/// Number of a state.
 pub type Number = NonZero<u32>;
 
-#[derive(Debug, Default)]
-struct Numbered {
+#[derive(Debug)]
+struct Numbered<T> {
     last: u32,
-    admissions: HashMap<Number, Admission>,
+    states: HashMap<Number, T>,
 }
 
-impl InProgress {
-    /// Keeps an admission until its number is removed.
-    pub fn keep(&self, admission: Admission) -> Number {
+impl<T> Default for InProgress<T> {
+    fn default() -> Self {
+        InProgress(RefCell::new(Numbered { last: 0, states: HashMap::new() }))
+    }
+}
+
+impl<T> InProgress<T> {
+    /// Keeps a state until its number is removed.
+    pub fn keep(&self, state: T) -> Number {
         let numbered = &mut *self.0.borrow_mut();
         loop {
             numbered.last = numbered.last.wrapping_add(1);
             if let Some(number) = NonZero::new(numbered.last)
-                && !numbered.admissions.contains_key(&number)
+                && !numbered.states.contains_key(&number)
             {
-                numbered.admissions.insert(number, admission);
+                numbered.states.insert(number, state);
                 return number;
             }
         }
     }
 
-    /// Drops an admission: its requests are no longer in progress.
-    pub fn remove(&self, number: Number) {
-        // Dropped after the borrow ends.
-        let admission = self.0.borrow_mut().admissions.remove(&number);
-        drop(admission);
+    /// Removes a state: its request is no longer in progress.
+    pub fn remove(&self, number: Number) -> Option<T> {
+        self.0.borrow_mut().states.remove(&number)
     }
 }
 
@@ -50,13 +52,12 @@ mod tests {
     #[test]
     fn a_number_in_use_is_not_given_again() {
         let kept = InProgress::default();
-        let first = kept.keep(Admission::default());
+        let first = kept.keep("first");
         kept.0.borrow_mut().last = u32::MAX - 1;
-        let second = kept.keep(Admission::default());
-        let third = kept.keep(Admission::default());
+        let second = kept.keep("second");
+        let third = kept.keep("third");
         assert_eq!([first, second, third].map(NonZero::get), [1, u32::MAX, 2]);
-        kept.remove(first);
-        kept.remove(first);
-        assert_eq!(kept.0.borrow().admissions.len(), 2);
+        assert_eq!((kept.remove(first), kept.remove(first)), (Some("first"), None));
+        assert_eq!(kept.0.borrow().states.len(), 2);
     }
 }

@@ -22,7 +22,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use howdah_access_log::AccessLog;
 use howdah_http::body::Body;
 use howdah_http::compress;
 use howdah_http::exchange::{Exchange, Handler, RequestRecord};
@@ -30,7 +29,6 @@ use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Request, Response, ShownAddress};
 use howdah_http::respond;
 use howdah_limits::in_progress::Number;
-use howdah_limits::rules::Admission;
 use howdah_sys::log::Level;
 
 use self::answer::answer;
@@ -39,7 +37,7 @@ pub use self::context::Context;
 pub use self::decision::carry_out;
 use crate::filters::{bandwidth, cors, header_changes, security_headers};
 use crate::snapshot::Snapshot;
-use crate::thread::RouterThread;
+use crate::thread::{Progress, RouterThread};
 
 /// Handles the requests of a connection or, with HTTP/2, of one of its streams.
 pub struct RequestHandler {
@@ -47,10 +45,8 @@ pub struct RequestHandler {
     listener: Arc<str>,
     /// True while a request is being handled.
     active: Cell<bool>,
-    /// Access logs of the request; `None` for those of the listener.
-    logs: RefCell<Option<Arc<[AccessLog]>>>,
-    /// The admission of the request that is being handled or whose response is being sent.
-    admission: Cell<Option<Number>>,
+    /// State of the request that is being handled or whose response is being sent.
+    progress: Cell<Option<Number>>,
     /// True for the handler of a connection, false for that of one of its streams.
     is_connection: bool,
 }
@@ -80,7 +76,7 @@ impl Handler for RequestHandler {
             response.fields.push(&name, value);
         }
         let (request, effects) = (&exchange.request, &routed.effects);
-        *self.logs.borrow_mut() = effects.access_log.cloned();
+        let logs = effects.access_log.cloned();
         cors::apply(effects.cors, request, &mut response);
         security_headers::apply(effects.security_headers, request, &mut response);
         let changes = effects.response_headers;
@@ -90,7 +86,7 @@ impl Handler for RequestHandler {
         if let (true, Some(compression)) = (effects.compress, compression) {
             compress::apply(compression, request, &mut response);
         }
-        self.keep(context.admission.take(), &mut response);
+        self.keep(Progress { admission: context.admission.take(), logs }, &mut response);
         response
     }
 
@@ -107,6 +103,7 @@ impl Handler for RequestHandler {
     }
 
     fn log_request(&self, record: &RequestRecord<'_>) {
+        let progress = self.end_progress();
         self.count_end();
         if record.request.is_none() {
             self.thread.counters.requests.fetch_add(1, Relaxed); // its head was refused
@@ -114,7 +111,8 @@ impl Handler for RequestHandler {
                 self.log_client_error(record.connection, format_args!("{}: {why}", record.status));
             }
         }
-        self.thread.log(&self.listener, self.logs.take(), record);
+        let logs = progress.and_then(|progress| progress.logs);
+        self.thread.log(&self.listener, logs, record);
     }
 
     fn log_misbehaviour(&self, connection: &ConnectionInfo, why: &dyn fmt::Display) {
@@ -139,8 +137,7 @@ impl RequestHandler {
             thread,
             listener,
             active: Cell::new(false),
-            logs: RefCell::new(None),
-            admission: Cell::default(),
+            progress: Cell::default(),
             is_connection,
         }
     }
@@ -186,17 +183,22 @@ impl RequestHandler {
         self.thread.shared.challenges.answer(&snapshot.config, request)
     }
 
-    /// Keeps the permits of a request until its response has been sent.
-    fn keep(&self, admission: Admission, response: &mut Response) {
-        if let Some(announcement) = &admission.announcement {
+    /// Keeps the state of a request until its response has been sent.
+    fn keep(&self, progress: Progress, response: &mut Response) {
+        if let Some(announcement) = &progress.admission.announcement {
             announcement.put(response);
         }
-        for limit in &admission.bandwidths {
+        for limit in &progress.admission.bandwidths {
             bandwidth::apply(limit.clone(), response);
         }
-        if !admission.permits.is_empty() {
-            self.admission.set(Some(self.thread.admissions.keep(admission)));
+        if !progress.admission.permits.is_empty() || progress.logs.is_some() {
+            self.progress.set(Some(self.thread.in_progress.keep(progress)));
         }
+    }
+
+    /// Takes the state of the request.
+    fn end_progress(&self) -> Option<Progress> {
+        self.progress.take().and_then(|number| self.thread.in_progress.remove(number))
     }
 
     fn count_start(&self) {
@@ -207,9 +209,7 @@ impl RequestHandler {
     }
 
     fn count_end(&self) {
-        if let Some(number) = self.admission.take() {
-            self.thread.admissions.remove(number);
-        }
+        drop(self.end_progress());
         if self.active.replace(false) {
             self.thread.counters.active.fetch_sub(1, Relaxed);
         }

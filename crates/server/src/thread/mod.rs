@@ -19,6 +19,7 @@ use howdah_files::{Files, Watched};
 use howdah_http::exchange::RequestRecord;
 use howdah_http::limits::Limits;
 use howdah_limits::in_progress::InProgress;
+use howdah_limits::rules::Admission;
 use howdah_php_pool::thread::PhpThread;
 use howdah_upstream::thread::UpstreamThread;
 use tokio::task::spawn_local;
@@ -31,6 +32,14 @@ use crate::descriptors::Shortage;
 use crate::htaccess::{Directives, Engines, Head};
 use crate::route::Scratch;
 use crate::snapshot::Snapshot;
+
+/// State of a request until its response has been sent.
+pub struct Progress {
+    /// Permits of limits.
+    pub admission: Admission,
+    /// Access logs of the request; `None` for those of the listener.
+    pub logs: Option<Arc<[AccessLog]>>,
+}
 
 /// A router thread's own state.
 pub struct RouterThread {
@@ -46,8 +55,8 @@ pub struct RouterThread {
     pub scratch: RefCell<Scratch>,
     /// Limits the lines in the log about errors of clients.
     pub client_errors: ClientErrorLimiter,
-    /// Limited requests in progress.
-    pub admissions: InProgress,
+    /// State of requests in progress, as far as they have any.
+    pub in_progress: InProgress<Progress>,
     /// Requests to PHP.
     pub php: Rc<PhpThread>,
     /// Connections to HTTP servers.
@@ -89,7 +98,7 @@ impl RouterThread {
             directories: Watched::default(),
             scratch: RefCell::default(),
             client_errors: ClientErrorLimiter::default(),
-            admissions: InProgress::default(),
+            in_progress: InProgress::default(),
             php,
             proxy: UpstreamThread::new(Arc::clone(&shared.log)),
             fastcgi: UpstreamThread::new(Arc::clone(&shared.log)),
