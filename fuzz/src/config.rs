@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 
 use howdah_config::{
-    Address, AddressPattern, Captures, ErrorKind, Group, Groups, Part, Pattern, Patterns,
-    RequiredTexts, Subject, Target, Template, Variable, parse,
+    ActionKind, Address, AddressPattern, Captures, Config, ErrorKind, Group, Groups, Part, Pattern,
+    Patterns, Prefix, QueryChange, RequiredTexts, Subject, Target, Template, Variable, parse,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{Bytes, split};
 
@@ -253,6 +253,70 @@ fn name(variable: &Variable) -> String {
         Variable::Defined(defined) => defined.name().to_owned(),
         variable => variable.constant_name().expect("it has no argument").to_owned(),
     }
+}
+
+/// First line: a prefix; second: a path. What is below a prefix and the prefix together are the path.
+pub fn prefix(input: &[u8]) {
+    let (line, path) = split(input);
+    let Some(prefix) = std::str::from_utf8(line).ok().and_then(Prefix::parse) else { return };
+    let bytes = prefix.as_bytes();
+    assert!(bytes.starts_with(b"/") && !bytes.ends_with(b"/") && !bytes.contains(&0));
+    let mut segments = bytes.split(|byte| *byte == b'/').skip(1);
+    assert!(!segments.any(|segment| matches!(segment, b"" | b"." | b"..")));
+    match prefix.rest(path) {
+        Some(rest) => {
+            assert!(rest.is_empty() || rest.starts_with(b"/"));
+            assert_eq!(&*Prefix::join(Some(&prefix), rest), path);
+        }
+        None => assert!(path != bytes && !path.starts_with(&[bytes, b"/"].concat())),
+    }
+}
+
+/// First line: a rewrite, or an element of `try`. Whatever is behind its `?` is no part of the path.
+pub fn rewrite(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let steps = json!([
+        {"action": {"rewrite": text, "return": 200}},
+        {"action": {"share": "/www$uri", "try": text}},
+    ]);
+    for step in steps.as_array().expect("an array") {
+        let Ok(config) = Config::from_value(json!({"routes": [step]})) else { continue };
+        let action = &config.routes[0].steps[0].action;
+        let rewrite = match &action.kind {
+            ActionKind::Share(share) => &share.candidates[0].target,
+            _ => action.rewrite.as_ref().expect("a rewrite"),
+        };
+        let mut literals = rewrite.path.parts().iter().filter_map(|part| match part {
+            Part::Literal(text) => Some(text),
+            Part::Variable(_) => None,
+        });
+        assert!(!literals.any(|text| text.contains(['?', '#'])), "{rewrite:?}");
+        let has_query = text.split('#').next().is_some_and(|text| text.contains('?'));
+        assert!(!has_query || rewrite.query != QueryChange::Keep, "{rewrite:?}");
+    }
+}
+
+/// First line: the definition of a variable; rest: the value of all others. A value is found in the
+/// same way each time.
+pub fn variables(input: &[u8]) {
+    let (line, value) = split(input);
+    let Ok(definition) = howdah_config::json::parse(line) else { return };
+    let step = json!({"action": {"return": 301, "location": "$x"}});
+    let document = json!({"variables": {"x": definition}, "routes": [step]});
+    let Ok(config) = Config::from_value(document) else { return };
+    let ActionKind::Return(answer) = &config.routes[0].steps[0].action.kind else { return };
+    let expand = || {
+        let mut out = Vec::new();
+        answer.location.as_ref().expect("a location").expand(&mut out, |variable, out| {
+            let Variable::Defined(defined) = variable else { unreachable!("it is $x") };
+            let found = defined.write(out, &|_, out| out.extend_from_slice(value));
+            assert_eq!(found, !out.is_empty());
+        });
+        out
+    };
+    let found = expand();
+    assert_eq!(found, expand());
+    assert!(found.len() <= line.len() * (value.len() + 1));
 }
 
 /// An address is written so that it reads back.
