@@ -1,6 +1,6 @@
 //! Purges by clients.
 
-use harness::Server;
+use harness::{Server, Site};
 use serde_json::json;
 
 use super::origin::{ask, cached, get, is_hit, origin, page};
@@ -85,4 +85,45 @@ fn a_soft_purge_leaves_a_response_for_errors_and_refreshes() {
     harness::eventually("it is refreshed", || {
         (get(&server, "/", "").text() == "new").then_some(())
     });
+}
+
+#[test]
+fn a_script_purges_responses_of_its_host() {
+    let server = Site::script(
+        "page.php",
+        "header('Cache-Tag: list,post-' . ($_GET['n'] ?? 0)); header('Cache-Control: max-age=600'); echo $_GET['n'] ?? 0;",
+    )
+    .file("save.php", "<?php echo 'saved'; fastcgi_finish_request(); howdah_cache_purge(['post-' . $_GET['n']]);")
+    .file("clear.php", "<?php howdah_cache_purge(all: true);")
+    .with(json!({"routes": [{"action": {"pass": "applications/site", "cache": {}}}]}))
+    .serve();
+    let is_stored = |target: &str, host: &str| {
+        let only = "Cache-Control: only-if-cached\r\n";
+        let request =
+            format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{only}Connection: close\r\n\r\n");
+        server.send(request).status == 200
+    };
+    let store = || {
+        for host in ["a.example", "b.example"] {
+            for n in 1..=2 {
+                let target = format!("/page.php?n={n}");
+                server.send(format!(
+                    "GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+                ));
+                assert!(is_stored(&target, host));
+            }
+        }
+    };
+    store();
+    assert_eq!(ask(&server, "POST", "/save.php?n=1", "Content-Length: 0\r\n").text(), "saved");
+    harness::eventually("the page is purged", || {
+        (!is_stored("/page.php?n=1", "a.example")).then_some(())
+    });
+    assert!(is_stored("/page.php?n=2", "a.example") && is_stored("/page.php?n=1", "b.example"));
+    store();
+    ask(&server, "POST", "/clear.php", "Content-Length: 0\r\n");
+    harness::eventually("all pages are purged", || {
+        (!is_stored("/page.php?n=2", "a.example")).then_some(())
+    });
+    assert!(!is_stored("/page.php?n=1", "a.example") && is_stored("/page.php?n=1", "b.example"));
 }

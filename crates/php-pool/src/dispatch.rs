@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::cgi_params;
 use super::pending::{Failure, Next, PendingResponse};
-use super::request::{Flow, RequestContext};
+use super::request::{Flow, Purger, RequestContext};
 use super::response;
 use super::target::Script;
 use super::thread::{PhpThread, RequestHandle, is_server_idle};
@@ -41,13 +41,15 @@ pub struct BodyBuffer {
     pub directory: Arc<Path>,
 }
 
-/// Runs a script; returns its response when the head is complete. The request waits in `flow`.
+/// Runs a script; returns its response when the head is complete. The request waits in `flow`;
+/// the script may purge responses from the caches of `purger`.
 pub async fn run(
     thread: &Rc<PhpThread>,
     buffer: BodyBuffer,
     application: &Arc<Application>,
     script: &Script,
     flow: Flow,
+    purger: Option<Arc<dyn Purger>>,
     exchange: &mut Exchange<'_>,
 ) -> Response {
     let BodyBuffer { memory, directory } = buffer;
@@ -61,6 +63,7 @@ pub async fn run(
         length: 0,
         times: OnceLock::new(),
         flow,
+        purger,
     };
     let collected = request_body::collect(exchange, memory, &directory).await;
     let body = match collected {

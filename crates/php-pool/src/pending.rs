@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use howdah_http::spool::Spool;
-use howdah_wire::frame::{Head, Kind, Log, RequestUsage};
+use howdah_wire::frame::{Head, Kind, Log, Purge, RequestUsage};
 
 /// Maximum number of bytes of a response that wait for the client, in memory and file; above it the
 /// worker waits (nginx's `fastcgi_max_temp_file_size`).
@@ -52,6 +52,15 @@ pub enum Event {
     None,
     /// Write a record to the log: syslog severity, message.
     Log(u8, Vec<u8>),
+    /// Purge cached responses.
+    Purge {
+        /// All of the host.
+        is_all: bool,
+        /// They become stale instead of being removed.
+        is_soft: bool,
+        /// Those with one of these tags.
+        tags: Vec<Vec<u8>>,
+    },
     /// Send the announced descriptors to the worker.
     SendDescriptors,
     /// Send the worker the status of its application.
@@ -148,6 +157,12 @@ impl PendingResponse {
                 self.wake();
             }
             Kind::Log => return self.log_frame(&Log::decode(payload).map_err(malformed)?),
+            Kind::Purge => {
+                let purge = Purge::decode(payload).map_err(malformed)?;
+                let (is_all, is_soft) = (purge.is_all, purge.is_soft);
+                let tags = purge.tags().map(<[u8]>::to_vec).collect();
+                return Ok(Event::Purge { is_all, is_soft, tags });
+            }
             Kind::Descriptors => return Ok(Event::SendDescriptors),
             Kind::Status => return Ok(Event::SendStatus),
             Kind::Output => return Ok(Event::TakeOutput),

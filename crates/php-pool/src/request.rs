@@ -36,6 +36,13 @@ impl RequestKey {
     }
 }
 
+/// The caches whose responses a script may purge.
+pub trait Purger: fmt::Debug + Send + Sync {
+    /// Purges the responses with one of the tags; `is_all`: all. `is_soft`: they become stale instead of
+    /// being removed.
+    fn purge(&self, is_all: bool, is_soft: bool, tags: Vec<Vec<u8>>);
+}
+
 /// Description of a request for the log and the status page.
 #[derive(Debug, Clone)]
 pub struct RequestContext {
@@ -57,6 +64,8 @@ pub struct RequestContext {
     pub flow: Flow,
     /// Waiting and run time, once the script has ended.
     pub times: OnceLock<Times>,
+    /// The caches of the request's application; `None` if there are none.
+    pub purger: Option<Arc<dyn Purger>>,
 }
 
 impl handling::Script for RequestContext {

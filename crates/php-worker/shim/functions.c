@@ -31,6 +31,12 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_log, 0, 1, IS_VOID, 0)
     ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, context, IS_ARRAY, 0, "[]")
 ZEND_END_ARG_INFO()
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_purge, 0, 0, _IS_BOOL, 0)
+    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, tags, IS_ARRAY, 0, "[]")
+    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, all, _IS_BOOL, 0, "false")
+    ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, soft, _IS_BOOL, 0, "false")
+ZEND_END_ARG_INFO()
+
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_status, 0, 0, MAY_BE_ARRAY | MAY_BE_FALSE)
 ZEND_END_ARG_INFO()
 
@@ -188,6 +194,57 @@ ZEND_FUNCTION(frankenphp_log)
     smart_str_free(&text);
 }
 
+/* As in the crate `cache`, whose fields carry the tags of responses. */
+#define MAX_TAG_LENGTH 1024
+
+static bool is_tag(const char *tag, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if ((unsigned char)tag[i] <= ' ' || tag[i] == ',' || tag[i] == 0x7f) {
+            return false;
+        }
+    }
+    return len > 0 && len <= MAX_TAG_LENGTH;
+}
+
+/* Purges cached responses of the request's host: those with one of the tags, or all. Returns false outside
+   of a client's request. */
+ZEND_FUNCTION(howdah_cache_purge)
+{
+    const struct howdah_request *request = howdah_client_request();
+    HashTable *tags = NULL;
+    bool all = false, soft = false;
+    smart_str list = {0};
+    zval *tag;
+
+    ZEND_PARSE_PARAMETERS_START(0, 3)
+        Z_PARAM_OPTIONAL
+        Z_PARAM_ARRAY_HT(tags)
+        Z_PARAM_BOOL(all)
+        Z_PARAM_BOOL(soft)
+    ZEND_PARSE_PARAMETERS_END();
+
+    if (tags) {
+        ZEND_HASH_FOREACH_VAL(tags, tag) {
+            ZVAL_DEREF(tag);
+            if (Z_TYPE_P(tag) != IS_STRING || !is_tag(Z_STRVAL_P(tag), Z_STRLEN_P(tag))) {
+                smart_str_free(&list);
+                zend_argument_value_error(
+                    1, "must contain strings of 1 to 1024 characters without spaces and commas");
+                RETURN_THROWS();
+            }
+            smart_str_append(&list, Z_STR_P(tag));
+            smart_str_appendc(&list, '\n');
+        } ZEND_HASH_FOREACH_END();
+    }
+    if (request && (all || list.s)) {
+        howdah_rust.purge(request->context, all | soft << 1, list.s ? ZSTR_VAL(list.s) : "",
+                          list.s ? ZSTR_LEN(list.s) : 0);
+    }
+    smart_str_free(&list);
+    RETURN_BOOL(request != NULL);
+}
+
 static const zend_function_entry functions[] = {
     ZEND_FE(fastcgi_finish_request, arginfo_finish_request)
     ZEND_FE(apache_request_headers, arginfo_headers)
@@ -200,6 +257,7 @@ static const zend_function_entry functions[] = {
     ZEND_FALIAS(frankenphp_request_headers, apache_request_headers, arginfo_headers)
     ZEND_FALIAS(frankenphp_response_headers, apache_response_headers, arginfo_headers)
     ZEND_FE(frankenphp_log, arginfo_log)
+    ZEND_FE(howdah_cache_purge, arginfo_purge)
     ZEND_FE_END
 };
 

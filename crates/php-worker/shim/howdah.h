@@ -110,6 +110,9 @@ struct howdah_callbacks {
     /* Reads the request's body. Returns fewer bytes than requested only at its end. */
     size_t (*read)(void *context, char *buffer, size_t len);
     void (*log)(void *context, int severity, const char *message, size_t len);
+    /* Purges cached responses: all of the host (flag 1) or those with one of the tags, which end in a line
+       feed each; softly (flag 2). */
+    void (*purge)(void *context, int flags, const char *tags, size_t len);
     /* The status of the application, as JSON; valid until the next call. Empty if the router does
        not answer. */
     const char *(*status)(void *context, size_t *len);
@@ -257,7 +260,7 @@ _Static_assert(offsetof(struct howdah_request, authorization) == 48, "shared wit
 _Static_assert(offsetof(struct howdah_request, content_length) == 24, "shared with src/ffi/params.rs");
 _Static_assert(sizeof(struct howdah_outcome) == 24, "shared with src/ffi.rs");
 _Static_assert(offsetof(struct howdah_outcome, broken) == 8, "shared with src/ffi.rs");
-_Static_assert(sizeof(struct howdah_callbacks) == 88, "shared with src/ffi.rs");
+_Static_assert(sizeof(struct howdah_callbacks) == 96, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_layout) == 23 * 8, "shared with src/ffi.rs");
 
 #endif

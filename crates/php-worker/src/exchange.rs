@@ -17,7 +17,7 @@ use std::time::Duration;
 use howdah_sys::packet::Received;
 use howdah_sys::shm::Mapping;
 use howdah_sys::{futex, process};
-use howdah_wire::frame::{Head, Kind, Log, RequestUsage};
+use howdah_wire::frame::{Head, Kind, Log, Purge, RequestUsage};
 use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::Claim;
 use howdah_wire::region::Region;
@@ -230,6 +230,28 @@ impl<'a> Exchange<'a> {
             if self.put(Kind::Log, &payload).is_err() {
                 break;
             }
+        }
+    }
+
+    /// Asks the router to purge cached responses: all of the host, or those with one of `tags`, which end in
+    /// a line feed each.
+    pub fn purge(&mut self, is_all: bool, is_soft: bool, tags: &[u8]) {
+        let max = Writer::max_payload(self.region) - 1;
+        let (mut payload, mut part) = (Vec::new(), Vec::new());
+        let mut send = |exchange: &mut Self, tags: &mut Vec<u8>| {
+            payload.clear();
+            Purge { is_all, is_soft, tags }.put(&mut payload);
+            tags.clear();
+            exchange.put(Kind::Purge, &payload).is_ok()
+        };
+        for tag in tags.split_inclusive(|byte| *byte == b'\n').filter(|tag| tag.len() < max) {
+            if part.len() + tag.len() > max && !send(self, &mut part) {
+                return;
+            }
+            part.extend_from_slice(tag);
+        }
+        if send(self, &mut part) {
+            self.publish();
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Order: any number of [`Kind::Informational`], then one [`Kind::Head`], any number of
 //! [`Kind::Body`], one [`Kind::End`] (the response is complete), and finally one [`Kind::Done`]
-//! (the worker is free). [`Kind::Log`] may occur at any time, [`Kind::Descriptors`] only first,
+//! (the worker is free). [`Kind::Log`] and [`Kind::Purge`] may occur at any time, [`Kind::Descriptors`] only first,
 //! [`Kind::Output`] after the end of the script.
 
 use crate::bytes::{Decoder, Encode, Malformed};
@@ -30,6 +30,8 @@ pub enum Kind {
     /// The worker waits on its socket until the router has read the pipe of its standard output and
     /// error, which belongs to this request. No payload.
     Output = 9,
+    /// Cached responses are to be purged: [`Purge`].
+    Purge = 10,
 }
 
 impl Kind {
@@ -45,6 +47,7 @@ impl Kind {
             7 => Kind::Descriptors,
             8 => Kind::Status,
             9 => Kind::Output,
+            10 => Kind::Purge,
             _ => return None,
         })
     }
@@ -97,6 +100,40 @@ impl<'a> Head<'a> {
     pub fn fields(&self) -> impl Iterator<Item = &'a [u8]> {
         let mut take = Decoder(self.fields);
         std::iter::from_fn(move || take.bytes().ok())
+    }
+}
+
+/// Cached responses of the request's host that a script purges (`howdah_cache_purge`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Purge<'a> {
+    /// All of them, also those without one of the tags.
+    pub is_all: bool,
+    /// They become stale instead of being removed.
+    pub is_soft: bool,
+    /// Tags, with a line feed between two of them.
+    pub tags: &'a [u8],
+}
+
+impl<'a> Purge<'a> {
+    /// Appends the encoding.
+    pub fn put(self, out: &mut Vec<u8>) {
+        out.put_u8(u8::from(self.is_all) | u8::from(self.is_soft) << 1);
+        out.extend_from_slice(self.tags);
+    }
+
+    /// Decodes a payload.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, Malformed> {
+        match payload {
+            [flags @ 0..=3, tags @ ..] => {
+                Ok(Purge { is_all: flags & 1 != 0, is_soft: flags & 2 != 0, tags })
+            }
+            _ => Err(Malformed),
+        }
+    }
+
+    /// Returns the tags.
+    pub fn tags(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.tags.split(|byte| *byte == b'\n').filter(|tag| !tag.is_empty())
     }
 }
 

@@ -42,6 +42,12 @@ impl PhpThread {
                     self.log.write_limited(&attached.queue.log_rate, pid, level, message);
                 }
             }
+            Event::Purge { is_all, is_soft, tags } => {
+                let purger = self.with_entry(key, |entry| entry.context.purger.clone()).flatten();
+                if let Some(purger) = purger {
+                    purger.purge(is_all, is_soft, tags);
+                }
+            }
             Event::SendDescriptors => self.send_descriptors(attached, slot, key),
             Event::SendStatus => self.send_status(attached, slot, key),
             Event::TakeOutput => self.take_output(attached, slot, key),

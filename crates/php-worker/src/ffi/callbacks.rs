@@ -19,12 +19,13 @@ pub(super) struct Callbacks {
     finish: extern "C" fn(*mut c_void) -> c_int,
     read: extern "C" fn(*mut c_void, *mut c_char, usize) -> usize,
     log: extern "C" fn(*mut c_void, c_int, *const c_char, usize),
+    purge: extern "C" fn(*mut c_void, c_int, *const c_char, usize),
     status: extern "C" fn(*mut c_void, *mut usize) -> *const c_char,
     exiting: extern "C" fn(),
     serve: extern "C" fn(*mut c_void) -> c_int,
 }
 
-const _: () = assert!(size_of::<Callbacks>() == 88);
+const _: () = assert!(size_of::<Callbacks>() == 96);
 
 /// The context of a worker script.
 pub(super) type Serve<'a> = &'a mut dyn FnMut() -> bool;
@@ -48,6 +49,7 @@ pub(super) static CALLBACKS: Callbacks = Callbacks {
     finish,
     read,
     log,
+    purge,
     status,
     exiting,
     serve,
@@ -138,6 +140,12 @@ extern "C" fn log(context: *mut c_void, severity: c_int, message: *const c_char,
         messages.push_str(&text);
         messages.push('\n');
     }
+}
+
+extern "C" fn purge(context: *mut c_void, flags: c_int, tags: *const c_char, len: usize) {
+    // SAFETY: a string of PHP's, valid while this callback runs.
+    let tags = unsafe { bytes(tags, len) };
+    guard(context, |exchange| exchange.purge(flags & 1 != 0, flags & 2 != 0, tags));
 }
 
 extern "C" fn status(context: *mut c_void, len: *mut usize) -> *const c_char {

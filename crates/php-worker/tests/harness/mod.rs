@@ -15,7 +15,7 @@ use howdah_sys::packet;
 use howdah_sys::pipe::{self, Received};
 use howdah_sys::shm::{self, Mapping};
 use howdah_sys::{futex, signals};
-use howdah_wire::frame::{Head, Kind, Log, RequestUsage};
+use howdah_wire::frame::{Head, Kind, Log, Purge, RequestUsage};
 use howdah_wire::messages::{
     ApplicationSpec, Exit, FromPrototype, MAX_REPORT, Stack, ToPrototype, ToWorker, Usage,
 };
@@ -464,6 +464,8 @@ pub struct Answer {
     pub interim: Vec<(u16, Vec<String>)>,
     pub body: Vec<u8>,
     pub log: Vec<(u8, String)>,
+    /// Each as `all soft: tags`, as far as it applies.
+    pub purges: Vec<String>,
     pub ended: bool,
     pub done: Option<RequestUsage>,
     /// Length of the longest body frame.
@@ -541,6 +543,16 @@ impl Pending {
             Kind::Log => {
                 let log = Log::decode(payload).unwrap();
                 answer.log.push((log.severity, String::from_utf8_lossy(log.message).into_owned()));
+            }
+            Kind::Purge => {
+                let purge = Purge::decode(payload).unwrap();
+                let flags = [("all ", purge.is_all), ("soft ", purge.is_soft)];
+                let mut text: String =
+                    flags.iter().filter(|flag| flag.1).map(|flag| flag.0).collect();
+                for tag in purge.tags() {
+                    text += &format!("{},", String::from_utf8_lossy(tag));
+                }
+                answer.purges.push(text);
             }
             Kind::Status | Kind::Output => panic!("only the router knows"),
             Kind::Descriptors => {

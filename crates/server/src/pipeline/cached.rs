@@ -52,7 +52,7 @@ pub async fn answer<'s>(
     let has_key = key::write(settings, &name, &exchange.request, exchange.started_at, &mut key);
     let step = Step { context, cache, origin, handling, key };
     if !invalidation::is_safe(&exchange.request.method) {
-        let (mut response, instruction) = ask(context, origin, handling.buffering, exchange).await;
+        let (mut response, instruction) = ask(context, origin, handling, exchange).await;
         if response.status < 400 {
             step.invalidate(&exchange.request, &response);
         }
@@ -121,7 +121,7 @@ impl<'s> Step<'_, 's> {
     /// Passes a request on without a part of the cache.
     async fn pass(&self, reason: Forward, exchange: &mut Exchange<'_>) -> Answer<'s> {
         self.store().counters.bypassed.fetch_add(1, Relaxed);
-        let asked = ask(self.context, self.origin, self.handling.buffering, exchange);
+        let asked = ask(self.context, self.origin, self.handling, exchange);
         let (mut response, instruction) = asked.await;
         show(&mut response, forwarded(reason, None));
         (response, instruction)

@@ -34,7 +34,7 @@ pub async fn carry_out<'s>(
         Decision::Proxy(upstream) => Origin::Proxy(upstream),
     };
     match handling.cache {
-        None => origin::ask(context, &origin, handling.buffering, exchange).await,
+        None => origin::ask(context, &origin, handling, exchange).await,
         Some(cache) => {
             let answer = cached::answer(context, cache, &origin, handling, exchange);
             Box::pin(answer).await

@@ -11,11 +11,12 @@ mod error_pages;
 mod fetch;
 mod internal_redirect;
 mod origin;
+mod purger;
 mod redirects;
 mod refresh;
 mod refusals;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;

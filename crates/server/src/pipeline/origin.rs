@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use howdah_config::{Buffering, Fairness};
+use howdah_config::Fairness;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 use howdah_limits::key;
@@ -16,7 +16,9 @@ use howdah_upstream::{fastcgi, proxy};
 
 use super::context::Context;
 use super::internal_redirect::take_internal_fields;
+use super::purger::CachePurger;
 use crate::snapshot::delegations::{Instruction, Producer};
+use crate::snapshot::effects::Handling;
 
 /// The origin of a response.
 #[derive(Debug, Clone)]
@@ -45,7 +47,7 @@ impl Origin {
 pub async fn ask<'s>(
     context: &Context<'s>,
     origin: &Origin,
-    buffering: Buffering,
+    handling: Handling<'_>,
     exchange: &mut Exchange<'_>,
 ) -> (Response, Option<Instruction<'s>>) {
     let thread = context.thread;
@@ -53,7 +55,7 @@ pub async fn ask<'s>(
     let buffer = howdah_upstream::transfer::BufferSettings {
         memory: http.body_buffer_size,
         directory: http.body_temp_path.as_deref().unwrap_or(&thread.shared.tmp),
-        buffering,
+        buffering: handling.buffering,
     };
     match origin {
         Origin::Php(application, script) => {
@@ -66,7 +68,9 @@ pub async fn ask<'s>(
             };
             let flow = flow(context, &application.config.limits.fair, exchange);
             // Boxed: most requests are for files and need no memory for this large future.
-            let run = dispatch::run(&thread.php, bodies, application, script, flow, exchange);
+            let purger = handling.cache.map(|cache| CachePurger::new(cache, &exchange.request));
+            let run =
+                dispatch::run(&thread.php, bodies, application, script, flow, purger, exchange);
             let response = Box::pin(run).await;
             obey(context, response, Producer::Application(&application.name), exchange)
         }

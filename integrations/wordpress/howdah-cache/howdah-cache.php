@@ -1,0 +1,313 @@
+<?php
+/**
+ * Plugin Name:       Howdah Cache
+ * Description:       Tags the pages of this site for Howdah's response cache, and purges them when their content changes.
+ * Version:           1.0.0
+ * Requires at least: 5.9
+ * Requires PHP:      7.4
+ * Author:            The Howdah authors
+ * License:           GPL-2.0-or-later
+ * License URI:       https://www.gnu.org/licenses/old-licenses/gpl-2.0.html
+ *
+ * Each page that may be stored names in the field `Cache-Tag` what it was made from:
+ *
+ *   site      every page of the site
+ *   post-N    a post, a page or another object with the id N, alone or in a list
+ *   list      a list of posts: front page, archive, search, feed
+ *   term-N    the archive of a term
+ *   author-N  the archive of an author
+ *
+ * In a network of sites each tag begins with that of its site, as in `blog-2-post-7`.
+ *
+ * A change purges the tags that it concerns. A change that may show on any page, such as one of a menu or of an
+ * option, purges `site`. Purging needs `howdah_cache_purge()`, which Howdah defines in PHP; elsewhere the plugin
+ * does nothing but to send the field.
+ *
+ * @package HowdahCache
+ */
+
+defined('ABSPATH') || exit;
+
+/** Collects tags of the page and purges of the request. */
+final class Howdah_Cache
+{
+    /** Tags that a field holds at most. A page made from more posts is purged with every list. */
+    private const MOST_TAGS = 200;
+
+    /** Options whose change shows on no page. */
+    private const INVISIBLE = '/^(_transient|_site_transient|cron$|rewrite_rules$|auto_updater|action_scheduler|recently_|'
+        . 'auth_|nonce_|logged_in_|https_detection_|can_compress_scripts$|db_upgraded$|fresh_site$|recovery_|'
+        . 'wp_force_|finished_|admin_email_lifespan$|user_count$|uninstall_plugins$|dismissed|theme_switch)/';
+
+    /** @var array<string, true> Tags to purge at the end of the request. */
+    private static array $purged = [];
+
+    public static function start(): void
+    {
+        add_action('template_redirect', [self::class, 'tag_page'], 99);
+        add_filter('rest_post_dispatch', [self::class, 'tag_rest'], 99, 3);
+
+        add_action('transition_post_status', [self::class, 'post_status_changed'], 10, 3);
+        add_action('post_updated', [self::class, 'post_updated'], 10, 3);
+        add_action('before_delete_post', [self::class, 'post_deleted']);
+        foreach (['added_post_meta', 'updated_post_meta', 'deleted_post_meta'] as $hook) {
+            add_action($hook, [self::class, 'post_meta_changed'], 10, 3);
+        }
+        add_action('transition_comment_status', [self::class, 'comment_status_changed'], 10, 3);
+        add_action('wp_insert_comment', [self::class, 'comment_inserted'], 10, 2);
+        add_action('edit_comment', [self::class, 'comment_changed']);
+        add_action('delete_comment', [self::class, 'comment_changed']);
+        add_action('set_object_terms', [self::class, 'terms_of_post_changed'], 10, 6);
+
+        foreach (['updated_option', 'added_option', 'deleted_option'] as $hook) {
+            add_action($hook, [self::class, 'option_changed']);
+        }
+        $everywhere = [
+            'wp_update_nav_menu', 'wp_delete_nav_menu', 'created_term', 'edited_term', 'delete_term', 'switch_theme',
+            'customize_save_after', 'activated_plugin', 'deactivated_plugin', 'profile_update', 'deleted_user',
+            'upgrader_process_complete', 'permalink_structure_changed',
+        ];
+        foreach ($everywhere as $hook) {
+            add_action($hook, [self::class, 'purge_site']);
+        }
+        add_action('shutdown', [self::class, 'send_purges'], 0);
+        add_action('admin_bar_menu', [self::class, 'add_button'], 90);
+        add_action('admin_post_howdah_cache_purge', [self::class, 'button_pressed']);
+    }
+
+    // -- tags --
+
+    /** Sends the tags of a page, or forbids to store it. */
+    public static function tag_page(): void
+    {
+        if (headers_sent()) {
+            return;
+        }
+        if (!self::may_be_stored()) {
+            header('Cache-Control: private, no-store', true);
+            return;
+        }
+        header('Cache-Tag: ' . self::field(self::tags_of_query($GLOBALS['wp_query'])), true);
+    }
+
+    /** Whether a page is the same for all visitors without a session. */
+    private static function may_be_stored(): bool
+    {
+        if (is_user_logged_in() || is_preview() || is_customize_preview()) {
+            return false;
+        }
+        if (defined('DONOTCACHEPAGE') && constant('DONOTCACHEPAGE')) {
+            return false;
+        }
+        // A page behind a password differs by a cookie that only WordPress knows.
+        return !(is_singular() && get_queried_object() instanceof WP_Post && get_queried_object()->post_password !== '');
+    }
+
+    /** The value of the field: at most {@see self::MOST_TAGS} tags, each once, `site` among them. */
+    private static function field(array $tags): string
+    {
+        return implode(',', array_map([self::class, 'of_this_site'], array_slice(array_unique($tags), 0, self::MOST_TAGS)));
+    }
+
+    private static function of_this_site(string $tag): string
+    {
+        return is_multisite() ? 'blog-' . get_current_blog_id() . '-' . $tag : $tag;
+    }
+
+    /** @return string[] */
+    private static function tags_of_query(WP_Query $query): array
+    {
+        $tags = ['site'];
+        $object = $query->get_queried_object();
+        if ($object instanceof WP_Term) {
+            $tags[] = "term-{$object->term_id}";
+        } elseif ($object instanceof WP_User) {
+            $tags[] = "author-{$object->ID}";
+        }
+        if (!$query->is_singular()) {
+            $tags[] = 'list';
+        }
+        foreach ((array) $query->posts as $post) {
+            $tags[] = 'post-' . ($post instanceof WP_Post ? $post->ID : (int) $post);
+        }
+        return $tags;
+    }
+
+    /**
+     * Tags an answer of the REST API.
+     *
+     * @param WP_HTTP_Response $response
+     * @param WP_REST_Server   $server
+     * @param WP_REST_Request  $request
+     */
+    public static function tag_rest($response, $server, $request)
+    {
+        if ($response instanceof WP_HTTP_Response && $request->get_method() === 'GET' && !is_user_logged_in()) {
+            $tags = ['site', 'list'];
+            $data = $response->get_data();
+            foreach (isset($data['id']) ? [$data] : (is_array($data) ? $data : []) as $item) {
+                if (is_array($item) && isset($item['id']) && is_int($item['id'])) {
+                    $tags[] = "post-{$item['id']}";
+                }
+            }
+            $response->header('Cache-Tag', self::field($tags));
+        }
+        return $response;
+    }
+
+    // -- changes --
+
+    /** A post that appears or disappears may show on any page: in lists of recent posts, in menus, beside others. */
+    public static function post_status_changed(string $new, string $old, WP_Post $post): void
+    {
+        if (($new === 'publish' || $old === 'publish') && self::is_shown($post) && $new !== $old) {
+            self::purge_site();
+        } elseif ($new === 'publish' && self::is_shown($post)) {
+            self::purge_post($post->ID);
+        }
+    }
+
+    /** A title or an address shows wherever the post is linked. */
+    public static function post_updated(int $id, WP_Post $after, WP_Post $before): void
+    {
+        if ($after->post_status !== 'publish' || !self::is_shown($after)) {
+            return;
+        }
+        $elsewhere = ['post_title', 'post_name', 'post_date', 'post_author', 'post_parent', 'menu_order', 'post_password'];
+        foreach ($elsewhere as $field) {
+            if ($after->$field !== $before->$field) {
+                self::purge_site();
+                return;
+            }
+        }
+        self::purge_post($id);
+    }
+
+    public static function post_deleted(int $id): void
+    {
+        $post = get_post($id);
+        if ($post && self::is_shown($post)) {
+            self::purge_site();
+        }
+    }
+
+    /** @param mixed $meta_id */
+    public static function post_meta_changed($meta_id, int $id, string $key): void
+    {
+        // Written whenever somebody opens an editor.
+        if (in_array($key, ['_edit_lock', '_edit_last', '_pingme', '_encloseme'], true)) {
+            return;
+        }
+        $post = get_post($id);
+        if ($post && $post->post_status === 'publish' && self::is_shown($post)) {
+            self::purge_post($id);
+        } elseif ($post && $post->post_type === 'nav_menu_item') {
+            self::purge_site();
+        }
+    }
+
+    /** @param int|string $new */
+    public static function comment_status_changed($new, $old, WP_Comment $comment): void
+    {
+        self::purge_post((int) $comment->comment_post_ID);
+    }
+
+    public static function comment_inserted(int $id, WP_Comment $comment): void
+    {
+        if ((string) $comment->comment_approved === '1') {
+            self::purge_post((int) $comment->comment_post_ID);
+        }
+    }
+
+    /** @param int|string $id */
+    public static function comment_changed($id): void
+    {
+        $comment = get_comment($id);
+        if ($comment) {
+            self::purge_post((int) $comment->comment_post_ID);
+        }
+    }
+
+    /** @param mixed $terms */
+    public static function terms_of_post_changed(int $id, $terms, array $now, string $taxonomy, bool $append, array $before): void
+    {
+        $post = get_post($id);
+        if ($post && $post->post_status === 'publish' && array_map('intval', $now) !== array_map('intval', $before)) {
+            self::purge_site();
+        }
+    }
+
+    public static function option_changed(string $option): void
+    {
+        if (!preg_match(self::INVISIBLE, $option)) {
+            self::purge_site();
+        }
+    }
+
+    /** Types that only editors see change no page. */
+    private static function is_shown(WP_Post $post): bool
+    {
+        if (in_array($post->post_type, ['revision', 'customize_changeset', 'oembed_cache', 'user_request'], true)) {
+            return false;
+        }
+        // Menus, templates, styles and blocks are parts of other pages.
+        $parts = ['nav_menu_item', 'wp_template', 'wp_template_part', 'wp_global_styles', 'wp_navigation', 'wp_block', 'custom_css'];
+        return in_array($post->post_type, $parts, true) || is_post_type_viewable($post->post_type);
+    }
+
+    // -- purges --
+
+    /** Purges the pages on which a post shows; those of a part of pages are all. */
+    private static function purge_post(int $id): void
+    {
+        $post = get_post($id);
+        if (!$post || is_post_type_viewable($post->post_type)) {
+            self::$purged[self::of_this_site("post-$id")] = true;
+        } else {
+            self::purge_site();
+        }
+    }
+
+    public static function purge_site(): void
+    {
+        self::$purged[self::of_this_site('site')] = true;
+    }
+
+    /** Purges once, after everything has been written. */
+    public static function send_purges(): void
+    {
+        if (self::$purged === [] || !function_exists('howdah_cache_purge')) {
+            return;
+        }
+        $tags = array_keys(self::$purged);
+        self::$purged = [];
+        howdah_cache_purge($tags);
+    }
+
+    // -- for administrators --
+
+    public static function add_button(WP_Admin_Bar $bar): void
+    {
+        if (!current_user_can('manage_options') || !function_exists('howdah_cache_purge')) {
+            return;
+        }
+        $bar->add_node([
+            'id' => 'howdah-cache',
+            'title' => esc_html__('Purge cache', 'howdah-cache'),
+            'href' => wp_nonce_url(admin_url('admin-post.php?action=howdah_cache_purge'), 'howdah_cache_purge'),
+        ]);
+    }
+
+    public static function button_pressed(): void
+    {
+        if (!current_user_can('manage_options')) {
+            wp_die(esc_html__('You are not allowed to do this.', 'howdah-cache'), '', ['response' => 403]);
+        }
+        check_admin_referer('howdah_cache_purge');
+        self::purge_site();
+        wp_safe_redirect(wp_get_referer() ?: admin_url());
+        exit;
+    }
+}
+
+Howdah_Cache::start();
