@@ -5,7 +5,6 @@
 //! of an application. Nothing is created, changed, bound or run.
 
 mod certificates;
-mod ports;
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -27,7 +26,6 @@ use howdah_wire::messages::Problem;
 use howdah_wire::region::Geometry;
 use rustix::fs::OFlags;
 
-use self::ports::Ports;
 use crate::cli::{Check, CommonOptions};
 use crate::directories::{self, Temporary};
 use crate::htaccess::{self, Report};
@@ -116,11 +114,11 @@ impl Findings {
             ));
         }
         self.directories(config, options, user.as_ref());
-        let ports = Ports::of_machine();
+        let ports = howdah_supervisor::check::Ports::of_machine();
         for listener in &config.listeners {
             let path = howdah_config::path(["listeners", listener.name.as_str()]);
             self.must(&path, check::socket(&listener.name));
-            if let Some(note) = ports.taken(&listener.address) {
+            if let Some(note) = ports.taken(&listener.name) {
                 self.notes.push(format!("{}: {path}: {note}", self.document));
             }
         }

@@ -133,7 +133,13 @@ fn config(args: ConfigArgs) -> Result<(), Failure> {
 
 fn restart(args: &RestartArgs) -> Result<(), Failure> {
     let client = connect(&args.server)?;
-    for name in &args.applications {
+    let mut names = args.applications.clone();
+    if args.all {
+        let config = client.request("GET", "/config", b"")?;
+        let all = config.get("applications").and_then(Value::as_object);
+        names.extend(all.into_iter().flatten().map(|(name, _)| name.clone()));
+    }
+    for name in &names {
         let target = format!("/control/applications/{}/restart", encode(name, |_| false));
         client.request("POST", &target, b"")?;
         write_out(&format!("{name}: restarted\n"))?;

@@ -23,6 +23,10 @@ use std::process::ExitCode;
 
 use howdah_sys::log::{Level, Log};
 
+/// Exit status of a server that fails to start again until somebody has acted (`EX_CONFIG` of sysexits.h).
+/// The units name it, so that systemd does not try again.
+const PERMANENT_FAILURE: u8 = 78;
+
 fn main() -> ExitCode {
     let title = std::env::args_os().next().unwrap_or_default();
     if title == howdah_supervisor::ROUTER_TITLE {
@@ -36,7 +40,14 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let result = match cli::parse() {
-        cli::Command::Serve(arguments) => serve::run(*arguments),
+        cli::Command::Serve(arguments) => match serve::run(*arguments) {
+            Ok(()) => Ok(()),
+            Err(failure) => {
+                report(&failure.problem);
+                let status = if failure.is_permanent { PERMANENT_FAILURE } else { 1 };
+                return ExitCode::from(status);
+            }
+        },
         cli::Command::Check(arguments) => check::run(&arguments),
         cli::Command::Explain(arguments) => htaccess::explain(&arguments),
         cli::Command::Convert(arguments) => htaccess::convert(&arguments),

@@ -34,13 +34,32 @@ use crate::{control_socket, environment, htaccess, server_user};
 use local_tls::LocalCertificate;
 use plan::StartupPlan;
 
+/// The reason why the server could not serve.
+pub struct Failure {
+    pub problem: String,
+    /// Another attempt fails too until somebody has changed the configuration, or ended the program that
+    /// has the address of a listener.
+    pub is_permanent: bool,
+}
+
+impl From<String> for Failure {
+    fn from(problem: String) -> Failure {
+        Failure { problem, is_permanent: false }
+    }
+}
+
+/// Returns a failure that is due to the configuration.
+fn permanent(problem: String) -> Failure {
+    Failure { problem, is_permanent: true }
+}
+
 /// Runs the server until it ends.
-pub fn run(arguments: Serve) -> Result<(), String> {
+pub fn run(arguments: Serve) -> Result<(), Failure> {
     let invocation = Invocation::of_this_process();
     let predecessor = Predecessor::inherited()?;
     let served = serve(arguments, invocation, predecessor.clone());
-    if let (Some(predecessor), Err(problem)) = (predecessor, &served) {
-        predecessor.fail(problem);
+    if let (Some(predecessor), Err(failure)) = (predecessor, &served) {
+        predecessor.fail(&failure.problem);
     }
     served
 }
@@ -49,7 +68,7 @@ fn serve(
     mut arguments: Serve,
     invocation: Option<Invocation>,
     predecessor: Option<Predecessor>,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     // Before anything is opened: the variables name descriptors by their numbers.
     let service = ServiceManager::take();
     environment::apply(&mut arguments, |name| std::env::var_os(name))?;
@@ -58,18 +77,18 @@ fn serve(
     directories::check_format(arguments.common.state.as_deref())?;
     let mut plan = match &predecessor {
         Some(predecessor) => StartupPlan::inherited(&arguments, predecessor)?,
-        None => StartupPlan::new(&arguments)?,
+        None => StartupPlan::new(&arguments).map_err(permanent)?,
     };
     if let Some(local) = &plan.local {
         local.prepare(SystemTime::now())?;
         plan.explanation.extend(local.explain());
     }
     if arguments.print_config {
-        return plan.print_document(&arguments.common);
+        return Ok(plan.print_document(&arguments.common)?);
     }
     let config = match &predecessor {
         Some(_) => Some(plan.valid_config(&arguments)?),
-        None => plan.config(&arguments)?,
+        None => plan.config(&arguments).map_err(permanent)?,
     };
     let user = server_user::find(&arguments.common)?;
     check_site(&plan, config.as_ref(), user.as_ref())?;
@@ -173,7 +192,8 @@ fn serve(
     }
     match supervisor::run(options)? {
         Ending::Stopped => Ok(()),
-        Ending::Refused(problem) => Err(problem),
+        Ending::Refused { reason, is_taken: true } => Err(permanent(reason)),
+        Ending::Refused { reason, is_taken: false } => Err(reason.into()),
     }
 }
 

@@ -168,8 +168,11 @@ pub struct RestartArgs {
     #[command(flatten)]
     pub server: Server,
     /// Names of applications
-    #[arg(value_name = "APPLICATION", required = true)]
+    #[arg(value_name = "APPLICATION", required_unless_present = "all")]
     pub applications: Vec<String>,
+    /// Restart all applications of the configuration
+    #[arg(long, conflicts_with = "applications")]
+    pub all: bool,
 }
 
 /// Arguments of `reload`.

@@ -24,6 +24,7 @@ use crate::safe_path::SafePath;
 use crate::{certificates, pid_file, sockets};
 
 pub use crate::certificates::read_for_tls;
+pub use crate::ports::Ports;
 pub use crate::programs::trusted as program;
 pub use crate::store::check_log as log;
 

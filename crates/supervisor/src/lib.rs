@@ -22,6 +22,7 @@
 //! - [`state_format`]: the format of the directory of the stored configuration.
 //! - `sockets`: listening sockets, opened or inherited (`passed_socket`); `descriptor_store`: keeps them at the service
 //!   manager; `service_manager`: state of the notifications to it.
+//! - `ports`: the programs that listen on this machine.
 //! - `store`, `pid_file`, `certificates`: files that outlive the process.
 //! - `safe_path`: paths through directories of other users.
 #![forbid(unsafe_code)]
@@ -44,6 +45,7 @@ mod outbox;
 mod output;
 mod passed_socket;
 mod pid_file;
+mod ports;
 mod programs;
 mod prototype;
 mod rootfs;

@@ -16,10 +16,12 @@ use rustix::fs::{FileType, Mode, fchmod};
 use rustix::process::umask;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use self::address::{file_of, parse};
+use self::address::file_of;
+pub(crate) use self::address::parse;
 use self::inherited::{Listening, Unclaimed};
 use crate::descriptor_store::DescriptorStore;
 use crate::passed_socket::{Owner, name_of};
+use crate::ports::Ports;
 use crate::safe_path::SafePath;
 
 /// Time after the start within which binding an address in use is retried: the addresses of a
@@ -28,6 +30,9 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Interval between attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Maximum number of connections that are closed at once at a socket without a listener.
+const MAX_REFUSED: usize = 64;
 
 /// The bits of a mode that permit to connect to a unix socket.
 const WRITE_MODES: u32 = 0o222;
@@ -42,6 +47,8 @@ pub(crate) struct Sockets {
     store: DescriptorStore,
     /// Time from which on an address in use is an error at once.
     retry_until: Instant,
+    /// Another program has an address that was to be bound last.
+    is_taken: bool,
 }
 
 /// An open listening socket.
@@ -66,7 +73,13 @@ impl Sockets {
 
     fn retrying_until(retry_until: Instant) -> Self {
         let store = DescriptorStore::default();
-        Sockets { open: HashMap::new(), unclaimed: Unclaimed::default(), store, retry_until }
+        Sockets {
+            open: HashMap::new(),
+            unclaimed: Unclaimed::default(),
+            store,
+            retry_until,
+            is_taken: false,
+        }
     }
 
     /// Stores the sockets that the server owns from now on.
@@ -100,8 +113,8 @@ impl Sockets {
         files.iter().for_each(|file| drop(remove_stale(Path::new(file))));
         let kept = self.unclaimed.iter().map(|socket| {
             format!(
-                "nobody is served at {socket}, which the service manager has opened: no listener of \
-                 the configuration has this address; add one, or remove it from the socket unit"
+                "connections to {socket}, which the service manager has opened, are closed: no listener \
+                 of the configuration has this address; add one, or remove it from the socket unit"
             )
         });
         messages.into_iter().chain(kept).collect()
@@ -189,6 +202,7 @@ impl Sockets {
                         ));
                     }
                     if Instant::now() >= self.retry_until {
+                        self.is_taken = true;
                         return Err(format!("{address}: {}", explain(address, &error)));
                     }
                     std::thread::sleep(RETRY_INTERVAL);
@@ -235,6 +249,28 @@ impl Sockets {
             }
         }
         Err(problem)
+    }
+
+    /// Returns true if an address could not be bound because another program has it.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.is_taken
+    }
+
+    /// Returns the sockets that no listener has, for [`Sockets::refuse`].
+    pub(crate) fn unclaimed(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.unclaimed.iter().map(|socket| socket.socket.as_fd())
+    }
+
+    /// Closes connections that wait at sockets which no listener has. The service manager keeps these
+    /// sockets open, so clients would wait for an answer without end.
+    pub(crate) fn refuse(&self) {
+        for socket in self.unclaimed.iter() {
+            for _ in 0..MAX_REFUSED {
+                if socket.socket.accept().is_err() {
+                    break;
+                }
+            }
+        }
     }
 
     /// Returns the open socket for an address.
@@ -316,7 +352,10 @@ pub(crate) fn explain(address: &str, error: &io::Error) -> String {
     });
     match (error.kind(), directory) {
         (io::ErrorKind::AddrInUse, _) => {
-            "another program listens there; stop it or choose another address".to_owned()
+            let program = Ports::of_machine().listener(address);
+            let program = program.map(|(place, who)| format!(" ({who} on {place})"));
+            let program = program.unwrap_or_default();
+            format!("another program listens there{program}; stop it or choose another address")
         }
         (io::ErrorKind::NotFound, Some(directory)) => {
             format!("{directory} does not exist; make it, or choose another directory")

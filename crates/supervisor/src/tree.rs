@@ -89,6 +89,7 @@ impl Tree {
                     Source::WorkerEnd(id, worker) => self.on_worker_end(id, worker),
                     Source::Successor => self.on_successor(),
                     Source::Predecessor => self.on_predecessor(),
+                    Source::Unclaimed => self.sockets.refuse(),
                     Source::Zygote(pid) => self.on_zygote(pid),
                     Source::ZygoteOutput(pid) => self.on_zygote_output(pid),
                 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 /// Parses an address of TCP; `None` for other addresses.
-pub(super) fn parse(address: &str) -> Option<SocketAddr> {
+pub(crate) fn parse(address: &str) -> Option<SocketAddr> {
     if let Some(port) = address.strip_prefix("*:") {
         return Some(SocketAddr::from(([0, 0, 0, 0], port.parse().ok()?)));
     }

@@ -171,6 +171,10 @@ impl Tree {
     /// longer.
     pub(super) fn router_finished(&mut self) {
         match self.shutdown.take() {
+            Some(shutdown) if self.waits_for_predecessor(&shutdown) => {
+                self.shutdown = Some(Shutdown { deadline: None, ..shutdown });
+                self.kill_router();
+            }
             Some(Shutdown { refusal, .. }) => {
                 let deadline = Some(Instant::now());
                 self.shutdown = Some(Shutdown { is_graceful: false, deadline, refusal });

@@ -55,7 +55,21 @@ impl Tree {
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let Some(shutdown) = &self.shutdown else { return false };
         let is_due = shutdown.deadline.is_some_and(|deadline| deadline <= now);
-        (is_due || self.router.is_none()) && !self.waits_for_control(now)
+        let is_finished = self.router.is_none() && !self.waits_for_predecessor(shutdown);
+        (is_due || is_finished) && !self.waits_for_control(now)
+    }
+
+    /// Returns true if the server that this one has replaced still finishes requests: a service manager
+    /// takes the end of this process for that of the server, and kills what is left.
+    pub(super) fn waits_for_predecessor(&self, shutdown: &Shutdown) -> bool {
+        shutdown.is_graceful && !self.upgrade.is_standby && self.upgrade.predecessor.is_some()
+    }
+
+    /// Kills the router; its end is handled when it is reaped.
+    pub(super) fn kill_router(&self) {
+        if let Some(router) = &self.router {
+            let _ = signals::send(router.pid, signals::SIGKILL);
+        }
     }
 
     /// Kills the remaining processes and waits for them. Returns how the server ended.
@@ -85,9 +99,9 @@ impl Tree {
         self.end_orphans_now();
         self.control_groups.tidy();
         match self.shutdown.take().and_then(|shutdown| shutdown.refusal) {
-            Some(message) => {
-                self.notify_refusal(&message);
-                Ending::Refused(message)
+            Some(reason) => {
+                self.notify_refusal(&reason);
+                Ending::Refused { reason, is_taken: self.sockets.is_taken() }
             }
             None => Ending::Stopped,
         }

@@ -30,9 +30,14 @@ use crate::sockets::Sockets;
 pub enum Ending {
     /// On request.
     Stopped,
-    /// The first configuration cannot be run, or a resource that it needs is missing. With the
-    /// reason.
-    Refused(String),
+    /// The first configuration cannot be run, or a resource that it needs is missing.
+    Refused {
+        /// What is missing, and what to do.
+        reason: String,
+        /// Another program has an address: another attempt would fail too, or take the address while
+        /// that program is restarted.
+        is_taken: bool,
+    },
 }
 
 /// Time within which a fast shutdown ends the server.
@@ -98,6 +103,8 @@ pub(super) enum Source {
     /// Reports of the zygote with this process id.
     Zygote(u32),
     ZygoteOutput(u32),
+    /// A socket of the service manager that no listener has.
+    Unclaimed,
     /// The server that replaces this one.
     Successor,
     /// The server that this one replaces.

@@ -33,6 +33,9 @@ impl Tree {
         if let Some(predecessor) = &predecessor {
             add(Source::Predecessor, predecessor.as_fd(), IN);
         }
+        for socket in self.sockets.unclaimed().filter(|_| self.has_served) {
+            add(Source::Unclaimed, socket, IN);
+        }
         // Reports that are in memory already do not make a descriptor readable.
         let (mut buffered, mut output_due) = (Vec::new(), None);
         for (id, application) in &self.applications {

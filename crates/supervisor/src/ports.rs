@@ -7,7 +7,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use howdah_config::Address;
+use crate::sockets::parse;
 
 /// A listening socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,11 +25,11 @@ enum Endpoint {
 
 /// All listening sockets of this machine.
 #[derive(Default)]
-pub(super) struct Ports(Vec<Listening>);
+pub struct Ports(Vec<Listening>);
 
 impl Ports {
     /// Reads `/proc/net`; empty if there is none.
-    pub(super) fn of_machine() -> Ports {
+    pub fn of_machine() -> Ports {
         let read = |name: &str| fs::read(Path::new("/proc/net").join(name)).unwrap_or_default();
         let mut all = Vec::new();
         for name in ["tcp", "tcp6"] {
@@ -40,7 +40,15 @@ impl Ports {
     }
 
     /// Returns a line about the process that listens on an address already, if there is one.
-    pub(super) fn taken(&self, address: &Address) -> Option<String> {
+    pub fn taken(&self, address: &str) -> Option<String> {
+        let (place, who) = self.listener(address)?;
+        Some(format!(
+            "{who} listens on {place} now; if that is not this server, it has to end first"
+        ))
+    }
+
+    /// Returns the address that keeps another one from being bound, and the process that listens there.
+    pub(crate) fn listener(&self, address: &str) -> Option<(String, String)> {
         let other = self.0.iter().find(|other| other.is_in_the_way(address))?;
         let place = match &other.address {
             Endpoint::Inet(address) => address.to_string(),
@@ -50,27 +58,23 @@ impl Ports {
             Some((name, pid)) => format!("{name} (process {pid})"),
             None => "a program".to_owned(),
         };
-        Some(format!(
-            "{who} listens on {place} now; if that is not this server, it has to end first"
-        ))
+        Some((place, who))
     }
 }
 
 impl Listening {
-    fn is_in_the_way(&self, address: &Address) -> bool {
-        match (&self.address, address) {
-            (Endpoint::Inet(theirs), Address::Inet(ours)) if theirs.port() == ours.port() => {
+    fn is_in_the_way(&self, address: &str) -> bool {
+        match (&self.address, address.strip_prefix("unix:")) {
+            (Endpoint::Unix(theirs), Some(ours)) => theirs == ours,
+            (Endpoint::Inet(theirs), None) => parse(address).is_some_and(|ours| {
+                let is_same_port = theirs.port() == ours.port();
                 let (theirs, ours) = (theirs.ip(), ours.ip());
-                let same_family = theirs.is_ipv4() == ours.is_ipv4();
-                match same_family {
+                let has_same_address = match theirs.is_ipv4() == ours.is_ipv4() {
                     true => theirs == ours || theirs.is_unspecified() || ours.is_unspecified(),
                     false => ours.is_ipv4() && theirs.is_unspecified(),
-                }
-            }
-            (Endpoint::Unix(theirs), Address::Unix(ours)) => Path::new(theirs) == ours,
-            (Endpoint::Unix(theirs), Address::Abstract(ours)) => {
-                theirs.strip_prefix('@') == Some(ours.as_str())
-            }
+                };
+                is_same_port && has_same_address
+            }),
             _ => false,
         }
     }
@@ -176,7 +180,7 @@ mod tests {
                 None => Endpoint::Inet(theirs.parse().unwrap()),
             };
             let theirs = Listening { address, inode: 1 };
-            theirs.is_in_the_way(&Address::parse(ours).unwrap())
+            theirs.is_in_the_way(ours)
         };
         for (theirs, ours) in [
             ("127.0.0.1:80", "127.0.0.1:80"),
