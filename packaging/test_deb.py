@@ -74,11 +74,11 @@ class Load:
         return int(count), [failure for failure in failures if failure]
 
 
-# Sends one request in the network of the machine: port, target, and the body of a form, if there is one.
+# Sends one request in the network of the machine: address, port, target, and the body of a form, if there is one.
 REQUEST = r'''
 import http.client, sys
-port, target, *form = sys.argv[1:]
-connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
+address, port, target, *form = sys.argv[1:]
+connection = http.client.HTTPConnection(address, int(port), timeout=60)
 if form:
     connection.request("POST", target, form[0], {"Content-Type": "application/x-www-form-urlencoded"})
 else:
@@ -89,9 +89,9 @@ print(response.read().decode())
 '''
 
 
-def get(host, target, port=80):
+def get(host, target, port=80, address="127.0.0.1"):
     """Status and body of a response of the machine's server."""
-    return request(host, port, target)
+    return request(host, port, target, address=address)
 
 
 def post(host, target, fields, port=80):
@@ -99,8 +99,8 @@ def post(host, target, fields, port=80):
     return request(host, port, target, urllib.parse.urlencode(fields))
 
 
-def request(host, port, target, *form):
-    process = host.beside([sys.executable, "-c", REQUEST, str(port), target, *form], stdout=subprocess.PIPE,
+def request(host, port, target, *form, address="127.0.0.1"):
+    process = host.beside([sys.executable, "-c", REQUEST, address, str(port), target, *form], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True)
     output, errors = process.communicate(timeout=90)
     if process.returncode:
@@ -263,7 +263,7 @@ class Tests:
             host.path("/var/lib/howdah/format").write_text("howdah state 999\nwritten by howdah 9.9.9\n")
             done = install(host, programs(self.arguments.next, self.arguments.php))
             said = done.stdout + done.stderr
-            assert "goes on with the program of the version before" in said and "has format 999" in said, said
+            assert "goes on with the program that it runs" in said and "has format 999" in said, said
             assert host.run("systemctl show -p MainPID --value howdah").stdout.strip() == before
             assert get(host, "/index.php")[1].startswith("PHP ")
 
@@ -316,6 +316,130 @@ class Tests:
                 host.run("systemctl stop howdah")
                 assert slow.result()[0] == 200 and slow.result()[1].strip() == "done", slow.result()
             assert host.run("systemctl show -p Result --value howdah").stdout.strip() == "success"
+
+    def test_a_stop_soon_after_an_upgrade_lets_requests_of_the_old_server_finish(self):
+        with self.machine() as host:
+            install(host, self.packages)
+            self.with_site(host)
+            host.path("/srv/site/index.php").write_text(
+                "<?php if (isset($_GET['slow'])) { touch('/var/tmp/begun'); sleep(8); } echo 'done';")
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                slow = pool.submit(get, host, "/?slow")
+                wait_for(lambda: host.run("ls /var/tmp/systemd-private-*/tmp/begun", check=False).stdout)
+                host.run("howdah upgrade && systemctl stop howdah")
+                assert slow.result()[0] == 200 and slow.result()[1].strip() == "done", slow.result()
+            assert host.run("systemctl show -p Result --value howdah").stdout.strip() == "success"
+
+    def test_an_upgrade_waits_for_the_server_of_the_one_before(self):
+        if not self.arguments.next:
+            return "there are no packages of a next revision"
+        with self.machine() as host:
+            install(host, self.packages)
+            self.with_site(host)
+            host.path("/srv/site/index.php").write_text(
+                "<?php if (isset($_GET['slow'])) { touch('/var/tmp/begun'); sleep(20); } echo 'done';")
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                slow = pool.submit(get, host, "/?slow")
+                wait_for(lambda: host.run("ls /var/tmp/systemd-private-*/tmp/begun", check=False).stdout)
+                host.run("howdah upgrade")
+                before = host.run("systemctl show -p MainPID --value howdah").stdout.strip()
+                done = install(host, programs(self.arguments.next, self.arguments.php))
+                assert "was not upgraded" not in done.stdout + done.stderr, done.stderr
+                assert slow.result()[0] == 200, slow.result()
+            assert host.run("systemctl show -p MainPID --value howdah").stdout.strip() != before
+
+    def test_a_port_in_use_is_left_to_its_program(self):
+        with self.machine() as host:
+            other = host.beside([sys.executable, "-m", "http.server", "80"], stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL)
+            try:
+                wait_for(lambda: get(host, "/")[0] == 200)
+                done = install(host, self.packages)
+                said = done.stdout + done.stderr
+                assert "howdah.service is installed but does not run" in said, said
+                assert "another program listens there" in said and "systemctl start howdah" in said, said
+                assert "Could not execute" not in said, said
+            finally:
+                other.kill()
+                other.wait()
+            # A server that is started again would have the port now.
+            time.sleep(5)
+            shown = host.run("systemctl show -p ActiveState -p NRestarts howdah").stdout.split()
+            assert shown == ["NRestarts=0", "ActiveState=failed"] or \
+                shown == ["ActiveState=failed", "NRestarts=0"], shown
+            host.run("systemctl start howdah")
+            assert "Howdah is running" in get(host, "/")[1]
+
+    def test_the_socket_unit_outlives_upgrades_and_a_new_installation(self):
+        if not self.arguments.next:
+            return "there are no packages of a next revision"
+        with self.machine() as host:
+            install(host, self.packages)
+            host.run("systemctl disable --now howdah && systemctl enable --now howdah.socket")
+            assert "Howdah is running" in get(host, "/")[1]
+            # The document has a listener for each socket.
+            assert "Howdah is running" in get(host, "/", address="::1")[1]
+            install(host, programs(self.arguments.next, self.arguments.php))
+            assert "Howdah is running" in get(host, "/")[1]
+            assert host.run("systemctl is-active howdah.socket").stdout.strip() == "active"
+            host.run("apt-get remove --yes 'howdah*'")
+            install(host, self.packages)
+            assert host.run("systemctl is-active howdah.socket").stdout.strip() == "active"
+            assert "Howdah is running" in get(host, "/")[1]
+            # A socket without a listener keeps no client waiting.
+            host.path("/etc/howdah/howdah.json").write_text(
+                '{"listeners": {"*:80": {"pass": "routes"}}, "routes": [{"action": {"return": 204}}]}')
+            host.run("systemctl restart howdah")
+            assert get(host, "/")[0] == 204
+            try:
+                get(host, "/", address="::1")
+            except AssertionError as error:
+                assert "timed out" not in str(error), error
+            else:
+                raise AssertionError("a socket without a listener answers")
+
+    def test_the_server_alone_is_not_upgraded_beside_its_php(self):
+        if not self.arguments.next:
+            return "there are no packages of a next revision"
+        with self.machine() as host:
+            install(host, self.packages)
+            self.with_site(host)
+            copy(host, programs(self.arguments.next, self.arguments.php))
+            done = host.run("dpkg --install /tmp/packages/howdah_*.deb", check=False)
+            assert done.returncode and "would break" in done.stdout + done.stderr, done.stdout + done.stderr
+            host.run("apt-get install --yes --fix-broken")
+            assert host.run(f"dpkg-query -W -f '${{Status}}' howdah-php{self.arguments.php}").stdout == \
+                "install ok installed"
+            assert get(host, "/index.php")[1].startswith("PHP ")
+
+    def test_applications_are_restarted_when_php_is_replaced(self):
+        with self.machine() as host:
+            install(host, self.packages)
+            self.with_site(host)
+            host.path("/srv/site/index.php").write_text("<?php echo 'PHP ', getmypid();")
+            before = {get(host, "/")[1] for _ in range(20)}
+            server = host.run("systemctl show -p MainPID --value howdah").stdout
+            host.run("dpkg-trigger --by-package=base-files /usr/lib/php && dpkg --configure --pending")
+            wait_for(lambda: not before & {get(host, "/")[1] for _ in range(10)})
+            assert host.run("systemctl show -p MainPID --value howdah").stdout == server
+
+    def test_administrators_read_logs_and_only_root_documents(self):
+        with self.machine() as host:
+            install(host, self.packages)
+            mode = host.run("stat -c '%a %U:%G' /etc/howdah/howdah.json").stdout.strip()
+            assert mode == "640 root:root", mode
+            self.with_site(host)
+            document = SITE.replace('"listeners"', '"access_log": "/var/log/howdah/access.log", "listeners"')
+            host.path("/etc/howdah/howdah.json").write_text(document)
+            host.run("systemctl restart howdah")
+            get(host, "/index.php")
+            wait_for(lambda: host.path("/var/log/howdah/access.log").exists())
+            assert host.run("stat -c '%U:%G' /var/log/howdah /var/log/howdah/access.log").stdout.split() == \
+                ["root:adm", "root:adm"]
+            host.run("useradd --groups adm reader && setpriv --reuid reader --regid reader --init-groups "
+                     "cat /var/log/howdah/access.log")
+            assert "--tmp" in host.path(
+                "/proc/" + host.run("systemctl show -p MainPID --value howdah").stdout.strip() + "/cmdline").read_text()
 
     def test_a_purge_leaves_nothing_and_the_next_installation_is_new(self):
         with self.machine() as host:

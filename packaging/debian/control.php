@@ -2,7 +2,7 @@
 Package: howdah-php@PHP@
 Architecture: any
 Depends: howdah (= ${binary:Version}), libphp@PHP@-embed, ${shlibs:Depends}, ${misc:Depends}
-Provides: howdah-php
+Provides: howdah-php (= ${binary:Version})
 Enhances: howdah
 Description: PHP @PHP@ for the web server Howdah
  Howdah serves PHP sites in place of nginx with PHP-FPM, Apache with mod_php,
