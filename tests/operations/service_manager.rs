@@ -259,7 +259,13 @@ fn a_descriptor_that_cannot_be_a_listener_is_refused_and_named() {
     let unused = TcpListener::bind(free_address()).unwrap();
     let address = unused.local_addr().unwrap();
     let server = passing(page(), unused, "web").serve();
-    server.wait_for_log(&format!("nobody is served at {address} (\"web\")"));
+    server.wait_for_log(&format!(
+        "connections to {address} (\"web\"), which the service manager has opened"
+    ));
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(harness::client::PATIENCE)).unwrap();
+    let received = client.read(&mut [0]).map_err(|error| error.kind());
+    assert!(matches!(received, Ok(0) | Err(std::io::ErrorKind::ConnectionReset)), "{received:?}");
 }
 
 #[test]

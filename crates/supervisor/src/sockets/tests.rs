@@ -92,7 +92,7 @@ fn a_socket_that_no_listener_has_is_closed_and_named_unless_it_is_of_a_socket_un
     let (own, manager) = (pass(Owner::Server), pass(Owner::ServiceManager));
     let messages = sockets.settle_inherited().join("\n");
     assert!(messages.contains(&format!("{own} (\"web\") is closed")), "{messages}");
-    assert!(messages.contains(&format!("at {manager} (\"web\")")), "{messages}");
+    assert!(messages.contains(&format!("to {manager} (\"web\")")), "{messages}");
     assert!(std::net::TcpStream::connect(&own).is_err());
     // A later configuration takes it, gives it up, and takes it again.
     for _ in 0..2 {
