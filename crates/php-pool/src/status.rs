@@ -373,6 +373,7 @@ mod tests {
             length: 0,
             times: Default::default(),
             flow: crate::request::Flow::default(),
+            purger: None,
         };
         let info = RequestInfo { context: Arc::new(context), queued: 100, is_reported_slow: false };
         assert_eq!(info.times(130, 150), Times { waited: 30, ran: 20 });
