@@ -145,7 +145,11 @@ fn applications_are_restarted_and_the_status_is_shown() {
     let server = TestServer::start(json!({"applications": {"a/b": {"type": "php", "root": "/"}}}));
     let restart = |name: &str| {
         let applications = vec![name.to_owned()];
-        execute(Command::Restart(RestartArgs { server: server.control(), applications }))
+        execute(Command::Restart(RestartArgs {
+            server: server.control(),
+            applications,
+            all: false,
+        }))
     };
     restart("a/b").unwrap();
     let missing = "Value doesn't exist: the configuration has no application \"shop\"";
