@@ -327,5 +327,5 @@ fn a_document_that_cannot_be_run_is_refused_although_there_is_a_control_socket()
     let taken = listener.local_addr().unwrap().to_string();
     let site = Site::script("a.php", "echo 1;").own_control(directory.path());
     let output = programs::run(&mut site.command(&taken));
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
 }
