@@ -368,7 +368,7 @@ class Reload(unittest.TestCase):
             status, body = octane.reload()
             self.assertEqual(status, 500, body)
             self.assertEqual(octane.page()["version"], "one")
-            self.assertTrue([one for one in octane.records() if one["msg"].startswith("The workers were not restarted: ")])
+            wait_for(lambda: octane.logged("The workers were not restarted: "), "the record of the failure")
 
     def test_a_start_with_a_script_that_does_not_work_fails(self):
         with Octane() as octane:
