@@ -8,7 +8,7 @@ use howdah_http::message::Response;
 use howdah_limits::key;
 use howdah_php_pool::application::Application;
 use howdah_php_pool::dispatch::{self, BodyBuffer};
-use howdah_php_pool::request::Flow;
+use howdah_php_pool::request::{Flow, Purger};
 use howdah_php_pool::target::Script;
 use howdah_upstream::fastcgi::application::FastCgiApplication;
 use howdah_upstream::servers::upstream::Upstream;
@@ -68,7 +68,9 @@ pub async fn ask<'s>(
             };
             let flow = flow(context, &application.config.limits.fair, exchange);
             // Boxed: most requests are for files and need no memory for this large future.
-            let purger = handling.cache.map(|cache| CachePurger::new(cache, &exchange.request));
+            let purger = handling.cache.map(|cache| {
+                Arc::new(CachePurger::new(cache, &exchange.request)) as Arc<dyn Purger>
+            });
             let run =
                 dispatch::run(&thread.php, bodies, application, script, flow, purger, exchange);
             let response = Box::pin(run).await;

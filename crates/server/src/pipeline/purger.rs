@@ -20,8 +20,8 @@ pub struct CachePurger {
 
 impl CachePurger {
     /// Returns what the script of a request may purge.
-    pub fn new(cache: &ActionCache, request: &Request) -> Arc<dyn Purger> {
-        Arc::new(CachePurger { store: Arc::clone(&cache.store), host: request.host.to_vec() })
+    pub fn new(cache: &ActionCache, request: &Request) -> CachePurger {
+        CachePurger { store: Arc::clone(&cache.store), host: request.host.to_vec() }
     }
 }
 
