@@ -17,8 +17,12 @@ if [ "$1" != --in-group ]; then
             find "$old" -depth -type d -exec rmdir {} + 2>/dev/null || true
         fi
     done
-    # Another machine may take a new one for one of those.
-    until own=$(mktemp -d "$groups/howdah-machine-XXXXXX") && echo 0 2>/dev/null >"$own/cgroup.procs"; do :; done
+    # Another machine may take a new one for one of those, and remove it.
+    tries=0
+    until own=$(mktemp -d "$groups/howdah-machine-XXXXXX") && echo 0 2>/dev/null >"$own/cgroup.procs"; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 10 ] || { echo "$0: a control group cannot be made or entered in $groups" >&2; exit 1; }
+    done
     umount -l "$groups"
     exec unshare --cgroup "$0" --in-group "$@"
 fi

@@ -237,7 +237,7 @@ impl<'a> Exchange<'a> {
     /// a line feed each.
     pub fn purge(&mut self, is_all: bool, is_soft: bool, tags: &[u8]) {
         let max = Writer::max_payload(self.region) - 1;
-        let (mut payload, mut part) = (Vec::new(), Vec::new());
+        let (mut payload, mut part, mut count) = (Vec::new(), Vec::new(), 0);
         let mut send = |exchange: &mut Self, tags: &mut Vec<u8>| {
             payload.clear();
             Purge { is_all, is_soft, tags }.put(&mut payload);
@@ -245,9 +245,13 @@ impl<'a> Exchange<'a> {
             exchange.put(Kind::Purge, &payload).is_ok()
         };
         for tag in tags.split_inclusive(|byte| *byte == b'\n').filter(|tag| tag.len() < max) {
-            if part.len() + tag.len() > max && !send(self, &mut part) {
-                return;
+            if count == Purge::MAX_TAGS || part.len() + tag.len() > max {
+                count = 0;
+                if !send(self, &mut part) {
+                    return;
+                }
             }
+            count += 1;
             part.extend_from_slice(tag);
         }
         if send(self, &mut part) {

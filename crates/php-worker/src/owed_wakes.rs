@@ -1,6 +1,6 @@
 //! Router threads that have a response of this worker and sleep for a moment. While requests are short
-//! and more are waiting, one call wakes a thread for several responses, which halves the switches
-//! between router and worker.
+//! and more are waiting, one call wakes a thread for several responses. That saves system calls and
+//! switches between router and worker.
 //!
 //! If the next request turns out to take long, the thread wakes by itself: it has promised that when it
 //! went to sleep ([`Wake::MayWait`](howdah_wire::stream::Wake::MayWait)).

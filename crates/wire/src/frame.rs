@@ -115,6 +115,9 @@ pub struct Purge<'a> {
 }
 
 impl<'a> Purge<'a> {
+    /// Maximum number of tags in a frame. It limits the time that a frame takes from the router.
+    pub const MAX_TAGS: usize = 512;
+
     /// Appends the encoding.
     pub fn put(self, out: &mut Vec<u8>) {
         out.put_u8(u8::from(self.is_all) | u8::from(self.is_soft) << 1);
@@ -123,11 +126,11 @@ impl<'a> Purge<'a> {
 
     /// Decodes a payload.
     pub fn decode(payload: &'a [u8]) -> Result<Self, Malformed> {
-        match payload {
-            [flags @ 0..=3, tags @ ..] => {
-                Ok(Purge { is_all: flags & 1 != 0, is_soft: flags & 2 != 0, tags })
-            }
-            _ => Err(Malformed),
+        let [flags @ 0..=3, tags @ ..] = payload else { return Err(Malformed) };
+        let purge = Purge { is_all: flags & 1 != 0, is_soft: flags & 2 != 0, tags };
+        match purge.tags().nth(Self::MAX_TAGS) {
+            None => Ok(purge),
+            Some(_) => Err(Malformed),
         }
     }
 
@@ -281,6 +284,19 @@ mod tests {
             let expected = (1..=10).contains(&byte).then_some(byte);
             assert_eq!(Kind::from_byte(byte).map(|kind| kind as u8), expected);
         }
+    }
+
+    #[test]
+    fn a_purge_is_read_back_and_has_no_more_tags_than_it_may() {
+        let tags = "a\n".repeat(Purge::MAX_TAGS);
+        let purge = Purge { is_all: false, is_soft: true, tags: tags.as_bytes() };
+        let mut out = Vec::new();
+        purge.put(&mut out);
+        assert_eq!(Purge::decode(&out), Ok(purge));
+        out.extend_from_slice(b"a");
+        assert_eq!(Purge::decode(&out), Err(Malformed));
+        assert_eq!(Purge::decode(b""), Err(Malformed));
+        assert_eq!(Purge::decode(&[4]), Err(Malformed));
     }
 
     #[test]
