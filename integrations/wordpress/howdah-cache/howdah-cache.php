@@ -20,8 +20,8 @@
  * In a network of sites each tag begins with that of its site, as in `blog-2-post-7`.
  *
  * A change purges the tags that it concerns. A change that may show on any page, such as one of a menu or of an
- * option, purges `site`. Purging needs `howdah_cache_purge()`, which Howdah defines in PHP; elsewhere the plugin
- * does nothing but to send the field.
+ * option, purges `site`. Purging needs `howdah_cache_purge()`, which Howdah defines in PHP. Pages of users and
+ * previews get `Cache-Control: private, no-store`. Under another server, the plugin only sends these fields.
  *
  * @package HowdahCache
  */
