@@ -4,7 +4,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use harness::{Ends, Server, Site, eventually, requirements};
+use harness::{Ends, Server, Site, eventually, processes, requirements};
+use rustix::process::Signal;
 use serde_json::json;
 
 /// Writes garbage for as long as the query says, by calling C from PHP.
@@ -133,4 +134,19 @@ fn garbage_of_a_worker_harms_its_own_application_alone() {
         println!("{way}: served again after {:?}", begun.elapsed());
     }
     assert_eq!(server.router(), router, "the router has not noticed much");
+}
+
+#[test]
+fn a_worker_that_is_stopped_between_requests_is_replaced_when_requests_wait() {
+    let site = Site::script("pid.php", "echo getmypid();").workers(2);
+    let server = site.serve();
+    let pid = || server.connect().get("/pid.php").text().parse::<u32>().ok();
+    let stopped = server.workers();
+    for worker in &stopped {
+        processes::signal(*worker, Signal::STOP);
+    }
+    let other = eventually("a new worker serves", pid);
+    assert!(!stopped.contains(&other), "{other} of {stopped:?}");
+    let log = server.log();
+    assert!(log.contains("it has not taken another request for 5 seconds"), "{log}");
 }

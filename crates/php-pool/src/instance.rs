@@ -10,6 +10,7 @@ use howdah_sys::{clock, futex, packet};
 use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::{Claim, WorkerId};
 use howdah_wire::region::{Geometry, Region};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::request::RequestKey;
 use super::status::LastRequest;
@@ -87,6 +88,15 @@ impl Instance {
     /// Returns the eventfds, one per router thread.
     pub fn eventfds(&self) -> &[OwnedFd] {
         &self.eventfds
+    }
+
+    /// Returns true if the counter of an eventfd is full. Only a hostile worker fills one; if it has
+    /// also made the eventfd blocking, workers that wake the thread wait forever.
+    pub fn has_full_eventfd(&self) -> bool {
+        let interest = |event| PollFd::new(event, PollFlags::OUT);
+        let mut events: Vec<_> = self.eventfds.iter().map(interest).collect();
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut events, Some(&at_once)).is_ok_and(|writable| writable < events.len())
     }
 
     /// Returns the request of a slot; `None` for a free slot or an invalid number.
@@ -235,6 +245,16 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_full_eventfd_is_noticed() {
+        let (instance, _memory) = Instance::create(1, Geometry::for_pool(2, 3)).unwrap();
+        let add = |count: u64| rustix::io::write(&instance.eventfds()[1], &count.to_ne_bytes());
+        add(1).unwrap();
+        assert!(!instance.has_full_eventfd());
+        add(u64::MAX - 2).unwrap();
+        assert!(instance.has_full_eventfd());
+    }
 
     #[test]
     fn a_worker_that_reads_nothing_keeps_nobody_waiting_though_its_socket_blocks() {

@@ -357,14 +357,17 @@ impl Queue {
         load
     }
 
-    /// Returns the name of the part of the shared memory that workers have damaged; `None` if there
-    /// is none.
+    /// Returns the name of the part of the shared memory, or of what belongs to it, that workers have
+    /// damaged; `None` if there is none.
     pub fn damage(&self) -> Option<&'static str> {
         let inner = self.lock();
         let serving = inner.serving.as_ref()?;
         let (instance, producer) = (&serving.instance, &serving.producer);
         if instance.region.is_closing() && !instance.closed.load(Acquire) {
             return Some("the closing flag");
+        }
+        if instance.has_full_eventfd() {
+            return Some("the counter of an eventfd");
         }
         producer.damage(&instance.region)
     }
@@ -427,9 +430,9 @@ impl Queue {
     }
 
     /// Returns the workers that have no request although requests wait for one: process id and number of
-    /// requests so far. Empty if none waits. In worker mode a script may go on after a response. A worker
-    /// without any request so far may still start its script, and is left out.
-    pub fn unavailable_workers(&self) -> Vec<(WorkerId, u32, u64)> {
+    /// requests so far. Empty if none waits. In worker mode a script may go on after a response. There, a
+    /// worker without any request so far may still start its script, and is left out.
+    pub fn unavailable_workers(&self, is_resident: bool) -> Vec<(WorkerId, u32, u64)> {
         let inner = self.lock();
         let Some(serving) = &inner.serving else { return Vec::new() };
         let (mut running, mut is_waiting) = (HashSet::new(), !inner.waiting.is_empty());
@@ -444,9 +447,9 @@ impl Queue {
             return Vec::new();
         }
         let workers = serving.instance.workers();
-        let has_served = |worker: &Worker| worker.last.requests() > 0;
+        let has_started = |worker: &Worker| !is_resident || worker.last.requests() > 0;
         let idle =
-            workers.iter().filter(|(id, worker)| !running.contains(*id) && has_served(worker));
+            workers.iter().filter(|(id, worker)| !running.contains(*id) && has_started(worker));
         idle.map(|(id, worker)| (*id, worker.pid, worker.last.requests())).collect()
     }
 

@@ -96,9 +96,10 @@ static long misuse_descriptors(const struct target *worker)
         } else if (S_ISREG(facts.st_mode) && facts.st_nlink == 0) {
             scribble(fd, facts.st_size);
         } else if (facts.st_mode == 0600) {
-            /* An eventfd: full, it holds up whoever writes it. */
-            uint64_t most = UINT64_MAX - 1;
+            /* An eventfd: full, it holds up whoever writes it. Only an empty one takes so much. */
+            uint64_t most = UINT64_MAX - 1, count;
             fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+            (void)!read(fd, &count, sizeof count);
             while (write(fd, &most, sizeof most) > 0)
                 ;
             fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);

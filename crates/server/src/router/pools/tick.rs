@@ -16,6 +16,10 @@ const LEAVING_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval between two checks for superfluous workers and for damage.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Maximum time for which a worker without a request may take none while requests wait. Such a worker
+/// takes one within microseconds, or within a second on a busy machine.
+const IDLE_WORKER_TIMEOUT: Duration = Duration::from_secs(5);
+
 impl Pools {
     /// Starts and retires workers. Returns the time of the next call if nothing happens before;
     /// `None` if none is needed.
@@ -84,14 +88,21 @@ impl Pools {
         self.adjust_workers(app, now)
     }
 
-    /// Ends workers of a resident application whose script has not asked for its next request within
-    /// `limits.timeout` after a response, although requests wait.
+    /// Ends workers that take no request although requests wait: the script of a resident application
+    /// has not asked for its next request within `limits.timeout` after a response, or a process has
+    /// been stopped or held up.
     fn end_unavailable(&self, app: &mut PooledApplication, now: Instant) -> io::Result<()> {
-        let (Some(timeout), Some(_)) = (app.config.limits.timeout, &app.config.worker) else {
-            return Ok(());
+        let (timeout, reason) = match (&app.config.worker, app.config.limits.timeout) {
+            (None, _) => (IDLE_WORKER_TIMEOUT, "it has not taken another request for 5 seconds"),
+            (Some(_), Some(timeout)) => (
+                timeout,
+                "its script has not asked for another request within limits/timeout after its last \
+                 response",
+            ),
+            (Some(_), None) => return Ok(()),
         };
         let Some(number) = app.number() else { return Ok(()) };
-        let found = app.queue.unavailable_workers();
+        let found = app.queue.unavailable_workers(app.config.worker.is_some());
         app.unavailable.retain(|worker, (requests, _)| {
             found.iter().any(|(other, _, count)| other == worker && count == requests)
         });
@@ -103,8 +114,7 @@ impl Pools {
             app.unavailable.remove(&worker);
             let name = &app.config.name;
             let message = format_args!(
-                "\"{name}\" application: worker {pid} is ended: its script has not asked for another \
-                 request within limits/timeout after its last response, and requests wait"
+                "\"{name}\" application: worker {pid} is ended: {reason}, and requests wait"
             );
             self.log(Level::Warn, message);
             self.kill(number, worker)?;
