@@ -33,7 +33,7 @@ OCI_PACKAGES := dpkg-dev mmdebstrap python3 umoci
 TEST_OCI_PACKAGES := $(OCI_PACKAGES) crun iproute2 python3-venv runc
 
 .PHONY: help run run-setup build test test-setup test-rust test-php test-tools test-demo test-differential \
-	test-trixie lint e2e bench fuzz mutants deb test-deb oci test-oci release clean cargo
+	test-cache test-trixie lint e2e bench fuzz mutants deb test-deb oci test-oci release clean cargo
 .NOTPARALLEL:
 
 help:
@@ -67,7 +67,7 @@ build: cargo
 # Counted together, with the tests that could not run here.
 test:
 	@tools/require.sh python3
-	@tools/ci.py test-rust test-tools test-demo test-differential
+	@tools/ci.py test-rust test-tools test-demo test-differential test-cache
 
 test-setup: cargo
 	@tools/require.sh $(BUILD_PACKAGES) $(DEMO_PACKAGES) $(TEST_PACKAGES)
@@ -91,6 +91,7 @@ test-tools:
 	python3 tests/php_test.py
 	python3 tests/in_debian_test.py
 	python3 tests/differential/test_differ.py
+	python3 tests/cache/suite/test_run.py
 	python3 tests/htaccess/test_runner.py
 	python3 tests/migration/test_tables.py
 	python3 tests/e2e/test_compare.py
@@ -106,6 +107,9 @@ test-demo: test-setup
 test-differential: test-setup
 	tests/differential/run --howdah $(DEBUG)
 	tests/htaccess/run --howdah $(DEBUG)
+
+test-cache: test-setup
+	tests/cache/suite/run --howdah $(DEBUG)
 
 # The C side needs PHP's headers to be built, and a lint of it as well.
 lint: cargo

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # A run shall take less than 25 minutes; the browser tests take up to 7 of them.
 LATEST_E2E = 16 * 60
 
-TESTS = ("test-rust", "test-tools", "test-demo", "test-differential")
+TESTS = ("test-rust", "test-tools", "test-demo", "test-differential", "test-cache")
 
 # How the suites report: cargo, Python's unittest, and our own.
 CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed;")
