@@ -5,11 +5,13 @@ use crate::buffering::Buffering;
 use crate::cache::CacheOption;
 use crate::cors::Cors;
 use crate::error::Error;
+use crate::expires::BrowserCaching;
 use crate::node::{Node, Object};
 use crate::php::read_settings;
 use crate::response_headers::ResponseHeader;
 use crate::script_variables;
 use crate::template::Template;
+use crate::token::is_token;
 
 /// Options of an action. The server merges those of all actions on the way of a request
 /// (`howdah-server`, `Effects::apply`).
@@ -27,6 +29,10 @@ pub struct ActionOptions {
     pub buffering: Buffering,
     /// Cache for responses of applications and other servers.
     pub cache: Option<CacheOption>,
+    /// Fields about the time for which browsers may keep responses.
+    pub caching: BrowserCaching,
+    /// `charset` that text types get, if they have none; empty for none.
+    pub charset: Option<String>,
     /// Maximum size of a request body in bytes; if `None`, that of the settings.
     pub max_body_size: Option<u64>,
     /// True if error pages also replace responses of applications and other servers.
@@ -53,6 +59,8 @@ impl ActionOptions {
             cors: object.read("cors", Cors::read)?,
             buffering: Buffering::read(object)?,
             cache: object.read("cache", CacheOption::read)?,
+            caching: BrowserCaching::read(object)?,
+            charset: object.read("charset", read_charset)?,
             max_body_size: object.read("max_body_size", |node| node.size(0))?,
             intercept_errors: object.boolean("intercept_errors")?,
             internal: object.boolean("internal")?.unwrap_or(false),
@@ -62,6 +70,15 @@ impl ActionOptions {
             php_settings: object.read("options", read_options)?.unwrap_or_default(),
             access_log: object.read("access_log", AccessLog::read_all)?,
         })
+    }
+}
+
+/// Reads the name of a character encoding. `off` is an empty name.
+fn read_charset(node: &Node<'_>) -> Result<String, Error> {
+    match node.text()? {
+        "off" => Ok(String::new()),
+        name if is_token(name) => Ok(name.to_owned()),
+        _ => Err(node.invalid("must be the name of an encoding such as \"utf-8\", or \"off\"")),
     }
 }
 

@@ -67,6 +67,8 @@ pub struct HttpSettings {
     pub chunked_transform: bool,
     /// Media types and their file extensions, which precede the built-in ones.
     pub mime_types: Vec<(String, Vec<String>)>,
+    /// Media type of files whose type is not known.
+    pub default_type: Option<String>,
     /// Response compression; off if `None`.
     pub compression: Option<Compression>,
 }
@@ -94,6 +96,7 @@ impl HttpSettings {
             server_version: true,
             chunked_transform: true,
             mime_types: Vec::new(),
+            default_type: None,
             compression: None,
         }
     }
@@ -171,6 +174,7 @@ impl HttpSettings {
             object.read(key, read).map(|value| value.unwrap_or(default))
         };
         let switch = |key, default| object.boolean(key).map(|value| value.unwrap_or(default));
+        let types = object.read("static", StaticTypes::read)?.unwrap_or_default();
         let settings = HttpSettings {
             header_read_timeout: seconds("header_read_timeout", default.header_read_timeout)?,
             body_read_timeout: seconds("body_read_timeout", default.body_read_timeout)?,
@@ -197,7 +201,8 @@ impl HttpSettings {
             log_route: switch("log_route", default.log_route)?,
             server_version: switch("server_version", default.server_version)?,
             chunked_transform: switch("chunked_transform", default.chunked_transform)?,
-            mime_types: object.read("static", read_static)?.flatten().unwrap_or_default(),
+            mime_types: types.mime_types,
+            default_type: types.default_type,
             compression: object.read("compression", Compression::read)?,
         };
         object.end()?;
@@ -207,11 +212,33 @@ impl HttpSettings {
 
 type MimeTypes = Vec<(String, Vec<String>)>;
 
-fn read_static(node: &Node<'_>) -> Result<Option<MimeTypes>, Error> {
-    let object = node.object()?;
-    let types = object.read("mime_types", read_mime_types)?;
-    object.end()?;
-    Ok(types)
+/// Media types of files.
+#[derive(Default)]
+struct StaticTypes {
+    mime_types: MimeTypes,
+    default_type: Option<String>,
+}
+
+impl StaticTypes {
+    fn read(node: &Node<'_>) -> Result<StaticTypes, Error> {
+        let object = node.object()?;
+        let types = StaticTypes {
+            mime_types: object.read("mime_types", read_mime_types)?.unwrap_or_default(),
+            default_type: object.read("default_type", |node| {
+                let name = node.text()?;
+                check_type(name, node).map(|()| name.to_owned())
+            })?,
+        };
+        object.end()?;
+        Ok(types)
+    }
+}
+
+fn check_type(name: &str, node: &Node<'_>) -> Result<(), Error> {
+    match !name.is_empty() && name.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        true => Ok(()),
+        false => Err(node.invalid("is no media type; write one such as \"text/html\"")),
+    }
 }
 
 /// Reads media types with an extension (`.html`) or a whole file name (`README`), or several.
@@ -219,9 +246,7 @@ fn read_mime_types(node: &Node<'_>) -> Result<MimeTypes, Error> {
     let mut taken = std::collections::HashMap::new();
     let mut types = Vec::new();
     for (name, member) in node.members()? {
-        if name.is_empty() || !name.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
-            return Err(member.invalid("is no media type; write one such as \"text/html\""));
-        }
+        check_type(name, &member)?;
         let mut extensions = Vec::new();
         for element in member.one_or_many() {
             let extension = element.text()?;

@@ -9,12 +9,13 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use howdah_http::encoding::{AcceptEncoding, Coding};
-use howdah_http::message::FieldBlock;
+use howdah_http::message::{FieldBlock, FileFacts};
 
 use super::conditional::{self, Validators};
 use super::etag::etag;
@@ -35,7 +36,8 @@ pub(super) struct Resource {
 pub(super) struct Variant {
     meta: Meta,
     etag: Bytes,
-    modified: Option<u64>,
+    /// What responses say about the file besides their fields.
+    pub facts: Rc<FileFacts>,
     /// Head of a 200 response.
     pub fields: FieldBlock,
     pub content: Content,
@@ -97,7 +99,7 @@ impl Resource {
 impl Variant {
     /// Returns the validators for conditional requests.
     pub fn validators(&self) -> Validators<'_> {
-        Validators { etag: &self.etag, modified: self.modified }
+        Validators { etag: &self.etag, modified: self.facts.modified }
     }
 
     /// Returns the length in bytes.
@@ -187,7 +189,8 @@ impl Loader<'_> {
         if has_siblings {
             lines.push("Vary", b"Accept-Encoding");
         }
-        Variant { meta, etag, modified, fields: FieldBlock::from_lines(lines.0.freeze()), content }
+        let facts = Rc::new(FileFacts { media_type, modified });
+        Variant { meta, etag, facts, fields: FieldBlock::from_lines(lines.0.freeze()), content }
     }
 }
 

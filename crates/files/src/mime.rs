@@ -14,6 +14,8 @@ use bytes::Bytes;
 #[derive(Debug, Clone, Default)]
 pub struct MimeTypes {
     configured: HashMap<Box<[u8]>, Bytes>,
+    /// Type of files whose type is not known; empty for none.
+    default: Bytes,
 }
 
 impl MimeTypes {
@@ -24,7 +26,12 @@ impl MimeTypes {
             let extension = extension.to_ascii_lowercase().into_bytes().into_boxed_slice();
             (extension, Bytes::copy_from_slice(media_type.as_bytes()))
         });
-        MimeTypes { configured: configured.collect() }
+        MimeTypes { configured: configured.collect(), default: Bytes::new() }
+    }
+
+    /// Sets the type of files whose type is not known.
+    pub fn with_default(self, media_type: &str) -> Self {
+        MimeTypes { default: Bytes::copy_from_slice(media_type.as_bytes()), ..self }
     }
 
     /// Returns the type for the last segment of a path; empty if there is none.
@@ -44,14 +51,17 @@ impl MimeTypes {
         let Some(extension) =
             extension.strip_prefix(b".").and_then(|e| std::str::from_utf8(e).ok())
         else {
-            return Bytes::new();
+            return self.default.clone();
         };
         let listed = TYPES.iter().find(|(_, extensions)| extensions.contains(&extension));
         let media_type = match listed {
             Some((media_type, _)) => media_type,
             None => mime_guess::from_ext(extension).first_raw().unwrap_or_default(),
         };
-        Bytes::from_static(media_type.as_bytes())
+        match media_type {
+            "" => self.default.clone(),
+            media_type => Bytes::from_static(media_type.as_bytes()),
+        }
     }
 }
 
@@ -141,6 +151,11 @@ mod tests {
         assert_eq!(types.of(b"/README"), "text/x-readme");
         assert_eq!(types.of(b"/a/index.html"), "text/plain");
         assert_eq!(types.of(b"/file"), "");
+        assert_eq!(types.of(b"/x.css"), "text/css");
+        let types = types.with_default("application/octet-stream");
+        for path in ["/x", "/x.log", "/x.nosuchtype"] {
+            assert_eq!(types.of(path.as_bytes()), "application/octet-stream", "{path}");
+        }
         assert_eq!(types.of(b"/x.css"), "text/css");
     }
 }

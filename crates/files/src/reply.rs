@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -18,6 +19,17 @@ use super::resolve::wall_seconds;
 /// Builds the response to a GET or HEAD. A HEAD gets the response to GET without ranges; the
 /// protocol layer omits its body and sends its length.
 pub(super) fn file_response(
+    variant: &Variant,
+    request: &Request,
+    conditions: &Conditions<'_>,
+    wall: SystemTime,
+    boundary: impl FnOnce() -> String,
+) -> Response {
+    let response = respond(variant, request, conditions, wall, boundary);
+    Response { file: Some(Rc::clone(&variant.facts)), ..response }
+}
+
+fn respond(
     variant: &Variant,
     request: &Request,
     conditions: &Conditions<'_>,

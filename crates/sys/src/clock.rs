@@ -92,6 +92,11 @@ pub fn utc_time(since_1970: Duration, out: &mut String) {
     );
 }
 
+/// Returns the seconds by which local time is ahead of UTC at a time in seconds since 1970.
+pub fn utc_offset(seconds: u64) -> i64 {
+    local(seconds).tm_gmtoff
+}
+
 fn local(seconds: u64) -> libc::tm {
     let seconds = libc::time_t::try_from(seconds).unwrap_or(0);
     // SAFETY: `tm` consists of integers and a pointer, for which zero is a value.

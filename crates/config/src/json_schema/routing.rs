@@ -16,6 +16,9 @@ const LIMIT: Kind = Either(&[Kind::Shape("limit"), Array(&Kind::Shape("limit"))]
 /// Conditions of a cache, one of which must hold.
 const CONDITIONS: Kind = Either(&[Kind::Shape("match"), Array(&Kind::Shape("match"))]);
 
+/// Time of expiry.
+const EXPIRY: Kind = Either(&[Text, Kind::Number]);
+
 pub(super) const TABLE: &[Shape] = &[
     Shape {
         name: "document",
@@ -221,6 +224,23 @@ pub(super) const TABLE: &[Shape] = &[
                 Either(&[Switch, Kind::Shape("cache")]),
                 "Store responses of applications and other servers; false: do not",
             ),
+            Key(
+                "expires",
+                Either(&[EXPIRY, Named(&EXPIRY)]),
+                "Time for which browsers may keep responses, for all or by type: \"30d\", \
+                 \"modified +1h\", \"@15h30m\", \"epoch\", \"max\", \"off\"",
+            ),
+            Key(
+                "cache_control",
+                Either(&[Text, Named(&Text)]),
+                "Directives of Cache-Control, for all responses or by type",
+            ),
+            Key(
+                "fingerprinted",
+                Either(&[Switch, Texts]),
+                "Files with a hash in their name are kept for a year; or patterns of their paths",
+            ),
+            Key("charset", Text, "Encoding that text types get in Content-Type, or \"off\""),
             Key("security_headers", Switch, "Add security header fields"),
             Key("buffering", Switch, "Read responses of other servers as fast as they send them"),
             Key(

@@ -35,7 +35,10 @@ pub(super) const TABLE: &[Shape] = &[
     Shape {
         name: "static",
         required: &[],
-        keys: &[Key("mime_types", Named(&Texts), "Media types and their file extensions")],
+        keys: &[
+            Key("mime_types", Named(&Texts), "Media types and their file extensions"),
+            Key("default_type", Text, "Media type of files whose type is not known"),
+        ],
     },
     Shape {
         name: "compression",

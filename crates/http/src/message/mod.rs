@@ -14,4 +14,4 @@ pub use fields::{FieldBlock, Fields, is_internal_field};
 pub use request::{
     ConnectionInfo, ErrorOrigin, Request, RequestCount, ScriptAdditions, ShownAddress, Version,
 };
-pub use response::{ConnectionFields, Response, ResponseExtras, Trailer};
+pub use response::{ConnectionFields, FileFacts, Response, ResponseExtras, Trailer};

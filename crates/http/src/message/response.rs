@@ -33,6 +33,8 @@ pub struct Response {
     pub adds_server: bool,
     /// The connection adds `Date`.
     pub adds_date: bool,
+    /// The file of a share that the response is made from.
+    pub file: Option<Rc<FileFacts>>,
     /// Trailer, tunnel or feed.
     pub extras: Option<Box<ResponseExtras>>,
 }
@@ -50,6 +52,7 @@ impl Response {
             is_default_error_page: false,
             adds_server: true,
             adds_date: true,
+            file: None,
             extras: None,
         }
     }
@@ -106,6 +109,15 @@ pub struct ResponseExtras {
     pub feed: Option<Rc<Feed>>,
     /// The response is not sent.
     pub is_unsent: bool,
+}
+
+/// Facts about a file, which a 304 does not tell.
+#[derive(Debug)]
+pub struct FileFacts {
+    /// The media type; empty if it is not known.
+    pub media_type: Bytes,
+    /// Time of the last modification in seconds since 1970.
+    pub modified: Option<u64>,
 }
 
 /// The lines of a trailer, which are known at the end of the body.

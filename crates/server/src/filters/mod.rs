@@ -1,6 +1,8 @@
 //! Changes of responses by the options of actions.
 
 pub mod bandwidth;
+pub mod caching;
+pub mod charset;
 pub mod cors;
 pub mod error_page;
 pub mod header_changes;

@@ -36,7 +36,7 @@ use self::answer::answer;
 
 pub use self::context::Context;
 pub use self::decision::carry_out;
-use crate::filters::{bandwidth, cors, header_changes, security_headers};
+use crate::filters::{bandwidth, caching, charset, cors, header_changes, security_headers};
 use crate::snapshot::Snapshot;
 use crate::thread::{Progress, RouterThread};
 
@@ -80,6 +80,8 @@ impl Handler for RequestHandler {
         let logs = effects.access_log.cloned();
         cors::apply(effects.cors, request, &mut response);
         security_headers::apply(effects.security_headers, request, &mut response);
+        caching::apply(effects.caching, request, &mut response);
+        charset::apply(effects.charset, &mut response);
         let changes = effects.response_headers;
         let server = || thread.limits().server.clone();
         header_changes::apply(changes, request, exchange.started_at, server, &mut response);

@@ -308,8 +308,12 @@ fn compile_path(template: &Template, share: &config::Share, mime: &Arc<MimeTypes
 }
 
 fn mime_types(config: &Config) -> MimeTypes {
-    let types = &config.settings.http.mime_types;
-    MimeTypes::new(types.iter().flat_map(|(media_type, extensions)| {
+    let http = &config.settings.http;
+    let types = MimeTypes::new(http.mime_types.iter().flat_map(|(media_type, extensions)| {
         extensions.iter().map(move |extension| (extension.as_str(), media_type.as_str()))
-    }))
+    }));
+    match &http.default_type {
+        Some(media_type) => types.with_default(media_type),
+        None => types,
+    }
 }

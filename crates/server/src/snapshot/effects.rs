@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use howdah_access_log::AccessLog;
-use howdah_config::{ActionOptions, Buffering, Cors, ResponseHeader};
+use howdah_config::{
+    ActionOptions, BrowserCaching, Buffering, ByType, Cors, Expiry, Fingerprinted, ResponseHeader,
+};
 
 use super::action::{Action, ActionCache, ErrorPage};
 
@@ -23,6 +25,10 @@ pub struct Effects<'s> {
     pub cors: Option<&'s Cors>,
     /// Each member is from the last action that sets it.
     pub buffering: Buffering,
+    /// Each member is from the last action that sets it.
+    pub caching: Caching<'s>,
+    /// From the last action that sets it.
+    pub charset: Option<&'s str>,
     /// True if an action lets another action check requests.
     pub is_authorized: bool,
     /// From the last action that sets it.
@@ -33,6 +39,17 @@ pub struct Effects<'s> {
     pub intercept_errors: bool,
     /// From the listener, or the last action that has access logs.
     pub access_log: Option<&'s Arc<[AccessLog]>>,
+}
+
+/// The cache fields that the response gets.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Caching<'s> {
+    /// Times of expiry.
+    pub expires: Option<&'s ByType<Expiry>>,
+    /// Directives of `Cache-Control`.
+    pub directives: Option<&'s ByType<String>>,
+    /// Files that do not change.
+    pub fingerprinted: Option<&'s Fingerprinted>,
 }
 
 /// The options that the origin of a response is asked with.
@@ -55,6 +72,8 @@ impl Default for Effects<'_> {
             security_headers: false,
             cors: None,
             buffering: Buffering::default(),
+            caching: Caching::default(),
+            charset: None,
             is_authorized: false,
             cache: None,
             max_body_size: None,
@@ -79,6 +98,8 @@ impl<'s> Effects<'s> {
             cors,
             buffering,
             cache,
+            caching,
+            charset,
             max_body_size,
             access_log: _,
             intercept_errors,
@@ -92,6 +113,8 @@ impl<'s> Effects<'s> {
         self.security_headers |= security_headers;
         self.cors = cors.as_ref().or(self.cors);
         self.buffering = buffering.or(self.buffering);
+        self.caching = self.caching.or(caching);
+        self.charset = charset.as_deref().or(self.charset);
         self.is_authorized |= action.auth_request.is_some();
         if cache.is_some() {
             self.cache = action.cache.as_ref();
@@ -101,6 +124,17 @@ impl<'s> Effects<'s> {
         self.access_log = action.access_log.as_ref().or(self.access_log);
         if !action.error_pages.is_empty() {
             self.error_pages = &action.error_pages;
+        }
+    }
+}
+
+impl<'s> Caching<'s> {
+    /// Returns these settings, replaced by those of the next action where it has some.
+    fn or(self, next: &'s BrowserCaching) -> Caching<'s> {
+        Caching {
+            expires: next.expires.as_ref().or(self.expires),
+            directives: next.directives.as_ref().or(self.directives),
+            fingerprinted: next.fingerprinted.as_ref().or(self.fingerprinted),
         }
     }
 }
