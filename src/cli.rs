@@ -55,6 +55,8 @@ enum Sub {
     Top(control::TopArgs),
     /// Show the limits of a running server, and the clients that they refuse
     Limits(control::LimitsArgs),
+    /// Show and purge the stored pages of a running server
+    Cache(control::CacheArgs),
     /// Check that a running server answers, for health checks
     Ping(control::PingArgs),
     /// Explain the number of processes of an application, with the equivalent settings of PHP-FPM
@@ -328,6 +330,7 @@ pub fn parse() -> Command {
         Some(Sub::Config(args)) => Command::Control(control::Command::Config(args)),
         Some(Sub::Top(args)) => Command::Control(control::Command::Top(args)),
         Some(Sub::Status(args)) => Command::Control(control::Command::Status(args)),
+        Some(Sub::Cache(args)) => Command::Control(control::Command::Cache(args)),
         Some(Sub::Limits(args)) => Command::Control(control::Command::Limits(args)),
         Some(Sub::Ping(args)) => Command::Control(control::Command::Ping(args)),
         Some(Sub::Tune(args)) => Command::Control(control::Command::Tune(args)),
@@ -426,7 +429,8 @@ fn as_serve(mut arguments: Vec<OsString>) -> (Vec<OsString>, bool) {
 }
 
 /// The commands that use the control API.
-const CONTROL_COMMANDS: [&str; 10] = [
+const CONTROL_COMMANDS: [&str; 11] = [
+    "cache",
     "config",
     "status",
     "limits",

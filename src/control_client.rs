@@ -4,6 +4,7 @@
 //! is a function here or a module. The server makes all changes and checks them.
 
 mod args;
+mod cache;
 mod client;
 mod edit;
 mod failure;
@@ -24,7 +25,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 pub use args::{
-    Command, ConfigArgs, DEFAULT_CONTROL, LimitsArgs, PingArgs, ReloadArgs, RestartArgs,
+    CacheArgs, Command, ConfigArgs, DEFAULT_CONTROL, LimitsArgs, PingArgs, ReloadArgs, RestartArgs,
     StatusArgs, TopArgs, TuneArgs, UpgradeArgs, WorkerCheckArgs,
 };
 use args::{ConfigCommand, LimitsCommand};
@@ -58,6 +59,7 @@ fn without_controls(text: &str) -> String {
 
 fn execute(command: Command) -> Result<(), Failure> {
     match command {
+        Command::Cache(args) => cache::run(&connect(&args.server)?, args),
         Command::Config(args) => config(args),
         Command::Limits(args) => {
             let LimitsCommand::Top { json } = args.command;

@@ -1,5 +1,6 @@
 //! Answers of the router to the control process, which serves the control API.
 
+mod caches;
 mod status;
 mod tuning;
 
@@ -7,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
 use howdah_server::packets::{Packets, to_memory};
-use howdah_server::router::{Commands, Queries};
+use howdah_server::router::{Commands, PurgeOrder, Queries};
 use howdah_wire::messages::{FromRouter, ToRouter};
 use serde_json::Value;
 
@@ -59,6 +60,19 @@ async fn answer(question: ToRouter, commands: &Commands) -> (u32, Result<Option<
         ToRouter::Tuning { number, name } => {
             let found = commands.tune(name.clone()).await;
             (number, Ok(found.map(|found| tuning::to_value(&name, &found))))
+        }
+        ToRouter::PurgeCaches { number, cache, is_all, host, target, is_prefix, tags, is_soft } => {
+            let order = PurgeOrder { is_all, host, target, is_prefix, tags, is_soft };
+            let purged = commands.purge_caches(cache.as_deref(), order);
+            (number, purged.map(|found| found.then_some(Value::Bool(true))))
+        }
+        ToRouter::TopCaches { number, cache } => {
+            let found = commands.top_of_caches(cache.as_deref());
+            (number, Ok(found.as_deref().map(caches::top)))
+        }
+        ToRouter::InspectCaches { number, cache, host, target } => {
+            let found = commands.inspect_caches(cache.as_deref(), &host, &target);
+            (number, found.map(|found| found.map(|found| caches::url(&found))))
         }
         ToRouter::Restart { number, name } => (number, commands.restart(name).await.map(|()| None)),
     }

@@ -109,6 +109,92 @@ pub enum LimitsCommand {
     },
 }
 
+/// Arguments of `cache`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+  howdah cache stat                                  hits, misses and size of each cache
+  howdah cache top                                   the pages that are asked for most
+  howdah cache inspect https://example.org/page      why a page is stored, or is not
+  howdah cache purge https://example.org/page        one page, with exactly this query
+  howdah cache purge --prefix https://example.org/blog/
+  howdah cache purge --tag post-17 --tag home        pages that the application has tagged so
+  howdah cache purge --host example.org --soft       stale from now on, and refreshed when asked for
+  howdah cache purge --all
+
+A purge takes effect at once, also on pages that are being computed. A document without the key
+\"cache\" stores no pages.
+
+Exit status: 0 done, 1 refused or failed, 2 mistake in the command line, 3 no server answers.")]
+pub struct CacheArgs {
+    #[command(flatten)]
+    pub server: Server,
+    /// Name of the cache (\"name\" in the configuration) [default: all caches]
+    #[arg(long, value_name = "NAME", global = true)]
+    pub name: Option<String>,
+    #[command(subcommand)]
+    pub command: CacheCommand,
+}
+
+/// Subcommands of `cache`.
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// Purge stored pages
+    Purge(PurgeArgs),
+    /// Show how often each cache has answered, and its size
+    Stat {
+        /// Print the response of the API as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the stored pages that are asked for most
+    Top {
+        /// Number of pages of each cache, up to 100
+        #[arg(short = 'n', long, value_name = "NUMBER", default_value_t = 20)]
+        number: usize,
+        /// Print the response of the API as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what is stored for a URL, and why its last answer was not
+    #[command(after_help = "\
+The last request that was not answered from the cache is remembered with the field or the key of
+the configuration that decided. If nothing is known, request the page first:
+
+  curl -sI https://example.org/page; howdah cache inspect https://example.org/page
+
+Values of cookies are not shown.")]
+    Inspect {
+        /// The URL, as visitors request it; http and https are the same
+        url: String,
+        /// Print the response of the API as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Arguments of `cache purge`.
+#[derive(Debug, Args)]
+pub struct PurgeArgs {
+    /// URLs, each with its query
+    #[arg(value_name = "URL", required_unless_present_any = ["prefix", "host", "tag", "all"])]
+    pub urls: Vec<String>,
+    /// All pages whose host and path begin so; repeat it for several
+    #[arg(long, value_name = "URL")]
+    pub prefix: Vec<String>,
+    /// All pages of a host; with --tag, only those with the tag
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+    /// All pages with this tag; repeat it for several
+    #[arg(long, value_name = "TAG")]
+    pub tag: Vec<String>,
+    /// All pages
+    #[arg(long, conflicts_with_all = ["urls", "prefix", "host", "tag"])]
+    pub all: bool,
+    /// Keep the pages, but as stale ones: each is refreshed when it is asked for
+    #[arg(long)]
+    pub soft: bool,
+}
+
 /// Arguments of `ping`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -237,6 +323,8 @@ pub const DEFAULT_CONTROL: &str = "unix:/run/control.howdah.sock";
 
 /// A command with its arguments.
 pub enum Command {
+    /// `howdah cache`.
+    Cache(CacheArgs),
     /// `howdah config`.
     Config(ConfigArgs),
     /// `howdah ping`.

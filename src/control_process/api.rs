@@ -262,6 +262,19 @@ impl Api {
                 Some(found) => Reply::value(found),
                 None => Refusal::NoSuchApplication { name }.into(),
             },
+            Command::PurgeCaches { cache, purge } => {
+                match self.router.purge_caches(cache.clone(), purge).await {
+                    Ok(true) => Done::Purged.into(),
+                    Ok(false) => Refusal::NoSuchCache { name: cache }.into(),
+                    Err(detail) => Refusal::InvalidPurge { detail }.into(),
+                }
+            }
+            Command::TopCaches { cache } => {
+                of_cache(self.router.top_of_caches(cache.clone()).await, cache)
+            }
+            Command::InspectCaches { cache, url } => {
+                of_cache(self.router.inspect_caches(cache.clone(), url).await, cache)
+            }
             Command::Reload => match self.reload().await {
                 Ok(()) => Done::Reloaded.into(),
                 Err(refusal) => refusal.into(),
@@ -410,6 +423,15 @@ impl Api {
                 _ => Refusal::NoSuchValue.into(),
             },
         }
+    }
+}
+
+/// Returns the response to a question about a cache.
+fn of_cache(found: Result<Option<Value>, String>, name: Option<String>) -> Reply {
+    match found {
+        Ok(Some(value)) => Reply::value(value),
+        Ok(None) => Refusal::NoSuchCache { name }.into(),
+        Err(detail) => Refusal::InvalidPurge { detail }.into(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use howdah_control::{CachePurge, CacheUrl};
 use howdah_server::packets::{Packets, from_memory};
 use howdah_wire::messages::{FromRouter, ToRouter};
 use serde_json::Value;
@@ -71,6 +72,43 @@ impl Router {
     /// run.
     pub async fn tuning(&self, name: String) -> Option<Value> {
         self.ask(|number| ToRouter::Tuning { number, name }).await.ok().flatten()
+    }
+
+    /// Purges stored responses. Returns false if there is no cache of this name. Error: the reason
+    /// why the purge is refused.
+    pub async fn purge_caches(
+        &self,
+        cache: Option<String>,
+        purge: CachePurge,
+    ) -> Result<bool, String> {
+        let CachePurge { is_all, host, target, is_prefix, tags, is_soft } = purge;
+        let question = |number| ToRouter::PurgeCaches {
+            number,
+            cache,
+            is_all,
+            host,
+            target,
+            is_prefix,
+            tags,
+            is_soft,
+        };
+        self.ask(question).await.map(|done| done.is_some())
+    }
+
+    /// Returns the stored responses that were asked for most; `None` if there is no cache of this
+    /// name.
+    pub async fn top_of_caches(&self, cache: Option<String>) -> Result<Option<Value>, String> {
+        self.ask(|number| ToRouter::TopCaches { number, cache }).await
+    }
+
+    /// Returns what is known about a URL; `None` if there is no cache of this name.
+    pub async fn inspect_caches(
+        &self,
+        cache: Option<String>,
+        url: CacheUrl,
+    ) -> Result<Option<Value>, String> {
+        let CacheUrl { host, target } = url;
+        self.ask(|number| ToRouter::InspectCaches { number, cache, host, target }).await
     }
 
     /// Replaces all processes of an application. Error: the reason why the new processes do not

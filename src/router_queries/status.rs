@@ -4,9 +4,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use howdah_acme::AcmeReport;
 use howdah_control::{
-    ApplicationStatus, CertificateStatus, Connections, LimitStatus, ListenerStatus, MemoryStatus,
-    Module, ProcessProtection, Processes, ProtectionStatus, RefusedKey, Renewal, ServerStatus,
-    Status, UpstreamStatus, WorkerStatus,
+    ApplicationStatus, CacheStatus, CertificateStatus, Connections, LimitStatus, ListenerStatus,
+    MemoryStatus, Module, ProcessProtection, Processes, ProtectionStatus, RefusedKey, Renewal,
+    ServerStatus, Status, UpstreamStatus, WorkerStatus,
 };
 use howdah_server::router::{
     LimitReport, ProcessProtection as Protected, Report, ServerReport, TlsReport,
@@ -68,6 +68,9 @@ pub(crate) fn of(report: Report) -> Status {
             })
             .collect(),
         limits: report.limits.into_iter().map(limit).collect(),
+        caches: { report.caches.into_iter() }
+            .map(|(name, numbers)| CacheStatus { name, numbers })
+            .collect(),
         certificates: certificates(&report.tls, report.acme),
         listeners: { report.tls.into_iter() }
             .map(|TlsReport { name, handshakes, resumed, failed, .. }| ListenerStatus {

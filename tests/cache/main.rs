@@ -2,6 +2,7 @@
 
 mod attacks;
 mod concurrent;
+mod control;
 mod origin;
 mod presets;
 mod purging;

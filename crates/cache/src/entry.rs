@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use howdah_http::message::FieldBlock;
 
+use crate::freshness::Source;
 use crate::place::Place;
 use crate::vary::Selection;
 
@@ -20,8 +21,8 @@ pub struct Terms {
     pub received: u64,
     /// Lifetime in seconds.
     pub lifetime: u64,
-    /// The response itself states its lifetime.
-    pub is_explicit: bool,
+    /// What states the lifetime; `None` if nothing does.
+    pub source: Option<Source>,
     /// Must be validated before each use.
     pub no_cache: bool,
     /// Seconds for which it may be used stale while it is refreshed.
@@ -59,6 +60,13 @@ pub struct Entry {
     pub checked: AtomicU64,
     /// Number of times that it was sent.
     pub uses: AtomicU64,
+}
+
+impl Terms {
+    /// Returns true if the response itself states its lifetime.
+    pub fn is_explicit(&self) -> bool {
+        self.source.is_some_and(Source::is_response)
+    }
 }
 
 impl Entry {

@@ -15,12 +15,37 @@ const MAX_HEURISTIC: u64 = 3600;
 /// The origin of a lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// A field of the response.
-    Response,
+    /// `CDN-Cache-Control` or `Surrogate-Control`.
+    Targeted,
+    /// `s-maxage` of `Cache-Control`.
+    SharedMaxAge,
+    /// `max-age` of `Cache-Control`.
+    MaxAge,
+    /// `Expires`.
+    Expires,
     /// `ttl` of the configuration.
     Configured,
     /// `Last-Modified` (RFC 9111, 4.2.2).
     Heuristic,
+}
+
+impl Source {
+    /// Returns true if the response itself states its lifetime.
+    pub fn is_response(self) -> bool {
+        !matches!(self, Source::Configured | Source::Heuristic)
+    }
+
+    /// Returns its name, for administrators.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Targeted => "CDN-Cache-Control or Surrogate-Control",
+            Source::SharedMaxAge => "s-maxage of Cache-Control",
+            Source::MaxAge => "max-age of Cache-Control",
+            Source::Expires => "Expires",
+            Source::Configured => "\"ttl\" of the configuration",
+            Source::Heuristic => "Last-Modified",
+        }
+    }
 }
 
 /// The lifetime of a response.
@@ -41,9 +66,13 @@ pub fn lifetime(
     settings: &Cache,
     now: u64,
 ) -> Option<Lifetime> {
-    let stated = |seconds| Some(Lifetime { seconds, source: Source::Response });
     if let Some(seconds) = control.lifetime() {
-        return stated(seconds);
+        let source = match (control.is_targeted, control.s_maxage) {
+            (true, _) => Source::Targeted,
+            (false, Some(_)) => Source::SharedMaxAge,
+            (false, None) => Source::MaxAge,
+        };
+        return Some(Lifetime { seconds, source });
     }
     let date = fields.get("date").and_then(parse_date).unwrap_or(now);
     if !control.is_targeted && !settings.ignore.expires {
@@ -51,7 +80,8 @@ pub fn lifetime(
         if let Some(expires) = all.next() {
             // Anything but one date is in the past (RFC 9111, 5.3).
             let expires = if all.next().is_none() { parse_date(expires) } else { None };
-            return stated(expires.unwrap_or(0).saturating_sub(date).min(MAX_SECONDS));
+            let seconds = expires.unwrap_or(0).saturating_sub(date).min(MAX_SECONDS);
+            return Some(Lifetime { seconds, source: Source::Expires });
         }
     }
     if let Some(seconds) = settings.ttl.get(&status)

@@ -7,6 +7,7 @@
 //! | `respond`, `status` | responses from stored ones, and what they tell about the cache |
 //! | `key`, `place` | what tells responses apart, and what they can be purged by |
 //! | `entry`, `store`, `purge` | stored responses, in memory that all threads share |
+//! | `cause`, `decisions`, `report` | what administrators can ask |
 //! | `flight`, `tee` | requests that wait for another's response; bodies that are sent and stored |
 //!
 //! The rules take time and messages as arguments; nothing here asks an application or server. Every
@@ -14,7 +15,9 @@
 //! it is part of the key.
 #![forbid(unsafe_code)]
 
+pub mod cause;
 pub mod control;
+pub mod decisions;
 pub mod directives;
 pub mod entry;
 pub mod flight;
@@ -24,6 +27,7 @@ pub mod key;
 pub mod place;
 pub mod purge;
 pub mod purge_request;
+pub mod report;
 pub mod respond;
 pub mod reuse;
 pub mod status;

@@ -14,6 +14,7 @@ use howdah_http::message::Fields;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
+use crate::decisions::Decisions;
 use crate::entry::Entry;
 use crate::flight::Flights;
 use crate::purge::{Purge, Purges, Verdict};
@@ -65,6 +66,8 @@ pub struct Store {
     pub flights: Arc<Flights>,
     /// Purges.
     pub purges: Purges,
+    /// The last decisions about URLs.
+    pub decisions: Decisions,
     uses: Mutex<HashMap<u64, u32>>,
     hasher: RandomState,
     /// Counters.
@@ -125,6 +128,7 @@ impl Store {
             change: Mutex::default(),
             flights: Arc::default(),
             purges: Purges::default(),
+            decisions: Decisions::default(),
             uses: Mutex::default(),
             hasher: RandomState::new(),
             counters: Counters::default(),
@@ -170,6 +174,10 @@ impl Store {
             let is_kept = |other: &&Arc<Entry>| {
                 other.selection != entry.selection && self.purges.judge(other) != Verdict::Gone
             };
+            // The refreshed response is the same one to those who count its uses.
+            if let Some(old) = others.iter().find(|other| other.selection == entry.selection) {
+                entry.uses.fetch_add(old.uses.load(Relaxed), Relaxed);
+            }
             variants.extend(others.iter().filter(is_kept).take(MAX_VARIANTS - 1).cloned());
         }
         self.entries.insert(key.into(), Slot::Variants(variants.into()));

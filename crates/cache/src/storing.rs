@@ -10,8 +10,8 @@ use howdah_http::message::{FieldBlock, Request};
 
 use crate::control::{RequestControl, ResponseControl, values};
 use crate::entry::{Entry, Terms};
-use crate::freshness::{self, Source};
-use crate::place::Place;
+use crate::freshness::{self, Lifetime};
+use crate::place::{Place, Subject};
 use crate::vary;
 
 /// Times of a response, in seconds since 1970.
@@ -87,6 +87,16 @@ pub struct Storable {
 }
 
 impl Storable {
+    /// Returns the URL as a subject of purges.
+    pub fn url(&self) -> Subject {
+        self.place.url
+    }
+
+    /// Returns the status.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
     /// Adds the body.
     pub fn with_body(self, body: Bytes) -> Entry {
         let bytes = |value: Option<&[u8]>| value.map(Bytes::copy_from_slice);
@@ -149,14 +159,14 @@ pub fn judge(
     }
     let now = times.received;
     let lifetime = freshness::lifetime(&control, fields, status, settings, now);
-    let is_explicit = lifetime.is_some_and(|lifetime| lifetime.source == Source::Response);
+    let is_explicit = lifetime.is_some_and(|lifetime| lifetime.source.is_response());
     let has_cookie = request.fields.get("cookie").is_some();
     if has_cookie && !is_explicit && !settings.considers_cookies() {
         return Err(Refusal::Cookie);
     }
     let seconds = lifetime.map_or(0, |lifetime| lifetime.seconds);
     let has_validator = fields.get("etag").is_some() || fields.get("last-modified").is_some();
-    let terms = terms(settings, &control, is_explicit, seconds, fields, times);
+    let terms = terms(settings, &control, lifetime, fields, times);
     // Without a lifetime, a response with a validator is worth storing if it states that it must be
     // validated.
     let is_validated = has_validator && (is_explicit || control.no_cache);
@@ -188,8 +198,7 @@ pub fn judge(
 fn terms(
     settings: &Cache,
     control: &ResponseControl,
-    is_explicit: bool,
-    lifetime: u64,
+    lifetime: Option<Lifetime>,
     fields: &FieldBlock,
     times: Times,
 ) -> Terms {
@@ -204,8 +213,8 @@ fn terms(
     Terms {
         initial_age: freshness::initial_age(fields, delay, times.received),
         received: times.received,
-        lifetime,
-        is_explicit,
+        lifetime: lifetime.map_or(0, |lifetime| lifetime.seconds),
+        source: lifetime.map(|lifetime| lifetime.source),
         no_cache: control.no_cache,
         stale_while_revalidate: allowed(
             control.stale_while_revalidate,

@@ -1,6 +1,7 @@
 //! The commands of the API.
 
 use crate::bundle::Bundle;
+use crate::caches::{CachePurge, CacheUrl};
 use crate::certificate::CertificateName;
 use crate::change::Change;
 use crate::path::Path;
@@ -31,6 +32,20 @@ pub enum Command {
         /// The application.
         name: String,
     },
+    /// Show what is known about the stored responses of a URL, and why it has none.
+    InspectCaches {
+        /// Name of the cache; `None` for all.
+        cache: Option<String>,
+        /// The URL.
+        url: CacheUrl,
+    },
+    /// Purge stored responses; legal if the configuration has a cache of this name.
+    PurgeCaches {
+        /// Name of the cache; `None` for all.
+        cache: Option<String>,
+        /// What is purged.
+        purge: CachePurge,
+    },
     /// Store a new certificate bundle; legal while there is none of this name.
     PutCertificate {
         /// The name of the bundle.
@@ -46,6 +61,11 @@ pub enum Command {
     RestartApplication {
         /// The application.
         name: String,
+    },
+    /// Show the stored responses that were asked for most.
+    TopCaches {
+        /// Name of the cache; `None` for all.
+        cache: Option<String>,
     },
     /// Replace the server by a new start of its program, without interrupting a request; legal while
     /// no upgrade is in progress.

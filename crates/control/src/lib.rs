@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod bundle;
+mod caches;
 mod certificate;
 mod change;
 mod command;
@@ -34,6 +35,7 @@ mod translate;
 mod validity;
 
 pub use bundle::{Bundle, MAX_BUNDLE};
+pub use caches::{CachePurge, CacheStatus, CacheUrl};
 pub use certificate::{CertificateName, list_certificates};
 pub use change::Change;
 pub use command::Command;

@@ -38,6 +38,11 @@ pub enum Refusal {
     InvalidConfiguration(Error),
     /// The body is not JSON.
     InvalidJson(Error),
+    /// The body names nothing that can be purged, or the path no URL.
+    InvalidPurge {
+        /// The reason.
+        detail: String,
+    },
     /// The path has other methods.
     InvalidMethod {
         /// The allowed methods.
@@ -54,6 +59,11 @@ pub enum Refusal {
     NoSuchApplication {
         /// The name.
         name: String,
+    },
+    /// The configuration has no cache of this name, or none at all.
+    NoSuchCache {
+        /// The name.
+        name: Option<String>,
     },
     /// There is no certificate bundle of this name.
     NoSuchCertificate,

@@ -31,6 +31,8 @@ pub enum Done {
     Reconfigured,
     /// The configuration is read again and all applications are restarted.
     Reloaded,
+    /// Stored responses are purged.
+    Purged,
     /// An application is restarted.
     Restarted,
     /// Another process of the program serves.
@@ -116,6 +118,7 @@ impl From<Done> for Reply {
                 Done::CertificateStored => "Certificate chain uploaded.",
                 Done::Reconfigured => "Reconfiguration done.",
                 Done::Reloaded => "Reload done.",
+                Done::Purged => "Cache purged.",
                 Done::Restarted => "Ok",
                 Done::Upgraded => "Upgrade done.",
             }
@@ -151,6 +154,7 @@ impl From<Refusal> for Reply {
             Refusal::InvalidJson(problem) => {
                 located(error(400, "Invalid JSON.").detail(problem.message()), &problem)
             }
+            Refusal::InvalidPurge { detail } => error(400, "Invalid purge.").detail(detail),
             Refusal::InvalidMethod { allow } => error(405, "Invalid method.").allowing(allow),
             Refusal::InvalidPath => error(400, "Invalid path."),
             Refusal::MethodNotAllowed { allow } => {
@@ -158,6 +162,10 @@ impl From<Refusal> for Reply {
             }
             Refusal::NoSuchApplication { name } => error(404, "Value doesn't exist.")
                 .detail(format!("the configuration has no application \"{name}\"")),
+            Refusal::NoSuchCache { name } => error(404, "Value doesn't exist.").detail(match name {
+                Some(name) => format!("the configuration has no cache \"{name}\""),
+                None => "the configuration has no \"cache\"".to_owned(),
+            }),
             Refusal::NoSuchCertificate => error(404, "Certificate doesn't exist."),
             Refusal::NoSuchPath => error(404, "Invalid path."),
             Refusal::NoSuchValue => error(404, "Value doesn't exist."),

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::caches::{self, CacheStatus};
 use crate::limits::{self, LimitStatus};
 use crate::path::Path;
 use crate::protection::ProtectionStatus;
@@ -29,6 +30,8 @@ pub struct Status {
     pub certificates: Vec<CertificateStatus>,
     /// Limits; omitted if there are none.
     pub limits: Vec<LimitStatus>,
+    /// Caches, sorted by name.
+    pub caches: Vec<CacheStatus>,
     /// Restrictions of the server's processes.
     pub protection: ProtectionStatus,
 }
@@ -209,6 +212,9 @@ impl Status {
         if let (false, Value::Object(members)) = (self.certificates.is_empty(), &mut status) {
             let certificates: Map<_, _> = self.certificates.iter().map(certificate).collect();
             members.insert("certificates".to_owned(), certificates.into());
+        }
+        if !self.caches.is_empty() {
+            status["caches"] = caches::to_value(&self.caches);
         }
         if !self.limits.is_empty() {
             status["limits"] = limits::to_value(&self.limits);

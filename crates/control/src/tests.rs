@@ -69,6 +69,11 @@ impl Server {
                     None => Done::CertificateStored.into(),
                 }
             }
+            Command::PurgeCaches { cache: Some(name), .. } => {
+                Refusal::NoSuchCache { name: Some(name) }.into()
+            }
+            Command::PurgeCaches { .. } => Done::Purged.into(),
+            Command::TopCaches { .. } | Command::InspectCaches { .. } => Reply::value(json!({})),
             Command::Reload => Done::Reloaded.into(),
             Command::Upgrade => Done::Upgraded.into(),
             Command::RestartApplication { name } if self.store.has_application(&name) => {

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::MAX_BODY;
 use crate::bundle::Bundle;
+use crate::caches::{CacheUrl, read_purge};
 use crate::certificate::CertificateName;
 use crate::change::Change;
 use crate::command::Command;
@@ -23,7 +24,7 @@ pub fn translate(method: &[u8], target: &[u8], body: &[u8]) -> Result<Command, R
         [first, rest @ ..] => match first.as_str() {
             "certificates" => certificates(method, rest, body),
             "config" => config(method, rest.into(), body),
-            "control" => control(method, rest),
+            "control" => control(method, rest, body),
             "pools" if method == b"GET" => Ok(Command::GetPools(rest.into())),
             "pools" => Err(Refusal::InvalidMethod { allow: "GET" }),
             "status" if method == b"GET" => Ok(Command::GetStatus(rest.into())),
@@ -66,7 +67,12 @@ fn certificates(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command,
     }
 }
 
-fn control(method: &[u8], steps: &[String]) -> Result<Command, Refusal> {
+fn control(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command, Refusal> {
+    if let [caches, rest @ ..] = steps
+        && caches == "caches"
+    {
+        return of_caches(method, rest, body);
+    }
     // GET is how Unit restarts an application; a method that promises to change nothing should not.
     let command = match steps {
         [applications, name, restart] if applications == "applications" && restart == "restart" => {
@@ -86,5 +92,55 @@ fn control(method: &[u8], steps: &[String]) -> Result<Command, Refusal> {
         (b"POST", _) | (b"GET", Command::RestartApplication { .. }) => Ok(command),
         (_, Command::Reload | Command::Upgrade) => Err(Refusal::MethodNotAllowed { allow: "POST" }),
         _ => Err(Refusal::MethodNotAllowed { allow: "GET, POST" }),
+    }
+}
+
+/// Translates a request below `/control/caches`: `NAME/purge` and others. `NAME` may be `*` for all
+/// caches, which no cache can be called.
+fn of_caches(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command, Refusal> {
+    let (name, action) = match steps {
+        [name, action] => (name, (action.as_str(), None)),
+        [name, action, url] => (name, (action.as_str(), Some(url))),
+        _ if method == b"GET" || method == b"POST" => return Err(Refusal::NoSuchValue),
+        _ => return Err(Refusal::MethodNotAllowed { allow: "GET, POST" }),
+    };
+    let cache = (name != "*").then(|| name.clone());
+    match action {
+        ("purge", None) if method == b"POST" => {
+            Ok(Command::PurgeCaches { cache, purge: read_purge(body)? })
+        }
+        ("purge", None) => Err(Refusal::MethodNotAllowed { allow: "POST" }),
+        ("top", None) if method == b"GET" => Ok(Command::TopCaches { cache }),
+        ("inspect", Some(url)) if method == b"GET" => {
+            Ok(Command::InspectCaches { cache, url: CacheUrl::read(url)? })
+        }
+        ("top", None) | ("inspect", Some(_)) => Err(Refusal::MethodNotAllowed { allow: "GET" }),
+        _ => Err(Refusal::NoSuchValue),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_has_its_method() {
+        let command = |method: &str, path: &str| {
+            let steps: Vec<_> = path.split(' ').map(str::to_owned).collect();
+            of_caches(method.as_bytes(), &steps, br#"{"all": true}"#)
+        };
+        let all = Command::TopCaches { cache: None };
+        assert_eq!(command("GET", "* top"), Ok(all));
+        let one = Command::TopCaches { cache: Some("a".into()) };
+        assert_eq!(command("GET", "a top"), Ok(one));
+        assert!(matches!(command("POST", "* purge"), Ok(Command::PurgeCaches { .. })));
+        assert!(matches!(command("GET", "* inspect a.org/"), Ok(Command::InspectCaches { .. })));
+        for (method, path) in
+            [("GET", "* purge"), ("POST", "* top"), ("PUT", "*"), ("POST", "a inspect b")]
+        {
+            let refused = command(method, path);
+            assert!(matches!(refused, Err(Refusal::MethodNotAllowed { .. })), "{method} {path}");
+        }
+        assert_eq!(command("GET", "* nothing"), Err(Refusal::NoSuchValue));
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
+use howdah_cache::cause::Bypass;
 use howdah_cache::control::RequestControl;
 use howdah_cache::entry::Entry;
 use howdah_cache::flight::{Follower, Landing, Role};
@@ -29,7 +30,7 @@ use howdah_http::respond::error;
 use howdah_http::target::Target;
 
 use super::context::Context;
-use super::fetch::{Answer, Fetch, Stale, Step, forwarded, meets_one, now, show};
+use super::fetch::{Answer, Fetch, Stale, Step, first_met, forwarded, now, show};
 use super::origin::{Origin, ask};
 use super::refresh;
 use crate::snapshot::action::ActionCache;
@@ -60,7 +61,8 @@ pub async fn answer<'s>(
         return (response, instruction);
     }
     match passes(context, settings, exchange, has_key) {
-        Some(reason) => step.pass(reason, exchange).await,
+        Some(Pass::Method) => step.pass(Forward::Method, None, exchange).await,
+        Some(Pass::Bypass(why)) => step.pass(Forward::Bypass, Some(why), exchange).await,
         None => step.look_up(exchange).await,
     }
 }
@@ -87,13 +89,19 @@ fn purge(cache: &ActionCache, request: &Request) -> Option<Response> {
     })
 }
 
+/// Reason for which the cache takes no part in a request.
+enum Pass {
+    Method,
+    Bypass(Bypass),
+}
+
 /// Returns the reason for which the cache takes no part in a request.
 fn passes(
     context: &Context<'_>,
     settings: &Cache,
     exchange: &Exchange<'_>,
     has_key: bool,
-) -> Option<Forward> {
+) -> Option<Pass> {
     let request = &exchange.request;
     let is_cached = match &*request.method {
         b"GET" => settings.get,
@@ -101,29 +109,43 @@ fn passes(
         _ => false,
     };
     if !is_cached {
-        return Some(Forward::Method);
+        return Some(Pass::Method);
     }
-    let is_for_origin = |name: &[u8]| {
-        // Conditions that are not for caches (RFC 9111, 4.3.2), and another protocol.
-        ["upgrade", "if-match", "if-unmodified-since"]
-            .iter()
-            .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
+    // Conditions that are not for caches (RFC 9111, 4.3.2), and another protocol.
+    const FOR_ORIGIN: [&str; 3] = ["Upgrade", "If-Match", "If-Unmodified-Since"];
+    let why = if !has_key {
+        Bypass::KeyTooLong
+    } else if exchange.body_len() != Some(0) {
+        Bypass::Body
+    } else if request.error.is_some() {
+        Bypass::ErrorPage
+    } else if let Some(name) = FOR_ORIGIN.iter().find(|name| {
+        request.fields.iter().any(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
+    }) {
+        Bypass::Field(name)
+    } else {
+        Bypass::Condition(first_met(context, &settings.bypass, exchange)? + 1)
     };
-    let excluded = !has_key
-        || exchange.body_len() != Some(0)
-        || request.error.is_some()
-        || request.fields.iter().any(|(name, _)| is_for_origin(name))
-        || meets_one(context, &settings.bypass, exchange);
-    excluded.then_some(Forward::Bypass)
+    Some(Pass::Bypass(why))
 }
 
 impl<'s> Step<'_, 's> {
     /// Passes a request on without a part of the cache.
-    async fn pass(&self, reason: Forward, exchange: &mut Exchange<'_>) -> Answer<'s> {
+    async fn pass(
+        &self,
+        reason: Forward,
+        why: Option<Bypass>,
+        exchange: &mut Exchange<'_>,
+    ) -> Answer<'s> {
         self.store().counters.bypassed.fetch_add(1, Relaxed);
         let asked = ask(self.context, self.origin, self.handling, exchange);
         let (mut response, instruction) = asked.await;
-        show(&mut response, forwarded(reason, None));
+        let outcome = forwarded(reason, None);
+        if let Some(why) = why {
+            let (request, status) = (&exchange.request, response.status);
+            self.record(request, status, outcome, why.cause(request));
+        }
+        show(&mut response, outcome);
         (response, instruction)
     }
 
@@ -136,7 +158,7 @@ impl<'s> Step<'_, 's> {
             false => RequestControl::of(&request.fields),
         };
         let mut waits = settings.lock;
-        let mut stale = None;
+        let (mut stale, mut why) = (None, None);
         let reason = match store.lookup(&self.key, &request.fields, settings, now) {
             Lookup::Missing => Forward::UriMiss,
             Lookup::OtherVariants => Forward::VaryMiss,
@@ -144,7 +166,10 @@ impl<'s> Step<'_, 's> {
                 waits = false;
                 Forward::UriMiss
             }
-            Lookup::Found(entry, _) if !self.may_use(&entry, request) => Forward::Bypass,
+            Lookup::Found(entry, _) if !self.may_use(&entry, request) => {
+                why = Some(Bypass::StoredWithoutCookies);
+                Forward::Bypass
+            }
             Lookup::Found(entry, purged) => match assess(&entry, &control, purged, now) {
                 Use::Fresh => return self.hit(&entry, request, None, false),
                 Use::Stale => return self.hit(&entry, request, Some("max-stale"), false),
@@ -172,7 +197,7 @@ impl<'s> Step<'_, 's> {
         if &*request.method == b"HEAD" || (stale.is_none() && request.fields.get("range").is_some())
         {
             let reason = if &*request.method == b"HEAD" { reason } else { Forward::Partial };
-            return self.pass(reason, exchange).await;
+            return self.pass(reason, None, exchange).await;
         }
         let leader = match store.flights.join(&self.key) {
             Role::Leader(leader) => Some(leader),
@@ -185,13 +210,13 @@ impl<'s> Step<'_, 's> {
             Role::Follower(_) => None,
         };
         store.counters.misses.fetch_add(1, Relaxed);
-        self.fetch(Fetch { reason, stale, leader }, exchange).await
+        self.fetch(Fetch { reason, why, stale, leader }, exchange).await
     }
 
     /// Returns true if a stored response may answer a request with cookies: it states its lifetime
     /// itself, or the configuration considers cookies.
     fn may_use(&self, entry: &Entry, request: &Request) -> bool {
-        entry.terms.is_explicit
+        entry.terms.is_explicit()
             || request.fields.get("cookie").is_none()
             || self.settings().considers_cookies()
     }

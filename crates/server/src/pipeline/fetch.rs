@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::SystemTime;
 
+use howdah_cache::cause::{self, Bypass};
 use howdah_cache::control::SURROGATE;
+use howdah_cache::decisions::Decision;
 use howdah_cache::entry::Entry;
 use howdah_cache::flight::{Landing, Leader};
 use howdah_cache::freshness::seconds_since_1970;
+use howdah_cache::place::Place;
 use howdah_cache::status::{Forward, Outcome};
 use howdah_cache::store::Store;
 use howdah_cache::storing::{self, Refusal, Times};
@@ -45,6 +48,8 @@ pub struct Step<'a, 's> {
 pub struct Fetch {
     /// The reason.
     pub reason: Forward,
+    /// What decided, if the stored response is not for this request.
+    pub why: Option<Bypass>,
     /// The stored response.
     pub stale: Option<Stale>,
     /// Others may wait for the response.
@@ -93,7 +98,7 @@ impl<'s> Step<'_, 's> {
 
     /// Asks the origin, and stores its response if that is allowed.
     pub async fn fetch(&self, fetch: Fetch, exchange: &mut Exchange<'_>) -> Answer<'s> {
-        let Fetch { reason, stale, leader } = fetch;
+        let Fetch { reason, why, stale, leader } = fetch;
         let (settings, store) = (self.settings(), self.store());
         let asked_at = now();
         let epoch = store.purges.count();
@@ -118,6 +123,9 @@ impl<'s> Step<'_, 's> {
         }
         if instruction.is_some() {
             self.refuse(Refusal::Redirected, leader);
+            let cause = cause::of(Refusal::Redirected, settings, &asked, &response.fields);
+            let outcome = forwarded(reason, Some(Err(Refusal::Redirected)));
+            self.record(request, response.status, outcome, cause);
             return (response, instruction);
         }
         let stored = match self.judge(&response, &asked, exchange, times) {
@@ -137,8 +145,15 @@ impl<'s> Step<'_, 's> {
                 Err(refusal)
             }
         };
+        let outcome = forwarded(reason, Some(stored));
+        let cause = match (stored, why) {
+            (Err(refusal), _) => cause::of(refusal, settings, &asked, &response.fields),
+            (Ok(()), Some(why)) => why.cause(request),
+            (Ok(()), None) => String::new(),
+        };
+        self.record(request, response.status, outcome, cause);
         respond::apply_conditions(&request.fields, &mut response);
-        show(&mut response, forwarded(reason, Some(stored)));
+        show(&mut response, outcome);
         (response, None)
     }
 
@@ -160,13 +175,21 @@ impl<'s> Step<'_, 's> {
         if has_other_parts {
             return Err(Refusal::Incomplete);
         }
-        if !settings.store.is_empty() && !meets_one(self.context, &settings.store, exchange) {
+        if !settings.store.is_empty()
+            && first_met(self.context, &settings.store, exchange).is_none()
+        {
             return Err(Refusal::Condition);
         }
         if !self.store().is_used_enough(&self.key, settings.min_uses) {
             return Err(Refusal::TooFewUses);
         }
         Ok(storable)
+    }
+
+    /// Records a decision, for those who ask why a response was not stored.
+    pub fn record(&self, request: &Request, status: u16, outcome: Outcome, cause: String) {
+        let decision = Decision { at: now(), status, outcome, cause: cause.into() };
+        self.store().decisions.record(Place::of(request).url, decision);
     }
 
     /// Returns the end of a response that is being stored.
@@ -177,6 +200,7 @@ impl<'s> Step<'_, 's> {
         times: Times,
     ) -> tee::Done {
         let (store, key) = (Arc::clone(self.store()), self.key.clone());
+        let max_object = self.settings().max_object;
         Box::new(move |body| {
             // An invalidation has detached the request.
             let is_current = leader.as_ref().is_none_or(Leader::is_current);
@@ -187,6 +211,13 @@ impl<'s> Step<'_, 's> {
                 }
                 Some(_) => Landing::NotShared,
                 None => {
+                    let outcome = forwarded(Forward::UriMiss, Some(Err(Refusal::TooLarge)));
+                    let cause =
+                        format!("the body was cut, or exceeds \"max_object\" ({max_object} bytes)");
+                    let at = times.received;
+                    let decision =
+                        Decision { at, status: storable.status(), outcome, cause: cause.into() };
+                    store.decisions.record(storable.url(), decision);
                     store.mark_not_shared(&key, Refusal::TooLarge, times.received);
                     Landing::NotShared
                 }
@@ -272,17 +303,22 @@ fn request_to_origin(request: &Request, stale: Option<&Entry>, settings: &Cache)
     Request { fields, ..request.clone() }
 }
 
-/// Returns true if one of the conditions holds for a request.
-pub fn meets_one(context: &Context<'_>, conditions: &[Match], exchange: &Exchange<'_>) -> bool {
+/// Returns the index of the first of the conditions that holds for a request.
+pub fn first_met(
+    context: &Context<'_>,
+    conditions: &[Match],
+    exchange: &Exchange<'_>,
+) -> Option<usize> {
     if conditions.is_empty() {
-        return false;
+        return None;
     }
     let scratch = &mut *context.routing.scratch.borrow_mut();
     // It may have the query of the request before an internal redirect.
     scratch.clear();
-    let holds =
-        |conditions| matching::holds(conditions, &exchange.request, exchange.started_at, scratch);
-    conditions.iter().any(holds)
+    let holds = |conditions: &Match| {
+        matching::holds(conditions, &exchange.request, exchange.started_at, scratch)
+    };
+    conditions.iter().position(holds)
 }
 
 /// Returns the outcome of a request that was sent on.

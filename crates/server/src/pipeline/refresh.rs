@@ -28,7 +28,7 @@ pub fn start(step: &Step<'_, '_>, entry: Arc<Entry>, leader: Leader, request: Re
         let handling = Handling { buffering, cache: None, is_authorized };
         let step = Step { context: &context, cache: &cache, origin: &origin, handling, key };
         let stale = Some(Stale { entry, on_error: false });
-        let fetch = Fetch { reason: Forward::Stale, stale, leader: Some(leader) };
+        let fetch = Fetch { reason: Forward::Stale, why: None, stale, leader: Some(leader) };
         let mut exchange = Exchange::new(request, started_at, &NoClient);
         // The response is stored without a reader.
         drop(Box::pin(step.fetch(fetch, &mut exchange)).await);

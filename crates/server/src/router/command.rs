@@ -139,11 +139,19 @@ impl Commands {
         report.acme = self.certificates.all();
         report.tls = self.tls();
         report.limits = self.limits();
+        report.caches = { self.stores(None).into_iter() }
+            .map(|store| (store.config().name.clone(), store.report()))
+            .collect();
         report.upstreams = { snapshot.config.upstreams.iter() }
             .filter_map(|config| snapshot.upstreams.get_key_value(&config.name))
             .map(|(name, upstream)| (name.clone(), upstream.report()))
             .collect();
         report
+    }
+
+    /// Returns what router threads share.
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     fn limits(&self) -> Vec<LimitReport> {

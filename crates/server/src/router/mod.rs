@@ -11,6 +11,7 @@
 //!    commands of the control API (`command`) until it stops (`shutdown`).
 
 mod apply;
+mod caches;
 mod certificate_reload;
 pub mod certificates;
 mod command;
@@ -38,12 +39,15 @@ mod traces;
 
 use std::os::fd::OwnedFd;
 
+pub use self::caches::{PurgeOrder, UrlReports};
 pub use self::command::{Commands, Queries};
 pub use self::report::{
-    ApplicationReport, LimitReport, MemoryReport, PoolsReport, Report, TlsReport, Tuning,
+    ApplicationReport, CacheReport, LimitReport, MemoryReport, PoolsReport, Report, TlsReport,
+    Tuning,
 };
 pub use self::sandbox::{ProcessProtection, Protection};
 pub use self::spec::{spec, tls_sources};
+pub use howdah_cache::report::EntryReport;
 pub use howdah_upstream::servers::server::ServerReport;
 
 /// Runs the router on the supervisor's socket. `answer_queries` spawns a task on the runtime of the

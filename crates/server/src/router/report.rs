@@ -38,11 +38,16 @@ pub struct Report {
     pub tls: Vec<TlsReport>,
     /// Limits, sorted by name.
     pub limits: Vec<LimitReport>,
+    /// Caches, sorted by name.
+    pub caches: Vec<CacheReport>,
     /// Isolation of the server's processes from each other.
     pub protection: Protection,
     /// Names of applications, each with its isolation.
     pub protected: Vec<(String, ProcessProtection)>,
 }
+
+/// Name of a cache, and its counters by their names.
+pub type CacheReport = (String, Vec<(&'static str, u64)>);
 
 /// A zone of limits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -127,6 +127,44 @@ messages! {
             /// Name of the application.
             name: String,
         }
+        /// Purges stored responses: those that all given conditions are about. At least one is
+        /// given, or `is_all` is set.
+        5 PurgeCaches {
+            /// Number of the request, repeated in the answer.
+            number: u32,
+            /// Name of the cache; `None` for all.
+            cache: Option<String>,
+            /// Every response.
+            is_all: bool,
+            /// Host, in lower case without port.
+            host: Option<String>,
+            /// Path and query as in a request.
+            target: Option<String>,
+            /// The target is the beginning of paths.
+            is_prefix: bool,
+            /// Responses with one of these tags.
+            tags: Vec<String>,
+            /// They become stale instead of being removed.
+            is_soft: bool,
+        }
+        /// Requests the stored responses that were asked for most.
+        6 TopCaches {
+            /// Number of the request, repeated in the answer.
+            number: u32,
+            /// Name of the cache; `None` for all.
+            cache: Option<String>,
+        }
+        /// Requests what is known about a URL.
+        7 InspectCaches {
+            /// Number of the request, repeated in the answer.
+            number: u32,
+            /// Name of the cache; `None` for all.
+            cache: Option<String>,
+            /// Host, in lower case without port.
+            host: String,
+            /// Path and query as in a request.
+            target: String,
+        }
     }
 }
 

@@ -1,0 +1,182 @@
+//! What administrators can ask a store: counters, the most requested entries, the entries of a URL.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::decisions::Decision;
+use crate::entry::Entry;
+use crate::freshness::Source;
+use crate::place::Subject;
+use crate::purge::Verdict;
+use crate::store::Store;
+
+/// A stored response, described.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryReport {
+    /// Host, path and query of the request that it was computed for.
+    pub url: String,
+    /// Status.
+    pub status: u16,
+    /// Bytes in memory.
+    pub bytes: u64,
+    /// Requests that it has answered.
+    pub requests: u64,
+    /// Age in seconds.
+    pub age: u64,
+    /// Seconds for which it is fresh, negative if it is not.
+    pub ttl: i64,
+    /// A soft purge has made it stale.
+    pub is_purged: bool,
+    /// It is validated before each use.
+    pub no_cache: bool,
+    /// Lifetime in seconds.
+    pub lifetime: u64,
+    /// What states the lifetime.
+    pub source: Option<Source>,
+    /// Seconds for which it may be sent stale while it is refreshed.
+    pub stale_while_revalidate: u64,
+    /// Seconds for which it may be sent stale if it cannot be refreshed.
+    pub stale_if_error: u64,
+    /// Number of tags.
+    pub tags: usize,
+    /// Request fields that select it, with their values.
+    pub selection: Vec<(String, Option<String>)>,
+}
+
+/// What is known about a URL.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UrlReport {
+    /// Stored responses.
+    pub entries: Vec<EntryReport>,
+    /// The last request that was not answered from the cache.
+    pub last: Option<Decision>,
+}
+
+/// Fields whose values are for one client, and not repeated.
+const SECRET: [&[u8]; 3] = [b"authorization", b"cookie", b"proxy-authorization"];
+
+impl Store {
+    /// Returns the counters and the size by their names.
+    pub fn report(&self) -> Vec<(&'static str, u64)> {
+        let counters = &self.counters;
+        let number = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
+        vec![
+            ("entries", self.entries().len() as u64),
+            ("bytes", self.weight()),
+            ("memory", self.config().memory),
+            ("hits", number(&counters.hits)),
+            ("stale", number(&counters.stale_hits)),
+            ("collapsed", number(&counters.collapsed)),
+            ("misses", number(&counters.misses)),
+            ("bypassed", number(&counters.bypassed)),
+            ("revalidated", number(&counters.revalidated)),
+            ("stored", number(&counters.stored)),
+            ("refused", number(&counters.refused)),
+            ("purges", number(&counters.purges)),
+        ]
+    }
+
+    /// Returns the entries that have answered most requests, at most `max`.
+    pub fn top(&self, max: usize, now: u64) -> Vec<EntryReport> {
+        let mut all = self.entries();
+        let uses = |entry: &Arc<Entry>| std::cmp::Reverse(entry.uses.load(Relaxed));
+        if all.len() > max {
+            all.select_nth_unstable_by_key(max, uses);
+            all.truncate(max);
+        }
+        all.sort_by_key(uses);
+        all.iter().map(|entry| self.describe(entry, now)).collect()
+    }
+
+    /// Returns what is known about a URL.
+    pub fn inspect(&self, url: Subject, now: u64) -> UrlReport {
+        let entries = self.entries().into_iter().filter(|entry| entry.place.url == url);
+        UrlReport {
+            entries: entries.map(|entry| self.describe(&entry, now)).collect(),
+            last: self.decisions.of(url),
+        }
+    }
+
+    fn describe(&self, entry: &Entry, now: u64) -> EntryReport {
+        let (terms, place) = (&entry.terms, &entry.place);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut url = text(place.host()) + &text(place.path());
+        if !place.query.is_empty() {
+            url = url + "?" + &text(&place.query);
+        }
+        let age = entry.age(now).min(i32::MAX as u64);
+        let lifetime = terms.lifetime.min(i32::MAX as u64);
+        let value = |name: &[u8], value: &[u8]| match SECRET.contains(&name) {
+            true => "(not shown)".to_owned(),
+            false => crate::cause::shown(value),
+        };
+        EntryReport {
+            url,
+            status: entry.status,
+            bytes: entry.weight() as u64,
+            requests: entry.uses.load(Relaxed),
+            age,
+            ttl: i64::try_from(lifetime).unwrap_or(0).saturating_sub_unsigned(age),
+            is_purged: matches!(self.purges.judge(entry), Verdict::Stale(_)),
+            no_cache: terms.no_cache,
+            lifetime: terms.lifetime,
+            source: terms.source,
+            stale_while_revalidate: terms.stale_while_revalidate,
+            stale_if_error: terms.stale_if_error,
+            tags: place.tags.len(),
+            selection: { entry.selection.iter() }
+                .map(|(name, known)| (text(name), known.as_ref().map(|known| value(name, known))))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use howdah_config::CacheStore;
+
+    use super::*;
+    use crate::testing::{NOW, entry, entry_for};
+
+    fn store() -> Arc<Store> {
+        Store::new(CacheStore { name: "a".into(), memory: 1 << 20, max_object: 1 << 16 })
+    }
+
+    #[test]
+    fn the_most_requested_entries_come_first() {
+        let store = store();
+        for number in 0..10 {
+            let target = format!("/{number}");
+            let entry = store.insert(target.as_bytes(), entry(&target, &[], "x"));
+            (0..number).for_each(|_| entry.count_use());
+        }
+        let top = store.top(3, NOW + 10);
+        let found: Vec<_> = top.iter().map(|e| (e.url.as_str(), e.requests, e.ttl)).collect();
+        let expected =
+            [("example.org/9", 9, 50), ("example.org/8", 8, 50), ("example.org/7", 7, 50)];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_url_shows_its_entries_and_hides_what_is_secret() {
+        let store = store();
+        let request = [("Cookie", "secret"), ("Foo", "1")];
+        store.insert(
+            b"a",
+            entry_for(
+                "/a?b",
+                &request,
+                &[("Vary", "Cookie, Foo"), ("Cache-Control", "max-age=60")],
+                "x",
+                0,
+            ),
+        );
+        store.insert(b"b", entry("/b", &[], "x"));
+        let found = store.inspect(Subject::url(b"example.org", b"/a", b"b"), NOW);
+        let [one] = &found.entries[..] else { panic!("{found:?}") };
+        assert_eq!(one.url, "example.org/a?b");
+        let foo = ("foo".to_owned(), Some("1".to_owned()));
+        assert!(one.selection.contains(&foo) && !format!("{one:?}").contains("secret"));
+        assert_eq!(store.report()[0], ("entries", 2));
+    }
+}
