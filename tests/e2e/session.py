@@ -9,7 +9,8 @@ import servers
 from machine import FRAMEWORKS
 from report import Stop, describe
 
-DATABASES = {"wordpress": "wordpress", "wordpress_htaccess": "wordpress_htaccess", "adminer": "ledger"}
+DATABASES = {"wordpress": "wordpress", "wordpress_htaccess": "wordpress_htaccess", "wordpress_cache": "wordpress_cache",
+             "adminer": "ledger"}
 
 
 class Session:
