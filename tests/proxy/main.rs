@@ -8,6 +8,7 @@ mod fastcgi;
 mod hostile_backends;
 mod proxy_protocol;
 mod requests;
+mod retries;
 mod streams;
 mod tunnels;
 mod uploads;

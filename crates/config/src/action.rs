@@ -18,6 +18,7 @@ use crate::pattern::{Patterns, Subject};
 use crate::prefix::Prefix;
 use crate::proxy::Proxy;
 use crate::rewrite::Rewrite;
+use crate::server_options;
 use crate::share::{self, Candidate, Symlinks};
 use crate::target::{Pass, Target};
 use crate::template::Template;
@@ -153,6 +154,11 @@ impl Action {
         {
             let error =
                 node.invalid("has no effect here, as the server makes this response itself");
+            return Err(error.with_hint("write it beside \"pass\", \"proxy\" or \"share\""));
+        }
+        let mut keys = { server_options::KEYS.iter() }.filter_map(|key| object.optional(key));
+        if let (true, Some(node)) = (has_fixed_response, keys.next()) {
+            let error = node.invalid("has no effect here, as no other server gets the request");
             return Err(error.with_hint("write it beside \"pass\", \"proxy\" or \"share\""));
         }
         object.end()?;

@@ -1,5 +1,7 @@
 //! Options of an action that affect the responses of every kind.
 
+use std::sync::Arc;
+
 use crate::access_log::AccessLog;
 use crate::buffering::Buffering;
 use crate::cache::CacheOption;
@@ -10,6 +12,7 @@ use crate::node::{Node, Object};
 use crate::php::read_settings;
 use crate::response_headers::ResponseHeader;
 use crate::script_variables;
+use crate::server_options::ServerOptions;
 use crate::template::Template;
 use crate::token::is_token;
 
@@ -43,6 +46,8 @@ pub struct ActionOptions {
     pub environment: Vec<(String, Template)>,
     /// Settings of PHP that scripts may change.
     pub php_settings: Vec<(String, String)>,
+    /// Options for requests that are passed to other servers.
+    pub servers: Option<Arc<ServerOptions>>,
     /// Access logs of the requests; if `None`, those of the listener.
     pub access_log: Option<Vec<AccessLog>>,
 }
@@ -68,6 +73,7 @@ impl ActionOptions {
                 .read("environment", script_variables::read_of_action)?
                 .unwrap_or_default(),
             php_settings: object.read("options", read_options)?.unwrap_or_default(),
+            servers: ServerOptions::read(object)?,
             access_log: object.read("access_log", AccessLog::read_all)?,
         })
     }

@@ -286,6 +286,19 @@ const KEYS: &[Word] = &[
         hint: "write \"tries\" in the upstream",
     },
     Word {
+        words: &[
+            "proxy_next_upstream",
+            "fastcgi_next_upstream",
+            "proxy_next_upstream_timeout",
+            "fastcgi_next_upstream_timeout",
+            "next_upstream",
+            "retry_on",
+        ],
+        beside: None,
+        hint: "write \"retry\": {\"on\": [\"error\", \"timeout\", 503], \"timeout\": 10} in the \
+               upstream or the action",
+    },
+    Word {
         words: &["proxy_buffering"],
         beside: None,
         hint: "write \"buffering\" in the action or the upstream",

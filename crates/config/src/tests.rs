@@ -15,6 +15,7 @@ mod limit;
 mod names;
 mod operation;
 mod routing;
+mod servers;
 mod settings;
 mod share;
 mod tls;

@@ -22,6 +22,60 @@ pub struct Timeouts {
     pub tunnel: Duration,
 }
 
+/// Timeouts of an action; `None` for those of the servers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TimeoutChanges {
+    /// As [`Timeouts::connect`].
+    pub connect: Option<Duration>,
+    /// As [`Timeouts::send`].
+    pub send: Option<Duration>,
+    /// As [`Timeouts::first_byte`].
+    pub first_byte: Option<Duration>,
+    /// As [`Timeouts::read`].
+    pub read: Option<Duration>,
+    /// As [`Timeouts::tunnel`].
+    pub tunnel: Option<Duration>,
+}
+
+impl TimeoutChanges {
+    pub(crate) fn read(node: &Node<'_>) -> Result<TimeoutChanges, Error> {
+        let object = node.object()?;
+        let seconds = |key| object.read(key, |node| node.seconds(1));
+        let timeouts = TimeoutChanges {
+            connect: seconds("connect")?,
+            send: seconds("send")?,
+            first_byte: seconds("first_byte")?,
+            read: seconds("read")?,
+            tunnel: seconds("tunnel")?,
+        };
+        object.end()?;
+        Ok(timeouts)
+    }
+
+    /// Returns these timeouts, with those of `other` where these have none.
+    pub fn or(self, other: TimeoutChanges) -> TimeoutChanges {
+        TimeoutChanges {
+            connect: self.connect.or(other.connect),
+            send: self.send.or(other.send),
+            first_byte: self.first_byte.or(other.first_byte),
+            read: self.read.or(other.read),
+            tunnel: self.tunnel.or(other.tunnel),
+        }
+    }
+
+    /// Returns the timeouts of servers with these changes.
+    pub fn applied_to(&self, usual: &Timeouts) -> Timeouts {
+        Timeouts {
+            connect: self.connect.unwrap_or(usual.connect),
+            send: self.send.unwrap_or(usual.send),
+            first_byte: self.first_byte.unwrap_or(usual.first_byte),
+            read: self.read.unwrap_or(usual.read),
+            idle: usual.idle,
+            tunnel: self.tunnel.unwrap_or(usual.tunnel),
+        }
+    }
+}
+
 impl Default for Timeouts {
     /// Returns Unit's and nginx's values, with two exceptions: 10 seconds to connect, as later
     /// successes are rare, and an hour for tunnels, as WebSockets are often silent for minutes and

@@ -7,9 +7,11 @@ use crate::delegation::Delegation;
 use crate::error::Error;
 use crate::node::Node;
 use crate::replacement::Replacement;
+use crate::request_headers::{self, RequestHeaders};
+use crate::retry::Retry;
+use crate::sticky::Sticky;
 use crate::template::Template;
 use crate::timeouts::Timeouts;
-use crate::token::is_token;
 use crate::upstream_tls::UpstreamTls;
 
 /// A group of servers.
@@ -23,6 +25,8 @@ pub struct Upstream {
     pub balance: Balance,
     /// Maximum number of servers tried for one request; all if `None`.
     pub tries: Option<usize>,
+    /// Requests that another server gets after a failure.
+    pub retry: Retry,
     /// Maximum number of idle connections to each server, per router thread.
     pub keepalive: usize,
     /// Passive health checks.
@@ -31,8 +35,8 @@ pub struct Upstream {
     pub slow_start: Option<Duration>,
     /// Active health checks.
     pub health: Option<Health>,
-    /// The name of the cookie for session persistence.
-    pub sticky: Option<String>,
+    /// The cookie for session persistence.
+    pub sticky: Option<Sticky>,
     /// Maximum number of requests that wait while all servers have `max_connections`; further ones
     /// are answered with 503.
     pub queue: u32,
@@ -43,7 +47,7 @@ pub struct Upstream {
     /// The `Host` field of requests; the client's if `None`.
     pub host: Option<Template>,
     /// Request header fields to set, or with `None` to remove.
-    pub headers: Vec<(String, Option<Template>)>,
+    pub headers: RequestHeaders,
     /// Fields with the client's address and scheme.
     pub forwarded: ForwardedFields,
     /// TLS settings; `None` for plain HTTP.
@@ -154,6 +158,7 @@ impl Upstream {
             servers,
             balance: Balance::default(),
             tries: None,
+            retry: Retry::default(),
             keepalive: 0,
             failures: Failures::default(),
             slow_start: None,
@@ -195,16 +200,17 @@ impl Upstream {
             balance: object.read("balance", Balance::read)?.unwrap_or_default(),
             // As in Unit: only one server per request, regardless of earlier failures.
             tries: Some(object.read("tries", |node| small(node, 1, 100))?.unwrap_or(1)),
+            retry: object.read("retry", Retry::read)?.unwrap_or_default(),
             keepalive: object.read("keepalive", |node| small(node, 0, 10_000))?.unwrap_or(0),
             failures: object.read("failures", Failures::read)?.unwrap_or(Failures::NEVER),
             slow_start: object.read("slow_start", seconds)?.filter(set),
             health: object.read("health", Health::read)?,
-            sticky: object.read("sticky", read_sticky)?,
+            sticky: object.read("sticky", Sticky::read)?,
             queue: object.read("queue", |node| node.count(0))?.unwrap_or(default.queue),
             queue_timeout: object.read("queue_timeout", seconds)?.filter(set),
             timeouts: object.read("timeouts", Timeouts::read_http)?.unwrap_or_default(),
             host: object.read("host", Template::read)?,
-            headers: object.read("headers", read_headers)?.unwrap_or_default(),
+            headers: object.read("headers", request_headers::read)?.unwrap_or_default(),
             forwarded: object.read("forwarded", ForwardedFields::read)?.unwrap_or_default(),
             tls: object.read("tls", UpstreamTls::read)?.flatten(),
             request_trailers: object.boolean("request_trailers")?.unwrap_or(false),
@@ -264,7 +270,7 @@ impl Balance {
 }
 
 impl ForwardedFields {
-    fn read(node: &Node<'_>) -> Result<ForwardedFields, Error> {
+    pub(crate) fn read(node: &Node<'_>) -> Result<ForwardedFields, Error> {
         let mut fields = ForwardedFields::default();
         for kind in node.one_or_many() {
             match kind.string()? {
@@ -362,37 +368,6 @@ fn small(node: &Node<'_>, low: i64, high: i64) -> Result<usize, Error> {
     Ok(usize::try_from(number).unwrap_or(1)) // in range by the line above
 }
 
-/// Reads request header fields. Fields of framing or of the connection are refused.
-fn read_headers(node: &Node<'_>) -> Result<Vec<(String, Option<Template>)>, Error> {
-    const RESERVED: [&str; 9] = [
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ];
-    let mut headers = Vec::new();
-    for (name, value) in node.members()? {
-        if !is_token(name) {
-            return Err(value.invalid("must have a name that is the name of a header field"));
-        }
-        if RESERVED.iter().any(|ours| ours.eq_ignore_ascii_case(name)) {
-            let error = value.invalid("is a field that the server writes itself");
-            return Err(error.with_hint("\"host\" sets the field Host"));
-        }
-        let value = match value.value.is_null() {
-            true => None,
-            false => Some(Template::read(&value)?),
-        };
-        headers.push((name.to_owned(), value));
-    }
-    Ok(headers)
-}
-
 fn read_cookies(node: &Node<'_>) -> Result<Vec<Replacement>, Error> {
     Replacement::read_all(node, true)
 }
@@ -420,15 +395,4 @@ fn read_line(node: &Node<'_>) -> Result<String, Error> {
         true => Ok(text.to_owned()),
         false => Err(node.invalid("must be of visible ASCII characters, without spaces")),
     }
-}
-
-fn read_sticky(node: &Node<'_>) -> Result<String, Error> {
-    let object = node.object()?;
-    let cookie = object.required("cookie")?;
-    let name = cookie.string()?.to_owned();
-    if !is_token(&name) {
-        return Err(cookie.invalid("must be the name of a cookie"));
-    }
-    object.end()?;
-    Ok(name)
 }

@@ -17,6 +17,7 @@ pub mod names;
 pub mod proxy;
 pub mod queue;
 pub mod retry;
+mod retry_policy;
 pub mod script_cache;
 pub mod servers;
 pub mod thread;

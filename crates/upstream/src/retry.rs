@@ -5,9 +5,12 @@
 //!    has closed the idle connection, a new one to the same server follows.
 //! 3. The attempt succeeds when the head of the response is complete. A failure counts against the
 //!    server, which may then not be used for a while, and is logged.
-//! 4. Within the retry budget and the upstream's number of tries, another server follows if nothing
-//!    can happen twice: the connection was never made, or the method is idempotent, there is no
-//!    body, and no byte of a response has arrived.
+//! 4. Within the retry budget, the upstream's number of tries and its time for them, another server
+//!    follows if no connection was made, or the settings permit it ([`crate::retry_policy`]). Without
+//!    settings, nothing can happen twice: the method is idempotent, there is no body, and no byte of
+//!    a response has arrived.
+//! 5. The settings may name statuses after which another server is asked, if one has room. Otherwise
+//!    the client gets the response.
 //!
 //! A request that must not be repeated therefore never uses an idle connection, which the server
 //! may close at the same moment.
@@ -15,8 +18,10 @@
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
+use howdah_config::Retry;
 use howdah_http::exchange::Exchange;
 use howdah_http::handling::ServerAttempt;
 use howdah_http::message::Response;
@@ -25,6 +30,7 @@ use howdah_http::variables::{ShownRequestId, VariableSource};
 
 use crate::failure::{CLIENT_GONE, Failure, refuse};
 use crate::log_limit::LogLimit;
+use crate::retry_policy::{RetryPolicy, is_failure};
 use crate::servers::selection::{ActiveRequest, Affinity};
 use crate::servers::server::Server;
 use crate::servers::upstream::Upstream;
@@ -83,9 +89,14 @@ pub trait Protocol {
         request: Self::Encoded,
     ) -> impl Future<Output = Result<Self::Answer, SendError>>;
 
-    /// Returns true if another server may get the request after this failure, provided that it is
-    /// repeatable and no byte of a response has arrived.
-    fn is_retryable(failure: &Failure) -> bool;
+    /// Without settings, another server may get a request after the first-byte timeout.
+    const RETRIES_AFTER_TIMEOUT: bool;
+
+    /// Returns the settings for requests that are sent again.
+    fn retry(&self) -> &Retry;
+
+    /// Returns the status of a response.
+    fn status(answer: &Self::Answer) -> u16;
 
     /// Builds the response for the client. An error ends the request.
     fn respond(
@@ -178,20 +189,37 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
     upstream.retry_budget.deposit();
     let affinity =
         Affinity::of(upstream, &VariableSource::of(&exchange.request, exchange.started_at));
-    let (mut tried, mut status) = (Vec::new(), 502);
-    while tried.len() < upstream.tries {
-        let active = match choose_server(protocol, &tried, &affinity).await {
-            Ok(Some(active)) => active,
-            Ok(None) => break,
-            Err(status) => return refuse(status),
+    let mut round = Round::new(protocol);
+    let mut status = 502;
+    while round.tried.len() < upstream.tries {
+        let active = match round.next.take() {
+            Some(active) => active,
+            None => match choose_server(protocol, &round.tried, &affinity).await {
+                Ok(Some(active)) => active,
+                Ok(None) => break,
+                Err(status) => return refuse(status),
+            },
         };
-        tried.push(active.index());
+        round.tried.push(active.index());
         let Some(server) = active.server() else { break };
         let attempt = Attempt::new(protocol.owner(), server, exchange);
-        match attempt.run(protocol, active).await {
+        let failed = match attempt.run(protocol, active, round.is_repeatable).await {
+            Ok((answer, active)) => {
+                let answered = P::status(&answer);
+                if round.goes_on_after(answered, &affinity) {
+                    attempt.refused(protocol, answered, &active);
+                    status = answered;
+                    continue;
+                }
+                attempt.respond(protocol, answer, active)
+            }
+            Err(error) => Err(error),
+        };
+        match failed {
             Ok(response) => {
                 attempt.facts.0.set_status(response.status);
-                return match affinity.sticky_cookie(upstream, &attempt.server) {
+                let is_secure = exchange.request.connection.scheme() == "https";
+                return match affinity.sticky_cookie(upstream, &attempt.server, is_secure) {
                     Some(cookie) => response.with("Set-Cookie", cookie),
                     None => response,
                 };
@@ -200,19 +228,67 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
                 attempt.log(protocol, &failure);
                 status = failure.status();
                 attempt.facts.0.set_status(status);
-                let is_last = !may_retry || tried.len() >= upstream.tries;
-                if is_last || !upstream.retry_budget.withdraw() {
+                if !may_retry || !round.has_try_left() || !upstream.retry_budget.withdraw() {
                     break;
                 }
             }
         }
     }
-    if tried.is_empty() {
+    if round.tried.is_empty() {
         let owner = (protocol.owner(), protocol.log_limit());
         let problem = format_args!("no server has a weight");
         log_request(protocol.context().thread, owner, exchange, problem);
     }
     refuse(status)
+}
+
+/// The attempts of one request.
+struct Round<'p, P: Protocol> {
+    protocol: &'p P,
+    started_at: Instant,
+    /// The request may be sent twice.
+    is_repeatable: bool,
+    /// Indexes of the servers that have got the request.
+    tried: Vec<usize>,
+    /// The next server, if it is chosen already.
+    next: Option<ActiveRequest>,
+}
+
+impl<'p, P: Protocol> Round<'p, P> {
+    fn new(protocol: &'p P) -> Self {
+        let RequestContext { exchange, content, .. } = protocol.context();
+        let is_repeatable =
+            policy(protocol).may_repeat(&exchange.request.method, content.body_kind());
+        let (started_at, tried) = (Instant::now(), Vec::new());
+        Round { protocol, started_at, is_repeatable, tried, next: None }
+    }
+
+    /// Returns true if the settings permit another attempt.
+    fn has_try_left(&self) -> bool {
+        let limit = self.protocol.retry().timeout;
+        self.tried.len() < self.protocol.upstream().tries
+            && limit.is_none_or(|limit| self.started_at.elapsed() < limit)
+    }
+
+    /// Returns true if another server is asked after a response with this status. It is chosen then:
+    /// the response is dropped only if there is one.
+    fn goes_on_after(&mut self, status: u16, affinity: &Affinity) -> bool {
+        let (protocol, upstream) = (self.protocol, self.protocol.upstream());
+        let may_go_on = protocol.retry().is_on_status(status)
+            && self.is_repeatable
+            && self.has_try_left()
+            && upstream.servers.len() > self.tried.len()
+            && upstream.retry_budget.withdraw();
+        if may_go_on {
+            let selector = protocol.context().thread.selector();
+            self.next = upstream.try_acquire(selector, &self.tried, affinity);
+        }
+        self.next.is_some()
+    }
+}
+
+fn policy<P: Protocol>(protocol: &P) -> RetryPolicy<'_> {
+    RetryPolicy { retry: protocol.retry(), after_timeout: P::RETRIES_AFTER_TIMEOUT }
 }
 
 /// Selects a server, except those in `tried`; waits until one has room. Returns `None` if there is
@@ -259,14 +335,14 @@ impl<O: Clone + fmt::Display> Attempt<O> {
         &self,
         protocol: &P,
         active: ActiveRequest,
-    ) -> Result<Response, AttemptError> {
+        is_repeatable: bool,
+    ) -> Result<(P::Answer, ActiveRequest), AttemptError> {
         let server = &*self.server;
-        let is_repeatable = protocol.context().content.is_empty() && is_idempotent(&self.method);
         let mut request = protocol.encode(server).map_err(AttemptError::last)?;
         if let Some(connection) = protocol.take_idle(server, is_repeatable) {
             self.facts.0.set_connected();
             match protocol.send(self, connection, request).await {
-                Ok(answer) => return self.respond(protocol, answer, active),
+                Ok(answer) => return Ok((answer, active)),
                 // The server closed the idle connection at the same moment.
                 Err(error) if !error.has_input && error.failure.is_closed_connection() => {
                     request = protocol.encode(server).map_err(AttemptError::last)?;
@@ -285,7 +361,7 @@ impl<O: Clone + fmt::Display> Attempt<O> {
         })?;
         self.facts.0.set_connected();
         match protocol.send(self, connection, request).await {
-            Ok(answer) => self.respond(protocol, answer, active),
+            Ok(answer) => Ok((answer, active)),
             Err(error) => Err(self.failed(protocol, error, is_repeatable, &active)),
         }
     }
@@ -316,8 +392,20 @@ impl<O: Clone + fmt::Display> Attempt<O> {
         active: &ActiveRequest,
     ) -> AttemptError {
         self.count_failure(protocol, &failure, active);
-        let may_retry = is_repeatable && !has_input && P::is_retryable(&failure);
+        let may_retry = is_repeatable && policy(protocol).is_after(&failure, has_input);
         AttemptError { failure, may_retry }
+    }
+
+    /// Ends an attempt whose response has a status after which another server is asked.
+    fn refused<P: Protocol<Owner = O>>(&self, protocol: &P, status: u16, active: &ActiveRequest) {
+        self.facts.0.set_head();
+        self.facts.0.set_status(status);
+        if is_failure(status) {
+            self.pause(protocol, active);
+        }
+        let message =
+            format_args!("{self}: answered with {status}, so another server is asked (retry/on)");
+        protocol.context().thread.log_error(protocol.log_limit(), message);
     }
 
     /// Counts a failure against the server, unless another party caused it.
@@ -327,9 +415,13 @@ impl<O: Clone + fmt::Display> Attempt<O> {
         failure: &Failure,
         active: &ActiveRequest,
     ) {
-        if !failure.is_by_server() {
-            return;
+        if failure.is_by_server() {
+            self.pause(protocol, active);
         }
+    }
+
+    /// Counts a failure against the server, which may then have a pause.
+    fn pause<P: Protocol<Owner = O>>(&self, protocol: &P, active: &ActiveRequest) {
         if let Some(time) = active.failed() {
             let (owner, address, seconds) = (&self.owner, &self.server.address, time.as_secs());
             let message = format_args!(
@@ -355,9 +447,4 @@ impl<O: fmt::Display> fmt::Display for Attempt<O> {
         let (owner, id, address) = (&self.owner, ShownRequestId(self.id), &self.server.address);
         write!(f, "\"{owner}\" request {id}: {method} {target} ({address})")
     }
-}
-
-/// Returns true if a second request with this method has no further effect (RFC 9110, 9.2.2).
-fn is_idempotent(method: &[u8]) -> bool {
-    matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"PUT" | b"DELETE")
 }

@@ -248,6 +248,18 @@ pub(super) const TABLE: &[Shape] = &[
                 Switch,
                 "Receive all of a request body before the request is sent on",
             ),
+            Key(
+                "request_headers",
+                Named(&Either(&[Text, Null])),
+                "Header fields of requests to other servers to set, or with null to remove",
+            ),
+            Key(
+                "forwarded",
+                Texts,
+                "\"x-forwarded\", \"forwarded\": fields with the client's address and scheme",
+            ),
+            Key("timeouts", Kind::Shape("action_timeouts"), "Timeouts of other servers"),
+            Key("retry", Kind::Shape("retry"), "Requests that another server gets after a failure"),
             Key("max_body_size", SIZE, "Maximum size of a request body in bytes"),
             Key("access_log", LOGS, "Access logs in place of those of the listener"),
             Key(

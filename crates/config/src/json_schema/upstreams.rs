@@ -18,6 +18,7 @@ pub(super) const TABLE: &[Shape] = &[
                 "Balancing method",
             ),
             Key("tries", Integer(1, 100), "Maximum number of servers that one request is tried on"),
+            Key("retry", Kind::Shape("retry"), "Requests that another server gets after a failure"),
             Key(
                 "keepalive",
                 Integer(0, 10_000),
@@ -139,26 +140,46 @@ pub(super) const TABLE: &[Shape] = &[
     Shape {
         name: "sticky",
         required: &["cookie"],
-        keys: &[Key("cookie", Text, "Name of the cookie")],
+        keys: &[
+            Key("cookie", Text, "Name of the cookie"),
+            Key("path", Text, "Paths that the cookie is sent for"),
+            Key("domain", Text, "Domain that the cookie is sent to"),
+            Key("max_age", SECONDS, "Seconds for which browsers keep the cookie"),
+            Key(
+                "same_site",
+                Word(&["strict", "lax", "none"]),
+                "Requests of other sites that the cookie is sent with",
+            ),
+        ],
+    },
+    Shape {
+        name: "retry",
+        required: &[],
+        keys: &[
+            Key(
+                "on",
+                Either(&[RETRY_CONDITION, Array(&RETRY_CONDITION)]),
+                "Failures after which another server gets the request",
+            ),
+            Key("methods", Texts, "Methods whose requests may be sent twice, also with a body"),
+            Key("timeout", SECONDS, "Seconds in which another attempt may begin"),
+        ],
+    },
+    Shape {
+        name: "action_timeouts",
+        required: &[],
+        keys: &[CONNECT, SEND, FIRST_BYTE, READ, TUNNEL],
     },
     Shape { name: "timeouts", required: &[], keys: &[CONNECT, SEND, FIRST_BYTE, READ, IDLE] },
     Shape {
         name: "upstream_timeouts",
         required: &[],
-        keys: &[
-            CONNECT,
-            SEND,
-            FIRST_BYTE,
-            READ,
-            IDLE,
-            Key(
-                "tunnel",
-                SECONDS,
-                "Maximum seconds without data on an upgraded connection, such as a WebSocket",
-            ),
-        ],
+        keys: &[CONNECT, SEND, FIRST_BYTE, READ, IDLE, TUNNEL],
     },
 ];
+
+const RETRY_CONDITION: Kind =
+    Either(&[Word(&["error", "timeout", "invalid_response", "4xx", "5xx"]), Integer(400, 599)]);
 
 const CONNECT: Key = Key("connect", SECONDS, "Maximum seconds to connect");
 const SEND: Key = Key("send", SECONDS, "Maximum seconds between two writes of the request");
@@ -166,3 +187,8 @@ const FIRST_BYTE: Key =
     Key("first_byte", SECONDS, "Maximum seconds until the response's head is complete");
 const READ: Key = Key("read", SECONDS, "Maximum seconds between two reads of the response");
 const IDLE: Key = Key("idle", SECONDS, "Seconds after which an idle connection is closed");
+const TUNNEL: Key = Key(
+    "tunnel",
+    SECONDS,
+    "Maximum seconds without data on an upgraded connection, such as a WebSocket",
+);

@@ -293,10 +293,11 @@ impl<'s> Attempt<'_, 's> {
         let (response, instruction) = if self.has_run.replace(true) || is_read {
             let connection = exchange.without_body();
             let mut asked = Exchange::new(changed, exchange.started_at, &connection);
-            Box::pin(carry_out(self.context, decision, self.handling, &mut asked)).await
+            Box::pin(carry_out(self.context, decision, self.handling.clone(), &mut asked)).await
         } else {
             exchange.request = changed;
-            let answer = Box::pin(carry_out(self.context, decision, self.handling, exchange)).await;
+            let answer =
+                Box::pin(carry_out(self.context, decision, self.handling.clone(), exchange)).await;
             exchange.request = self.world.request.clone();
             answer
         };

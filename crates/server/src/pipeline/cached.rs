@@ -53,7 +53,8 @@ pub async fn answer<'s>(
     let has_key = key::write(settings, &name, &exchange.request, exchange.started_at, &mut key);
     let step = Step { context, cache, origin, handling, key };
     if !invalidation::is_safe(&exchange.request.method) {
-        let (mut response, instruction) = ask(context, origin, handling, exchange).await;
+        let (mut response, instruction) =
+            ask(context, origin, step.handling.clone(), exchange).await;
         if response.status < 400 {
             step.invalidate(&exchange.request, &response);
         }
@@ -138,7 +139,7 @@ impl<'s> Step<'_, 's> {
         exchange: &mut Exchange<'_>,
     ) -> Answer<'s> {
         self.store().counters.bypassed.fetch_add(1, Relaxed);
-        let asked = ask(self.context, self.origin, self.handling, exchange);
+        let asked = ask(self.context, self.origin, self.handling.clone(), exchange);
         let (mut response, instruction) = asked.await;
         let outcome = forwarded(reason, None);
         if let Some(why) = why {

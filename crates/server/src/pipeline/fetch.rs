@@ -105,7 +105,7 @@ impl<'s> Step<'_, 's> {
         let validated = stale.as_ref().map(|stale| &*stale.entry);
         let changed = request_to_origin(&exchange.request, validated, settings);
         let request = std::mem::replace(&mut exchange.request, changed);
-        let asked = ask(self.context, self.origin, self.handling, exchange);
+        let asked = ask(self.context, self.origin, self.handling.clone(), exchange);
         let (mut response, instruction) = asked.await;
         let mut asked = std::mem::replace(&mut exchange.request, request);
         if self.handling.is_authorized {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use howdah_config::Fairness;
+use howdah_config::{Fairness, ServerOptions};
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 use howdah_limits::key;
@@ -57,6 +57,8 @@ pub async fn ask<'s>(
         directory: http.body_temp_path.as_deref().unwrap_or(&thread.shared.tmp),
         buffering: handling.buffering,
     };
+    let usual = ServerOptions::default();
+    let options = handling.servers.as_deref().unwrap_or(&usual);
     match origin {
         Origin::Php(application, script) => {
             let bodies = BodyBuffer {
@@ -77,12 +79,12 @@ pub async fn ask<'s>(
             obey(context, response, Producer::Application(&application.name), exchange)
         }
         Origin::FastCgi(site, script) => {
-            let run = fastcgi::run(&thread.fastcgi, site, script, &buffer, exchange);
+            let run = fastcgi::run(&thread.fastcgi, site, script, &buffer, options, exchange);
             let response = Box::pin(run).await;
             obey(context, response, Producer::Application(site.name()), exchange)
         }
         Origin::Proxy(upstream) => {
-            let run = proxy::run(&thread.proxy, upstream, &buffer, exchange);
+            let run = proxy::run(&thread.proxy, upstream, &buffer, options, exchange);
             let response = Box::pin(run).await;
             obey(context, response, Producer::Upstream(&upstream.name), exchange)
         }

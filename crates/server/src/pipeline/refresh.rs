@@ -19,13 +19,14 @@ use crate::snapshot::effects::Handling;
 pub fn start(step: &Step<'_, '_>, entry: Arc<Entry>, leader: Leader, request: Request) {
     let thread = Rc::clone(step.context.thread);
     let (cache, origin) = (step.cache.clone(), step.origin.clone());
-    let (buffering, is_authorized) = (step.handling.buffering, step.handling.is_authorized);
+    let Handling { buffering, is_authorized, .. } = step.handling;
+    let servers = step.handling.servers.clone();
     let key = step.key.clone();
     let snapshot = thread.shared.snapshot.load_full();
     spawn_local(async move {
         let started_at = Instant::now();
         let context = Context::new(&thread, &snapshot, started_at);
-        let handling = Handling { buffering, cache: None, is_authorized };
+        let handling = Handling { buffering, servers, cache: None, is_authorized };
         let step = Step { context: &context, cache: &cache, origin: &origin, handling, key };
         let stale = Some(Stale { entry, on_error: false });
         let fetch = Fetch { reason: Forward::Stale, why: None, stale, leader: Some(leader) };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use howdah_access_log::AccessLog;
 use howdah_config::{
     ActionOptions, BrowserCaching, Buffering, ByType, Cors, Expiry, Fingerprinted, ResponseHeader,
+    ServerOptions,
 };
 
 use super::action::{Action, ActionCache, ErrorPage};
@@ -37,6 +38,8 @@ pub struct Effects<'s> {
     pub max_body_size: Option<u64>,
     /// From the last action that sets it.
     pub intercept_errors: bool,
+    /// Those of all actions, of which the later count more.
+    pub servers: Option<Arc<ServerOptions>>,
     /// From the listener, or the last action that has access logs.
     pub access_log: Option<&'s Arc<[AccessLog]>>,
 }
@@ -53,10 +56,12 @@ pub struct Caching<'s> {
 }
 
 /// The options that the origin of a response is asked with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Handling<'s> {
     /// Buffering of messages.
     pub buffering: Buffering,
+    /// Options for requests to other servers.
+    pub servers: Option<Arc<ServerOptions>>,
     /// The cache in front of the origin.
     pub cache: Option<&'s ActionCache>,
     /// Another action has let the request pass, and may have told the origin for whom.
@@ -78,6 +83,7 @@ impl Default for Effects<'_> {
             cache: None,
             max_body_size: None,
             intercept_errors: false,
+            servers: None,
             access_log: None,
         }
     }
@@ -86,7 +92,12 @@ impl Default for Effects<'_> {
 impl<'s> Effects<'s> {
     /// Returns the options that an origin is asked with.
     pub fn handling(&self) -> Handling<'s> {
-        Handling { buffering: self.buffering, cache: self.cache, is_authorized: self.is_authorized }
+        Handling {
+            buffering: self.buffering,
+            servers: self.servers.clone(),
+            cache: self.cache,
+            is_authorized: self.is_authorized,
+        }
     }
 
     /// Adds the options of the next action.
@@ -101,6 +112,7 @@ impl<'s> Effects<'s> {
             caching,
             charset,
             max_body_size,
+            servers,
             access_log: _,
             intercept_errors,
             // These hold where the action is reached.
@@ -121,6 +133,12 @@ impl<'s> Effects<'s> {
         }
         self.max_body_size = max_body_size.or(self.max_body_size);
         self.intercept_errors = intercept_errors.unwrap_or(self.intercept_errors);
+        if let Some(servers) = servers {
+            self.servers = Some(match &self.servers {
+                Some(earlier) => Arc::new(servers.after(earlier)),
+                None => Arc::clone(servers),
+            });
+        }
         self.access_log = action.access_log.as_ref().or(self.access_log);
         if !action.error_pages.is_empty() {
             self.error_pages = &action.error_pages;

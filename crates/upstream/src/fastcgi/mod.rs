@@ -13,7 +13,7 @@
 //!    ([`crate::transfer::response_buffer`]).
 //!
 //! A request is sent a second time under the conditions of [`crate::proxy`], but not after the
-//! first-byte timeout: the script may still be running.
+//! first-byte timeout unless the configuration says so: the script may still be running.
 
 pub mod application;
 mod body;
@@ -29,6 +29,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use howdah_config::{Retry, ServerOptions, Timeouts};
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Response, ResponseExtras};
 use howdah_http::respond;
@@ -66,6 +67,7 @@ pub async fn run(
     application: &Arc<FastCgiApplication>,
     script: &Script,
     buffer: &BufferSettings<'_>,
+    options: &ServerOptions,
     exchange: &mut Exchange<'_>,
 ) -> Response {
     if let Some(status) = missing_script(thread, application, script) {
@@ -97,6 +99,8 @@ pub async fn run(
         context: RequestContext { thread, exchange, content: &content },
         application,
         script,
+        options,
+        timeouts: options.timeouts.applied_to(&application.timeouts),
         buffering: buffer.of_response(application.buffering),
         permit: Cell::new(Some(permit)),
     })
@@ -140,6 +144,9 @@ struct FastCgiRequest<'a, 'c> {
     context: RequestContext<'a, 'c>,
     application: &'a Arc<FastCgiApplication>,
     script: &'a Script,
+    /// Options of the action.
+    options: &'a ServerOptions,
+    timeouts: Timeouts,
     buffering: ResponseBuffering<'a>,
     /// Moves into the body of the response.
     permit: Cell<Option<ConnectionPermit>>,
@@ -151,6 +158,9 @@ impl Protocol for FastCgiRequest<'_, '_> {
     /// Records before the body.
     type Encoded = Vec<u8>;
     type Answer = (Conversation<Attempt<Arc<FastCgiApplication>>>, head::Found);
+
+    /// The script may still be running.
+    const RETRIES_AFTER_TIMEOUT: bool = false;
 
     fn context(&self) -> &RequestContext<'_, '_> {
         &self.context
@@ -194,8 +204,7 @@ impl Protocol for FastCgiRequest<'_, '_> {
     }
 
     async fn connect(&self, server: &Server) -> Result<Stream, Failure> {
-        let (limit, queue) =
-            (self.application.timeouts.connect, &self.application.connection_limit.queue);
+        let (limit, queue) = (self.timeouts.connect, &self.application.connection_limit.queue);
         self.context.thread.backlog().connect(&server.address, limit, queue).await
     }
 
@@ -208,7 +217,7 @@ impl Protocol for FastCgiRequest<'_, '_> {
         let RequestContext { thread, exchange, content } = self.context;
         let upload = Upload::new(records, content, StdinRecords, exchange);
         let messages = Messages::new(attempt.clone(), thread.log(), &self.application.log_limit);
-        let (timeouts, timer) = (&self.application.timeouts, thread.timer());
+        let (timeouts, timer) = (&self.timeouts, thread.timer());
         let mut conversation = Conversation::new(connection, upload, timeouts, timer, messages);
         match self.read_head(&mut conversation).await {
             Ok(head) => Ok((conversation, head)),
@@ -216,8 +225,12 @@ impl Protocol for FastCgiRequest<'_, '_> {
         }
     }
 
-    fn is_retryable(failure: &Failure) -> bool {
-        failure.is_closed_connection()
+    fn retry(&self) -> &Retry {
+        self.options.retry.as_ref().unwrap_or(&self.application.upstream.config.retry)
+    }
+
+    fn status((_, found): &Self::Answer) -> u16 {
+        found.head.status
     }
 
     fn respond(

@@ -19,19 +19,30 @@ pub struct HeadChanges {
 }
 
 impl HeadChanges {
-    /// Returns the changes that an upstream makes to a request.
-    pub fn new(config: &config::Upstream, request: &Request, source: &VariableSource<'_>) -> Self {
+    /// Returns the changes that an upstream and the options of an action make to a request.
+    pub fn new(
+        config: &config::Upstream,
+        options: &config::ServerOptions,
+        request: &Request,
+        source: &VariableSource<'_>,
+    ) -> Self {
         let host = config.host.as_ref().map(|host| plain(&source.expand(host)));
         let mut changes = HeadChanges {
             host: host.filter(|host| !host.is_empty()),
-            set: forwarded::fields(config.forwarded, request),
+            set: forwarded::fields(options.forwarded.unwrap_or(config.forwarded), request),
             removed: Vec::new(),
         };
-        for (name, value) in &config.headers {
+        for (name, value) in config.headers.iter().chain(&options.headers) {
+            let value = value.as_ref().map(|value| plain(&source.expand(value)));
+            let value = value.filter(|value| !value.is_empty());
+            if name.eq_ignore_ascii_case("host") {
+                changes.host = value.or(changes.host);
+                continue;
+            }
             changes.set.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
-            match value.as_ref().map(|value| plain(&source.expand(value))) {
-                Some(value) if !value.is_empty() => changes.set.push((name.clone(), value)),
-                _ => changes.removed.push(name.clone()),
+            match value {
+                Some(value) => changes.set.push((name.clone(), value)),
+                None => changes.removed.push(name.clone()),
             }
         }
         changes
@@ -43,3 +54,7 @@ impl HeadChanges {
         self.removed.iter().any(is) || self.set.iter().any(|(other, _)| is(other))
     }
 }
+
+#[cfg(test)]
+#[path = "changes_tests.rs"]
+mod tests;

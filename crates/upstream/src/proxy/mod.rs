@@ -13,10 +13,10 @@
 //!    switches to another protocol (101), client and server are connected directly (`upgraded`);
 //!    until then no byte of that protocol is sent.
 //!
-//! A request is sent a second time only if nothing can happen twice: the connection was never made,
-//! or the method is idempotent, there is no body, and no byte of a response has arrived. For the
-//! same reason a request that must not be repeated never uses an idle connection, which the server
-//! may close at the same moment. [`crate::retry`] implements this.
+//! Unless the configuration says otherwise, a request is sent a second time only if nothing can happen
+//! twice: the connection was never made, or the method is idempotent, there is no body, and no byte
+//! of a response has arrived. For the same reason a request that must not be repeated never uses an
+//! idle connection, which the server may close at the same moment. [`crate::retry`] implements this.
 //!
 //! The configuration alone determines the servers: no part of a request becomes an address or a
 //! name to look up.
@@ -37,6 +37,7 @@ mod upgraded;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use howdah_config::{Retry, ServerOptions, Timeouts};
 use howdah_http::body::Body;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Response, ResponseExtras, Trailer};
@@ -71,6 +72,7 @@ pub async fn run(
     thread: &Rc<UpstreamThread>,
     upstream: &Arc<Upstream>,
     buffer: &BufferSettings<'_>,
+    options: &ServerOptions,
     exchange: &mut Exchange<'_>,
 ) -> Response {
     let is_streamed = buffer.streams_request(upstream.config.request_buffering);
@@ -86,6 +88,8 @@ pub async fn run(
     retry::run(&HttpRequest {
         context: RequestContext { thread, exchange, content: &content },
         upstream,
+        options,
+        timeouts: options.timeouts.applied_to(&upstream.config.timeouts),
         buffering: buffer.of_response(upstream.config.buffering),
         upgrade,
         takes_trailers: request::takes_trailers(&exchange.request),
@@ -97,6 +101,9 @@ pub async fn run(
 struct HttpRequest<'a, 'c> {
     context: RequestContext<'a, 'c>,
     upstream: &'a Arc<Upstream>,
+    /// Options of the action.
+    options: &'a ServerOptions,
+    timeouts: Timeouts,
     buffering: ResponseBuffering<'a>,
     /// Protocols that the client offers to switch to.
     upgrade: Option<Vec<u8>>,
@@ -115,6 +122,8 @@ impl Protocol for HttpRequest<'_, '_> {
     type Connection = Connection;
     type Encoded = EncodedRequest;
     type Answer = (Conversation, Head);
+
+    const RETRIES_AFTER_TIMEOUT: bool = true;
 
     fn context(&self) -> &RequestContext<'_, '_> {
         &self.context
@@ -136,7 +145,7 @@ impl Protocol for HttpRequest<'_, '_> {
         let RequestContext { exchange, content, .. } = self.context;
         let config = &self.upstream.config;
         let source = VariableSource::of(&exchange.request, exchange.started_at);
-        let changes = HeadChanges::new(config, &exchange.request, &source);
+        let changes = HeadChanges::new(config, self.options, &exchange.request, &source);
         let option = match &self.upgrade {
             Some(protocols) => ConnectionOption::Upgrade(protocols),
             None if config.keepalive > 0 => ConnectionOption::KeepAlive,
@@ -156,7 +165,7 @@ impl Protocol for HttpRequest<'_, '_> {
     async fn connect(&self, server: &Server) -> Result<Connection, Failure> {
         let client = &self.context.exchange.request.connection;
         let connected = self.upstream.connect(server, Some(client));
-        let limit = self.upstream.config.timeouts.connect;
+        let limit = self.timeouts.connect;
         tokio::time::timeout(limit, connected).await.unwrap_or(Err(Failure::ConnectTimeout))
     }
 
@@ -169,7 +178,7 @@ impl Protocol for HttpRequest<'_, '_> {
     ) -> Result<(Conversation, Head), SendError> {
         let RequestContext { thread, exchange, content } = self.context;
         let is_head = attempt.method() == b"HEAD";
-        let (timeouts, timer) = (&self.upstream.config.timeouts, thread.timer());
+        let (timeouts, timer) = (&self.timeouts, thread.timer());
         let upload = Upload::new(head, content, framing, exchange);
         let mut conversation = Conversation::new(connection, upload, is_head, timeouts, timer);
         loop {
@@ -196,8 +205,12 @@ impl Protocol for HttpRequest<'_, '_> {
         }
     }
 
-    fn is_retryable(failure: &Failure) -> bool {
-        failure.is_closed_connection() || matches!(failure, Failure::HeadTimeout)
+    fn retry(&self) -> &Retry {
+        self.options.retry.as_ref().unwrap_or(&self.upstream.config.retry)
+    }
+
+    fn status((_, head): &Self::Answer) -> u16 {
+        head.status
     }
 
     fn respond(
@@ -282,7 +295,7 @@ impl HttpRequest<'_, '_> {
         // A server that switches before it has the whole request has misunderstood it.
         let parts = conversation.into_parts().ok_or(Failure::UnexpectedUpgrade)?;
         let upstream = Box::new(Upgraded::new(parts, active));
-        let idle_timeout = self.upstream.config.timeouts.tunnel;
+        let idle_timeout = self.timeouts.tunnel;
         let Head { reason, fields, has_date, .. } = head;
         let response = Response {
             reason,

@@ -149,7 +149,7 @@ fn an_upstream_changes_host_and_fields() {
         ..config::Upstream::new("u", Vec::new())
     };
     let source = VariableSource::of(&request, std::time::Instant::now());
-    let changes = HeadChanges::new(&upstream, &request, &source);
+    let changes = HeadChanges::new(&upstream, &config::ServerOptions::default(), &request, &source);
     let address = Address::Inet(([127, 0, 0, 1], 8080).into());
     let head = head(&request, &address, &changes, Some(0), ConnectionOption::Close).unwrap();
     let expected = "GET /a%0d%0aEvil:%201 HTTP/1.1\r\nHost: backend\r\nConnection: close\r\n\

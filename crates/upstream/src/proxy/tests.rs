@@ -151,6 +151,7 @@ struct Proxy {
 struct Front {
     thread: Rc<UpstreamThread>,
     upstream: Arc<Upstream>,
+    options: ServerOptions,
     directory: tempfile::TempDir,
     statuses: Rc<RefCell<Vec<u16>>>,
 }
@@ -167,7 +168,7 @@ impl Handler for Front {
     async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
         let directory = self.directory.path();
         let buffer = BufferSettings { memory: 20_000, directory, buffering: Buffering::default() };
-        run(&self.thread, &self.upstream, &buffer, exchange).await
+        run(&self.thread, &self.upstream, &buffer, &self.options, exchange).await
     }
 
     fn error(&self, status: u16) -> Response {
@@ -207,6 +208,7 @@ impl Proxy {
         let front = Rc::new(Front {
             thread: UpstreamThread::new(errors),
             upstream: Arc::new(upstream),
+            options: ServerOptions::default(),
             directory: tempfile::tempdir().unwrap(),
             statuses: Rc::clone(&statuses),
         });

@@ -32,18 +32,23 @@ impl Affinity {
         if let config::Balance::Hash(template) = &upstream.config.balance {
             affinity.hash_key = source.expand(template);
         }
-        if let Some(cookie) = &upstream.config.sticky {
-            source.write(&Variable::Cookie(cookie.clone()), &mut affinity.sticky);
+        if let Some(sticky) = &upstream.config.sticky {
+            source.write(&Variable::Cookie(sticky.cookie.clone()), &mut affinity.sticky);
         }
         affinity
     }
 
     /// Returns the value of `Set-Cookie` that sends the client to the same server again; `None` if
     /// the client has it already or the upstream sets none.
-    pub fn sticky_cookie(&self, upstream: &Upstream, server: &Server) -> Option<String> {
-        let name = upstream.config.sticky.as_ref()?;
+    pub fn sticky_cookie(
+        &self,
+        upstream: &Upstream,
+        server: &Server,
+        is_secure: bool,
+    ) -> Option<String> {
+        let sticky = upstream.config.sticky.as_ref()?;
         (self.sticky != server.sticky.as_bytes())
-            .then(|| format!("{name}={}; Path=/; HttpOnly; SameSite=Lax", server.sticky))
+            .then(|| sticky.set_cookie(&server.sticky, is_secure))
     }
 }
 
@@ -118,6 +123,19 @@ impl Upstream {
             }
         }
         self.queue.wait(self.wait_for_room(selector, tried, affinity)).await
+    }
+
+    /// Selects a server for a request, except those with an index in `tried`, if one has room now.
+    pub fn try_acquire(
+        self: &Arc<Self>,
+        selector: &Selector<Upstream>,
+        tried: &[usize],
+        affinity: &Affinity,
+    ) -> Option<ActiveRequest> {
+        match self.choose(selector, tried, affinity) {
+            Choice::Server(index) => Some(ActiveRequest::new(self, index)),
+            Choice::None | Choice::Full => None,
+        }
     }
 
     async fn wait_for_room(

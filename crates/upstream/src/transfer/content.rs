@@ -11,6 +11,7 @@ use howdah_http::feed::Feed;
 use howdah_http::request_body::{CollectError, RequestBody, collect};
 
 use crate::failure::Failure;
+use crate::retry_policy::BodyKind;
 use crate::transfer::BufferSettings;
 
 /// Body of a request.
@@ -49,9 +50,13 @@ impl Content {
         }
     }
 
-    /// Returns true if the request has no body.
-    pub fn is_empty(&self) -> bool {
-        self.len() == Some(0)
+    /// Returns whether there is a body, and whether it can be sent again.
+    pub fn body_kind(&self) -> BodyKind {
+        match self {
+            _ if self.len() == Some(0) => BodyKind::Empty,
+            Content::Memory(_) | Content::File(..) => BodyKind::Stored,
+            Content::Feed(_) => BodyKind::Streamed,
+        }
     }
 
     /// Polls for a part of the response until it arrives or the client leaves, while the body

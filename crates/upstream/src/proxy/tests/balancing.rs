@@ -91,7 +91,8 @@ fn requests_wait_for_a_server_that_has_all_it_may_have() {
 fn a_client_comes_back_to_its_server() {
     with(|| async {
         let (one, two) = (Backend::new([close(OK)]).await, Backend::new([close(OK)]).await);
-        let proxy = upstream(&[&one, &two], |config| config.sticky = Some("srv".to_owned()));
+        let proxy =
+            upstream(&[&one, &two], |config| config.sticky = Some(config::Sticky::new("srv")));
         let proxy = Proxy::new(proxy, timeouts()).await;
         let reply = proxy.get().await;
         let cookie = reply.split("Set-Cookie: ").nth(1).and_then(|rest| rest.split(';').next());
