@@ -116,3 +116,65 @@ fn a_check_that_cannot_be_made_admits_nobody() {
         assert_eq!(server.get("/").status, 500);
     }
 }
+
+#[test]
+fn a_site_with_htaccess_files_admits_and_refuses_as_its_directives_say() {
+    let address = harness::free_address().to_string();
+    let rules = "RewriteEngine on\n\
+                 RewriteCond %{HTTP_COOKIE} s=stranger\nRewriteRule ^ - [F]\n\
+                 RewriteCond %{HTTP:X-Original-URI} ^/closed\nRewriteRule ^ - [F]\n\
+                 RewriteRule ^ask$ check.php [L]\n";
+    let site = Site::script("check.php", CHECK)
+        .file("tell.php", format!("<?php {TELL}"))
+        .file("checks/.htaccess", rules)
+        .file("checks/check.php", format!("<?php {CHECK}"))
+        .file("pages/.htaccess", "RewriteEngine on\nRewriteRule ^sorry$ sorry.html [L]\n")
+        .file("pages/sorry.html", "sorry");
+    let root = site.root();
+    let share = |directory: &str, more: Value| {
+        let mut share = json!({
+            "share": format!("{}/{directory}$uri", root.display()), "scripts": "applications/site",
+            "htaccess": true,
+        });
+        share.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        share
+    };
+    let check =
+        json!({"action": share("checks", json!({"rewrite": "/ask"})), "copy_headers": "X-User"});
+    let missing = json!({
+        "action": share("checks", json!({"rewrite": "/nowhere", "fallback": {"return": 204}})),
+    });
+    let page = json!({"403": {"action": share("pages", json!({"rewrite": "/sorry"}))}});
+    let routes = json!({
+        "main": [
+            {
+                "match": {"uri": "/fallback"},
+                "action": {"auth_request": missing, "rewrite": "/tell.php", "pass": "applications/site"},
+            },
+            {
+                "action": {
+                    "auth_request": check, "error_pages": page,
+                    "rewrite": "/tell.php", "pass": "applications/site",
+                },
+            },
+        ],
+    });
+    let server = site
+        .with(json!({"routes": null, "listeners": {&address: {"pass": "routes/main"}}}))
+        .with(json!({"routes": routes}))
+        .serve_at(&address);
+    let asked = |target: &str, cookie: &str| {
+        server.send(format!(
+            "GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-User: root\r\nCookie: s={cookie}\r\n\r\n"
+        ))
+    };
+    let admitted = asked("/a", "me");
+    assert_eq!(admitted.status, 200, "{admitted:?}\n{}", server.log());
+    assert!(admitted.text().starts_with("[\"me\","), "{admitted:?}");
+    for (target, cookie) in [("/a", "stranger"), ("/closed/b", "me")] {
+        let refused = asked(target, cookie);
+        assert_eq!((refused.status, refused.text().as_str()), (403, "sorry"), "{target}");
+    }
+    assert_eq!(asked("/a", "401").status, 401);
+    assert_eq!(asked("/fallback", "me").status, 200);
+}

@@ -8,6 +8,7 @@ use howdah_htaccess::record::{Connection, Record};
 use howdah_htaccess::table::Table;
 use howdah_http::authority;
 use howdah_http::message::{FieldBlock, Fields, Request, ShownAddress, Version};
+use howdah_http::target::Target;
 
 /// Returns the record of a request to a site with this root.
 pub(super) fn record(request: &Request, root: &[u8], software: &str, wall: SystemTime) -> Record {
@@ -51,10 +52,34 @@ pub(super) fn record(request: &Request, root: &[u8], software: &str, wall: Syste
             .concat(),
         method: request.method.to_vec(),
         protocol: protocol.as_bytes().to_vec(),
-        unparsed_uri: request.target.to_vec(),
+        unparsed_uri: uri(request),
         headers_in,
         ..Record::default()
     }
+}
+
+/// Returns the path and query that the directives are about: those that the client has sent, unless the
+/// routes have changed them.
+fn uri(request: &Request) -> Vec<u8> {
+    let is_sent = Target::parse(&request.target).is_ok_and(|sent| {
+        sent.path(&request.target) == request.path
+            && request.target.get(sent.query.clone()) == Some(&*request.query)
+    });
+    if is_sent {
+        return request.target.to_vec();
+    }
+    let mut uri = Vec::with_capacity(request.path.len() + request.query.len() + 16);
+    for &byte in &request.path {
+        match byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&byte) {
+            true => uri.push(byte),
+            false => uri.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+        }
+    }
+    if !request.query.is_empty() {
+        uri.push(b'?');
+        uri.extend_from_slice(&request.query);
+    }
+    uri
 }
 
 /// Returns the port in the field `Host`.

@@ -18,16 +18,24 @@ pub async fn answer<'s>(
     routed: &mut Routed<'s>,
     exchange: &mut Exchange<'_>,
 ) -> (Response, Option<Instruction<'s>>) {
-    let decision = routed.take_decision();
     let usual = context.routing.snapshot.config.settings.http.max_body_size;
     match exchange.limit_body(routed.effects.max_body_size.unwrap_or(usual)) {
-        Ok(()) => match decision {
-            Decision::Htaccess(site, root) => {
-                under_directives(context, &site, &root, routed, exchange).await
-            }
-            decision => carry_out(context, decision, routed.effects.handling(), exchange).await,
-        },
+        Ok(()) => answer_routed(context, routed, exchange).await,
         Err(error) => (howdah_upstream::failure::refuse(error.status()), None),
+    }
+}
+
+/// Produces the response of a routed request, of a client or of the server itself.
+pub async fn answer_routed<'s>(
+    context: &Context<'s>,
+    routed: &mut Routed<'s>,
+    exchange: &mut Exchange<'_>,
+) -> (Response, Option<Instruction<'s>>) {
+    match routed.take_decision() {
+        Decision::Htaccess(site, root) => {
+            under_directives(context, &site, &root, routed, exchange).await
+        }
+        decision => carry_out(context, decision, routed.effects.handling(), exchange).await,
     }
 }
 
@@ -52,7 +60,10 @@ async fn under_directives<'s>(
     let Some(fallback) = routed.fallback.take().filter(|_| answered.is_missing) else {
         return (answered.response, answered.instruction);
     };
-    let mut next = context.routing.route_to_action(fallback, &mut exchange.request);
+    let mut next = match routed.is_internal {
+        true => context.routing.route_internally(fallback, &mut exchange.request),
+        false => context.routing.route_to_action(fallback, &mut exchange.request),
+    };
     checks::check(context, &mut next, exchange).await;
     let decision = next.take_decision();
     routed.effects = next.effects;

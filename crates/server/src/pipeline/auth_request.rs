@@ -12,11 +12,10 @@ use howdah_http::exchange::Exchange;
 use howdah_http::message::{Fields, Response};
 use howdah_http::respond;
 
+use super::answer::answer_routed;
 use super::context::Context;
-use super::decision::carry_out;
 use crate::filters::error_page;
 use crate::snapshot::action::AuthRequest;
-use crate::snapshot::effects::Handling;
 
 /// Fields that describe the checked request.
 const ORIGINAL: [&str; 2] = ["X-Original-URI", "X-Original-Method"];
@@ -65,10 +64,9 @@ async fn ask(context: &Context<'_>, check: &AuthRequest, exchange: &Exchange<'_>
     let mut routed = context.routing.route_internally(&check.action, &mut request);
     let connection = exchange.without_body();
     let mut asked = Exchange::new(request, exchange.started_at, &connection);
-    let decision = routed.take_decision();
     // The answer to one client is not for another, whatever it says about its lifetime.
-    let handling = Handling { cache: None, ..routed.effects.handling() };
-    carry_out(context, decision, handling, &mut asked).await.0
+    routed.effects.cache = None;
+    answer_routed(context, &mut routed, &mut asked).await.0
 }
 
 /// Returns the fields of a response with these names.

@@ -3,8 +3,8 @@
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 
+use super::answer::answer_routed;
 use super::context::Context;
-use super::decision::carry_out;
 use crate::filters::error_page;
 use crate::route::Routed;
 use crate::snapshot::action::{ErrorPage, PageSource};
@@ -42,9 +42,9 @@ async fn replace_by<'s>(
             let mut by_page = context.routing.route_internally(action, &mut request);
             let connection = exchange.without_body();
             let mut asked = Exchange::new(request, exchange.started_at, &connection);
-            let (decision, effects) = (by_page.take_decision(), by_page.effects);
-            let carried_out = carry_out(context, decision, effects.handling(), &mut asked);
-            let (found, _) = Box::pin(carried_out).await;
+            let answered = answer_routed(context, &mut by_page, &mut asked);
+            let (found, _) = Box::pin(answered).await;
+            let effects = by_page.effects;
             if !found.is_default_error_page {
                 error_page::replace(response, found, *keep_status);
                 routed.effects.response_headers = effects.response_headers;

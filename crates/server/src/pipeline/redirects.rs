@@ -6,9 +6,9 @@ use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 use howdah_http::respond;
 
+use super::answer::answer_routed;
 use super::checks;
 use super::context::Context;
-use super::decision::carry_out;
 use super::internal_redirect::{self, MAX_REDIRECTS};
 use crate::route::Routed;
 use crate::snapshot::delegations::Instruction;
@@ -46,8 +46,7 @@ pub async fn follow<'s>(
                 let connection = exchange.without_body();
                 let mut asked = Exchange::new(request, exchange.started_at, &connection);
                 checks::check(context, routed, &mut asked).await;
-                let decision = routed.take_decision();
-                carry_out(context, decision, routed.effects.handling(), &mut asked).await
+                answer_routed(context, routed, &mut asked).await
             }
             Some(Instruction::File(delegation, file)) => {
                 let files = &context.thread.files;

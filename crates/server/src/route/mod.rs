@@ -90,7 +90,7 @@ pub struct Routed<'s> {
     /// Number of times that the request was passed on.
     passes: usize,
     /// The request is an internal one: for an error page, or a redirect of a response.
-    is_internal: bool,
+    pub is_internal: bool,
 }
 
 /// Where routing goes on after a check.
