@@ -6,9 +6,8 @@ use howdah_http::message::Response;
 
 use super::checks;
 use super::context::Context;
-use super::decision::carry_out;
-use crate::htaccess::{self, Site};
-use crate::route::{Decision, Routed};
+use super::directives;
+use crate::route::Routed;
 use crate::snapshot::delegations::Instruction;
 
 /// Produces the response of a routed request whose body is within the size limit. Also returns the
@@ -25,47 +24,23 @@ pub async fn answer<'s>(
     }
 }
 
-/// Produces the response of a routed request, of a client or of the server itself.
+/// Produces the response of a routed request, of a client or of the server itself. A path that names
+/// nothing under the directives of `.htaccess` files has the fallback of its share.
 pub async fn answer_routed<'s>(
     context: &Context<'s>,
     routed: &mut Routed<'s>,
     exchange: &mut Exchange<'_>,
 ) -> (Response, Option<Instruction<'s>>) {
-    match routed.take_decision() {
-        Decision::Htaccess(site, root) => {
-            under_directives(context, &site, &root, routed, exchange).await
-        }
-        decision => carry_out(context, decision, routed.effects.handling(), exchange).await,
+    loop {
+        let fallback = match directives::answer(context, routed, exchange).await {
+            Ok(answer) => return answer,
+            Err(fallback) => fallback,
+        };
+        let mut next = match routed.is_internal {
+            true => context.routing.route_internally(fallback, &mut exchange.request),
+            false => context.routing.route_to_action(fallback, &mut exchange.request),
+        };
+        checks::check(context, &mut next, exchange).await;
+        *routed = next;
     }
-}
-
-/// Answers under the directives of `.htaccess` files. A path that names nothing has the fallback of the
-/// share.
-async fn under_directives<'s>(
-    context: &Context<'s>,
-    site: &Site,
-    root: &[u8],
-    routed: &mut Routed<'s>,
-    exchange: &mut Exchange<'_>,
-) -> (Response, Option<Instruction<'s>>) {
-    let handling = routed.effects.handling();
-    let known = htaccess::known(context, site, root);
-    if let Some(known) = &known
-        && let Some(response) = htaccess::answer_from_known(context, site, root, known, exchange)
-    {
-        return (response, None);
-    }
-    let answered = htaccess::answer(context, site, root, known, handling, exchange);
-    let answered = Box::pin(answered).await;
-    let Some(fallback) = routed.fallback.take().filter(|_| answered.is_missing) else {
-        return (answered.response, answered.instruction);
-    };
-    let mut next = match routed.is_internal {
-        true => context.routing.route_internally(fallback, &mut exchange.request),
-        false => context.routing.route_to_action(fallback, &mut exchange.request),
-    };
-    checks::check(context, &mut next, exchange).await;
-    let decision = next.take_decision();
-    routed.effects = next.effects;
-    carry_out(context, decision, routed.effects.handling(), exchange).await
 }

@@ -12,8 +12,8 @@ use howdah_http::exchange::Exchange;
 use howdah_http::message::{Fields, Response};
 use howdah_http::respond;
 
-use super::answer::answer_routed;
 use super::context::Context;
+use super::directives;
 use crate::filters::error_page;
 use crate::snapshot::action::AuthRequest;
 
@@ -64,9 +64,14 @@ async fn ask(context: &Context<'_>, check: &AuthRequest, exchange: &Exchange<'_>
     let mut routed = context.routing.route_internally(&check.action, &mut request);
     let connection = exchange.without_body();
     let mut asked = Exchange::new(request, exchange.started_at, &connection);
-    // The answer to one client is not for another, whatever it says about its lifetime.
-    routed.effects.cache = None;
-    answer_routed(context, &mut routed, &mut asked).await.0
+    loop {
+        // The answer to one client is not for another, whatever it says about its lifetime.
+        routed.effects.cache = None;
+        match directives::answer(context, &mut routed, &mut asked).await {
+            Ok((response, _)) => return response,
+            Err(next) => routed = context.routing.route_internally(next, &mut asked.request),
+        }
+    }
 }
 
 /// Returns the fields of a response with these names.

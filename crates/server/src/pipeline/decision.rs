@@ -22,7 +22,7 @@ pub async fn carry_out<'s>(
     let origin = match decision {
         Decision::Respond(response) => return (response, None),
         Decision::Refuse(status, allow) => return (respond::error_allowing(status, allow), None),
-        // `answer` takes these.
+        // `directives` takes these.
         Decision::Htaccess(..) => return (respond::error(500), None),
         // Only `checks` checks limits and passwords; a request that gets here without it is refused.
         Decision::CheckLimits => return (respond::error(500), None),

@@ -7,6 +7,7 @@ mod cached;
 mod checks;
 mod context;
 mod decision;
+mod directives;
 mod error_pages;
 mod fetch;
 mod internal_redirect;

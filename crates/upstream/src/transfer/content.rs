@@ -42,6 +42,7 @@ impl Content {
     }
 
     /// Returns the number of bytes, if it is known.
+    #[expect(clippy::len_without_is_empty, reason = "`body_kind` tells more")]
     pub fn len(&self) -> Option<u64> {
         match self {
             Content::Memory(bytes) => Some(bytes.len() as u64),
