@@ -4,6 +4,7 @@ mod browser_caches;
 mod conversion;
 mod htaccess;
 mod links;
+mod listings;
 mod paths;
 mod releases;
 mod sendfile;

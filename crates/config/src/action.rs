@@ -19,7 +19,7 @@ use crate::prefix::Prefix;
 use crate::proxy::Proxy;
 use crate::rewrite::Rewrite;
 use crate::server_options;
-use crate::share::{self, Candidate, Symlinks};
+use crate::share::{self, Candidate, ListingFormat, Symlinks};
 use crate::target::{Pass, Target};
 use crate::template::Template;
 
@@ -71,6 +71,8 @@ pub struct Share {
     pub candidates: Vec<Candidate>,
     /// Index file names, tried in order in a directory.
     pub index: Vec<String>,
+    /// Format in which directories without an index are listed; if `None`, they are not.
+    pub listing: Option<ListingFormat>,
     /// Media types that may be served; anything else is answered with 403, or by the fallback.
     pub types: Option<Patterns>,
     /// A directory that the file must be in, symbolic links resolved.
@@ -239,6 +241,7 @@ impl Share {
             prefix: object.read("prefix", Prefix::read)?,
             candidates,
             index: index.unwrap_or_else(|| vec!["index.html".to_owned()]),
+            listing: object.read("listing", ListingFormat::read)?.flatten(),
             types,
             chroot: object.read("chroot", share::read_chroot)?.flatten(),
             symlinks: Symlinks::read(object)?,

@@ -89,6 +89,7 @@ impl Htaccess {
             ("try", "rewrite rules"),
             ("index", "\"index\" in \"htaccess\", or DirectoryIndex"),
             ("prefix", "a \"share\" at the place of the directory in the site"),
+            ("listing", "\"options\": \"Indexes\" in \"htaccess\", or Options"),
             ("types", "FilesMatch"),
             ("chroot", "\"isolation\" of the application"),
             ("follow_symlinks", "\"options\" in \"htaccess\", or Options"),

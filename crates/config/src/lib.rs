@@ -135,7 +135,7 @@ pub use route::{Route, Step};
 pub use sandbox::{Sandbox, SandboxFiles};
 pub use server_options::ServerOptions;
 pub use settings::{HttpSettings, Settings};
-pub use share::{Candidate, Symlinks};
+pub use share::{Candidate, ListingFormat, Symlinks};
 pub use sticky::{SameSite, Sticky};
 pub use target::{Pass, Target};
 pub use template::{Part, SslVariable, Template, TemplateError, UpstreamVariable, Variable};

@@ -104,3 +104,25 @@ pub(crate) fn read_index(node: &Node<'_>) -> Result<Vec<String>, Error> {
     };
     node.strings()?.map(read).collect()
 }
+
+/// Formats of listings of directories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ListingFormat {
+    /// A page.
+    Html,
+    /// nginx's `autoindex_format json`.
+    Json,
+}
+
+impl ListingFormat {
+    /// Reads `listing`.
+    pub(crate) fn read(node: &Node<'_>) -> Result<Option<ListingFormat>, Error> {
+        match node.value {
+            serde_json::Value::Bool(true) => Ok(Some(ListingFormat::Html)),
+            serde_json::Value::Bool(false) => Ok(None),
+            serde_json::Value::String(text) if text == "html" => Ok(Some(ListingFormat::Html)),
+            serde_json::Value::String(text) if text == "json" => Ok(Some(ListingFormat::Json)),
+            _ => Err(node.wrong_type("true, false, \"html\" or \"json\"")),
+        }
+    }
+}

@@ -242,7 +242,7 @@ fn links_follow_the_policy_of_the_share() {
         match site.files.serve_at(share, place, &request, site.now) {
             ServeOutcome::Response(response) => response.status,
             ServeOutcome::NotServed(reason) => reason.status(),
-            ServeOutcome::Script(_) => panic!(),
+            ServeOutcome::Script(_) | ServeOutcome::Listing(_) => panic!(),
         }
     };
     let jail = jail.as_os_str().as_bytes();
@@ -271,7 +271,7 @@ fn mounts_follow_the_policy_of_the_share() {
         match site.files.serve(&share, &request("GET", b"/proc/version", b"", &[]), site.now) {
             ServeOutcome::Response(response) => response.status,
             ServeOutcome::NotServed(reason) => reason.status(),
-            ServeOutcome::Script(_) => panic!(),
+            ServeOutcome::Script(_) | ServeOutcome::Listing(_) => panic!(),
         }
     };
     assert_eq!(status(Options::default()), 200);

@@ -13,7 +13,8 @@ use std::path::Path;
 use bytes::Bytes;
 
 use super::hidden;
-use super::outcome::{NotServedReason, ScriptPath};
+use super::outcome::ScriptPath;
+use super::reason::NotServedReason;
 use super::resolve::{Access, Kind, Opened, Opener};
 use super::share::{FileLocation, Share};
 
@@ -28,6 +29,8 @@ pub(super) struct Classifier<'s, 'p> {
 pub(super) enum Target<'s> {
     /// A directory; the path does not end in a slash.
     Directory,
+    /// A directory without an index, which the share lists.
+    Listing,
     /// An existing PHP script.
     Script(ScriptPath),
     /// A regular file; `index` is its name if it is the index of a directory, otherwise empty.
@@ -149,7 +152,13 @@ impl<'s> Classifier<'s, '_> {
                 Err(reason) => return Err(reason),
             }
         }
-        Err(NotServedReason::NotFound)
+        if self.share.options().listing.is_none() {
+            return Err(NotServedReason::NotFound);
+        }
+        match self.opener.open(self.share, self.place, &[], Access::Inspect)?.kind {
+            Kind::Directory => Ok(Target::Listing),
+            _ => Err(NotServedReason::NotFound),
+        }
     }
 }
 

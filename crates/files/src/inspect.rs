@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 
 use super::Files;
-use super::outcome::NotServedReason;
+use super::reason::NotServedReason;
 use super::resolve::{Access, Kind};
 use super::share::{FileLocation, Share};
 

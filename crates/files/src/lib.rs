@@ -14,6 +14,8 @@
 //!    small bodies (`load`); unchanged parts of the last load are reused.
 //! 5. Conditions, then ranges select the part to send (`conditional`, `range`, `reply`).
 //!
+//! A directory without an index may be listed (`listing`), by the caller on a helper thread.
+//!
 //! Nothing here waits for the network or writes to the disk, except for a log line about a link
 //! that is not followed. A file whose name starts with a dot or is that of PHP source is never
 //! sent, whatever the configuration and the links on its path. The caller provides the time.
@@ -26,10 +28,12 @@ pub mod etag;
 pub mod hidden;
 mod inspect;
 mod links;
+pub mod listing;
 mod load;
 pub mod mime;
 mod outcome;
 pub mod range;
+mod reason;
 pub mod regular_file;
 mod reply;
 mod resolve;
@@ -52,11 +56,13 @@ use rustix::io::Errno;
 use self::cache::{Cache, Key};
 use self::classify::{Classifier, Target};
 use self::conditional::Conditions;
+use self::listing::Listing;
 use self::load::{Loader, Resource};
 
 pub use self::inspect::{FileKind, Inspected};
 pub use self::links::{RefusedLink, refused_link};
-pub use self::outcome::{NotServedReason, ScriptPath, ServeOutcome};
+pub use self::outcome::{ScriptPath, ServeOutcome};
+pub use self::reason::NotServedReason;
 pub use self::reply::redirect_to_directory;
 pub use self::resolve::Opener;
 pub use self::share::{FileLocation, Options, Share};
@@ -132,6 +138,7 @@ struct Recent<T> {
 #[derive(Debug, Clone)]
 enum Finding {
     Directory,
+    Listing,
     Script(ScriptPath),
     Missing(NotServedReason),
 }
@@ -207,9 +214,15 @@ impl Files {
         match self.look_up(share, &place, request, now) {
             Found::Other(Finding::Missing(reason)) => ServeOutcome::NotServed(reason),
             Found::Other(Finding::Script(script)) => ServeOutcome::Script(script),
-            Found::File(_) | Found::Other(Finding::Directory) if !is_read => {
+            Found::File(_) | Found::Other(Finding::Directory | Finding::Listing) if !is_read => {
                 ServeOutcome::NotServed(NotServedReason::MethodNotAllowed)
             }
+            Found::Other(Finding::Listing) => match share.options().listing {
+                Some(format) => {
+                    ServeOutcome::Listing(Box::new(Listing::new(share, &place, format)))
+                }
+                None => ServeOutcome::NotServed(NotServedReason::NotFound),
+            },
             Found::File(resource) => self.respond_with_file(&resource, request, now),
             Found::Other(Finding::Directory) => redirect(request, share.options().prefix.as_ref())
                 .map_or(ServeOutcome::NotServed(NotServedReason::NotFound), ServeOutcome::Response),
@@ -303,7 +316,7 @@ impl Files {
                 resources.remove(key);
                 let weight = match finding {
                     Finding::Script(_) => 3 * key.place.path.len() + key.place.root.len(),
-                    Finding::Directory | Finding::Missing(_) => 0,
+                    Finding::Directory | Finding::Listing | Finding::Missing(_) => 0,
                 };
                 findings.insert(key, Recent { at, value: finding.clone() }, weight);
             }
@@ -323,6 +336,7 @@ impl Files {
         let (index, opened) = match (Classifier { opener, share, place }).classify() {
             Ok(Target::File { index, opened }) => (index, opened),
             Ok(Target::Directory) => return Found::Other(Finding::Directory),
+            Ok(Target::Listing) => return Found::Other(Finding::Listing),
             Ok(Target::Script(script)) => return Found::Other(Finding::Script(script)),
             Err(reason) => return Found::Other(Finding::Missing(reason)),
         };

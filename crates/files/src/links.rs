@@ -35,7 +35,7 @@ use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC};
 use rustix::io::Errno;
 
 use super::hidden;
-use super::outcome::NotServedReason;
+use super::reason::NotServedReason;
 
 /// A path to walk, and the rule for its links.
 pub(super) struct Route<'a> {

@@ -60,7 +60,7 @@ fn status(site: &Site, share: &Share, place: FileLocation<'_>) -> u16 {
     match site.files.serve_at(share, place, &request, site.now) {
         ServeOutcome::Response(response) => response.status,
         ServeOutcome::NotServed(reason) => reason.status(),
-        ServeOutcome::Script(_) => 299,
+        ServeOutcome::Script(_) | ServeOutcome::Listing(_) => 299,
     }
 }
 
@@ -82,7 +82,7 @@ fn each(site: &Site, path: &str) -> [u16; 4] {
     let without = match old.serve_at(&default, place, &asked, site.now) {
         ServeOutcome::Response(response) => response.status,
         ServeOutcome::NotServed(reason) => reason.status(),
-        ServeOutcome::Script(_) => 299,
+        ServeOutcome::Script(_) | ServeOutcome::Listing(_) => 299,
     };
     [
         status(site, &default, place),

@@ -41,7 +41,7 @@ use rustix::io::Errno;
 
 use super::hidden;
 use super::links::{self, RefusedLink, Route, WalkError};
-use super::outcome::NotServedReason;
+use super::reason::NotServedReason;
 use super::share::{FileLocation, Share};
 
 /// Opens files under the rules of their shares.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use howdah_config::{Patterns, Prefix, Symlinks};
+use howdah_config::{ListingFormat, Patterns, Prefix, Symlinks};
 
 use super::hidden;
 use super::mime::MimeTypes;
@@ -34,6 +34,8 @@ pub struct Options {
     pub types: Option<Patterns>,
     /// Media types by name.
     pub mime: Arc<MimeTypes>,
+    /// Lists directories without an index.
+    pub listing: Option<ListingFormat>,
 }
 
 impl Default for Options {
@@ -48,17 +50,18 @@ impl Default for Options {
             precompressed: true,
             types: None,
             mime: Arc::default(),
+            listing: None,
         }
     }
 }
 
 /// A compiled share. Each one has a unique id in the keys of the caches, so a reconfigured share
 /// never gets cached results of its predecessor.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Share {
     id: u64,
-    root: Box<[u8]>,
-    options: Options,
+    root: Arc<[u8]>,
+    options: Arc<Options>,
 }
 
 impl Share {
@@ -70,7 +73,7 @@ impl Share {
         Share {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             root: root.as_ref().as_os_str().as_bytes().into(),
-            options,
+            options: Arc::new(options),
         }
     }
 

@@ -16,7 +16,7 @@ use rustix::fs::{CWD, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::links::{self, Route, WalkError};
-use super::outcome::NotServedReason;
+use super::reason::NotServedReason;
 use super::resolve::open_resolved;
 
 /// An `O_PATH` descriptor of a socket.

@@ -16,6 +16,7 @@ mod descriptors;
 mod filters;
 mod htaccess;
 mod listener;
+mod listings;
 pub mod packets;
 mod pipeline;
 pub mod route;

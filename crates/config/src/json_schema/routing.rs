@@ -174,6 +174,11 @@ pub(super) const TABLE: &[Shape] = &[
             Key("prefix", Text, "With \"share\": part of the path that is not looked up"),
             Key("try", Texts, "With \"share\": paths to try in order instead of the request's"),
             Key("index", Texts, "With \"share\": names of index files, tried in order"),
+            Key(
+                "listing",
+                Either(&[Switch, Word(&["html", "json"])]),
+                "With \"share\": list the files of directories without an index file",
+            ),
             Key("types", Texts, "With \"share\": media types that may be sent"),
             Key("chroot", Text, "With \"share\": directory that must contain the files"),
             Key(

@@ -242,7 +242,7 @@ impl<'s> Attempt<'_, 's> {
                 }
                 Ok(response)
             }
-            ServeOutcome::Script(_) => Err(403),
+            ServeOutcome::Script(_) | ServeOutcome::Listing(_) => Err(403),
             ServeOutcome::NotServed(reason) => Err(reason.status()),
         }
     }

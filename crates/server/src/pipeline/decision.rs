@@ -21,6 +21,11 @@ pub async fn carry_out<'s>(
 ) -> (Response, Option<Instruction<'s>>) {
     let origin = match decision {
         Decision::Respond(response) => return (response, None),
+        Decision::List(listing) => {
+            let listings = &context.thread.shared.listings;
+            let response = listings.respond(*listing, &exchange.request);
+            return (Box::pin(response).await, None);
+        }
         Decision::Refuse(status, allow) => return (respond::error_allowing(status, allow), None),
         // `directives` takes these.
         Decision::Htaccess(..) => return (respond::error(500), None),

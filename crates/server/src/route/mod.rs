@@ -27,6 +27,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use howdah_config::{Part, Target, Variable};
+use howdah_files::listing::Listing;
 use howdah_files::{Files, RequestTime};
 use howdah_http::body::Body;
 use howdah_http::message::{Request, Response};
@@ -72,6 +73,8 @@ pub enum Decision {
     Proxy(Arc<Upstream>),
     /// Answer under the directives of `.htaccess` files below this root.
     Htaccess(Arc<Site>, Bytes),
+    /// Respond with the listing of a directory.
+    List(Box<Listing>),
     /// Respond with an error of this status and this `Allow` field.
     Refuse(u16, Option<&'static str>),
 }

@@ -117,6 +117,7 @@ impl Routing<'_> {
             match self.look(path, &chroot, request, &source, serve) {
                 ServeOutcome::Response(response) => return Ok(Decision::Respond(response)),
                 ServeOutcome::Script(script) => return Ok(self.script(share, script, request)),
+                ServeOutcome::Listing(listing) => return Ok(Decision::List(listing)),
                 ServeOutcome::NotServed(missing) => reason = missing,
             }
             if !reason.allows_fallback() {

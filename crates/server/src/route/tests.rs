@@ -79,6 +79,7 @@ impl Routes {
             Decision::FastCgi(_, script) => panic!("a script: {script:?}"),
             Decision::Proxy(upstream) => panic!("{upstream}"),
             Decision::Htaccess(_, root) => panic!("files under {root:?}"),
+            Decision::List(listing) => panic!("{listing:?}"),
         }
     }
 

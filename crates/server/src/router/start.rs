@@ -31,6 +31,7 @@ use super::programs::Programs;
 use super::sandbox::RouterSandbox;
 use super::threads::{Threads, thread_count};
 use crate::descriptors::DescriptorLimit;
+use crate::listings::Listings;
 use crate::snapshot::Snapshot;
 use crate::thread::Shared;
 
@@ -96,6 +97,7 @@ fn control_thread(
         threads: AtomicUsize::new(0),
         descriptors: DescriptorLimit::of_process(),
         challenges,
+        listings: Listings::default(),
         client_names: ClientNames::default(),
     });
     let sandbox = Arc::new(RouterSandbox::enter(hello.sandbox, &hello.tmp, config));

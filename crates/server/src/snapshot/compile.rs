@@ -290,6 +290,7 @@ fn compile_path(template: &Template, share: &config::Share, mime: &Arc<MimeTypes
         precompressed: true,
         types: share.types.clone(),
         mime: Arc::clone(mime),
+        listing: share.listing,
     };
     if let [Part::Literal(root), Part::Variable(Variable::Uri)] = template.parts()
         && root.starts_with('/')

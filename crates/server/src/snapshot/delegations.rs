@@ -137,7 +137,9 @@ impl Delegation {
         match cache.serve_place_without_redirect(&directory.files, place, request, now) {
             ServeOutcome::Response(response) => response,
             ServeOutcome::NotServed(reason) => respond::error(reason.status()),
-            ServeOutcome::Script(_) => respond::error(NotServedReason::NotFound.status()),
+            ServeOutcome::Script(_) | ServeOutcome::Listing(_) => {
+                respond::error(NotServedReason::NotFound.status())
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use howdah_tls::challenges::ChallengeStore;
 use howdah_upstream::names::clients::ClientNames;
 
 use crate::descriptors::DescriptorLimit;
+use crate::listings::Listings;
 use crate::snapshot::Snapshot;
 
 /// State that all router threads share.
@@ -27,6 +28,8 @@ pub struct Shared {
     pub descriptors: DescriptorLimit,
     /// Responses to challenges of ACME servers.
     pub challenges: Arc<ChallengeStore>,
+    /// Listings of directories.
+    pub listings: Listings,
     /// Names of clients that `.htaccess` files compare.
     pub client_names: ClientNames,
 }
