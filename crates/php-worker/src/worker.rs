@@ -146,7 +146,7 @@ impl Worker<'_> {
                     if let Some(words) = self.region.slot(slot) {
                         words.started.store(now_us, Ordering::Release);
                     }
-                    if self.owed.begin_request(now_us) {
+                    if self.owed.are_many() {
                         self.wake_threads();
                     }
                     progress.served += 1;
