@@ -14,7 +14,7 @@ LOOKS = {
     "nginx-tcp": ("#7fb2d0", "bar"), "nginx-kept": ("#56b4e9", "diamond"),
     "apache": ("#009e73", "up"), "lighttpd": ("#cc79a7", "down"),
     "apache-rules": ("#6fcfb0", "right"), "unit": ("#b8860b", "cross"), "frankenphp": ("#666666", "plus"),
-    "swoole": ("#8c564b", "pentagon"),
+    "swoole": ("#8c564b", "pentagon"), "varnish": ("#5e3c99", "glass"),
 }
 PLAIN = ("#444444", "circle")
 INK, GRID = "#222222", "#dddddd"
@@ -72,6 +72,8 @@ def mark(x, y, name, size=5.0):
         return polygon([(x + r, y), (x - r + 1, y - r), (x - r + 1, y + r)], colour)
     if shape == "pentagon":
         return polygon([(x, y - r), (x + r, y - 1), (x + r / 2, y + r), (x - r / 2, y + r), (x - r, y - 1)], colour)
+    if shape == "glass":
+        return polygon([(x - r, y - r), (x + r, y - r), (x - r, y + r), (x + r, y + r)], colour)
     if shape == "cross":
         return line(x - r + 1, y - r + 1, x + r - 1, y + r - 1, colour, 2.5) + line(x - r + 1, y + r - 1, x + r - 1, y - r + 1, colour, 2.5)
     return line(x - r, y, x + r, y, colour, 2.5) + line(x, y - r, x, y + r, colour, 2.5)

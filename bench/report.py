@@ -18,6 +18,7 @@ GROUPS = {
     "tls": "TLS and HTTP/2",
     "worker": "Worker mode",
     "wordpress": "WordPress",
+    "cache": "Pages from a cache",
     "ab": "Files, by ab",
 }
 # Clients that are not called as their program.

@@ -9,13 +9,13 @@ not an overload, they get as many processes as there are connections.
 import json
 import socket
 import subprocess
-from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 
 import frameworks
 import machine
-from processes import Process, Unusable, answers, free_port, memory, processor_time, title, tree
+from processes import Unusable, free_port
+from server import Place, Server  # noqa: F401 - Place is for those who start servers
 
 # Idle connections to another server that each thread or process keeps.
 KEPT = 64
@@ -27,98 +27,6 @@ MODULES = Path("/usr/lib/apache2/modules")
 def fpm():
     """The program of PHP-FPM."""
     return Path(f"/usr/sbin/php-fpm{machine.php()}")
-
-
-@dataclass
-class Place:
-    """Where a server finds what it needs."""
-
-    directory: Path
-    root: Path
-    ini: Path
-    setup: object
-    programs: dict
-    # What requests are passed on to, if they are.
-    behind: object = None
-
-    @property
-    def certificate(self):
-        """The certificate that was made for the run; its key is beside it."""
-        return self.ini.parent / "certificate.pem"
-
-    @property
-    def key(self):
-        """The key of the certificate."""
-        return self.ini.parent / "key.pem"
-
-
-class Server:
-    """A server that runs, all its processes included."""
-
-    # How the titles of the processes begin that talk to clients; nothing where these run PHP as well.
-    front = ""
-    packages = ()
-    # Seconds between two looks whether it is ready.
-    pause = 0.05
-
-    def __init__(self, name, place):
-        self.name, self.place = name, place
-        self.port = free_port()
-        self.directory = place.directory / name
-        self.directory.mkdir(mode=0o755)
-        self.processes = []
-        try:
-            self.start()
-            self.processes[-1].wait_for(self.ready, f"answer on port {self.port}", self.pause)
-        except BaseException:
-            self.stop()
-            raise
-
-    def ready(self):
-        """Whether it answers."""
-        return answers(self.port, self.place.setup.tls)
-
-    def run(self, name, command, environment=None):
-        """Starts one of the server's programs."""
-        process = Process(name, command, self.directory / f"{name}.log", environment)
-        self.processes.append(process)
-        return process
-
-    def write(self, name, text):
-        """A file of the server's own."""
-        path = self.directory / name
-        path.write_text(text)
-        return path
-
-    def pids(self):
-        """All its processes."""
-        return [pid for process in self.processes for pid in tree(process.child.pid)]
-
-    def front_pids(self):
-        """Those that talk to clients."""
-        return [pid for pid in self.pids() if title(pid).startswith(self.front)] if self.front else []
-
-    def cpu(self):
-        """Seconds of processor time used so far."""
-        return processor_time(self.pids())
-
-    def memory(self):
-        """Bytes of all processes, and of those that talk to clients."""
-        return memory(self.pids()), memory(self.front_pids())
-
-    def alive(self):
-        """Whether everything still runs."""
-        return all(process.alive() for process in self.processes)
-
-    def stop(self):
-        """Ends it."""
-        for process in reversed(self.processes):
-            process.stop()
-
-    def children(self, connections=None):
-        """PHP processes where a connection holds one."""
-        bound = self.place.setup.bound if connections is None else connections
-        return max(self.place.setup.workers, bound + 8 if bound else 0)
 
 
 class Howdah(Server):
@@ -140,6 +48,8 @@ class Howdah(Server):
             application["targets"] = {"direct": {"root": application["root"]},
                                       "front": {"root": application.pop("root"), "script": "index.php"}}
             share.update(scripts="applications/site/direct", fallback={"pass": "applications/site/front"})
+        if self.place.setup.cached:
+            share["cache"] = {"preset": "wordpress"}
         document = {
             "listeners": {f"127.0.0.1:{self.port}": {"pass": "routes"}},
             "routes": [{"action": share}],
@@ -256,7 +166,8 @@ http {{
     uwsgi_temp_path {directory}/uwsgi;
     scgi_temp_path {directory}/scgi;
 """
-NGINX_CONFIGURATION = NGINX_SETTINGS + """    upstream php {{
+NGINX_CONFIGURATION = NGINX_SETTINGS + """    {store}
+    upstream php {{
         server {upstream};
         {keep}
     }}
@@ -277,6 +188,7 @@ NGINX_CONFIGURATION = NGINX_SETTINGS + """    upstream php {{
             fastcgi_buffers 64 8k;
             fastcgi_read_timeout 120s;
             {kept}
+            {cached}
         }}
     }}
 }}
@@ -307,6 +219,15 @@ NGINX_PASSED = """location / {{
         }}"""
 
 
+NGINX_STORE = "fastcgi_cache_path {directory}/pages levels=1:2 keys_zone=pages:10m max_size=256m use_temp_path=off;"
+NGINX_CACHED = """fastcgi_cache pages;
+            fastcgi_cache_key $scheme$request_method$host$request_uri;
+            fastcgi_cache_valid 200 10m;
+            fastcgi_cache_lock on;
+            fastcgi_cache_use_stale error timeout updating;
+            fastcgi_cache_background_update on;"""
+
+
 class Nginx(Server):
     """nginx in front of PHP-FPM."""
 
@@ -316,9 +237,12 @@ class Nginx(Server):
     keep = False
     backlog = None
     pool = None
+    # Whether it stores pages where the setup is about that.
+    caches = True
 
     def start(self):
         behind = self.place.behind
+        stores = self.caches and self.place.setup.cached
         if behind:
             upstream = f"unix:{behind.fpm}"
         elif self.socket == "unix":
@@ -336,6 +260,7 @@ class Nginx(Server):
             tls=NGINX_TLS.format(certificate=self.place.certificate, key=self.place.key) if self.place.setup.tls else "",
             keep=f"keepalive {max(self.place.setup.bound, 1)};" if self.keep else "",
             kept="fastcgi_keep_conn on;" if self.keep else "",
+            store=NGINX_STORE.format(directory=self.directory) if stores else "", cached=NGINX_CACHED if stores else "",
             origin=NGINX_ORIGIN.format(port=behind.origin, kept=KEPT) if behind else "",
             passed=NGINX_PASSED.format(sockets=behind.sockets) if behind else "",
             fallback="location / { try_files $uri $uri/ /index.php?$args; }" if wordpress else "")
@@ -362,6 +287,34 @@ class NginxBacklog(Nginx):
     """nginx and PHP-FPM with the backlog that its sample configuration and old kernels have."""
 
     backlog = 511
+
+
+VARNISH_RULES = """vcl 4.1;
+backend site {{ .host = "127.0.0.1"; .port = "{port}"; }}
+sub vcl_backend_response {{
+    set beresp.ttl = 10m;
+    set beresp.grace = 60s;
+}}
+"""
+
+
+class Varnish(Nginx):
+    """Varnish in front of nginx and PHP-FPM, with its pages in memory."""
+
+    front = "cache-main"
+    packages = ("varnish", *Nginx.packages)
+    caches = False
+
+    def serve(self, text):
+        port, own = self.port, free_port()
+        # Scripts see the port of the clients.
+        include = "include /etc/nginx/fastcgi_params;"
+        text = text.replace(include, f"{include} fastcgi_param SERVER_PORT {port};")
+        super().serve(text.replace(f"127.0.0.1:{port} ", f"127.0.0.1:{own} "))
+        rules = self.write("rules.vcl", VARNISH_RULES.format(port=own))
+        self.run("varnish", ["/usr/sbin/varnishd", "-F", "-j", "none", "-n", self.directory / "varnish", "-f", rules,
+                             "-a", f"127.0.0.1:{port}", "-s", "malloc,256m", "-p", "thread_pool_max=2000",
+                             "-p", "listen_depth=4096"])
 
 
 APACHE_CONFIGURATION = """ServerName 127.0.0.1
@@ -576,6 +529,7 @@ KINDS = {
     "nginx-unix-511": (NginxBacklog, "nginx + FPM, backlog 511"),
     "nginx-tcp": (NginxTcp, "nginx + FPM, TCP"),
     "nginx-kept": (NginxKept, "nginx + FPM, TCP kept alive"),
+    "varnish": (Varnish, "Varnish + nginx + FPM"),
     "apache": (Apache, "Apache + mod_php"),
     "apache-rules": (ApacheRules, "Apache + mod_php, .htaccess"),
     "lighttpd": (Lighttpd, "lighttpd + FPM"),

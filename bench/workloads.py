@@ -10,8 +10,13 @@ FRONT_SERVERS = ("howdah", "howdah-again", "nginx-unix")
 RULES_SERVERS = ("howdah", "howdah-rules", "apache", "apache-rules")
 WORKER_SERVERS = ("howdah", "howdah-again", "howdah-classic")
 HELLO_SERVERS = (*WORKER_SERVERS, "swoole")
+CACHE_SERVERS = ("howdah", "howdah-again", "nginx-unix", "varnish")
 CROWD_SERVERS = ("howdah", "howdah-again", "nginx-unix", "nginx-unix-511", "nginx-tcp", "apache", "lighttpd", "unit",
                  "frankenphp")
+
+
+# The file that holds a copy of the stored page.
+COPY = "front.html"
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class Setup:
     worker: str = ""
     # The site has `.htaccess` files in five nested directories.
     nested_rules: bool = False
+    # Pages are stored: by Howdah's cache, nginx's fastcgi_cache, or Varnish before nginx.
+    cached: bool = False
 
 
 MAIN = Setup("main", 8, 64)
@@ -43,11 +50,12 @@ CROWD = Setup("crowd", 4, 0)
 WORDPRESS = Setup("wordpress", 8, 64, wordpress=True)
 NESTED_RULES = Setup("nested-rules", 8, 64, nested_rules=True)
 WORDPRESS_RULES = Setup("wordpress-rules", 8, 64, wordpress=True)
+CACHE = Setup("cache", 8, 0, wordpress=True, cached=True)
 BEHIND = Setup("behind", 8, 0, behind=True)
 BACKLOG = Setup("backlog", 4, 0, behind=True, backlog=128)
 TLS = Setup("tls", 8, 0, tls=True)
 WORKERS = tuple(Setup(f"worker-{name}", 4, 0, worker=name) for name in ("hello", "symfony", "laravel"))
-SETUPS = (MAIN, CROWD, BEHIND, BACKLOG, TLS, *WORKERS, NESTED_RULES, WORDPRESS_RULES, WORDPRESS)
+SETUPS = (MAIN, CROWD, BEHIND, BACKLOG, TLS, *WORKERS, NESTED_RULES, WORDPRESS_RULES, WORDPRESS, CACHE)
 
 
 @dataclass(frozen=True)
@@ -175,9 +183,19 @@ def rules():
                    WORDPRESS_RULES, servers=RULES_SERVERS)
 
 
+def cache():
+    """A stored page of WordPress, a file of the same bytes, and the page on new connections."""
+    yield Workload("cache-page", "cache", "WordPress, front page from the cache", "/", CACHE, servers=CACHE_SERVERS)
+    yield Workload("cache-file", "cache", "a file of the same bytes", f"/{COPY}", CACHE, servers=CACHE_SERVERS, same=False)
+    yield Workload("cache-page-new", "cache", "WordPress, front page from the cache, new connection each", "/", CACHE,
+                   keep_alive=False, servers=CACHE_SERVERS)
+    yield Workload("cache-page-1000", "cache", "WordPress, front page from the cache, 1,000 connections", "/", CACHE,
+                   connections=1000, servers=CACHE_SERVERS)
+
+
 def all_workloads(addresses=("/",)):
     """Everything, in the order of the report."""
-    return [*files(), *php(), *crowd(), *behind(), *tls(), *worker(), *rules(), *wordpress(addresses), *sweep()]
+    return [*files(), *php(), *crowd(), *behind(), *tls(), *worker(), *rules(), *wordpress(addresses), *cache(), *sweep()]
 
 
 # What is not a row of requests, but can be chosen like one.
@@ -244,6 +262,8 @@ AIMS = (
     Aim("worker-laravel", "rate", ("howdah-classic",), 8.0, "8 × the classic mode"),
     Aim("worker-symfony", "p50", ("howdah-classic",), 1 / 6, "a sixth of the classic mode's p50"),
     Aim("worker-laravel", "p50", ("howdah-classic",), 1 / 6, "a sixth of the classic mode's p50"),
+    Aim("cache-page", "rate", NGINX, 1.2, "1.2 × nginx with fastcgi_cache"),
+    Aim("cache-page", "rate", ("varnish",), 1.0, "Varnish"),
     Aim("wordpress-front", "rate", EVERY, 1.0, "every peer"),
     Aim("wordpress-front", "p99", NGINX, 1.0, "nginx + PHP-FPM's p99"),
 )
