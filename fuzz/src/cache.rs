@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use howdah_cache::control::{RequestControl, ResponseControl};
 use howdah_cache::directives::{MAX_SECONDS, directives as parse};
+use howdah_cache::esi::{self as esi_language, Segment};
 use howdah_cache::reuse::{Use, assess};
 use howdah_cache::storing::{Times, judge};
 use howdah_cache::structured;
@@ -24,6 +25,39 @@ pub fn directives(input: &[u8]) {
     assert!(length <= input.len());
     for (key, _) in structured::dictionary(input).unwrap_or_default() {
         assert!(input.windows(key.len()).any(|window| window == key));
+    }
+}
+
+/// Text is in order and holds no include that is well-formed; what is between two texts is markup; addresses hold neither
+/// blanks nor control bytes, and lead to paths.
+pub fn esi(input: &[u8]) {
+    let Ok(segments) = esi_language::parse(input) else { return };
+    let mut end = 0;
+    for segment in &segments {
+        match segment {
+            Segment::Text(range) => {
+                assert!(end <= range.start && range.start < range.end && range.end <= input.len());
+                let skipped = &input[end..range.start];
+                assert!(
+                    skipped.is_empty() || skipped.starts_with(b"<") || skipped.starts_with(b"-->")
+                );
+                // What is text stays text, unless it is the inside of a comment.
+                let again = esi_language::parse(&input[range.clone()]).unwrap_or_default();
+                let is_text = again.iter().all(|segment| matches!(segment, Segment::Text(_)));
+                assert!(is_text, "{:?}", String::from_utf8_lossy(&input[range.clone()]));
+                end = range.end;
+            }
+            Segment::Include(include) => {
+                let addresses = [Some(&include.src), include.alt.as_ref()];
+                for address in addresses.into_iter().flatten() {
+                    assert!(address.iter().all(|byte| *byte > b' ' && *byte != 0x7f));
+                    if let Some(target) = esi_language::target(address, b"h") {
+                        assert!(target.starts_with(b"/") && !target.starts_with(b"//"));
+                        assert!(!target.contains(&b'#'));
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -37,6 +37,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("access_log_mask", access_log::mask),
     ("cache_directives", cache::directives),
+    ("cache_esi", cache::esi),
     ("cache_rules", cache::rules),
     ("config_address", config::address),
     ("config_address_pattern", config::address_pattern),

@@ -3,6 +3,7 @@
 mod attacks;
 mod concurrent;
 mod control;
+mod esi;
 mod origin;
 mod presets;
 mod purging;

@@ -45,6 +45,10 @@ pub fn write(
         key.extend_from_slice(text);
     };
     part(key, producer);
+    if settings.esi {
+        // An application answers differently to a cache that assembles pages.
+        part(key, b"esi");
+    }
     match &settings.key {
         Some(template) => {
             part(key, &VariableSource::of(request, started_at).expand(template));

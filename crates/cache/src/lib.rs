@@ -8,6 +8,7 @@
 //! | `key`, `place` | what tells responses apart, and what they can be purged by |
 //! | `entry`, `store`, `purge` | stored responses, in memory that all threads share |
 //! | `cause`, `decisions`, `report` | what administrators can ask |
+//! | `esi` | pages that are assembled from parts |
 //! | `flight`, `tee` | requests that wait for another's response; bodies that are sent and stored |
 //!
 //! The rules take time and messages as arguments; nothing here asks an application or server. Every
@@ -20,6 +21,7 @@ pub mod control;
 pub mod decisions;
 pub mod directives;
 pub mod entry;
+pub mod esi;
 pub mod flight;
 pub mod freshness;
 pub mod invalidation;

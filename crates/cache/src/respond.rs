@@ -10,6 +10,7 @@ use howdah_http::body::Body;
 use howdah_http::message::{FieldBlock, Fields, Request, Response};
 
 use crate::entry::Entry;
+use crate::esi;
 use crate::status::Outcome;
 
 /// Returns the response to a GET or HEAD request from an entry. The protocol leaves out the body of
@@ -20,7 +21,9 @@ pub fn respond(entry: &Entry, request: &Request, outcome: Outcome, now: u64) -> 
     let mut end = String::with_capacity(96);
     // Writing to a string does not fail.
     let _ = write!(end, "Age: {age}\r\nCache-Status: {outcome}\r\n");
-    let is_unconditional = entry.status != 200 || !has_conditions(&request.fields);
+    // What a client has is not the stored page, if that is assembled from parts.
+    let is_unconditional =
+        entry.status != 200 || !has_conditions(&request.fields) || esi::is_marked(&entry.fields);
     if is_unconditional {
         return response(entry, entry.status, joined(&entry.fields, &end), entry.body.clone());
     }
@@ -74,7 +77,7 @@ fn response(entry: &Entry, status: u16, fields: FieldBlock, body: Bytes) -> Resp
 /// Turns a response that is not from the cache into a 304 if the request's conditions allow that,
 /// which were removed from the request to the application.
 pub fn apply_conditions(request: &Fields, response: &mut Response) {
-    if response.status != 200 || !has_conditions(request) {
+    if response.status != 200 || !has_conditions(request) || esi::is_marked(&response.fields) {
         return;
     }
     let (etag, modified) = (response.fields.get("etag"), response.fields.get("last-modified"));

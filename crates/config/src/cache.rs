@@ -70,6 +70,8 @@ pub struct Cache {
     pub purge: Option<AddressPatterns>,
     /// A response may be stored although no field states its lifetime, from its `Last-Modified`.
     pub heuristic: bool,
+    /// Pages that ask for it are assembled from parts (ESI).
+    pub esi: bool,
 }
 
 /// Fields without effect on the cache.
@@ -168,6 +170,7 @@ impl Default for Cache {
             background: true,
             purge: None,
             heuristic: true,
+            esi: false,
         }
     }
 }
@@ -218,6 +221,7 @@ impl Cache {
         }
         replace(&mut cache.background, object.boolean("background")?);
         replace(&mut cache.heuristic, object.boolean("heuristic")?);
+        replace(&mut cache.esi, object.boolean("esi")?);
         cache.purge = object.read("purge", AddressPatterns::read)?.or(cache.purge);
         object.end()?;
         Ok(cache)

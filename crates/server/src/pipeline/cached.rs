@@ -21,7 +21,7 @@ use howdah_cache::purge::Purge;
 use howdah_cache::reuse::{Use, assess};
 use howdah_cache::status::{Forward, Outcome};
 use howdah_cache::store::Lookup;
-use howdah_cache::{invalidation, key, purge_request};
+use howdah_cache::{esi, invalidation, key, purge_request};
 use howdah_config::Cache;
 use howdah_http::body::Body;
 use howdah_http::exchange::Exchange;
@@ -46,6 +46,10 @@ pub async fn answer<'s>(
 ) -> Answer<'s> {
     if let Some(response) = purge(cache, &exchange.request) {
         return (response, None);
+    }
+    // Only this cache says what it can do: an answer to what a client claims is not for others.
+    if exchange.request.fields.iter().any(|(name, _)| esi::is_capability(name)) {
+        exchange.request.fields.retain(|name| !esi::is_capability(name));
     }
     let mut key = Vec::with_capacity(128);
     let name = origin.name();

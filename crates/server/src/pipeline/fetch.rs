@@ -288,11 +288,15 @@ fn request_to_origin(request: &Request, stale: Option<&Entry>, settings: &Cache)
     let is_replaced = |name: &[u8]| {
         CONDITIONS.iter().any(|other| is(name, other))
             || changes.iter().any(|(other, _)| is(name, other))
+            || (settings.esi && is(name, "accept-encoding"))
     };
     let stale = stale.filter(|entry| entry.has_validator());
-    let capability = format!("{SURROGATE}=\"Surrogate/1.0\"");
+    // Parts are put into pages as text.
+    let languages = if settings.esi { "Surrogate/1.0 ESI/1.0" } else { "Surrogate/1.0" };
+    let capability = format!("{SURROGATE}=\"{languages}\"");
     let kept = request.fields.iter().filter(|(name, _)| !is_replaced(name));
     let accepted = { changes.iter() }
+        .filter(|(name, _)| !(settings.esi && is(name.as_bytes(), "accept-encoding")))
         .filter_map(|(name, value)| Some((name.as_bytes(), value.as_deref()?.as_bytes())));
     let mut own = vec![(&b"Surrogate-Capability"[..], capability.as_bytes())];
     if let Some(entry) = stale {

@@ -9,6 +9,7 @@ mod context;
 mod decision;
 mod directives;
 mod error_pages;
+mod esi;
 mod fetch;
 mod internal_redirect;
 mod origin;
@@ -66,11 +67,15 @@ impl Handler for RequestHandler {
 
         let mut routed = routing.route(&self.listener, &mut exchange.request);
         checks::check(&context, &mut routed, exchange).await;
+        esi::prepare(&routed.effects, &mut exchange.request);
         let (mut response, instruction) = answer(&context, &mut routed, exchange).await;
         if let Some(instruction) = instruction {
             let follow =
                 redirects::follow(&context, instruction, &mut routed, exchange, &mut response);
             Box::pin(follow).await;
+        }
+        if esi::is_wanted(&routed.effects, &response) {
+            Box::pin(esi::assemble(&context, &self.listener, exchange, &mut response)).await;
         }
         refusals::log(&context, routed.effects.max_body_size, exchange, &response);
         error_pages::replace(&context, &mut routed, exchange, &mut response).await;

@@ -1,0 +1,311 @@
+//! Assembles pages from parts ([`howdah_cache::esi`] has the syntax).
+//!
+//! 1. A page is assembled if its action has a cache with `esi`, and the page asks for it. It is stored as it is; what
+//!    a client gets is not stored.
+//! 2. Each include is a GET request of the same client to the same host, which the listener routes like any other: the
+//!    client gets nothing that it could not ask for itself. A part may have parts.
+//! 3. Depth, number of includes and bytes are limited for a page with all its parts.
+//! 4. Of a part, only the body counts. The page loses its validators, and no other cache may store it.
+
+use bytes::{Bytes, BytesMut};
+use howdah_cache::esi::{self, Include, Segment};
+use howdah_http::body::{Body, Piece};
+use howdah_http::exchange::Exchange;
+use howdah_http::message::{FieldBlock, Request, Response};
+use howdah_http::respond;
+use howdah_http::target::Target;
+
+use super::answer::answer;
+use super::checks;
+use super::context::Context;
+use super::redirects;
+use crate::filters::error_page;
+use crate::snapshot::effects::Effects;
+
+/// Maximum depth of parts in parts.
+const MAX_DEPTH: usize = 5;
+
+/// Maximum bytes of a page with all its parts.
+const MAX_BYTES: usize = 16 << 20;
+
+/// The rest of the limits of a page.
+struct Budget {
+    includes: usize,
+    bytes: usize,
+    /// A limit was exceeded: the page fails, whatever its parts say about failures.
+    is_exceeded: bool,
+    /// Number of parts that were left out.
+    left_out: usize,
+    /// The reason for the first of them.
+    first_problem: String,
+}
+
+impl Budget {
+    fn new() -> Budget {
+        Budget {
+            includes: esi::MAX_INCLUDES,
+            bytes: MAX_BYTES,
+            is_exceeded: false,
+            left_out: 0,
+            first_problem: String::new(),
+        }
+    }
+
+    fn take_include(&mut self) -> Result<(), String> {
+        match self.includes.checked_sub(1) {
+            Some(left) => {
+                self.includes = left;
+                Ok(())
+            }
+            None => Err(self.exceeded(format!("more than {} parts", esi::MAX_INCLUDES))),
+        }
+    }
+
+    fn take_bytes(&mut self, len: usize) -> Result<(), String> {
+        match self.bytes.checked_sub(len) {
+            Some(left) => {
+                self.bytes = left;
+                Ok(())
+            }
+            None => Err(self.exceeded(format!("more than {MAX_BYTES} bytes"))),
+        }
+    }
+
+    fn exceeded(&mut self, what: String) -> String {
+        self.is_exceeded = true;
+        what
+    }
+
+    fn leave_out(&mut self, problem: String) {
+        if self.left_out == 0 {
+            self.first_problem = problem;
+        }
+        self.left_out += 1;
+    }
+}
+
+/// Removes the fields from a request that ask for a part of a page that may have to be assembled.
+pub fn prepare(effects: &Effects<'_>, request: &mut Request) {
+    if is_on(effects) && request.fields.get("range").is_some() {
+        let is_of_ranges = |name: &[u8]| {
+            name.eq_ignore_ascii_case(b"range") || name.eq_ignore_ascii_case(b"if-range")
+        };
+        request.fields.retain(|name| !is_of_ranges(name));
+    }
+}
+
+/// Returns true if a response has to be assembled.
+pub fn is_wanted(effects: &Effects<'_>, response: &Response) -> bool {
+    is_on(effects) && !matches!(response.status, 206 | 304) && esi::is_marked(&response.fields)
+}
+
+fn is_on(effects: &Effects<'_>) -> bool {
+    effects.cache.is_some_and(|cache| cache.settings.esi)
+}
+
+/// Replaces the body of a response to a client by the assembled page.
+pub async fn assemble(
+    context: &Context<'_>,
+    listener: &str,
+    exchange: &Exchange<'_>,
+    response: &mut Response,
+) {
+    if &*exchange.request.method == b"HEAD" {
+        // The length of what GET would get is not known.
+        response.body = Body::unsent(None);
+        response.fields = fields(&response.fields, true);
+        return;
+    }
+    let body = std::mem::take(&mut response.body);
+    let mut budget = Budget::new();
+    match page(context, listener, exchange, body, &mut budget, 0).await {
+        Ok(assembled) => {
+            let Budget { left_out, first_problem, .. } = &budget;
+            if *left_out > 0 {
+                let problem =
+                    format_args!("{left_out} parts are left out, the first one: {first_problem}");
+                context.log_error(&exchange.request, problem);
+            }
+            let has_parts = budget.includes < esi::MAX_INCLUDES;
+            response.body = assembled.into();
+            response.fields = fields(&response.fields, has_parts);
+            response.drop_trailer();
+        }
+        Err(problem) => {
+            context.log_error(
+                &exchange.request,
+                format_args!("the page cannot be assembled from its parts: {problem}"),
+            );
+            *response = respond::error(502);
+        }
+    }
+}
+
+/// Returns the content of a page with its parts. Error: the reason for the log.
+async fn page(
+    context: &Context<'_>,
+    listener: &str,
+    exchange: &Exchange<'_>,
+    body: Body,
+    budget: &mut Budget,
+    depth: usize,
+) -> Result<Bytes, String> {
+    let page = read(body, budget).await?;
+    let segments = esi::parse(&page)
+        .map_err(|_| budget.exceeded(format!("more than {} parts", esi::MAX_INCLUDES)))?;
+    if let [] | [Segment::Text(_)] = &*segments {
+        return Ok(segments.first().map_or(Bytes::new(), |segment| text(&page, segment)));
+    }
+    let mut assembled = BytesMut::with_capacity(page.len());
+    for segment in &segments {
+        match segment {
+            Segment::Text(_) => assembled.extend_from_slice(&text(&page, segment)),
+            Segment::Include(include) => {
+                let part = part(context, listener, exchange, include, budget, depth + 1);
+                assembled.extend_from_slice(&part.await?);
+            }
+        }
+    }
+    Ok(assembled.freeze())
+}
+
+fn text(page: &Bytes, segment: &Segment) -> Bytes {
+    match segment {
+        Segment::Text(range) if range.end <= page.len() => page.slice(range.clone()),
+        _ => Bytes::new(),
+    }
+}
+
+/// Returns the content of an include: of its first address, or else of its second one.
+async fn part(
+    context: &Context<'_>,
+    listener: &str,
+    exchange: &Exchange<'_>,
+    include: &Include,
+    budget: &mut Budget,
+    depth: usize,
+) -> Result<Bytes, String> {
+    let mut problem = String::new();
+    for address in [Some(&include.src), include.alt.as_ref()].into_iter().flatten() {
+        let shown = String::from_utf8_lossy(address);
+        if depth > MAX_DEPTH {
+            problem = format!("{shown} is deeper than {MAX_DEPTH} parts in parts");
+            break;
+        }
+        budget.take_include()?;
+        let asked = Box::pin(ask(context, listener, exchange, address, budget, depth));
+        match asked.await {
+            Ok(part) => return Ok(part),
+            Err(why) => problem = format!("{shown}: {why}"),
+        }
+    }
+    if include.continues && !budget.is_exceeded {
+        budget.leave_out(problem);
+        return Ok(Bytes::new());
+    }
+    Err(problem)
+}
+
+/// Returns the content of an address. Error: the reason for the log.
+async fn ask(
+    context: &Context<'_>,
+    listener: &str,
+    exchange: &Exchange<'_>,
+    address: &[u8],
+    budget: &mut Budget,
+    depth: usize,
+) -> Result<Bytes, String> {
+    let mut request = request(&exchange.request, address)?;
+    // Its limits and added fields are its own.
+    let own = Context::new(context.thread, context.routing.snapshot, exchange.started_at);
+    let mut routed = own.routing.route(listener, &mut request);
+    let connection = exchange.without_body();
+    let mut asked = Exchange::new(request, exchange.started_at, &connection);
+    checks::check(&own, &mut routed, &mut asked).await;
+    let (mut response, instruction) = answer(&own, &mut routed, &mut asked).await;
+    if let Some(instruction) = instruction {
+        redirects::follow(&own, instruction, &mut routed, &asked, &mut response).await;
+    }
+    if !matches!(response.status, 200..=299) || response.status == 206 {
+        return Err(format!("the status is {}", response.status));
+    }
+    if response.fields.get("content-encoding").is_some_and(|coding| coding != b"identity") {
+        return Err("it is encoded".to_owned());
+    }
+    match is_wanted(&routed.effects, &response) {
+        true => page(&own, listener, &asked, response.body, budget, depth).await,
+        false => read(response.body, budget).await,
+    }
+}
+
+/// Returns the request for a part: that of the client, for another target.
+fn request(original: &Request, address: &[u8]) -> Result<Request, String> {
+    const NOT_OF_PARTS: [&[u8]; 2] = [b"accept-encoding", b"upgrade"];
+    let host = original.fields.get("host").unwrap_or(&original.host);
+    let target = esi::target(address, host).ok_or("it is no path of this host")?;
+    let parsed = Target::parse(target).map_err(|error| error.reason().to_owned())?;
+    let mut request = error_page::plain_request(original);
+    request.method = Bytes::from_static(b"GET");
+    request.path = Bytes::copy_from_slice(parsed.path(target));
+    request.query = Bytes::copy_from_slice(target.get(parsed.query).unwrap_or_default());
+    request.target = Bytes::copy_from_slice(target);
+    request.fragment = Bytes::new();
+    (request.user, request.error, request.additions) = (None, None, None);
+    request.captures = Default::default();
+    request
+        .fields
+        .retain(|name| !NOT_OF_PARTS.iter().any(|other| name.eq_ignore_ascii_case(other)));
+    Ok(request)
+}
+
+/// Returns the bytes of a body, which count against the budget. Error: the reason for the log.
+async fn read(body: Body, budget: &mut Budget) -> Result<Bytes, String> {
+    match body {
+        Body::Empty => Ok(Bytes::new()),
+        Body::Bytes(bytes) => budget.take_bytes(bytes.len()).map(|()| bytes),
+        Body::Pieces(pieces) => {
+            let mut all = BytesMut::new();
+            for piece in pieces {
+                let Piece::Bytes(bytes) = piece else {
+                    // Read in a thread of its own, which a page does not wait for.
+                    return Err("it is a file; name it in an address for the browser".to_owned());
+                };
+                budget.take_bytes(bytes.len())?;
+                all.extend_from_slice(&bytes);
+            }
+            Ok(all.freeze())
+        }
+        Body::Stream(mut stream) => {
+            let mut all = BytesMut::new();
+            while let Some(next) = std::future::poll_fn(|cx| stream.poll_next(cx)).await {
+                let bytes = next.map_err(|error| format!("its body is cut: {error}"))?;
+                budget.take_bytes(bytes.len())?;
+                all.extend_from_slice(&bytes);
+            }
+            Ok(all.freeze())
+        }
+    }
+}
+
+/// Returns the fields of an assembled page.
+fn fields(stored: &FieldBlock, has_parts: bool) -> FieldBlock {
+    const OF_PAGE: [&[u8]; 5] =
+        [b"surrogate-control", b"content-length", b"etag", b"last-modified", b"accept-ranges"];
+    const OF_CACHES: [&[u8]; 5] =
+        [b"cache-control", b"expires", b"pragma", b"age", b"cdn-cache-control"];
+    let is_in =
+        |names: &[&[u8]], name: &[u8]| names.iter().any(|other| name.eq_ignore_ascii_case(other));
+    let mut lines = Vec::with_capacity(stored.as_bytes().len() + 40);
+    for (name, value) in stored.iter() {
+        if !(is_in(&OF_PAGE, name) || has_parts && is_in(&OF_CACHES, name)) {
+            for part in [name, b": ", value, b"\r\n"] {
+                lines.extend_from_slice(part);
+            }
+        }
+    }
+    if has_parts {
+        // The parts have lifetimes of their own, and may be for this client alone.
+        lines.extend_from_slice(b"Cache-Control: private, no-cache\r\n");
+    }
+    FieldBlock::from_lines(lines.into())
+}
