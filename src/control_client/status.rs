@@ -260,6 +260,7 @@ mod tests {
             connections: Connections { accepted: 10, active: 1, idle: 2, closed: 7 },
             requests: 33,
             limits: Vec::new(),
+            cluster: None,
             caches: Vec::new(),
             memory: MemoryStatus { budget: Some(512 << 20), used: 357 << 20 },
             applications: vec![application("blog", 16, 5), application("a long\u{1b} name", 0, 0)],

@@ -4,9 +4,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use howdah_acme::AcmeReport;
 use howdah_control::{
-    ApplicationStatus, CacheStatus, CertificateStatus, Connections, LimitStatus, ListenerStatus,
-    MemoryStatus, Module, ProcessProtection, Processes, ProtectionStatus, RefusedKey, Renewal,
-    ServerStatus, Status, UpstreamStatus, WorkerStatus,
+    ApplicationStatus, CacheStatus, CertificateStatus, ClusterStatus, Connections, LimitStatus,
+    ListenerStatus, MemoryStatus, Module, ProcessProtection, Processes, ProtectionStatus,
+    RefusedKey, Renewal, ServerStatus, Status, UpstreamStatus, WorkerStatus,
 };
 use howdah_server::router::{
     LimitReport, ProcessProtection as Protected, Report, ServerReport, TlsReport,
@@ -71,6 +71,16 @@ pub(crate) fn of(report: Report) -> Status {
         caches: { report.caches.into_iter() }
             .map(|(name, numbers)| CacheStatus { name, numbers })
             .collect(),
+        cluster: report.cluster.map(|cluster| ClusterStatus {
+            server: cluster.server,
+            is_connected: cluster.is_connected,
+            counted: cluster.counted,
+            alone: cluster.alone,
+            purges_sent: cluster.purges_sent,
+            purges_received: cluster.purges_received,
+            invalid: cluster.invalid,
+            missed: cluster.missed,
+        }),
         certificates: certificates(&report.tls, report.acme),
         listeners: { report.tls.into_iter() }
             .map(|TlsReport { name, handshakes, resumed, failed, .. }| ListenerStatus {

@@ -9,6 +9,7 @@
 //! | `entry`, `store`, `purge` | stored responses, in memory that all threads share |
 //! | `cause`, `decisions`, `report` | what administrators can ask |
 //! | `esi` | pages that are assembled from parts |
+//! | `peers` | other servers that are told about purges |
 //! | `flight`, `tee` | requests that wait for another's response; bodies that are sent and stored |
 //!
 //! The rules take time and messages as arguments; nothing here asks an application or server. Every
@@ -26,6 +27,7 @@ pub mod flight;
 pub mod freshness;
 pub mod invalidation;
 pub mod key;
+pub mod peers;
 pub mod place;
 pub mod purge;
 pub mod purge_request;

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 
 use howdah_config::{Cache as Settings, CacheStore};
 use howdah_http::message::Fields;
@@ -17,6 +17,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use crate::decisions::Decisions;
 use crate::entry::Entry;
 use crate::flight::Flights;
+use crate::peers::Peers;
 use crate::purge::{Purge, Purges, Verdict};
 use crate::storing::Refusal;
 use crate::vary;
@@ -68,6 +69,8 @@ pub struct Store {
     pub purges: Purges,
     /// The last decisions about URLs.
     pub decisions: Decisions,
+    /// Servers that are told about purges.
+    peers: RwLock<Option<Arc<dyn Peers>>>,
     uses: Mutex<HashMap<u64, u32>>,
     hasher: RandomState,
     /// Counters.
@@ -129,6 +132,7 @@ impl Store {
             flights: Arc::default(),
             purges: Purges::default(),
             decisions: Decisions::default(),
+            peers: RwLock::default(),
             uses: Mutex::default(),
             hasher: RandomState::new(),
             counters: Counters::default(),
@@ -214,8 +218,27 @@ impl Store {
         }
     }
 
-    /// Purges entries; see [`Purges::purge`].
+    /// Sets the servers that are told about purges; `None` if this server is alone.
+    pub fn set_peers(&self, peers: Option<Arc<dyn Peers>>) {
+        *self.peers.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = peers;
+    }
+
+    /// Tells other servers about a purge.
+    pub fn tell_peers(&self, what: &Purge, is_soft: bool) {
+        let peers = self.peers.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(peers) = &*peers {
+            peers.purged(&self.config.name, what, is_soft);
+        }
+    }
+
+    /// Purges entries, also those of other servers; see [`Purges::purge`].
     pub fn purge(&self, what: &Purge, is_soft: bool, now: u64) {
+        self.apply_purge(what, is_soft, now);
+        self.tell_peers(what, is_soft);
+    }
+
+    /// Purges entries of this server.
+    pub fn apply_purge(&self, what: &Purge, is_soft: bool, now: u64) {
         self.counters.purges.fetch_add(1, Relaxed);
         self.purges.purge(what, is_soft, now);
         if *what == Purge::All && !is_soft {

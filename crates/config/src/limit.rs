@@ -43,6 +43,8 @@ pub struct LimitRule {
     pub penalty: Option<LimitPenalty>,
     /// Status of refusals.
     pub status: u16,
+    /// True if the rate is that of all servers of the cluster together, if there is one.
+    pub shared: bool,
     /// True if all responses tell the client what remains of the rate.
     pub announce: bool,
     /// True if refusals are counted and not carried out.
@@ -143,6 +145,7 @@ impl LimitRule {
                 .unwrap_or(DEFAULT_KEYS),
             penalty: object.read("penalty", LimitPenalty::read)?,
             status: object.read("status", read_status)?.unwrap_or(429),
+            shared: object.boolean("shared")?.unwrap_or(true),
             announce: object.boolean("announce")?.unwrap_or(false),
             dry_run: object.boolean("dry_run")?.unwrap_or(false),
         };
@@ -155,6 +158,10 @@ impl LimitRule {
         }
         if rule.rate.is_none() && rule.penalty.is_some() {
             return Err(node.invalid("has \"penalty\", which must be with \"rate\""));
+        }
+        if let (None, true, Some(shared)) = (rule.rate, rule.shared, object.optional("shared")) {
+            let hint = "only rates are counted for all servers of a cluster together";
+            return Err(shared.invalid("must be with \"rate\"").with_hint(hint));
         }
         object.end()?;
         Ok(rule)

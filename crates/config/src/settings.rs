@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::cluster::Cluster;
 use crate::compression::Compression;
 use crate::defaults::Defaults;
 use crate::error::Error;
@@ -22,6 +23,8 @@ pub struct Settings {
     pub shutdown_timeout: Option<Duration>,
     /// DNS servers; the system's if empty.
     pub resolver: Vec<SocketAddr>,
+    /// The server through which several servers share purges and limits; `None` for one server alone.
+    pub cluster: Option<Cluster>,
     /// Settings of HTTP.
     pub http: HttpSettings,
 }
@@ -111,6 +114,7 @@ impl Settings {
             memory: None,
             shutdown_timeout: None,
             resolver: Vec::new(),
+            cluster: None,
             http,
         }
     }
@@ -124,6 +128,7 @@ impl Settings {
             memory: object.read("memory", MemoryBudget::read)?,
             shutdown_timeout: object.read("shutdown_timeout", |timeout| timeout.seconds(0))?,
             resolver: object.read("resolver", read_resolver)?.unwrap_or_default(),
+            cluster: object.read("cluster", Cluster::read)?,
             http: match object.read("http", HttpSettings::read)? {
                 Some(http) => http,
                 None => HttpSettings::new(&node.scope.defaults),

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::caches::{self, CacheStatus};
+use crate::cluster::{self, ClusterStatus};
 use crate::limits::{self, LimitStatus};
 use crate::path::Path;
 use crate::protection::ProtectionStatus;
@@ -32,6 +33,8 @@ pub struct Status {
     pub limits: Vec<LimitStatus>,
     /// Caches, sorted by name.
     pub caches: Vec<CacheStatus>,
+    /// The server that several servers share; omitted if this server is alone.
+    pub cluster: Option<ClusterStatus>,
     /// Restrictions of the server's processes.
     pub protection: ProtectionStatus,
 }
@@ -218,6 +221,9 @@ impl Status {
         }
         if !self.limits.is_empty() {
             status["limits"] = limits::to_value(&self.limits);
+        }
+        if let Some(cluster) = &self.cluster {
+            status["cluster"] = cluster::to_value(cluster);
         }
         status
     }

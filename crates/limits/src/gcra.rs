@@ -60,6 +60,16 @@ impl Rate {
         *due = due.saturating_sub(self.interval);
     }
 
+    /// Returns the time until a request of a key with this debt conforms.
+    pub fn wait(&self, debt: Nanos) -> Nanos {
+        debt.saturating_add(self.interval).saturating_sub(self.tolerance)
+    }
+
+    /// Returns the time by which the due time of a key may be ahead of the present after a request.
+    pub fn tolerance(&self) -> Nanos {
+        self.tolerance
+    }
+
     /// Returns the due time for which no request conforms until `time`.
     pub fn blocked_until(&self, time: Nanos) -> Nanos {
         time.saturating_add(self.tolerance).saturating_sub(self.interval)

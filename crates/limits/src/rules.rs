@@ -1,12 +1,8 @@
-//! The rules of a listener or action, and the verdict about a request.
-//!
-//! All rules that are about a request must admit it. A request that one of them refuses counts for
-//! none. The longest of several delays counts, as in nginx.
+//! The rules of a listener or action, and what each of them says about a request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use howdah_config::{LimitRule, Match};
 use howdah_http::message::{FieldBlock, Request, Response};
@@ -17,18 +13,20 @@ use crate::bandwidth::Bandwidth;
 use crate::gcra::Rate;
 use crate::key::{self, KeyHash};
 use crate::penalty::Penalty;
-use crate::zone::{Zone, Zones};
+use crate::zone::{Exceeded, Zone, Zones};
 use crate::{Nanos, SECOND};
 
 /// A compiled rule.
 #[derive(Debug)]
 pub struct Rule {
-    settings: LimitRule,
-    rate: Option<Rate>,
+    pub(crate) settings: LimitRule,
+    pub(crate) rate: Option<Rate>,
     /// Time by which a request may be ahead of the rate without waiting.
     undelayed: Option<Nanos>,
     penalty: Option<Penalty>,
-    zone: Arc<Zone>,
+    pub(crate) zone: Arc<Zone>,
+    /// The rate is that of all servers of the cluster.
+    pub(crate) is_shared: bool,
 }
 
 /// Result of a request that is admitted.
@@ -59,10 +57,25 @@ pub struct Refusal {
     pub close: bool,
     /// Time of the block that this refusal begins.
     pub block: Option<Nanos>,
+    /// The block, if other servers are to carry it out too.
+    pub shared_block: Option<SharedBlock>,
     /// Name of the zone.
     pub zone: String,
     /// The key, for people.
     pub key: String,
+}
+
+/// A key that is to be blocked on all servers of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedBlock {
+    /// Name of the zone.
+    pub zone: String,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// Time by which its due time is ahead.
+    pub debt: Nanos,
+    /// Longest possible debt of a key.
+    pub longest_debt: Nanos,
 }
 
 /// Values of the fields `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers).
@@ -83,19 +96,13 @@ pub struct Announcement {
 /// Status in the log of requests that are not answered: nginx's 444.
 const UNANSWERED: u16 = 444;
 
-/// A request that a rule has counted.
-struct Counted<'r> {
-    rule: &'r Rule,
-    key: KeyHash,
-}
-
 impl Rule {
     /// Compiles rules of the document that `zones` was made for.
     pub fn compile(rules: &[LimitRule], zones: &Zones) -> Vec<Rule> {
-        rules.iter().map(|rule| Rule::new(rule, zones.of(rule))).collect()
+        rules.iter().map(|rule| Rule::new(rule, zones.of(rule), zones.are_shared())).collect()
     }
 
-    fn new(rule: &LimitRule, zone: Arc<Zone>) -> Rule {
+    fn new(rule: &LimitRule, zone: Arc<Zone>, are_shared: bool) -> Rule {
         let period = |rate: howdah_config::LimitRate| {
             u64::try_from(rate.period.as_nanos()).unwrap_or(u64::MAX)
         };
@@ -104,10 +111,11 @@ impl Rule {
             Some(rate.interval().saturating_mul(u64::from(configured.undelayed?)))
         });
         let penalty = rule.penalty.as_ref().map(Penalty::new);
-        Rule { settings: rule.clone(), rate, undelayed, penalty, zone }
+        let is_shared = are_shared && rule.shared && rate.is_some();
+        Rule { settings: rule.clone(), rate, undelayed, penalty, zone, is_shared }
     }
 
-    fn is_about(
+    pub(crate) fn is_about(
         &self,
         request: &Request,
         name: Option<&str>,
@@ -122,13 +130,13 @@ impl Rule {
     }
 
     /// Returns true if the rule is about more than connections.
-    fn limits_requests(&self) -> bool {
+    pub(crate) fn limits_requests(&self) -> bool {
         let LimitRule { concurrency, processes, bandwidth, .. } = &self.settings;
         self.rate.is_some() || concurrency.is_some() || processes.is_some() || bandwidth.is_some()
     }
 
     /// Counts a request of a key.
-    fn count(
+    pub(crate) fn count(
         &self,
         hash: KeyHash,
         text: &[u8],
@@ -147,21 +155,10 @@ impl Rule {
                 Ok(conforming) => {
                     let wait = self.undelayed.map(|free| conforming.ahead.saturating_sub(free));
                     admission.delay = admission.delay.max(wait.unwrap_or(0));
-                    if self.settings.announce && !self.settings.dry_run {
-                        let own = self.announcement(rate, conforming.remaining, rate.interval());
-                        match &mut admission.announcement {
-                            Some(other) if other.remaining <= own.remaining => {}
-                            other => *other = Some(own),
-                        }
-                    }
+                    self.announce_remaining(rate, conforming.remaining, admission);
                 }
                 Err(exceeded) => {
-                    return Err(Box::new(Refusal {
-                        announcement: Some(self.announcement(rate, 0, exceeded.wait)),
-                        close: exceeded.punishment.close,
-                        block: exceeded.punishment.block,
-                        ..self.refusal(exceeded.wait, text)
-                    }));
+                    return Err(Box::new(self.refusal_of_rate(rate, exceeded, text, now)));
                 }
             }
         }
@@ -182,8 +179,38 @@ impl Rule {
             announcement: None,
             close: false,
             block: None,
+            shared_block: None,
             zone: self.zone.name.clone(),
             key: key::shown(key),
+        }
+    }
+
+    fn refusal_of_rate(&self, rate: &Rate, exceeded: Exceeded, text: &[u8], now: Nanos) -> Refusal {
+        let block = exceeded.punishment.block;
+        let is_shared = self.is_shared && !self.settings.dry_run;
+        let shared_block = block.filter(|_| is_shared).map(|block| SharedBlock {
+            zone: self.zone.name.clone(),
+            key: text.into(),
+            debt: rate.blocked_until(now.saturating_add(block)).saturating_sub(now),
+            longest_debt: self.longest_debt(rate),
+        });
+        Refusal {
+            announcement: Some(self.announcement(rate, 0, exceeded.wait)),
+            close: exceeded.punishment.close,
+            block,
+            shared_block,
+            ..self.refusal(exceeded.wait, text)
+        }
+    }
+
+    /// Tells the client what remains, if the rule says so and no other rule leaves less.
+    fn announce_remaining(&self, rate: &Rate, remaining: u64, admission: &mut Admission) {
+        if self.settings.announce && !self.settings.dry_run {
+            let own = self.announcement(rate, remaining, rate.interval());
+            match &mut admission.announcement {
+                Some(other) if other.remaining <= own.remaining => {}
+                other => *other = Some(own),
+            }
         }
     }
 
@@ -194,7 +221,7 @@ impl Rule {
     }
 
     /// Counts a refusal. Returns true if it is to be carried out.
-    fn refuse(&self, refusal: &Refusal, hash: KeyHash, text: &[u8], now: Nanos) -> bool {
+    pub(crate) fn refuse(&self, refusal: &Refusal, hash: KeyHash, text: &[u8], now: Nanos) -> bool {
         let counters = &self.zone.counters;
         self.zone.ranking.count(hash, text, now);
         if self.settings.dry_run {
@@ -205,6 +232,63 @@ impl Rule {
         counters.closed.fetch_add(u64::from(refusal.close), Relaxed);
         counters.blocks.fetch_add(u64::from(refusal.block.is_some()), Relaxed);
         true
+    }
+}
+
+/// What the counter that several servers share changes.
+impl Rule {
+    pub(crate) fn zone_name(&self) -> &str {
+        &self.zone.name
+    }
+
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.settings.dry_run
+    }
+
+    /// Returns the longest possible debt of a key.
+    pub(crate) fn longest_debt(&self, rate: &Rate) -> Nanos {
+        let block = self.penalty.map_or(0, |penalty| penalty.max_time.max(penalty.time));
+        rate.blocked_until(block).saturating_add(rate.interval())
+    }
+
+    /// Takes back a request that another rule or server has refused.
+    pub(crate) fn take_back(&self, key: KeyHash, now: Nanos) {
+        if let Some(rate) = &self.rate {
+            self.zone.take_back(key, rate, now);
+        }
+    }
+
+    /// Takes over a due time that the shared counter knows.
+    pub(crate) fn learn(&self, key: KeyHash, due: Nanos, now: Nanos) {
+        self.zone.learn(key, due, now);
+    }
+
+    /// Delays a request of a key with this debt that conforms, and tells its client what remains.
+    pub(crate) fn admit_shared(&self, rate: &Rate, debt: Nanos, admission: &mut Admission) {
+        if self.settings.dry_run {
+            return;
+        }
+        if let Some(wait) = self.undelayed.map(|free| debt.saturating_sub(free)) {
+            admission.delay = admission.delay.max(wait);
+        }
+        let due = debt.saturating_add(rate.interval());
+        self.announce_remaining(rate, rate.remaining(due, 0), admission);
+    }
+
+    /// Counts a refusal of a key with this debt by the shared counter.
+    pub(crate) fn refuse_shared(
+        &self,
+        rate: &Rate,
+        key: KeyHash,
+        text: &[u8],
+        debt: Nanos,
+        now: Nanos,
+    ) -> Box<Refusal> {
+        let wait = rate.wait(debt);
+        let exceeded = self.zone.exceed(key, rate, self.penalty.as_ref(), wait, now);
+        let refusal = self.refusal_of_rate(rate, exceeded, text, now);
+        self.refuse(&refusal, key, text, now);
+        Box::new(refusal)
     }
 }
 
@@ -246,53 +330,6 @@ pub fn connect<'r>(
     Ok(permits)
 }
 
-/// Takes a request through rules. `name` is the client's host name, if the rules need it; `holds`
-/// evaluates conditions.
-pub fn check(
-    rules: &[Rule],
-    request: &Request,
-    name: Option<&str>,
-    started_at: Instant,
-    now: Nanos,
-    holds: &mut dyn FnMut(&Match) -> bool,
-) -> Result<Admission, Box<Refusal>> {
-    let mut admission = Admission::default();
-    let mut counted: Vec<Counted<'_>> = Vec::new();
-    let mut text = Vec::new();
-    for rule in rules {
-        if !rule.limits_requests() || !rule.is_about(request, name, holds) {
-            continue;
-        }
-        key::write(rule.settings.key.as_ref(), request, started_at, &mut text);
-        if text.is_empty() {
-            continue;
-        }
-        let key = key::hash(&text);
-        rule.zone.counters.requests.fetch_add(1, Relaxed);
-        let delay = admission.delay;
-        match rule.count(key, &text, now, &mut admission) {
-            Ok(()) if rule.settings.dry_run => admission.delay = delay,
-            Ok(()) => {
-                if admission.delay > delay {
-                    rule.zone.counters.delayed.fetch_add(1, Relaxed);
-                }
-                counted.push(Counted { rule, key });
-            }
-            Err(refusal) => {
-                if rule.refuse(&refusal, key, &text, now) {
-                    for Counted { rule, key } in counted {
-                        if let Some(rate) = &rule.rate {
-                            rule.zone.take_back(key, rate, now);
-                        }
-                    }
-                    return Err(refusal);
-                }
-            }
-        }
-    }
-    Ok(admission)
-}
-
 impl Admission {
     /// Adds the admission by the rules of another place on the way of the same request.
     pub fn add(&mut self, other: Admission) {
@@ -332,6 +369,3 @@ impl Announcement {
         response.fields.push("RateLimit", format!("\"{name}\";r={remaining};t={reset}"));
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -135,6 +135,31 @@ impl Zone {
         })
     }
 
+    /// Counts a refusal by the counter that several servers share. `wait` is the time until a request
+    /// conforms there.
+    pub fn exceed(
+        &self,
+        key: KeyHash,
+        rate: &Rate,
+        penalty: Option<&Penalty>,
+        wait: Nanos,
+        now: Nanos,
+    ) -> Exceeded {
+        self.table.update(key, now, |state| {
+            let punished = penalty.map(|penalty| penalty.refuse(state, rate, now));
+            let punishment = punished.unwrap_or_default();
+            Exceeded { wait: punishment.block.map_or(wait, |block| block.max(wait)), punishment }
+        })
+    }
+
+    /// Takes over a due time, unless a later one is known.
+    pub fn learn(&self, key: KeyHash, due: Nanos, now: Nanos) {
+        self.table.update(key, now, |state| {
+            state.due = state.due.max(due);
+            state.forgotten_at = state.forgotten_at.max(state.due);
+        });
+    }
+
     /// Takes back a request that conformed, and was refused for another reason.
     pub fn take_back(&self, key: KeyHash, rate: &Rate, now: Nanos) {
         self.table.update(key, now, |state| rate.take_back(&mut state.due));
@@ -162,9 +187,12 @@ impl Zone {
     }
 }
 
-/// The zones of a configuration, by their names.
+/// The zones of a configuration.
 #[derive(Debug, Default)]
-pub struct Zones(HashMap<String, Arc<Zone>>);
+pub struct Zones {
+    by_name: HashMap<String, Arc<Zone>>,
+    are_shared: bool,
+}
 
 impl Zones {
     /// Creates the zones of a document. A zone that `previous` has with the same key and size keeps its
@@ -172,23 +200,28 @@ impl Zones {
     pub fn new(config: &Config, previous: Option<&Zones>) -> Zones {
         let mut zones = HashMap::new();
         for rule in config.limit_rules() {
-            let known = previous.and_then(|previous| previous.0.get(rule.name()));
+            let known = previous.and_then(|previous| previous.by_name.get(rule.name()));
             let same = known.filter(|zone| zone.key == rule.key && zone.keys == rule.keys);
             let zone = || same.cloned().unwrap_or_else(|| Arc::new(Zone::new(rule)));
             zones.entry(rule.name().to_owned()).or_insert_with(zone);
         }
-        Zones(zones)
+        Zones { by_name: zones, are_shared: config.settings.cluster.is_some() }
     }
 
     /// Returns the zone of a rule of the document.
     pub fn of(&self, rule: &LimitRule) -> Arc<Zone> {
-        let zone = self.0.get(rule.name()).cloned();
+        let zone = self.by_name.get(rule.name()).cloned();
         zone.unwrap_or_else(|| Arc::new(Zone::new(rule)))
+    }
+
+    /// Returns true if several servers share the rates of rules, unless a rule says otherwise.
+    pub fn are_shared(&self) -> bool {
+        self.are_shared
     }
 
     /// Returns all zones, sorted by name.
     pub fn all(&self) -> Vec<&Arc<Zone>> {
-        let mut all: Vec<_> = self.0.values().collect();
+        let mut all: Vec<_> = self.by_name.values().collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }

@@ -18,6 +18,7 @@ pub mod programs;
 pub mod raw;
 pub mod tls;
 pub mod users;
+pub mod valkey;
 
 pub use howdah_requirements as requirements;
 

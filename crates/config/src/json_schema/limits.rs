@@ -54,6 +54,11 @@ pub(super) const TABLE: &[Shape] = &[
             Key("penalty", Kind::Shape("penalty"), "Penalties for clients that go on"),
             Key("keys", Integer(100, 20_000_000), "Maximum number of keys that are kept"),
             Key("status", Integer(400, 599), "Status of refusals; 429 if absent"),
+            Key(
+                "shared",
+                Switch,
+                "Whether the rate is that of all servers of \"cluster\" together",
+            ),
             Key("announce", Switch, "Send the RateLimit fields with all responses"),
             Key("dry_run", Switch, "Count refusals, and admit the requests"),
         ],

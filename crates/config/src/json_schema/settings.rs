@@ -28,7 +28,28 @@ pub(super) const TABLE: &[Shape] = &[
                  upgraded",
             ),
             Key("resolver", Texts, "DNS servers"),
+            Key(
+                "cluster",
+                Either(&[Text, Kind::Shape("cluster")]),
+                "Valkey or Redis server through which servers of one site share purges and limits",
+            ),
             Key("http", Kind::Shape("http"), "Settings of HTTP"),
+        ],
+    },
+    Shape {
+        name: "cluster",
+        required: &["server"],
+        keys: &[
+            Key(
+                "server",
+                Text,
+                "Its address: \"10.0.0.5:6379\" or \"unix:/run/valkey/valkey.sock\"",
+            ),
+            Key("username", Text, "User name; the default user without it"),
+            Key("password", Text, "Password"),
+            Key("database", Integer(0, 65_535), "Number of the database"),
+            Key("prefix", Text, "Beginning of all keys (\"howdah:\")"),
+            Key("timeout", Number, "Maximum seconds for which a request waits for it (0.02)"),
         ],
     },
     Shape { name: "http", required: &[], keys: HTTP },

@@ -70,6 +70,7 @@ fn probe(name: &str, mut value: Value) -> Value {
         "auth_request" => action(json!({"return": 200, "auth_request": value})),
         "action_php_options" => action(json!({"return": 200, "options": value})),
         "syslog" | "journal" => json!({"access_log": {name: value}}),
+        "cluster" => json!({"settings": {"cluster": value}}),
         "log_only" => json!({"access_log": {"path": "/a", "only": value}}),
         other => panic!("{other} has no probe"),
     }
@@ -121,6 +122,7 @@ fn samples(name: &str) -> Vec<Value> {
         "access_log" => vec![json!({"path": "/a"})],
         "syslog" => vec![json!({"server": "10.0.0.1"})],
         "log_only" => vec![json!({"slow": 1})],
+        "cluster" => vec![json!({"server": "10.0.0.1:6379"})],
         _ => vec![json!({})],
     }
 }

@@ -268,6 +268,7 @@ impl<'s> Step<'_, 's> {
     fn invalidate(&self, request: &Request, response: &Response) {
         let store = self.store();
         store.invalidate(&self.key);
+        store.tell_peers(&url_of(request), false);
         for target in invalidation::targets(request, &response.fields) {
             let Ok(parsed) = Target::parse(&target) else { continue };
             let mut other = request.clone();
@@ -279,13 +280,19 @@ impl<'s> Step<'_, 's> {
             if key::write(self.settings(), &self.origin.name(), &other, started_at, &mut key) {
                 store.invalidate(&key);
             }
+            let url = url_of(&other);
             if request.path != Place::of(request).path() {
                 // A route has changed the path, and thereby the key.
-                let place = Place::of(&other);
-                let (host, path) = (place.host().to_vec(), place.path().to_vec());
-                let query = place.query.to_vec();
-                store.purges.purge(&Purge::Url { host, path, query }, false, now());
+                store.purges.purge(&url, false, now());
             }
+            store.tell_peers(&url, false);
         }
     }
+}
+
+/// Returns the purge of a request's URL.
+fn url_of(request: &Request) -> Purge {
+    let place = Place::of(request);
+    let (host, path) = (place.host().to_vec(), place.path().to_vec());
+    Purge::Url { host, path, query: place.query.to_vec() }
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 use howdah_http::respond;
-use howdah_limits::rules::{self, Refusal, Rule};
+use howdah_limits::Nanos;
+use howdah_limits::check::check as check_rules;
+use howdah_limits::rules::{self, Admission, Refusal, Rule};
+use howdah_limits::shared::Checked;
 use howdah_sys::clock;
 use howdah_sys::log::Level;
 
@@ -54,11 +57,21 @@ async fn limit(
     let checked = {
         let scratch = &mut *context.routing.scratch.borrow_mut();
         let mut holds = |conditions: &_| matching::holds(conditions, request, started_at, scratch);
-        let now = clock::monotonic_us() * 1000;
-        rules::check(rules, request, name.as_deref(), started_at, now, &mut holds)
+        check_rules(rules, request, name.as_deref(), started_at, now(), &mut holds)
     };
-    let admission = checked.map_err(|refusal| {
+    let checked = match checked {
+        // Boxed: most servers are alone.
+        Ok(checked) if checked.is_shared() => Box::pin(count_with_others(context, checked)).await,
+        Ok(checked) => Ok(checked.admission),
+        Err(refusal) => Err(refusal),
+    };
+    let admission = checked.map_err(|mut refusal| {
         log(context, exchange, &refusal);
+        if let (Some(block), Some(counting)) =
+            (refusal.shared_block.take(), context.thread.shared.cluster.counting())
+        {
+            counting.block(block);
+        }
         refusal.response()
     })?;
     let delay = admission.delay;
@@ -74,6 +87,26 @@ async fn limit(
         }
     }
     Ok(())
+}
+
+/// Counts a request that this server admits by the rates of all servers of the cluster.
+async fn count_with_others(
+    context: &Context<'_>,
+    mut checked: Checked<'_>,
+) -> Result<Admission, Box<Refusal>> {
+    let Some(counting) = context.thread.shared.cluster.counting() else {
+        return Ok(checked.admission);
+    };
+    let (shared, sent_at) = (checked.take_shared(), now());
+    match counting.count(&shared).await {
+        Some(answers) => checked.settle(shared, &answers, sent_at, now()),
+        None => Ok(checked.admission),
+    }
+}
+
+/// Returns the time of limits.
+fn now() -> Nanos {
+    clock::monotonic_us() * 1000
 }
 
 /// Returns the host name of the client that leads to its address again, if rules need it.

@@ -142,6 +142,7 @@ impl Commands {
         report.caches = { self.stores(None).into_iter() }
             .map(|store| (store.config().name.clone(), store.report()))
             .collect();
+        report.cluster = self.shared.cluster.report();
         report.upstreams = { snapshot.config.upstreams.iter() }
             .filter_map(|config| snapshot.upstreams.get_key_value(&config.name))
             .map(|(name, upstream)| (name.clone(), upstream.report()))

@@ -62,6 +62,7 @@ impl ControlThread {
         // Requests may be queued from the moment of the swap.
         self.pools.adopt().map_err(text)?;
         self.shared.snapshot.store(Arc::clone(&snapshot));
+        self.shared.cluster.follow(&snapshot.config.settings, &snapshot.caches);
         if let Some(first) = self.threads.first() {
             let upstreams = snapshot.upstreams.values().cloned().collect();
             first.send(ThreadCommand::CheckHealth(upstreams));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use howdah_acme::AcmeReport;
+use howdah_cluster::ClusterReport;
 use howdah_config::Processes;
 use howdah_limits::ranking::Ranked;
 use howdah_limits::zone::ZoneReport;
@@ -40,6 +41,8 @@ pub struct Report {
     pub limits: Vec<LimitReport>,
     /// Caches, sorted by name.
     pub caches: Vec<CacheReport>,
+    /// The server that several servers share, if the configuration names one.
+    pub cluster: Option<ClusterReport>,
     /// Isolation of the server's processes from each other.
     pub protection: Protection,
     /// Names of applications, each with its isolation.

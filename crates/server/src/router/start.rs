@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicUsize;
 
 use arc_swap::ArcSwap;
 use howdah_access_log::LogFiles;
+use howdah_cluster::Cluster;
 use howdah_config::Config;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::memory;
@@ -99,6 +100,7 @@ fn control_thread(
         challenges,
         listings: Listings::default(),
         client_names: ClientNames::default(),
+        cluster: Cluster::new(Arc::clone(&log)),
     });
     let sandbox = Arc::new(RouterSandbox::enter(hello.sandbox, &hello.tmp, config));
     let (requests, thread_requests) = unbounded_channel();

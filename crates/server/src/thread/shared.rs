@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use arc_swap::ArcSwap;
+use howdah_cluster::Cluster;
 use howdah_sys::log::Log;
 use howdah_tls::challenges::ChallengeStore;
 use howdah_upstream::names::clients::ClientNames;
@@ -32,4 +33,6 @@ pub struct Shared {
     pub listings: Listings,
     /// Names of clients that `.htaccess` files compare.
     pub client_names: ClientNames,
+    /// Purges and limits that several servers share.
+    pub cluster: Cluster,
 }

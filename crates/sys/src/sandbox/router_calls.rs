@@ -78,7 +78,7 @@ const ALLOWED: &[SystemCall] = &[
     call_with(
         libc::SYS_socket,
         &[Is(0, bits(libc::AF_INET)), Is(0, bits(libc::AF_INET6)), Is(0, bits(libc::AF_UNIX))],
-        "connections to upstreams and authorities, questions to DNS servers",
+        "connections to upstreams, authorities and Valkey, questions to DNS servers",
     ),
     call(libc::SYS_connect, "likewise"),
     call(libc::SYS_bind, "a random port for a question to a DNS server; TCP is denied by Landlock"),

@@ -1,8 +1,15 @@
+use std::sync::Arc;
+
+use howdah_config::Config;
+use howdah_http::fixture::request;
+use howdah_http::message::Response;
 use serde_json::{Value, json};
 
 use super::*;
-use howdah_config::Config;
-use howdah_http::fixture::request;
+use crate::SECOND;
+use crate::rules::{TooManyConnections, connect, need_name};
+use crate::shared::Answer;
+use crate::zone::Zones;
 
 /// Rules of an action, and their zones.
 struct Fixture {
@@ -41,7 +48,9 @@ impl Fixture {
         let mut holds = |conditions: &Match| {
             conditions.source.as_ref().is_none_or(|s| s.matches(request.connection.peer))
         };
-        check(&self.rules, &request, None, Instant::now(), SECOND + ms * 1_000_000, &mut holds)
+        let now = SECOND + ms * 1_000_000;
+        let checked = check(&self.rules, &request, None, Instant::now(), now, &mut holds);
+        checked.map(|checked| checked.admission)
     }
 
     fn admits(&self, client: &str, ms: u64) -> bool {
@@ -249,4 +258,115 @@ fn a_change_of_the_configuration_pardons_nobody() {
     assert!(!after.admits(A, 0) && after.admits(B, 0));
     let other = fixture_after(json!({"rate": "1/m", "zone": "a", "key": "$host"}), Some(&before));
     assert!(other.admits(A, 0));
+}
+
+/// A counter that several servers share.
+struct Counter {
+    due: u64,
+}
+
+impl Fixture {
+    /// Checks a request by the shared counter too; `None` if it does not answer.
+    fn check_shared(
+        &self,
+        client: &str,
+        ms: u64,
+        counter: Option<&mut Counter>,
+    ) -> Result<Admission, Box<Refusal>> {
+        let (request, now) = (from(client), SECOND + ms * 1_000_000);
+        let mut checked = check(&self.rules, &request, None, Instant::now(), now, &mut |_| true)?;
+        let Some(counter) = counter.filter(|_| checked.is_shared()) else {
+            return Ok(checked.admission);
+        };
+        let shared = checked.take_shared();
+        let answer = |claim: &Claim<'_>| {
+            let debt = counter.due.saturating_sub(now);
+            let conforms = claim.rate().wait(debt) == 0;
+            if conforms {
+                counter.due = now + debt + claim.rate().interval();
+            }
+            Answer { conforms, debt }
+        };
+        let answers: Vec<_> = shared.iter().map(answer).collect();
+        checked.settle(shared, &answers, now, now)
+    }
+}
+
+fn clustered(limit: Value) -> Fixture {
+    let action = json!({"return": 200, "limit": limit});
+    let cluster = json!({"cluster": "127.0.0.1:6379"});
+    let document = json!({"settings": cluster, "routes": [{"action": action}]});
+    let config = Config::from_value(document).expect("valid");
+    let zones = Zones::new(&config, None);
+    let rules = Rule::compile(&config.routes[0].steps[0].action.limit, &zones);
+    Fixture { rules, zones }
+}
+
+#[test]
+fn servers_with_one_counter_admit_one_rate_together() {
+    let servers = [(); 3].map(|()| clustered(json!({"rate": "10/s", "burst": 4})));
+    let mut counter = Counter { due: 0 };
+    let mut admitted = 0;
+    for ms in 0..10_000 {
+        for server in &servers {
+            admitted += u32::from(server.check_shared(A, ms, Some(&mut counter)).is_ok());
+        }
+    }
+    assert_eq!(admitted, 4 + 100);
+    let asked: u64 = servers.iter().map(|server| server.report().requests).sum();
+    assert_eq!(asked, 30_000);
+}
+
+#[test]
+fn a_refused_request_is_counted_nowhere_and_the_next_need_not_ask() {
+    let limit = clustered(json!([
+        {"rate": "1/h", "burst": 9, "shared": false},
+        {"rate": "1/s", "burst": 1, "announce": true},
+    ]));
+    let mut counter = Counter { due: 0 };
+    let admission = limit.check_shared(A, 0, Some(&mut counter)).expect("the first");
+    assert!(format!("{:?}", admission.announcement).contains("remaining: 1"));
+    counter.due = 4 * SECOND;
+    let refusal = limit.check_shared(A, 0, Some(&mut counter)).expect_err("others were there");
+    assert_eq!(refusal.wait, 2 * SECOND);
+    // The debt is known here now.
+    for ms in [0, 1999] {
+        let refusal = limit.check_shared(A, ms, None).expect_err("refused without a question");
+        assert_eq!(refusal.status, 429);
+    }
+    assert!(limit.check_shared(A, 2000, Some(&mut counter)).is_ok());
+    // Two of ten are gone.
+    assert_eq!(
+        (0..20).filter(|n| limit.check_shared(A, 10_000 + 1000 * n, None).is_ok()).count(),
+        8
+    );
+}
+
+#[test]
+fn without_an_answer_a_server_decides_alone() {
+    let limit = clustered(json!({"rate": "1/h", "burst": 2}));
+    let admitted = (0..9).filter(|_| limit.check_shared(A, 0, None).is_ok());
+    assert_eq!(admitted.count(), 3);
+}
+
+#[test]
+fn a_block_is_told_to_the_others() {
+    let penalty = json!({"after": 2, "time": 60});
+    let limit = clustered(json!({"rate": "1/s", "burst": 1, "penalty": penalty}));
+    let mut counter = Counter { due: 100 * SECOND };
+    let first = limit.check_shared(A, 0, Some(&mut counter)).expect_err("refused");
+    assert_eq!(first.shared_block, None);
+    let second = limit.check_shared(A, 0, Some(&mut counter)).expect_err("refused");
+    let block = second.shared_block.expect("a block");
+    assert_eq!((&*block.key, block.debt), (&b"192.0.2.1"[..], 61 * SECOND));
+    assert!(block.debt <= block.longest_debt);
+}
+
+#[test]
+fn a_dry_run_is_shared_and_refuses_nobody() {
+    let limit = clustered(json!({"rate": "1/s", "dry_run": true}));
+    let mut counter = Counter { due: 100 * SECOND };
+    assert!(limit.check_shared(A, 0, Some(&mut counter)).is_ok());
+    assert_eq!(limit.report().dry_run, 1);
+    assert_eq!(limit.report().refused, 0);
 }

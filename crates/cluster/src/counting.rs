@@ -1,0 +1,335 @@
+//! The connection for limits and for purges that leave this server.
+//!
+//! Router threads send their commands through it themselves; a task of the cluster's thread connects,
+//! sends purges, and asks from time to time whether the server still answers. Once it has kept a
+//! request waiting for the maximum time, no request waits until it answers in time again.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use howdah_cache::peers::Peers;
+use howdah_cache::purge::Purge;
+use howdah_limits::rules::SharedBlock;
+use howdah_limits::shared::{Answer, Claim};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use crate::connect::{Allowance, Connector, describe};
+use crate::message::{Message, Sender};
+use crate::script::{self, BLOCK, COUNT};
+use crate::state::{ClusterReport, State};
+
+/// Number of purges that the stream keeps at least.
+pub const KEPT_PURGES: u64 = 10_000;
+
+/// Maximum number of messages that wait for the server.
+const MAX_WAITING: usize = 1000;
+
+/// Maximum time for an answer to a command that no request waits for.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Interval of questions whether the server answers.
+const PING_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Interval of these questions while no request waits for the server.
+const PING_INTERVAL_IN_TROUBLE: Duration = Duration::from_millis(50);
+
+/// First and last delay before the next attempt to connect.
+pub const RETRY_DELAYS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+/// Bytes that an answer may have, and those for each claim.
+const ANSWER_BYTES: u64 = 2048;
+const CLAIM_BYTES: u64 = 32;
+
+/// Counts requests, and sends purges.
+#[derive(Debug)]
+pub struct Counting {
+    connector: Arc<Connector>,
+    state: Arc<State>,
+    sender: Sender,
+    connected: ArcSwapOption<Connected>,
+    /// The last answer came in time.
+    is_answering: AtomicBool,
+    waiting: Mutex<VecDeque<Outgoing>>,
+    wake: Notify,
+}
+
+/// An open connection.
+#[derive(Debug)]
+struct Connected {
+    commands: MultiplexedConnection,
+    allowance: Allowance,
+    /// Hashes of the scripts that the server knows.
+    count: String,
+    block: String,
+}
+
+/// A message that no request waits for.
+#[derive(Debug, Clone)]
+enum Outgoing {
+    Purge(Arc<[u8]>),
+    Block(Arc<SharedBlock>),
+}
+
+impl Counting {
+    pub(crate) fn new(connector: Arc<Connector>, state: Arc<State>, sender: Sender) -> Counting {
+        Counting {
+            connector,
+            state,
+            sender,
+            connected: ArcSwapOption::empty(),
+            is_answering: AtomicBool::new(false),
+            waiting: Mutex::default(),
+            wake: Notify::new(),
+        }
+    }
+
+    /// Counts a request by the rates of all servers. Returns `None` if the server does not answer in
+    /// time, or not at all.
+    pub async fn count(&self, claims: &[Claim<'_>]) -> Option<Vec<Answer>> {
+        let answers = self.ask(claims).await;
+        let counter = if answers.is_some() { &self.state.counted } else { &self.state.alone };
+        counter.fetch_add(1, Relaxed);
+        answers
+    }
+
+    async fn ask(&self, claims: &[Claim<'_>]) -> Option<Vec<Answer>> {
+        let connected = self.connected.load_full().filter(|_| self.is_answering.load(Relaxed))?;
+        let command = |name: &str, script: &str| {
+            let mut command = redis::cmd(name);
+            command.arg(script).arg(claims.len());
+            let prefix = &self.connector.settings().prefix;
+            for claim in claims {
+                command.arg(script::key(prefix, claim.zone(), claim.text()));
+            }
+            for claim in claims {
+                command
+                    .arg(script::microseconds(claim.rate().interval()))
+                    .arg(script::microseconds(claim.rate().tolerance()))
+                    .arg(script::microseconds(claim.longest_debt()))
+                    .arg(if claim.is_dry_run() { "0" } else { "1" });
+            }
+            command
+        };
+        let bytes = ANSWER_BYTES + CLAIM_BYTES * claims.len() as u64;
+        let run = async {
+            match connected.send(&command("EVALSHA", &connected.count), bytes).await {
+                // The server has forgotten its scripts.
+                Err(error) if is_unknown_script(&error) => {
+                    connected.send(&command("EVAL", COUNT), bytes).await
+                }
+                answered => answered,
+            }
+        };
+        match timeout(self.connector.settings().timeout, run).await {
+            Ok(Ok(value)) => {
+                let answers = script::answers(&value, claims);
+                if answers.is_none() {
+                    self.state.invalid.fetch_add(1, Relaxed);
+                }
+                answers
+            }
+            Ok(Err(error)) => {
+                self.is_answering.store(false, Relaxed);
+                self.state.fails(&describe(&error));
+                None
+            }
+            Err(_) => {
+                self.is_answering.store(false, Relaxed);
+                self.state.fails("it does not answer in time");
+                None
+            }
+        }
+    }
+
+    /// Blocks a key on all servers, if the server can be reached.
+    pub fn block(&self, block: SharedBlock) {
+        if self.is_answering.load(Relaxed) {
+            let mut waiting = self.waiting();
+            if waiting.len() < MAX_WAITING {
+                waiting.push_back(Outgoing::Block(Arc::new(block)));
+                self.wake.notify_one();
+            }
+        }
+    }
+
+    /// Returns the state of the connection, and counters.
+    pub fn report(&self) -> ClusterReport {
+        let is_connected = self.connected.load().is_some() && self.is_answering.load(Relaxed);
+        self.state.report(is_connected)
+    }
+
+    /// Connects again and again.
+    pub(crate) async fn run(&self) {
+        let mut delay = RETRY_DELAYS.0;
+        loop {
+            let started_at = Instant::now();
+            let Err(problem) = self.session().await;
+            self.connected.store(None);
+            self.is_answering.store(false, Relaxed);
+            self.state.fails(&problem);
+            if started_at.elapsed() > RETRY_DELAYS.1 {
+                delay = RETRY_DELAYS.0;
+            }
+            sleep(delay).await;
+            delay = (2 * delay).min(RETRY_DELAYS.1);
+        }
+    }
+
+    /// Connects, and works until the connection fails. Error: the reason.
+    async fn session(&self) -> Result<std::convert::Infallible, String> {
+        let mut connection = self.connector.connect().await?;
+        let (commands, allowance) = (connection.commands.clone(), connection.allowance.clone());
+        let mut connected =
+            Connected { commands, allowance, count: String::new(), block: String::new() };
+        connected.count = connected.load(COUNT).await?;
+        connected.block = connected.load(BLOCK).await?;
+        let connected = Arc::new(connected);
+        self.connected.store(Some(Arc::clone(&connected)));
+        self.is_answering.store(true, Relaxed);
+        self.state.answers();
+        loop {
+            let interval = match self.is_answering.load(Relaxed) {
+                true => PING_INTERVAL,
+                false => PING_INTERVAL_IN_TROUBLE,
+            };
+            tokio::select! {
+                () = connection.ended() => return Err("it has closed the connection".to_owned()),
+                sent = self.send_waiting(&connected) => sent?,
+                () = sleep(interval) => self.ping(&connected).await?,
+            }
+        }
+    }
+
+    async fn ping(&self, connected: &Connected) -> Result<(), String> {
+        let asked_at = Instant::now();
+        connected.run(&redis::cmd("PING")).await?;
+        let is_in_time = asked_at.elapsed() <= self.connector.settings().timeout;
+        self.is_answering.store(is_in_time, Relaxed);
+        if is_in_time {
+            self.state.answers();
+        }
+        Ok(())
+    }
+
+    /// Sends what waits. Returns when the server has refused something, after a pause.
+    async fn send_waiting(&self, connected: &Connected) -> Result<(), String> {
+        loop {
+            let Some(next) = self.waiting().front().cloned() else {
+                self.wake.notified().await;
+                continue;
+            };
+            let prefix = &self.connector.settings().prefix;
+            let mut command;
+            match &next {
+                Outgoing::Purge(message) => {
+                    command = redis::cmd("XADD");
+                    command.arg(purges_key(prefix)).arg("MAXLEN").arg("~").arg(KEPT_PURGES);
+                    command.arg("*").arg("purge").arg(&**message);
+                }
+                Outgoing::Block(block) => {
+                    command = redis::cmd("EVALSHA");
+                    command.arg(&connected.block).arg(1);
+                    command.arg(script::key(prefix, &block.zone, &block.key));
+                    command.arg(script::microseconds(block.debt));
+                    command.arg(script::microseconds(block.longest_debt));
+                }
+            }
+            let sent = timeout(ANSWER_TIMEOUT, connected.send(&command, ANSWER_BYTES)).await;
+            let sent = sent.map_err(|_| "it does not answer".to_owned())?;
+            match sent {
+                Err(error) if error.is_unrecoverable_error() => return Err(describe(&error)),
+                // A purge must not be lost: it stays the first that waits.
+                Err(error) if matches!(next, Outgoing::Purge(_)) => {
+                    self.state.fails(&format!("a purge is not passed on: {}", describe(&error)));
+                    sleep(ANSWER_TIMEOUT).await;
+                    return Ok(());
+                }
+                // A block that is lost costs accuracy only.
+                Err(_) => {}
+                Ok(_) if matches!(next, Outgoing::Purge(_)) => {
+                    self.state.sent.fetch_add(1, Relaxed);
+                }
+                Ok(_) => {}
+            }
+            let mut waiting = self.waiting();
+            // What waits may have been replaced meanwhile.
+            if waiting.front().is_some_and(|first| first.is(&next)) {
+                waiting.pop_front();
+            }
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Outgoing>> {
+        self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Peers for Counting {
+    fn purged(&self, store: &str, what: &Purge, is_soft: bool) {
+        let (sender, store) = (self.sender, store.as_bytes().to_vec());
+        let message = Message { sender, store, what: what.clone(), is_soft };
+        let mut waiting = self.waiting();
+        if waiting.len() >= MAX_WAITING {
+            // Other servers purge more than they would have to, and miss nothing.
+            waiting.clear();
+            let message = Message { store: Vec::new(), what: Purge::All, ..message };
+            waiting.push_back(Outgoing::Purge(message.encode().into()));
+        } else {
+            waiting.push_back(Outgoing::Purge(message.encode().into()));
+        }
+        drop(waiting);
+        self.wake.notify_one();
+    }
+}
+
+impl Connected {
+    async fn send(&self, command: &Cmd, bytes: u64) -> Result<Value, RedisError> {
+        self.allowance.add(bytes);
+        command.query_async(&mut self.commands.clone()).await
+    }
+
+    /// Sends a command that no request waits for.
+    async fn run(&self, command: &Cmd) -> Result<Value, String> {
+        match timeout(ANSWER_TIMEOUT, self.send(command, ANSWER_BYTES)).await {
+            Ok(answered) => answered.map_err(|error| describe(&error)),
+            Err(_) => Err("it does not answer".to_owned()),
+        }
+    }
+
+    /// Makes a script known to the server. Returns its hash.
+    async fn load(&self, script: &str) -> Result<String, String> {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(script);
+        match self.run(&command).await? {
+            Value::BulkString(hash) if hash.len() == 40 => {
+                String::from_utf8(hash).map_err(|_| "it sends what is no answer".to_owned())
+            }
+            _ => Err("it sends what is no answer".to_owned()),
+        }
+    }
+}
+
+impl Outgoing {
+    fn is(&self, other: &Outgoing) -> bool {
+        match (self, other) {
+            (Outgoing::Purge(own), Outgoing::Purge(other)) => Arc::ptr_eq(own, other),
+            (Outgoing::Block(own), Outgoing::Block(other)) => Arc::ptr_eq(own, other),
+            _ => false,
+        }
+    }
+}
+
+/// Returns the key of the stream of purges.
+pub fn purges_key(prefix: &str) -> String {
+    format!("{prefix}purges")
+}
+
+fn is_unknown_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}

@@ -1,0 +1,34 @@
+//! What several servers of one site share through Valkey or Redis: purges of their caches, and rates
+//! of their limits.
+//!
+//! | module | content |
+//! | --- | --- |
+//! | `member` | follows the configuration; starts and ends the thread that has the connections |
+//! | `counting` | the connection for limits and outgoing purges, and when requests do not wait for it |
+//! | `script` | the script that counts a request by several rates, and its answers |
+//! | `receiving` | the connection for purges of other servers |
+//! | `message` | the bytes of a purge |
+//! | `connect` | connections with a bound for what they receive; errors without secrets |
+//! | `state` | counters, and log lines about the connections |
+//!
+//! Valkey is a help, never a condition: a request waits for it for a bounded time, and then this
+//! server decides alone. Everything in Valkey may have been written by others. What it sends is
+//! bounded and checked, and changes nothing but limits and purges; no text of it is logged.
+#![forbid(unsafe_code)]
+
+mod connect;
+mod counting;
+mod member;
+mod message;
+mod receiving;
+mod script;
+mod state;
+
+pub use self::counting::Counting;
+pub use self::member::Cluster;
+pub use self::state::ClusterReport;
+
+/// Reads the bytes of a purge, for fuzzing. Returns true if they are one.
+pub fn reads_message(bytes: &[u8]) -> bool {
+    message::Message::decode(bytes).is_some()
+}

@@ -1,0 +1,134 @@
+//! The script that counts a request by several rates (GCRA), its arguments and its answers.
+//!
+//! Valkey runs a script as one step, so counts are exact however many servers ask at once. Times are
+//! those of Valkey's clock, and only differences leave it: the servers' clocks need not agree. A key
+//! holds its due time as whole seconds and microseconds after them, as a number of Lua is not exact
+//! enough for both together. It expires when its debt is paid.
+
+use std::fmt::Write;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use howdah_limits::Nanos;
+use howdah_limits::shared::{Answer, Claim};
+use redis::Value;
+
+/// Counts a request by the rates of all keys if it conforms to all of them, and returns the debt of
+/// each in microseconds: the number itself if the request conforms to that rate, otherwise
+/// `-1 - number`.
+///
+/// Arguments of each key: interval, tolerance and longest possible debt in microseconds, and whether a
+/// refusal counts (`1`) or is a dry run (`0`). A value that is no due time, or is a longer debt than
+/// possible, is none: somebody else has written it, or the clock was set back.
+pub const COUNT: &str = r"
+local now = redis.call('TIME')
+local seconds, microseconds = tonumber(now[1]), tonumber(now[2])
+local debts, refused = {}, false
+for i, key in ipairs(KEYS) do
+  local interval, tolerance = tonumber(ARGV[4 * i - 3]), tonumber(ARGV[4 * i - 2])
+  local stored, debt = redis.pcall('GET', key), 0
+  if type(stored) == 'string' and #stored < 40 then
+    local s, us = string.match(stored, '^(%d+) (%d+%.?%d*)$')
+    if s then
+      debt = (tonumber(s) - seconds) * 1000000 + (tonumber(us) - microseconds)
+      if not (debt > 0 and debt <= tonumber(ARGV[4 * i - 1])) then debt = 0 end
+    end
+  end
+  debts[i] = debt
+  if ARGV[4 * i] == '1' and debt + interval > tolerance then refused = true end
+end
+local answer = {}
+for i, key in ipairs(KEYS) do
+  local interval, tolerance = tonumber(ARGV[4 * i - 3]), tonumber(ARGV[4 * i - 2])
+  if debts[i] + interval > tolerance then
+    answer[i] = -1 - math.floor(debts[i])
+  else
+    answer[i] = math.floor(debts[i])
+    if not refused or ARGV[4 * i] == '0' then
+      local due = microseconds + debts[i] + interval
+      local s = math.floor(due / 1000000)
+      redis.call('SET', key, string.format('%.0f %.3f', seconds + s, due - s * 1000000),
+        'PX', string.format('%.0f', math.ceil((debts[i] + interval) / 1000) + 1))
+    end
+  end
+end
+return answer
+";
+
+/// Raises the debt of a key to a number of microseconds: it is blocked on all servers.
+pub const BLOCK: &str = r"
+local now = redis.call('TIME')
+local seconds, microseconds = tonumber(now[1]), tonumber(now[2])
+local stored, debt = redis.pcall('GET', KEYS[1]), tonumber(ARGV[1])
+if type(stored) == 'string' and #stored < 40 then
+  local s, us = string.match(stored, '^(%d+) (%d+%.?%d*)$')
+  if s then
+    local known = (tonumber(s) - seconds) * 1000000 + (tonumber(us) - microseconds)
+    if known > debt and known <= tonumber(ARGV[2]) then return 0 end
+  end
+end
+local due = microseconds + debt
+local s = math.floor(due / 1000000)
+redis.call('SET', KEYS[1], string.format('%.0f %.3f', seconds + s, due - s * 1000000),
+  'PX', string.format('%.0f', math.ceil(debt / 1000) + 1))
+return 1
+";
+
+/// Returns the key in Valkey. A zone has no other characters than those of a name or of a JSON path;
+/// the text of a request is hashed, as it may be long, and Valkey need not know who visits a site.
+pub fn key(prefix: &str, zone: &str, text: &[u8]) -> Vec<u8> {
+    let hash = digest(&SHA256, text);
+    let mut key = format!("{prefix}limit:{zone}:");
+    for byte in hash.as_ref().iter().take(16) {
+        // Writing to a string does not fail.
+        let _ = write!(key, "{byte:02x}");
+    }
+    key.into_bytes()
+}
+
+/// Returns a time as an argument: microseconds, exact to the nanosecond.
+pub fn microseconds(time: Nanos) -> String {
+    format!("{}.{:03}", time / 1000, time % 1000)
+}
+
+/// Reads the answers to these claims; `None` if they are none, or impossible.
+pub fn answers(value: &Value, claims: &[Claim<'_>]) -> Option<Vec<Answer>> {
+    let Value::Array(values) = value else { return None };
+    if values.len() != claims.len() {
+        return None;
+    }
+    let answer = |(value, claim): (&Value, &Claim<'_>)| {
+        let Value::Int(number) = value else { return None };
+        let conforms = *number >= 0;
+        let microseconds = if conforms { *number } else { -1 - *number };
+        let debt = u64::try_from(microseconds).ok()?.checked_mul(1000)?;
+        // The debt is rounded down.
+        let is_possible = match conforms {
+            true => claim.rate().wait(debt) == 0,
+            false => claim.rate().wait(debt.saturating_add(1000)) > 0,
+        };
+        (is_possible && debt <= claim.longest_debt()).then_some(Answer { conforms, debt })
+    };
+    values.iter().zip(claims).map(answer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_does_not_show_the_text_of_a_request() {
+        let first = key("howdah:", "login", b"192.0.2.1");
+        let text = String::from_utf8(first.clone()).unwrap();
+        assert!(text.starts_with("howdah:limit:login:") && text.len() == 19 + 32, "{text}");
+        assert_ne!(first, key("howdah:", "login", b"192.0.2.2"));
+        assert_eq!(first, key("howdah:", "login", b"192.0.2.1"));
+        assert_eq!(key("p", "z", &[b'x'; 100_000]).len(), key("p", "z", b"").len());
+    }
+
+    #[test]
+    fn times_keep_their_nanoseconds() {
+        assert_eq!(microseconds(3_333_333), "3333.333");
+        assert_eq!(microseconds(5), "0.005");
+        assert_eq!(microseconds(u64::MAX), "18446744073709551.615");
+    }
+}

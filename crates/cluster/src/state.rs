@@ -1,0 +1,111 @@
+//! Counters, and log lines when the server begins or ceases to answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use howdah_sys::log::{Level, Log};
+
+/// Counters since the configuration named the server, and whether it answers.
+#[derive(Debug)]
+pub struct State {
+    log: Arc<Log>,
+    /// Address of the server, for the log.
+    address: String,
+    /// The last problem was logged, and the server has not answered since.
+    is_troubled: AtomicBool,
+    /// Requests that were counted by the server.
+    pub counted: AtomicU64,
+    /// Requests that this server decided alone.
+    pub alone: AtomicU64,
+    /// Purges that were passed on.
+    pub sent: AtomicU64,
+    /// Purges of other servers.
+    pub received: AtomicU64,
+    /// Messages that were no purges, and answers that were none.
+    pub invalid: AtomicU64,
+    /// Number of times that purges may have been missed, so that everything was purged.
+    pub missed: AtomicU64,
+}
+
+/// Report about the server that several servers share.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClusterReport {
+    /// Its address.
+    pub server: String,
+    /// It answers.
+    pub is_connected: bool,
+    /// Requests that were counted by it.
+    pub counted: u64,
+    /// Requests that were counted by this server alone.
+    pub alone: u64,
+    /// Purges that were passed on.
+    pub purges_sent: u64,
+    /// Purges that came from other servers.
+    pub purges_received: u64,
+    /// Messages and answers that were invalid.
+    pub invalid: u64,
+    /// Number of times that everything was purged, as purges may have been missed.
+    pub missed: u64,
+}
+
+impl State {
+    /// Creates the state of a server that was not asked yet.
+    pub fn new(log: Arc<Log>, address: String) -> State {
+        State {
+            log,
+            address,
+            is_troubled: AtomicBool::new(false),
+            counted: AtomicU64::new(0),
+            alone: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            invalid: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
+        }
+    }
+
+    /// Logs the first problem since the server answered last.
+    pub fn fails(&self, problem: &str) {
+        if !self.is_troubled.swap(true, Relaxed) {
+            let address = &self.address;
+            let line = format_args!(
+                "cluster: the server {address} cannot be used: {problem}; until it can be, limits count the \
+                 requests of this server alone, and purges wait"
+            );
+            self.log.write(Level::Error, line);
+        }
+    }
+
+    /// Logs that the server answers again.
+    pub fn answers(&self) {
+        if self.is_troubled.swap(false, Relaxed) {
+            let line = format_args!("cluster: the server {} answers again", self.address);
+            self.log.write(Level::Notice, line);
+        }
+    }
+
+    /// Logs that purges may have been missed.
+    pub fn misses(&self) {
+        self.missed.fetch_add(1, Relaxed);
+        let line = format_args!(
+            "cluster: the server {} has no longer all purges since the last one that was received; all \
+             cached responses are purged",
+            self.address
+        );
+        self.log.write(Level::Notice, line);
+    }
+
+    /// Returns the counters.
+    pub fn report(&self, is_connected: bool) -> ClusterReport {
+        ClusterReport {
+            server: self.address.clone(),
+            is_connected,
+            counted: self.counted.load(Relaxed),
+            alone: self.alone.load(Relaxed),
+            purges_sent: self.sent.load(Relaxed),
+            purges_received: self.received.load(Relaxed),
+            invalid: self.invalid.load(Relaxed),
+            missed: self.missed.load(Relaxed),
+        }
+    }
+}
