@@ -6,6 +6,7 @@ mod boundaries;
 mod dns;
 mod fastcgi;
 mod hostile_backends;
+mod http2_backends;
 mod proxy_protocol;
 mod requests;
 mod retries;

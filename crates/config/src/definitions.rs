@@ -55,6 +55,11 @@ impl<'a> Definitions<'a> {
         let upstream = self.named("upstreams")?.get(upstream)?;
         let tls = upstream.get("tls").is_some_and(|tls| *tls != Value::Bool(false));
         let proxy_protocol = upstream.get("proxy_protocol").map(|_| "proxy_protocol");
-        if tls { Some("tls") } else { proxy_protocol }
+        let http2 = upstream.get("http2").is_some_and(|on| *on == Value::Bool(true));
+        match () {
+            () if tls => Some("tls"),
+            () if http2 => Some("http2"),
+            () => proxy_protocol,
+        }
     }
 }

@@ -299,6 +299,11 @@ const KEYS: &[Word] = &[
                upstream or the action",
     },
     Word {
+        words: &["grpc_pass", "proxy_http_version", "h2c"],
+        beside: None,
+        hint: "write \"http2\": true in an upstream, and \"pass\": \"upstreams/NAME\"",
+    },
+    Word {
         words: &["proxy_buffering"],
         beside: None,
         hint: "write \"buffering\" in the action or the upstream",

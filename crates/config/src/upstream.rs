@@ -52,6 +52,8 @@ pub struct Upstream {
     pub forwarded: ForwardedFields,
     /// TLS settings; `None` for plain HTTP.
     pub tls: Option<UpstreamTls>,
+    /// True if the servers speak HTTP/2, without TLS by prior knowledge.
+    pub http2: bool,
     /// True if trailers of requests are forwarded, which requires chunked bodies.
     pub request_trailers: bool,
     /// The version of the PROXY protocol that each connection begins with, 1 or 2.
@@ -171,6 +173,7 @@ impl Upstream {
             headers: Vec::new(),
             forwarded: ForwardedFields::default(),
             tls: None,
+            http2: false,
             request_trailers: false,
             proxy_protocol: None,
             buffering: true,
@@ -213,6 +216,7 @@ impl Upstream {
             headers: object.read("headers", request_headers::read)?.unwrap_or_default(),
             forwarded: object.read("forwarded", ForwardedFields::read)?.unwrap_or_default(),
             tls: object.read("tls", UpstreamTls::read)?.flatten(),
+            http2: object.boolean("http2")?.unwrap_or(false),
             request_trailers: object.boolean("request_trailers")?.unwrap_or(false),
             proxy_protocol: object
                 .read("proxy_protocol", |node| node.integer(1..=2))?
@@ -235,6 +239,11 @@ impl Upstream {
             let reason = "cannot go with \"proxy_protocol\", as a connection belongs to one client";
             return Err(node.invalid(reason));
         }
+        let mut keys = HTTP1_KEYS.iter().filter_map(|key| object.optional(key));
+        if let (true, Some(node)) = (upstream.http2, keys.next()) {
+            let error = node.invalid("cannot go with \"http2\", whose connections are shared");
+            return Err(error.with_hint("\"failures\" tells by requests which servers are down"));
+        }
         if let (Some(tls), Some(node)) = (&upstream.tls, object.optional("tls")) {
             let nameless = |server: &UpstreamServer| {
                 matches!(server.address, Address::Unix(_) | Address::Abstract(_))
@@ -248,6 +257,9 @@ impl Upstream {
         Ok(upstream)
     }
 }
+
+/// Keys that cannot stand beside `http2`.
+const HTTP1_KEYS: [&str; 3] = ["health", "keepalive", "proxy_protocol"];
 
 impl Balance {
     fn read(node: &Node<'_>) -> Result<Balance, Error> {

@@ -190,7 +190,9 @@ fn refuse(status: u16) -> Response {
 fn refuse_queue(thread: &PhpThread, context: &RequestContext, refused: QueueError) -> Response {
     let reason = match refused {
         QueueError::QueueFull => "the queue of the application is full (limits/queue)".to_owned(),
-        QueueError::Overloaded => "clients have waited too long for too long (limits/patience)".to_owned(),
+        QueueError::Overloaded => {
+            "clients have waited too long for too long (limits/patience)".to_owned()
+        }
         QueueError::QueueTimeout => {
             "no worker was free within the queue's time limit (limits/queue_timeout)".to_owned()
         }

@@ -39,7 +39,8 @@ pub struct TlsClient {
     settings: UpstreamTls,
     /// Digest of the files that the client was built from.
     digest: Vec<u8>,
-    config: Arc<ClientConfig>,
+    /// Settings for HTTP/1 and for HTTP/2, which differ in ALPN.
+    config: [Arc<ClientConfig>; 2],
 }
 
 /// Returns the sources of the files that the settings name.
@@ -87,12 +88,14 @@ impl TlsClient {
                 builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key)))
             }
         };
+        let mut http2 = config.clone();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        http2.alpn_protocols = vec![b"h2".to_vec()];
         Ok(TlsClient {
             id: NEXT.fetch_add(1, Relaxed),
             settings: settings.clone(),
             digest: digest(settings, material)?,
-            config: Arc::new(config),
+            config: [Arc::new(config), Arc::new(http2)],
         })
     }
 
@@ -102,17 +105,25 @@ impl TlsClient {
     }
 
     /// Performs a handshake with the server `name`, or with `server_name` of the settings. Bytes
-    /// that the server sends before the handshake are never read as a response.
+    /// that the server sends before the handshake are never read as a response. With `is_http2`, the
+    /// server must agree to speak HTTP/2.
     pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
         name: &str,
+        is_http2: bool,
     ) -> Result<TlsStream<S>, String> {
         let name = self.settings.server_name.as_deref().unwrap_or(name);
         let known = ServerName::try_from(name.to_owned());
         let known = known.map_err(|_| format!("\"{name}\" is not a valid server name"))?;
-        let connector = TlsConnector::from(Arc::clone(&self.config));
-        connector.connect(known, stream).await.map_err(|error| self.explain(&error, name))
+        let [http1, http2] = &self.config;
+        let connector = TlsConnector::from(Arc::clone(if is_http2 { http2 } else { http1 }));
+        let stream = connector.connect(known, stream).await;
+        let stream = stream.map_err(|error| self.explain(&error, name))?;
+        match is_http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            true => Err("it does not speak HTTP/2 over TLS; leave out \"http2\"".to_owned()),
+            false => Ok(stream),
+        }
     }
 
     /// Returns the message for a failed handshake.

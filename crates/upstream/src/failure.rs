@@ -41,6 +41,10 @@ pub enum Failure {
     ServerClosed,
     /// The response breaks the rules of its protocol, or the request cannot be written in it.
     Malformed(Malformed),
+    /// The connection was lost before the request was sent.
+    NotSent(String),
+    /// The server says that it has not processed the request (HTTP/2).
+    RefusedStream,
     /// The server switched to a protocol that the request does not offer.
     UnexpectedUpgrade,
     /// The client's body could not be read.
@@ -63,6 +67,16 @@ impl Failure {
     /// Returns true if the connection ended, as an idle one does after the server has closed it.
     pub fn is_closed_connection(&self) -> bool {
         matches!(self, Failure::ServerClosed | Failure::Read(_) | Failure::Send(_))
+    }
+
+    /// Returns true if the server has surely not processed the request. `is_stored` is true if its
+    /// body can be sent again.
+    pub fn is_unprocessed(&self, is_stored: bool) -> bool {
+        match self {
+            Failure::NotSent(_) => true,
+            Failure::RefusedStream => is_stored,
+            _ => false,
+        }
     }
 
     /// Returns the status that the client gets.
@@ -122,6 +136,10 @@ impl fmt::Display for Failure {
                 f.write_str("the connection was closed before the response ended")
             }
             Failure::Malformed(Malformed(problem)) => f.write_str(problem),
+            Failure::NotSent(problem) => {
+                write!(f, "the connection was lost before the request was sent: {problem}")
+            }
+            Failure::RefusedStream => f.write_str("it refused the request (REFUSED_STREAM)"),
             Failure::UnexpectedUpgrade => {
                 f.write_str("it switched to a protocol that the request did not offer (101)")
             }

@@ -1,6 +1,6 @@
 //! Requests to other servers: HTTP upstreams and FastCGI servers.
 //!
-//! [`proxy`] and [`fastcgi`] each implement one protocol. Shared modules:
+//! [`proxy`], [`http2`] and [`fastcgi`] each implement one protocol. Shared modules:
 //!
 //! - [`retry`]: passes a request to a server, and to another one if that fails.
 //! - [`servers`]: selects the server of a request, and tracks failing servers.
@@ -12,6 +12,7 @@
 pub mod connections;
 pub mod failure;
 pub mod fastcgi;
+pub mod http2;
 pub mod log_limit;
 pub mod names;
 pub mod proxy;

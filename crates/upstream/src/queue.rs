@@ -19,7 +19,9 @@ impl fmt::Display for QueueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             QueueError::Full => "the queue is full (queue)",
-            QueueError::Timeout => "no connection was free within the queue's time limit (queue_timeout)",
+            QueueError::Timeout => {
+                "no connection was free within the queue's time limit (queue_timeout)"
+            }
         })
     }
 }

@@ -12,8 +12,8 @@
 //! 5. The settings may name statuses after which another server is asked, if one has room. Otherwise
 //!    the client gets the response.
 //!
-//! A request that must not be repeated therefore never uses an idle connection, which the server
-//! may close at the same moment.
+//! A request that must not be repeated therefore never uses an idle connection of HTTP/1, which the
+//! server may close at the same moment. Over HTTP/2 a server can say what it has not processed.
 
 use std::fmt;
 use std::rc::Rc;
@@ -30,7 +30,7 @@ use howdah_http::variables::{ShownRequestId, VariableSource};
 
 use crate::failure::{CLIENT_GONE, Failure, refuse};
 use crate::log_limit::LogLimit;
-use crate::retry_policy::{RetryPolicy, is_failure};
+use crate::retry_policy::{BodyKind, RetryPolicy, is_failure};
 use crate::servers::selection::{ActiveRequest, Affinity};
 use crate::servers::server::Server;
 use crate::servers::upstream::Upstream;
@@ -287,6 +287,18 @@ impl<'p, P: Protocol> Round<'p, P> {
     }
 }
 
+/// Returns true if a request on a kept connection is sent again on a new one to the same server.
+fn is_lost<P: Protocol>(protocol: &P, error: &SendError, is_repeatable: bool) -> bool {
+    let SendError { failure, has_input } = error;
+    let is_lost = is_repeatable && failure.is_closed_connection();
+    !has_input && (is_lost || failure.is_unprocessed(is_stored(protocol)))
+}
+
+/// Returns true if the body of the request can be sent again.
+fn is_stored<P: Protocol>(protocol: &P) -> bool {
+    protocol.context().content.body_kind() != BodyKind::Streamed
+}
+
 fn policy<P: Protocol>(protocol: &P) -> RetryPolicy<'_> {
     RetryPolicy { retry: protocol.retry(), after_timeout: P::RETRIES_AFTER_TIMEOUT }
 }
@@ -344,7 +356,7 @@ impl<O: Clone + fmt::Display> Attempt<O> {
             match protocol.send(self, connection, request).await {
                 Ok(answer) => return Ok((answer, active)),
                 // The server closed the idle connection at the same moment.
-                Err(error) if !error.has_input && error.failure.is_closed_connection() => {
+                Err(error) if is_lost(protocol, &error, is_repeatable) => {
                     request = protocol.encode(server).map_err(AttemptError::last)?;
                 }
                 Err(error) => return Err(self.failed(protocol, error, is_repeatable, &active)),
@@ -392,7 +404,8 @@ impl<O: Clone + fmt::Display> Attempt<O> {
         active: &ActiveRequest,
     ) -> AttemptError {
         self.count_failure(protocol, &failure, active);
-        let may_retry = is_repeatable && policy(protocol).is_after(&failure, has_input);
+        let may_retry = failure.is_unprocessed(is_stored(protocol))
+            || (is_repeatable && policy(protocol).is_after(&failure, has_input));
         AttemptError { failure, may_retry }
     }
 

@@ -13,6 +13,7 @@ use howdah_sys::log::{Level, Log};
 use crate::connections::backlog::BacklogQueues;
 use crate::connections::connection::Connection;
 use crate::connections::idle_pool::{IdlePool, PoolKey};
+use crate::http2::pool::{Http2Connection, Http2Pool};
 use crate::log_limit::LogLimit;
 use crate::script_cache::ScriptCache;
 use crate::servers::selector::Selector;
@@ -29,6 +30,7 @@ pub struct UpstreamThread {
     log: Arc<Log>,
     selector: Selector<Upstream>,
     idle: IdlePool,
+    http2: Http2Pool,
     /// Timers of finished conversations. Reusing a running timer is free.
     timers: RefCell<Vec<Timer>>,
     backlog: BacklogQueues,
@@ -48,6 +50,7 @@ impl UpstreamThread {
             log,
             selector: Selector::new(seed),
             idle: IdlePool::default(),
+            http2: Http2Pool::default(),
             timers: RefCell::default(),
             backlog: BacklogQueues::default(),
             scripts: ScriptCache::default(),
@@ -116,6 +119,17 @@ impl UpstreamThread {
         self.start_sweeping();
     }
 
+    /// Returns the HTTP/2 connections.
+    pub fn http2(&self) -> &Http2Pool {
+        &self.http2
+    }
+
+    /// Keeps a new HTTP/2 connection for further requests.
+    pub fn put_http2(self: &Rc<Self>, key: &PoolKey, connection: Http2Connection) {
+        self.http2.put(key, connection);
+        self.start_sweeping();
+    }
+
     /// Keeps a timer running that ends within a second. Then the runtime need not wake itself for
     /// each timer that is set for later, such as the timeout of a response.
     pub fn keep_awake(self: &Rc<Self>) {
@@ -131,8 +145,8 @@ impl UpstreamThread {
 
     /// Closes unusable idle connections. Returns true if it must run again.
     fn sweep(&self) -> bool {
-        let has_idle = self.idle.close_unusable();
-        self.is_active.replace(false) || has_idle
+        let (has_idle, has_http2) = (self.idle.close_unusable(), self.http2.close_unusable());
+        self.is_active.replace(false) || has_idle || has_http2
     }
 }
 

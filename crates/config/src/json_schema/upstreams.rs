@@ -46,6 +46,7 @@ pub(super) const TABLE: &[Shape] = &[
                 Texts,
                 "\"x-forwarded\", \"forwarded\": fields with the client's address and scheme",
             ),
+            Key("http2", Switch, "Whether the servers speak HTTP/2, as gRPC servers do"),
             Key("request_trailers", Switch, "Forward trailers of requests"),
             Key("proxy_protocol", Integer(1, 2), "Version of the PROXY protocol to send"),
             Key("tls", Either(&[Switch, Kind::Shape("upstream_tls")]), "TLS settings"),

@@ -146,3 +146,19 @@ fn options_that_mean_nothing_are_refused() {
         assert!(line.contains("has no effect here"), "{line}");
     }
 }
+
+#[test]
+fn http_2_has_shared_connections() {
+    assert!(read(upstream(json!({"http2": true, "tls": true}))).upstreams[0].http2);
+    assert!(!read(upstream(json!({"http2": false, "keepalive": 3}))).upstreams[0].http2);
+    for (key, value) in
+        [("health", json!({"uri": "/"})), ("keepalive", json!(3)), ("proxy_protocol", json!(2))]
+    {
+        let line = refusal(upstream(json!({"http2": true, key: value})));
+        assert!(line.contains(&format!("/upstreams/u/{key}")), "{line}");
+        assert!(line.contains("cannot go with \"http2\""), "{line}");
+    }
+    let mut document = upstream(json!({"http2": true}));
+    document["applications"] = json!({"a": {"type": "fastcgi", "upstream": "u", "root": "/"}});
+    assert!(refusal(document).contains("\"http2\", which FastCGI does not speak"));
+}

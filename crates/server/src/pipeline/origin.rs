@@ -12,7 +12,7 @@ use howdah_php_pool::request::{Flow, Purger};
 use howdah_php_pool::target::Script;
 use howdah_upstream::fastcgi::application::FastCgiApplication;
 use howdah_upstream::servers::upstream::Upstream;
-use howdah_upstream::{fastcgi, proxy};
+use howdah_upstream::{fastcgi, http2, proxy};
 
 use super::context::Context;
 use super::internal_redirect::take_internal_fields;
@@ -84,8 +84,16 @@ pub async fn ask<'s>(
             obey(context, response, Producer::Application(site.name()), exchange)
         }
         Origin::Proxy(upstream) => {
-            let run = proxy::run(&thread.proxy, upstream, &buffer, options, exchange);
-            let response = Box::pin(run).await;
+            let response = match upstream.config.http2 {
+                false => {
+                    let run = proxy::run(&thread.proxy, upstream, &buffer, options, exchange);
+                    Box::pin(run).await
+                }
+                true => {
+                    let run = http2::run(&thread.proxy, upstream, &buffer, options, exchange);
+                    Box::pin(run).await
+                }
+            };
             obey(context, response, Producer::Upstream(&upstream.name), exchange)
         }
     }

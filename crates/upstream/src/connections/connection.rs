@@ -26,6 +26,8 @@ pub struct ConnectOptions<'a> {
     pub proxy_protocol: Option<u8>,
     /// TLS settings, and the name that the server's certificate must have; `None` for plain HTTP.
     pub tls: Option<(&'a TlsClient, &'a str)>,
+    /// The connection is for HTTP/2.
+    pub is_http2: bool,
     /// Client that the PROXY protocol header describes; `None` for a health check.
     pub client: Option<&'a ConnectionInfo>,
 }
@@ -45,7 +47,8 @@ impl Connection {
         match options.tls {
             None => Ok(Either::A(stream)),
             Some((tls, name)) => {
-                let secure = tls.connect(stream, name).await.map_err(Failure::Tls)?;
+                let secure =
+                    tls.connect(stream, name, options.is_http2).await.map_err(Failure::Tls)?;
                 Ok(Either::B(Box::new(secure)))
             }
         }

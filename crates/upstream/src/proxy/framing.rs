@@ -1,5 +1,7 @@
 //! Framing of a request's body for an HTTP server: by length or in chunks (RFC 9112, 6).
 
+use std::borrow::Cow;
+
 use crate::proxy::changes::HeadChanges;
 use crate::proxy::request;
 use crate::transfer::upload::BodyFraming;
@@ -22,6 +24,16 @@ pub enum TrailerSource {
     Client(HeadChanges),
 }
 
+impl TrailerSource {
+    /// Returns the lines for a server. `lines` are those of the client's body.
+    pub fn lines(&self, lines: &[u8]) -> Cow<'_, [u8]> {
+        match self {
+            TrailerSource::Lines(lines) => Cow::Borrowed(lines),
+            TrailerSource::Client(changes) => Cow::Owned(request::trailer(lines, changes)),
+        }
+    }
+}
+
 impl BodyFraming for Framing {
     const MAX_PIECE: usize = usize::MAX;
 
@@ -33,10 +45,7 @@ impl BodyFraming for Framing {
         }
         if let Some(lines) = trailer {
             after.extend_from_slice(b"0\r\n");
-            match source {
-                TrailerSource::Lines(lines) => after.extend_from_slice(lines),
-                TrailerSource::Client(changes) => after.extend(request::trailer(lines, changes)),
-            }
+            after.extend_from_slice(&source.lines(lines));
             after.extend_from_slice(b"\r\n");
         }
     }

@@ -22,16 +22,16 @@
 //! name to look up.
 
 mod body;
-mod changes;
+pub mod changes;
 pub mod conversation;
 mod field_value;
 mod forwarded;
-mod framing;
+pub mod framing;
 pub mod health_checks;
-mod hop;
+pub mod hop;
 pub mod request;
 pub mod response;
-mod rewrite;
+pub mod rewrite;
 mod upgraded;
 
 use std::rc::Rc;

@@ -116,20 +116,29 @@ pub fn head(
 /// Appends the client's fields that are passed on. Returns true if the client frames a body, even
 /// an empty one.
 fn client_fields(request: &Request, changes: &HeadChanges, out: &mut Vec<u8>) -> bool {
+    passed_fields(request, changes).for_each(|(name, value)| field(out, name, value));
+    let is_framing = |name: &[u8]| {
+        [&b"content-length"[..], b"transfer-encoding"]
+            .iter()
+            .any(|other| name.eq_ignore_ascii_case(other))
+    };
+    request.fields.iter().any(|(name, _)| is_framing(name))
+}
+
+/// Returns the client's fields that are passed on, without those that describe the body.
+pub fn passed_fields<'r>(
+    request: &'r Request,
+    changes: &'r HeadChanges,
+) -> impl Iterator<Item = (&'r [u8], &'r [u8])> {
     let nominated = Nominated::of(request.fields.get_all("connection"));
-    let mut is_framed = false;
-    for (name, value) in request.fields.iter() {
+    request.fields.iter().filter(move |(name, _)| {
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
-        is_framed |= is(b"content-length") || is(b"transfer-encoding");
         let is_left_out = NOT_PASSED.iter().any(|other| is(other))
             || is_internal_field(name)
             || (changes.host.is_some() && is(b"host"))
             || changes.leaves_out(name);
-        if !is_left_out && !nominated.is_hop_by_hop(name) {
-            field(out, name, value);
-        }
-    }
-    is_framed
+        !is_left_out && !nominated.is_hop_by_hop(name)
+    })
 }
 
 /// Returns the value of `Host` for a server.
@@ -149,7 +158,7 @@ fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 }
 
 /// Appends the target. Returns `None` if the path is empty.
-fn target(request: &Request, out: &mut Vec<u8>) -> Option<()> {
+pub fn target(request: &Request, out: &mut Vec<u8>) -> Option<()> {
     let sent = Target::parse(&request.target).ok();
     let is_sent = |sent: Target| {
         sent.path(&request.target) == request.path

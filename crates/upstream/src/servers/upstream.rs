@@ -137,7 +137,8 @@ impl Upstream {
             (Some(_), None) => return Err(Failure::Tls("TLS is not ready".to_owned())),
         };
         let (address, proxy_protocol) = (&server.address, self.config.proxy_protocol);
-        Connection::open(&ConnectOptions { address, proxy_protocol, tls, client }).await
+        let is_http2 = self.config.http2;
+        Connection::open(&ConnectOptions { address, proxy_protocol, tls, is_http2, client }).await
     }
 
     /// Returns true for the first caller, which starts the health checks.

@@ -48,10 +48,21 @@ pub struct Upload<F> {
     state: State,
 }
 
+/// A body that is read for a server.
 #[derive(Debug)]
-enum Source {
+pub enum Source {
+    /// Bytes in memory.
     Memory(Bytes),
-    File { file: Rc<File>, at: u64, len: u64 },
+    /// The bytes of a file from `at` to `len`.
+    File {
+        /// The file.
+        file: Rc<File>,
+        /// Position of the next byte.
+        at: u64,
+        /// End of the body.
+        len: u64,
+    },
+    /// Bytes that are still arriving.
     Feed(FeedReader),
 }
 
@@ -71,15 +82,7 @@ pub enum State {
 impl<F: BodyFraming> Upload<F> {
     /// Creates the upload of a client's request. Nothing is sent before the first poll.
     pub fn new(head: Vec<u8>, content: &Content, framing: F, exchange: &Exchange<'_>) -> Self {
-        let source = match content {
-            Content::Memory(bytes) => Source::Memory(bytes.clone()),
-            Content::File(file, len) => Source::File { file: Rc::clone(file), at: 0, len: *len },
-            Content::Feed(feed) => {
-                let _ = exchange.poll_fill(feed, &mut Context::from_waker(Waker::noop()));
-                Source::Feed(FeedReader(Rc::clone(feed)))
-            }
-        };
-        Upload::from_source(head, source, framing)
+        Upload::from_source(head, Source::of(content, exchange), framing)
     }
 
     /// Creates the upload of a request without a body.
@@ -192,8 +195,20 @@ impl<F: BodyFraming> Upload<F> {
 }
 
 impl Source {
+    /// Begins to read the body of a client's request.
+    pub fn of(content: &Content, exchange: &Exchange<'_>) -> Self {
+        match content {
+            Content::Memory(bytes) => Source::Memory(bytes.clone()),
+            Content::File(file, len) => Source::File { file: Rc::clone(file), at: 0, len: *len },
+            Content::Feed(feed) => {
+                let _ = exchange.poll_fill(feed, &mut Context::from_waker(Waker::noop()));
+                Source::Feed(FeedReader(Rc::clone(feed)))
+            }
+        }
+    }
+
     /// Returns the next bytes, at most `max`; none at the end.
-    fn poll_next(&mut self, max: usize, cx: &mut Context<'_>) -> Poll<Result<Bytes, Failure>> {
+    pub fn poll_next(&mut self, max: usize, cx: &mut Context<'_>) -> Poll<Result<Bytes, Failure>> {
         match self {
             Source::Memory(bytes) => Poll::Ready(Ok(bytes.split_to(bytes.len().min(max)))),
             Source::File { file, at, len } => {
@@ -208,7 +223,7 @@ impl Source {
     }
 
     /// Returns the lines of the trailer at the end of the body; `None` before.
-    fn trailer(&self) -> Option<Bytes> {
+    pub fn trailer(&self) -> Option<Bytes> {
         match self {
             Source::Memory(bytes) => bytes.is_empty().then(Bytes::new),
             Source::File { at, len, .. } => (at == len).then(Bytes::new),
