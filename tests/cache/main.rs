@@ -8,4 +8,5 @@ mod origin;
 mod presets;
 mod purging;
 mod rules;
+mod search;
 mod settings;

@@ -7,6 +7,8 @@ use howdah_http::message::Request;
 use howdah_http::target::Target;
 use howdah_http::variables::VariableSource;
 
+use crate::search::Variance;
+
 /// Longest key in bytes.
 const MAX_KEY: usize = 16 << 10;
 
@@ -31,19 +33,24 @@ const OVERRIDES: [&str; 15] = [
 ];
 
 /// Appends the key of a request to `key`: its producer, then the text of the template or scheme,
-/// host and target as sent; the path and query if a route has changed them; variables and settings
+/// host and target as sent, of whose query `variance` may leave out a part; the path and query if a route has changed them; variables and settings
 /// that routes have added; fields that override any of these. Returns false if the key is too long.
 pub fn write(
     settings: &Cache,
     producer: &[u8],
     request: &Request,
     started_at: Instant,
+    variance: Option<&Variance>,
     key: &mut Vec<u8>,
 ) -> bool {
     let part = |key: &mut Vec<u8>, text: &[u8]| {
         key.extend_from_slice(&(text.len() as u64).to_le_bytes());
         key.extend_from_slice(text);
     };
+    let is_sent = Target::parse(&request.target).is_ok_and(|sent| {
+        sent.path(&request.target) == request.path
+            && request.target.get(sent.query.clone()) == Some(&*request.query)
+    });
     part(key, producer);
     if settings.esi {
         // An application answers differently to a cache that assembles pages.
@@ -57,13 +64,18 @@ pub fn write(
             key.extend_from_slice(request.connection.scheme().as_bytes());
             // Applications see the field as sent, with its port and in its case.
             part(key, request.fields.get("host").unwrap_or(&request.host));
-            part(key, &request.target);
+            match variance.filter(|_| is_sent).and_then(|v| Some((v, v.canonical(&request.query)?)))
+            {
+                None => part(key, &request.target),
+                Some((variance, query)) => {
+                    let end = memchr::memchr(b'?', &request.target).unwrap_or(request.target.len());
+                    part(key, request.target.get(..end).unwrap_or_default());
+                    variance.write(key);
+                    part(key, &query);
+                }
+            }
         }
     }
-    let is_sent = Target::parse(&request.target).is_ok_and(|sent| {
-        sent.path(&request.target) == request.path
-            && request.target.get(sent.query.clone()) == Some(&*request.query)
-    });
     if !is_sent {
         part(key, &request.path);
         part(key, &request.query);
@@ -96,7 +108,7 @@ mod tests {
 
     fn key(settings: &Cache, producer: &str, request: &Request) -> Vec<u8> {
         let mut key = Vec::new();
-        assert!(write(settings, producer.as_bytes(), request, Instant::now(), &mut key));
+        assert!(write(settings, producer.as_bytes(), request, Instant::now(), None, &mut key));
         key
     }
 
@@ -160,6 +172,6 @@ mod tests {
     #[test]
     fn a_long_key_is_refused() {
         let long = request(&format!("/{}", "a".repeat(MAX_KEY)), &[]);
-        assert!(!write(&Cache::default(), b"u", &long, Instant::now(), &mut Vec::new()));
+        assert!(!write(&Cache::default(), b"u", &long, Instant::now(), None, &mut Vec::new()));
     }
 }

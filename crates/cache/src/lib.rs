@@ -5,7 +5,7 @@
 //! | `directives`, `structured`, `control` | instructions of requests and responses |
 //! | `freshness`, `vary`, `storing`, `reuse` | what may be stored, and used for which request |
 //! | `respond`, `status` | responses from stored ones, and what they tell about the cache |
-//! | `key`, `place` | what tells responses apart, and what they can be purged by |
+//! | `key`, `place`, `search` | what tells responses apart, and what they can be purged by |
 //! | `entry`, `store`, `purge` | stored responses, in memory that all threads share |
 //! | `cause`, `decisions`, `report` | what administrators can ask |
 //! | `esi` | pages that are assembled from parts |
@@ -34,6 +34,7 @@ pub mod purge_request;
 pub mod report;
 pub mod respond;
 pub mod reuse;
+pub mod search;
 pub mod status;
 pub mod store;
 pub mod storing;

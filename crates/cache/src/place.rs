@@ -41,6 +41,11 @@ impl Subject {
         Subject::of(2, [host, path, query])
     }
 
+    /// Entries of a host and decoded path whose response does not depend on all of the query.
+    pub fn path(host: &[u8], path: &[u8]) -> Subject {
+        Subject::of(5, [host, path])
+    }
+
     /// Entries with a tag.
     pub fn tag(tag: &[u8]) -> Subject {
         Subject::of(3, [tag])
@@ -95,6 +100,18 @@ impl Place {
     pub fn with_tags(mut self, fields: &FieldBlock) -> Option<Place> {
         self.tags = tags(fields)?.into_iter().map(|tag| Subject::tag(&tag)).collect();
         Some(self)
+    }
+
+    /// Returns the subject of all queries of the path.
+    pub fn path_subject(&self) -> Subject {
+        Subject::path(self.host(), self.path())
+    }
+
+    /// Lets a purge of the path with any query concern the entry.
+    pub fn for_any_query(mut self) -> Place {
+        let path = self.path_subject();
+        self.tags = self.tags.iter().copied().chain([path]).collect();
+        self
     }
 
     /// Returns the host.

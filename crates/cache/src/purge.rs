@@ -109,7 +109,10 @@ impl Purges {
             }
             Purge::All => vec![Subject::all()],
             Purge::Host(host) => vec![Subject::host(host)],
-            Purge::Url { host, path, query } => vec![Subject::url(host, path, query)],
+            // Entries for several queries are purged with each of them.
+            Purge::Url { host, path, query } => {
+                vec![Subject::url(host, path, query), Subject::path(host, path)]
+            }
             Purge::Tags { host, tags } => {
                 let tags = tags.iter().map(|tag| Subject::tag(tag));
                 let of_host = |tag| match host {

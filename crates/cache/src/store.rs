@@ -19,6 +19,7 @@ use crate::entry::Entry;
 use crate::flight::Flights;
 use crate::peers::Peers;
 use crate::purge::{Purge, Purges, Verdict};
+use crate::search::Variances;
 use crate::storing::Refusal;
 use crate::vary;
 
@@ -71,6 +72,8 @@ pub struct Store {
     pub decisions: Decisions,
     /// Servers that are told about purges.
     peers: RwLock<Option<Arc<dyn Peers>>>,
+    /// The effect of queries on responses.
+    pub variances: Variances,
     uses: Mutex<HashMap<u64, u32>>,
     hasher: RandomState,
     /// Counters.
@@ -133,6 +136,7 @@ impl Store {
             purges: Purges::default(),
             decisions: Decisions::default(),
             peers: RwLock::default(),
+            variances: Variances::default(),
             uses: Mutex::default(),
             hasher: RandomState::new(),
             counters: Counters::default(),

@@ -176,7 +176,10 @@ pub fn judge(
         return Err(Refusal::NoLifetime);
     }
     let selection = vary::selection(fields, &request.fields, settings).ok_or(Refusal::VaryAll)?;
-    let place = Place::of(request).with_tags(fields).ok_or(Refusal::TooManyTags)?;
+    let mut place = Place::of(request).with_tags(fields).ok_or(Refusal::TooManyTags)?;
+    if fields.get("no-vary-search").is_some() {
+        place = place.for_any_query();
+    }
     let drops_cookie = settings.ignore.set_cookie;
     let is_left_out = |name: &[u8]| {
         withheld(name)

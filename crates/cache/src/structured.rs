@@ -1,13 +1,17 @@
-//! Dictionaries of structured fields (RFC 8941, 3.2), as far as `CDN-Cache-Control` needs them:
-//! keys with the numbers and booleans among their values. A malformed dictionary has no members.
+//! Dictionaries of structured fields (RFC 8941, 3.2), as far as `CDN-Cache-Control` and
+//! `No-Vary-Search` need them: keys with the numbers, booleans and strings among their values. A malformed dictionary has no members.
 
 /// A member's value; other types are [`Value::Other`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     /// True or false.
     Boolean(bool),
     /// An integer.
     Integer(i64),
+    /// A string.
+    Text(Vec<u8>),
+    /// A list of strings only, also an empty one.
+    Texts(Vec<Vec<u8>>),
     /// A value of another type.
     Other,
 }
@@ -89,13 +93,17 @@ impl<'a> Parser<'a> {
         if !self.take(b'(') {
             return self.item();
         }
+        let mut texts = Some(Vec::new());
         loop {
             self.skip_spaces();
             if self.take(b')') {
                 self.parameters()?;
-                return Some(Value::Other);
+                return Some(texts.map_or(Value::Other, Value::Texts));
             }
-            self.item()?;
+            match (self.item()?, &mut texts) {
+                (Value::Text(text), Some(texts)) => texts.push(text),
+                _ => texts = None,
+            }
             if !matches!(self.rest.first(), Some(b' ' | b')')) {
                 return None;
             }
@@ -130,7 +138,7 @@ impl<'a> Parser<'a> {
                     _ => None,
                 }
             }
-            b'"' => self.string(),
+            b'"' => self.string().map(Value::Text),
             b':' => {
                 self.advance(1);
                 self.take_while(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
@@ -164,17 +172,17 @@ impl<'a> Parser<'a> {
         Some(Value::Integer(if is_negative { -number } else { number }))
     }
 
-    fn string(&mut self) -> Option<Value> {
+    fn string(&mut self) -> Option<Vec<u8>> {
         self.advance(1);
+        let mut text = Vec::new();
         loop {
             match self.advance(1) {
-                b"\"" => return Some(Value::Other),
-                b"\\" => {
-                    if !matches!(self.advance(1), b"\"" | b"\\") {
-                        return None;
-                    }
-                }
-                [b' '..=b'~'] => {}
+                b"\"" => return Some(text),
+                b"\\" => match self.advance(1) {
+                    [byte @ (b'"' | b'\\')] => text.push(*byte),
+                    _ => return None,
+                },
+                [byte @ b' '..=b'~'] => text.push(*byte),
                 _ => return None,
             }
         }
@@ -198,13 +206,15 @@ mod tests {
             ("max-age", Value::Integer(60)),
             ("no-store", Value::Boolean(true)),
             ("private", Value::Boolean(false)),
-            ("a", Value::Other),
+            ("a", Value::Text(b"b, \"c".to_vec())),
             ("b", Value::Other),
             ("c", Value::Other),
+            ("e", Value::Texts(vec![b"1".to_vec(), b"\\".to_vec()])),
+            ("f", Value::Texts(vec![])),
             ("d", Value::Integer(-1)),
         ]
         .map(|(key, value)| (key.to_owned(), value));
-        let text = "max-age=60;x, no-store;y=1 ,\tprivate=?0, a=\"b, \\\"c\", b=(1 \"x\";y z), c=1.5, d=-1";
+        let text = "max-age=60;x, no-store;y=1 ,\tprivate=?0, a=\"b, \\\"c\", b=(1 \"x\";y z), c=1.5, e=(\"1\" \"\\\\\";x), f=(), d=-1";
         assert_eq!(read(text).unwrap(), expected);
         assert_eq!(read("a=1, a=2"), Some(vec![("a".to_owned(), Value::Integer(2))]));
         assert_eq!(read(""), Some(vec![]));

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use bytes::Bytes;
 use howdah_cache::cause::Bypass;
@@ -52,9 +53,8 @@ pub async fn answer<'s>(
         exchange.request.fields.retain(|name| !esi::is_capability(name));
     }
     let mut key = Vec::with_capacity(128);
-    let name = origin.name();
+    let has_key = write_key(cache, origin, &exchange.request, exchange.started_at, &mut key);
     let settings = &*cache.settings;
-    let has_key = key::write(settings, &name, &exchange.request, exchange.started_at, &mut key);
     let step = Step { context, cache, origin, handling, key };
     if !invalidation::is_safe(&exchange.request.method) {
         let (mut response, instruction) =
@@ -70,6 +70,19 @@ pub async fn answer<'s>(
         Some(Pass::Bypass(why)) => step.pass(Forward::Bypass, Some(why), exchange).await,
         None => step.look_up(exchange).await,
     }
+}
+
+/// Appends the key of a request, by what the last response of its path has stated about queries. Returns false if it is
+/// too long.
+fn write_key(
+    cache: &ActionCache,
+    origin: &Origin,
+    request: &Request,
+    started_at: Instant,
+    key: &mut Vec<u8>,
+) -> bool {
+    let variance = cache.store.variances.get(|| Place::of(request).path_subject());
+    key::write(&cache.settings, &origin.name(), request, started_at, variance.as_deref(), key)
 }
 
 /// Purges as a client asks. Returns `None` for any other request, and where clients may not purge.
@@ -256,7 +269,10 @@ impl<'s> Step<'_, 's> {
             return None;
         }
         let (request, settings, now) = (&exchange.request, self.settings(), now());
-        let found = self.store().lookup(&self.key, &request.fields, settings, now);
+        // The response may have stated what it depends on.
+        let mut key = Vec::with_capacity(self.key.len());
+        write_key(self.cache, self.origin, request, exchange.started_at, &mut key);
+        let found = self.store().lookup(&key, &request.fields, settings, now);
         let Lookup::Found(entry, purged) = found else { return None };
         // A response that was made while this request waited is as good as one made for it.
         let is_new = entry.terms.received >= since && !entry.terms.no_cache && purged.is_none();
@@ -276,8 +292,7 @@ impl<'s> Step<'_, 's> {
             other.query = Bytes::copy_from_slice(target.get(parsed.query).unwrap_or_default());
             other.target = target.into();
             let mut key = Vec::new();
-            let started_at = std::time::Instant::now();
-            if key::write(self.settings(), &self.origin.name(), &other, started_at, &mut key) {
+            if write_key(self.cache, self.origin, &other, Instant::now(), &mut key) {
                 store.invalidate(&key);
             }
             let url = url_of(&other);

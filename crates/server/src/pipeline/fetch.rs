@@ -12,10 +12,11 @@ use howdah_cache::entry::Entry;
 use howdah_cache::flight::{Landing, Leader};
 use howdah_cache::freshness::seconds_since_1970;
 use howdah_cache::place::Place;
+use howdah_cache::search::Variance;
 use howdah_cache::status::{Forward, Outcome};
 use howdah_cache::store::Store;
 use howdah_cache::storing::{self, Refusal, Times};
-use howdah_cache::{respond, tee, vary};
+use howdah_cache::{key, respond, tee, vary};
 use howdah_config::{Cache, Match};
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Fields, Request, Response};
@@ -131,7 +132,8 @@ impl<'s> Step<'_, 's> {
         let stored = match self.judge(&response, &asked, exchange, times) {
             Ok(storable) => {
                 let body = std::mem::take(&mut response.body);
-                let done = self.storing(storable, leader, times);
+                let key = self.key_of(&response, exchange);
+                let done = self.storing(key, storable, leader, times);
                 response.body = tee::collect(body, settings.max_object, done);
                 Ok(())
             }
@@ -192,14 +194,26 @@ impl<'s> Step<'_, 's> {
         self.store().decisions.record(Place::of(request).url, decision);
     }
 
+    /// Returns the key of a response, and keeps what it states about queries for the next requests.
+    fn key_of(&self, response: &Response, exchange: &Exchange<'_>) -> Vec<u8> {
+        let (settings, request) = (self.settings(), &exchange.request);
+        let variance = Variance::of(&response.fields);
+        let mut key = Vec::with_capacity(self.key.len());
+        let (name, started_at) = (self.origin.name(), exchange.started_at);
+        key::write(settings, &name, request, started_at, variance.as_ref(), &mut key);
+        self.store().variances.learn(Place::of(request).path_subject(), variance);
+        key
+    }
+
     /// Returns the end of a response that is being stored.
     fn storing(
         &self,
+        key: Vec<u8>,
         storable: storing::Storable,
         leader: Option<Leader>,
         times: Times,
     ) -> tee::Done {
-        let (store, key) = (Arc::clone(self.store()), self.key.clone());
+        let store = Arc::clone(self.store());
         let max_object = self.settings().max_object;
         Box::new(move |body| {
             // An invalidation has detached the request.
