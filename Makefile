@@ -130,7 +130,7 @@ lint: cargo
 e2e: cargo
 	@tools/require.sh $(BUILD_PACKAGES)
 	@tools/build.sh $(PROFILE)
-	tests/e2e/run --howdah $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/howdah
+	tests/e2e/run --howdah $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/howdah $(E2E)
 
 # What it needs of the peers it installs itself, because that depends on what it is asked for.
 bench: build

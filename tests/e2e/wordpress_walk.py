@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from urllib.parse import urlencode, urljoin, urlsplit
 
 import wordpress_pages
@@ -327,7 +327,7 @@ class Walk:
 
 def walk(site):
     """The steps of the walk."""
-    steps = site.session.options.requests
+    steps = site.session.options.steps
     with site.step(f"wordpress with cache: {steps} random steps of several users as without a cache"):
         walker = Walk(site)
         try:
@@ -351,16 +351,19 @@ def read_while_written(walker, edits=40, readers=4):
     """A request that begins after an edit was answered gets that edit or a later one."""
     versions = re.compile(rb"edition (\d+)")
     # The newest post, on the front page and in the feed.
-    walker.api("POST", "/posts/1", {"title": "edition 0", "content": "edition 0", "status": "publish", "sticky": True,
-                                    "slug": "hello-world", "password": "",
-                                    "date_gmt": f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%S}"})
+    now = datetime.now(timezone.utc) - timedelta(seconds=2)
+    walker.api("POST", "/posts/1", {"password": "", "status": "publish"})
+    made = walker.api("POST", "/posts/1", {"title": "edition 0", "content": "edition 0", "sticky": True,
+                                           "slug": "editions", "date_gmt": f"{now:%Y-%m-%dT%H:%M:%S}"})
+    check(made and made["status"] == "publish", f"the post cannot be prepared: {made}")
+    address = urlsplit(made["link"]).path
     state = {"answered": 0, "over": False}
     problems, reads = [], Counter()
 
     def look(number):
         chosen = random.Random(number)
         while not state["over"]:
-            path, known = chosen.choice(("/hello-world/", "/", "/feed/")), state["answered"]
+            path, known = chosen.choice((address, "/", "/feed/")), state["answered"]
             answer = fetch(walker.site.server.port, walker.site.own, Request(path))
             found = [int(version) for version in versions.findall(answer.body)]
             if answer.status != 200 or not found or min(found) < known:
