@@ -37,7 +37,10 @@ pub fn run(arguments: &Check) -> Result<(), String> {
         return check_directory(directory, &arguments.common);
     }
     let (name, text) = match &arguments.file {
-        Some(path) => (path.display().to_string(), config_file::read(path)?),
+        Some(path) => {
+            let defaults = Defaults::of(arguments.unit);
+            (path.display().to_string(), config_file::read_document(path, &defaults)?)
+        }
         None => {
             let mut text = Vec::new();
             io::stdin().read_to_end(&mut text).map_err(|e| format!("standard input: {e}"))?;

@@ -33,7 +33,8 @@ impl StartupPlan {
     pub fn new(arguments: &Serve) -> Result<StartupPlan, String> {
         if let Some(path) = &arguments.config {
             let origin = path.display().to_string();
-            let (document, explanation) = (config_file::read(path)?, Vec::new());
+            let document = config_file::read_document(path, &Defaults::of(arguments.unit))?;
+            let explanation = Vec::new();
             return Ok(StartupPlan { document, origin, explanation, site: None, local: None });
         }
         let is_https = arguments.tls || !arguments.domain.is_empty();
@@ -169,6 +170,10 @@ impl StartupPlan {
         let mut document =
             howdah_config::json::parse(&self.document).map_err(|error| wrong(&error))?;
         name_user(&mut document, options);
+        if let Some(members) = document.as_object_mut() {
+            // What is printed can be served, without the files.
+            members.shift_remove("included");
+        }
         writeln!(std::io::stdout(), "{document:#}")
             .map_err(|error| format!("standard output: {error}"))
     }
@@ -231,6 +236,7 @@ pub(super) fn reload_document(arguments: &Serve) -> Result<Option<ReloadDocument
         email: arguments.email.clone(),
         acme: arguments.acme.clone(),
         no_sandbox: arguments.no_sandbox,
+        unit: arguments.unit,
         ..Serve::default()
     };
     Ok(Some(Box::new(move || {

@@ -6,5 +6,6 @@ mod check;
 mod control_access;
 mod control_commands;
 mod control_limits;
+mod include;
 mod php_versions;
 mod reload;

@@ -144,3 +144,30 @@ fn error_pages_replace_responses_of_applications_where_the_action_says_so() {
         assert_eq!(server.get(target).text().len(), 300_000, "{target}");
     }
 }
+
+#[test]
+fn a_response_is_sent_at_the_rate_of_its_action() {
+    let site =
+        Site::new().file("slow/a.bin", vec![b'a'; 300_000]).file("b.bin", vec![b'b'; 300_000]);
+    let share = format!("{}$uri", site.root().display());
+    let slow = json!({"share": share, "rate": {"rate": 200_000, "after": 100_000}});
+    let routes = json!({"main": [
+        {"match": {"uri": "/slow/*"}, "action": slow}, {"action": {"share": share}},
+    ]});
+    let server = serve(site, json!({"routes": routes}));
+    let times: Vec<_> = std::thread::scope(|scope| {
+        let download = |target: &'static str| {
+            let server = &server;
+            scope.spawn(move || {
+                let started_at = std::time::Instant::now();
+                assert_eq!(server.get(target).body.len(), 300_000);
+                started_at.elapsed().as_secs_f64()
+            })
+        };
+        let all = ["/slow/a.bin", "/slow/a.bin", "/b.bin"].map(download);
+        all.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    // 200,000 bytes behind the first ones, at this rate for each response.
+    assert!(times[..2].iter().all(|time| (0.6..2.0).contains(time)), "{times:?}");
+    assert!(times[2] < 0.6, "{times:?}");
+}

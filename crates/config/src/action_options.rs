@@ -8,6 +8,7 @@ use crate::cache::CacheOption;
 use crate::cors::Cors;
 use crate::error::Error;
 use crate::expires::BrowserCaching;
+use crate::limit::LimitBandwidth;
 use crate::node::{Node, Object};
 use crate::php::read_settings;
 use crate::response_headers::ResponseHeader;
@@ -38,6 +39,8 @@ pub struct ActionOptions {
     pub charset: Option<String>,
     /// Maximum size of a request body in bytes; if `None`, that of the settings.
     pub max_body_size: Option<u64>,
+    /// Bytes a second that each response is sent with.
+    pub rate: Option<LimitBandwidth>,
     /// True if error pages also replace responses of applications and other servers.
     pub intercept_errors: Option<bool>,
     /// True if only internal requests may use the action.
@@ -67,6 +70,7 @@ impl ActionOptions {
             caching: BrowserCaching::read(object)?,
             charset: object.read("charset", read_charset)?,
             max_body_size: object.read("max_body_size", |node| node.size(0))?,
+            rate: object.read("rate", LimitBandwidth::read)?,
             intercept_errors: object.boolean("intercept_errors")?,
             internal: object.boolean("internal")?.unwrap_or(false),
             environment: object

@@ -1,5 +1,7 @@
 //! The document as a whole.
 
+use std::path::PathBuf;
+
 use serde_json::Value;
 
 use crate::access_log::AccessLog;
@@ -12,6 +14,7 @@ use crate::definitions::Definitions;
 use crate::error::Error;
 use crate::fastcgi::{FastCgi, Servers};
 use crate::groups::Groups;
+use crate::include;
 use crate::json;
 use crate::limit::LimitRule;
 use crate::listener::Listener;
@@ -41,6 +44,8 @@ pub struct Config {
     pub settings: Settings,
     /// The access logs of requests that no other log is configured for.
     pub access_log: Vec<AccessLog>,
+    /// The parts that come from other files, by their paths (`included`).
+    pub included: Vec<(String, PathBuf)>,
 }
 
 /// Reads a document with Howdah's defaults.
@@ -79,6 +84,14 @@ impl Config {
             object.read("applications", read_applications)?.unwrap_or_default();
         let upstreams = object.read("upstreams", Upstream::read_all)?.unwrap_or_default();
         let access_log = object.read("access_log", AccessLog::read_all)?.unwrap_or_default();
+        let included = object.internal("included").map(|node| include::read_included(&node));
+        let included = included.transpose()?.unwrap_or_default();
+        if let Some(node) = object.foreign("include") {
+            let error = node.invalid("is not available here");
+            return Err(error.with_hint(
+                "only a file that the server reads can include others: the one of \"--config\"",
+            ));
+        }
         object.end()?;
         let mut config = Config {
             listeners,
@@ -88,6 +101,7 @@ impl Config {
             upstreams,
             settings,
             access_log,
+            included,
             document,
         };
         LimitRule::check_zones(config.limit_rules())?;

@@ -29,6 +29,17 @@ pub fn parse(text: &[u8]) -> Result<Value, Error> {
         .map_err(|Unexpected { at, message }| Error::syntax(position(text, at), message))
 }
 
+/// Returns the place of the value with this path, in a text that [`parse`] accepts.
+pub fn find(text: &[u8], path: &[String]) -> Option<Position> {
+    let start = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+    let mut reader = Reader { text, at: start, depth: 0, values: 0 };
+    reader.skip_space().ok()?;
+    for step in path {
+        reader.enter(step).ok().flatten()?;
+    }
+    Some(position(text, reader.at))
+}
+
 /// Returns line and column of an offset into a text; columns count characters, not bytes.
 fn position(text: &[u8], offset: usize) -> Position {
     let before = text.get(..offset).unwrap_or(text);
@@ -99,6 +110,42 @@ impl Reader<'_> {
         let value = read(self);
         self.depth -= 1;
         value
+    }
+
+    /// Goes on to a member or an element of the value here; `None` if it has none of this name.
+    fn enter(&mut self, step: &str) -> Parsed<Option<()>> {
+        let (is_object, end) = match self.peek() {
+            Some(b'{') => (true, b'}'),
+            Some(b'[') => (false, b']'),
+            _ => return Ok(None),
+        };
+        for index in 0_usize.. {
+            // Skip the bracket or the comma.
+            self.at += 1;
+            self.skip_space()?;
+            if self.peek().is_none_or(|byte| byte == end) {
+                break;
+            }
+            let is_found = match is_object {
+                true => {
+                    let name = self.string()?;
+                    self.skip_space()?;
+                    self.at += 1;
+                    self.skip_space()?;
+                    name == step
+                }
+                false => index.to_string() == step,
+            };
+            if is_found {
+                return Ok(Some(()));
+            }
+            self.value()?;
+            self.skip_space()?;
+            if self.peek() != Some(b',') {
+                break;
+            }
+        }
+        Ok(None)
     }
 
     fn object(&mut self) -> Parsed<Value> {

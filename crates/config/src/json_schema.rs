@@ -36,12 +36,33 @@ pub fn schema() -> Value {
         }
         definitions.insert(shape.name.to_owned(), value);
     }
+    for key in ["variables", "listeners", "routes", "applications", "upstreams"] {
+        let section = definitions.get_mut("document");
+        if let Some(section) = section.and_then(|shape| shape.get_mut("properties")?.get_mut(key)) {
+            add_include(section);
+        }
+    }
     json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Howdah's configuration",
         "allOf": [{ "$ref": "#/definitions/document" }],
         "definitions": definitions,
     })
+}
+
+/// Adds `include` to objects of names.
+fn add_include(section: &mut Value) {
+    let alternatives = section.get_mut("anyOf").and_then(Value::as_array_mut);
+    alternatives.into_iter().flatten().for_each(add_include);
+    if let Some(members) = section.as_object_mut()
+        && members.contains_key("additionalProperties")
+    {
+        let include = json!({
+            "type": ["string", "array"], "items": { "type": "string" },
+            "description": "Files with members of this object, such as \"conf.d/*.json\"",
+        });
+        members.insert("properties".to_owned(), json!({ "include": include }));
+    }
 }
 
 /// Returns all objects of the document.

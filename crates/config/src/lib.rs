@@ -46,6 +46,7 @@ mod foreign;
 mod forwarded;
 mod groups;
 mod htaccess;
+pub mod include;
 mod isolation;
 pub mod json;
 mod json_schema;
@@ -122,7 +123,7 @@ pub use limit::{LimitBandwidth, LimitExceptions, LimitPenalty, LimitRate, LimitR
 pub use listener::{CleartextHttp2, Listener};
 pub use matching::{Match, Scheme};
 pub use memory_budget::MemoryBudget;
-pub use node::path;
+pub use node::{path, split_path};
 pub use pattern::{Pattern, PatternError, Patterns, RequiredTexts, Subject};
 pub use php::{PhpOptions, PhpTarget, PhpVersion, ScriptDirectories};
 pub use prefix::Prefix;

@@ -307,7 +307,7 @@ fn read_delay(node: &Node<'_>) -> Result<Option<u32>, Error> {
 
 impl LimitBandwidth {
     /// Reads bytes a second, or an object.
-    fn read(node: &Node<'_>) -> Result<LimitBandwidth, Error> {
+    pub(crate) fn read(node: &Node<'_>) -> Result<LimitBandwidth, Error> {
         if !node.value.is_object() {
             return Ok(LimitBandwidth { rate: node.size(1)?, after: 0 });
         }

@@ -3,7 +3,7 @@
 //! A key is named only once, where it is read. An [`Object`] records the keys that were read, so
 //! that [`Object::end`] can refuse all others and suggest the nearest one.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::{self, Write};
 use std::ops::RangeInclusive;
 use std::path::{Component, PathBuf};
@@ -45,6 +45,8 @@ pub(crate) struct Object<'a> {
     node: &'a Node<'a>,
     members: &'a Map<String, Value>,
     known: RefCell<Vec<&'static str>>,
+    /// A key that is not written by users.
+    internal: Cell<Option<&'static str>>,
 }
 
 #[derive(Clone, Copy)]
@@ -227,7 +229,7 @@ impl<'a> Node<'a> {
     /// Returns an object whose keys are fixed.
     pub fn object(&'a self) -> Result<Object<'a>, Error> {
         let members = self.value.as_object().ok_or_else(|| self.wrong_type("an object"))?;
-        Ok(Object { node: self, members, known: RefCell::default() })
+        Ok(Object { node: self, members, known: RefCell::default(), internal: Cell::default() })
     }
 }
 
@@ -238,6 +240,19 @@ impl<'a> Object<'a> {
         if !known.contains(&key) {
             known.push(key);
         }
+        let (key, value) = self.members.get_key_value(key)?;
+        Some(self.node.child(Segment::Key(key), value))
+    }
+
+    /// Returns the value of a key that messages do not name, as the server itself writes it.
+    pub fn internal(&self, key: &'static str) -> Option<Node<'a>> {
+        self.internal.set(Some(key));
+        let (key, value) = self.members.get_key_value(key)?;
+        Some(self.node.child(Segment::Key(key), value))
+    }
+
+    /// Returns the value of a key that the object does not have in any valid document.
+    pub fn foreign(&self, key: &str) -> Option<Node<'a>> {
         let (key, value) = self.members.get_key_value(key)?;
         Some(self.node.child(Segment::Key(key), value))
     }
@@ -307,7 +322,10 @@ impl<'a> Object<'a> {
     /// Refuses members that were not read.
     pub fn end(self) -> Result<(), Error> {
         let known = self.known.borrow();
-        match self.members.keys().find(|name| !known.contains(&name.as_str())) {
+        let is_known = |name: &str| {
+            known.contains(&name) || self.internal.get().is_some_and(|key| key == name)
+        };
+        match self.members.keys().find(|name| !is_known(name)) {
             None => Ok(()),
             Some(name) => Err(self.unknown(name, nearest(name, known.iter().copied()))),
         }
@@ -408,6 +426,16 @@ pub fn path<'a>(keys: impl IntoIterator<Item = &'a (impl AsRef<str> + ?Sized + '
         let _ = write_key(&mut text, key.as_ref());
     }
     text
+}
+
+/// Returns the keys of a path as errors show it. Encodings that errors do not have stay as they are.
+pub fn split_path(path: &str) -> Vec<String> {
+    let steps = path.strip_prefix('/').map(|rest| rest.split('/'));
+    let decode = |step: &str| {
+        let decoded = crate::percent::decode(step.as_bytes());
+        decoded.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_else(|| step.to_owned())
+    };
+    steps.into_iter().flatten().map(decode).collect()
 }
 
 #[cfg(test)]

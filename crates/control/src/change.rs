@@ -31,6 +31,15 @@ pub enum Change {
 }
 
 impl Change {
+    /// Returns the path that the change is about.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Change::Append { path, .. } | Change::Delete { path } | Change::Put { path, .. } => {
+                path
+            }
+        }
+    }
+
     /// Changes a document. An error leaves it unchanged.
     pub(crate) fn apply(self, document: &mut Value) -> Result<(), Refusal> {
         match self {

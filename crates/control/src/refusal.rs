@@ -27,6 +27,13 @@ pub enum Refusal {
         /// The field, or the prefix of its name.
         field: &'static str,
     },
+    /// A file owns the part of the document.
+    Included {
+        /// The path of the part.
+        part: String,
+        /// The file.
+        file: String,
+    },
     /// The body is no certificate bundle.
     InvalidCertificate {
         /// The reason.

@@ -144,6 +144,11 @@ impl From<Refusal> for Reply {
             Refusal::FromBrowser { field } => error(403, "Request of a browser.").detail(format!(
                 "the request has a field \"{field}\"; over TCP, this API does not answer browsers"
             )),
+            Refusal::Included { part, file } => {
+                error(400, "Part of a file.").detail(format!(
+                    "{part} comes from {file}; change that file, and run `howdah reload`"
+                ))
+            }
             Refusal::InvalidCertificate { detail } => {
                 error(400, "Invalid certificate.").detail(detail)
             }

@@ -1,6 +1,6 @@
 //! The document of the running configuration, and the next document.
 
-use howdah_config::{Config, Defaults, Error, json};
+use howdah_config::{Config, Defaults, Error, include, json};
 use serde_json::Value;
 
 use crate::change::Change;
@@ -58,6 +58,9 @@ impl Store {
 
     /// Makes the configuration that results from a change, without applying it.
     pub fn prepare(&self, change: Change) -> Result<Prepared, Refusal> {
+        if let Some((part, file)) = include::owner(&self.document, change.path().steps()) {
+            return Err(Refusal::Included { part: part.to_owned(), file: file.to_owned() });
+        }
         let mut document = self.document.clone();
         change.apply(&mut document)?;
         let text = document.to_string().into_bytes();

@@ -3,6 +3,7 @@
 //! The algorithm is that of [`crate::gcra`] for bytes: a key may be ahead of its rate by the number of
 //! bytes that are not slowed down, and a piece is sent when it is no further ahead.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use howdah_config::LimitBandwidth;
@@ -11,15 +12,23 @@ use crate::key::KeyHash;
 use crate::table::Table;
 use crate::{Nanos, SECOND};
 
-/// Bandwidth of one key, for a response.
+/// Bandwidth of one key or of one response.
 #[derive(Debug, Clone)]
 pub struct Bandwidth {
-    table: Arc<Table>,
-    key: KeyHash,
+    counter: Counter,
     /// Bytes a second.
     rate: u64,
     /// Time by which the key may be ahead.
     tolerance: Nanos,
+}
+
+/// Bytes that were sent.
+#[derive(Debug, Clone)]
+enum Counter {
+    /// Those of all responses to a key.
+    Key(Arc<Table>, KeyHash),
+    /// Those of one response: the time at which its rate has caught up with them.
+    Response(Cell<Nanos>),
 }
 
 /// Maximum number of bytes of a piece.
@@ -28,9 +37,17 @@ const MAX_PIECE_BYTES: u64 = 64 * 1024;
 impl Bandwidth {
     /// Creates the bandwidth of a key, whose state is in `table`.
     pub(crate) fn new(table: &Arc<Table>, key: KeyHash, limit: LimitBandwidth) -> Bandwidth {
+        Bandwidth::with(Counter::Key(Arc::clone(table), key), limit)
+    }
+
+    /// Creates the bandwidth of one response.
+    pub fn of_response(limit: LimitBandwidth) -> Bandwidth {
+        Bandwidth::with(Counter::Response(Cell::new(0)), limit)
+    }
+
+    fn with(counter: Counter, limit: LimitBandwidth) -> Bandwidth {
         let rate = limit.rate.max(1);
-        let tolerance = time_of(limit.after, rate);
-        Bandwidth { table: Arc::clone(table), key, rate, tolerance }
+        Bandwidth { counter, rate, tolerance: time_of(limit.after, rate) }
     }
 
     /// Returns the number of bytes to send at once: those of a quarter of a second, up to 64 KiB.
@@ -40,12 +57,21 @@ impl Bandwidth {
 
     /// Counts bytes that are about to be sent. Returns the time to wait before.
     pub fn take(&self, bytes: usize, now: Nanos) -> Nanos {
-        self.table.update(self.key, now, |state| {
-            let ahead = state.due.saturating_sub(now);
-            state.due = now.saturating_add(ahead).saturating_add(time_of(bytes as u64, self.rate));
-            state.forgotten_at = state.due;
-            ahead.saturating_sub(self.tolerance)
-        })
+        let cost = time_of(bytes as u64, self.rate);
+        let ahead = match &self.counter {
+            Counter::Key(table, key) => table.update(*key, now, |state| {
+                let ahead = state.due.saturating_sub(now);
+                state.due = now.saturating_add(ahead).saturating_add(cost);
+                state.forgotten_at = state.due;
+                ahead
+            }),
+            Counter::Response(due) => {
+                let ahead = due.get().saturating_sub(now);
+                due.set(now.saturating_add(ahead).saturating_add(cost));
+                ahead
+            }
+        };
+        ahead.saturating_sub(self.tolerance)
     }
 }
 
@@ -74,6 +100,16 @@ mod tests {
         assert_eq!((second.take(500, now), first.take(500, now)), (SECOND / 2, SECOND));
         let other = Bandwidth::new(&table, hash(b"b"), LimitBandwidth { rate: 1000, after: 0 });
         assert_eq!((other.take(1000, now), other.take(1000, now)), (0, SECOND));
+    }
+
+    #[test]
+    fn a_response_has_its_own_rate() {
+        let limit = LimitBandwidth { rate: 1000, after: 500 };
+        let [first, second] = [(); 2].map(|()| Bandwidth::of_response(limit));
+        let now = SECOND;
+        assert_eq!((first.take(500, now), first.take(500, now)), (0, 0));
+        assert_eq!((first.take(500, now), second.take(500, now)), (SECOND / 2, 0));
+        assert_eq!(first.take(500, 3 * SECOND), 0, "the rate has caught up");
     }
 
     /// Two responses that wait as they are told, for ten seconds.

@@ -24,6 +24,7 @@ pub(super) const TABLE: &[Shape] = &[
         name: "document",
         required: &[],
         keys: &[
+            Key("include", Texts, "Files with parts of the document, such as \"conf.d/*.json\""),
             Key("settings", Kind::Shape("settings"), "Settings of the whole server"),
             Key(
                 "variables",
@@ -62,8 +63,9 @@ pub(super) const TABLE: &[Shape] = &[
             Key("split", Text, "Text by which visitors are divided into shares"),
             Key(
                 "values",
-                Either(&[Named(&Text), Named(&Kind::Number)]),
-                "Values by text, pattern or network; with \"split\" the percentage of each value",
+                Either(&[Named(&Text), Named(&Kind::Number), Text]),
+                "Values by text, pattern or network; with \"split\" the percentage of each value; or \
+                 a file with them",
             ),
             Key("default", Text, "Value for everything else"),
         ],
@@ -266,6 +268,11 @@ pub(super) const TABLE: &[Shape] = &[
             Key("timeouts", Kind::Shape("action_timeouts"), "Timeouts of other servers"),
             Key("retry", Kind::Shape("retry"), "Requests that another server gets after a failure"),
             Key("max_body_size", SIZE, "Maximum size of a request body in bytes"),
+            Key(
+                "rate",
+                Either(&[Integer(1, i64::MAX), Kind::Shape("bandwidth")]),
+                "Bytes a second that each response is sent with",
+            ),
             Key("access_log", LOGS, "Access logs in place of those of the listener"),
             Key(
                 "intercept_errors",

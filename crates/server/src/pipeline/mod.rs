@@ -31,6 +31,7 @@ use howdah_http::exchange::{Exchange, Handler, RequestRecord};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Request, Response, ShownAddress};
 use howdah_http::respond;
+use howdah_limits::bandwidth::Bandwidth;
 use howdah_limits::in_progress::Number;
 use howdah_sys::log::Level;
 
@@ -94,6 +95,9 @@ impl Handler for RequestHandler {
         let compression = snapshot.config.settings.http.compression.as_ref();
         if let (true, Some(compression)) = (effects.compress, compression) {
             compress::apply(compression, request, &mut response);
+        }
+        if let Some(rate) = effects.rate {
+            bandwidth::apply(Bandwidth::of_response(rate), &mut response);
         }
         self.keep(Progress { admission: context.admission.take(), logs }, &mut response);
         response

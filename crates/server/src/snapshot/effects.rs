@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use howdah_access_log::AccessLog;
 use howdah_config::{
-    ActionOptions, BrowserCaching, Buffering, ByType, Cors, Expiry, Fingerprinted, ResponseHeader,
-    ServerOptions,
+    ActionOptions, BrowserCaching, Buffering, ByType, Cors, Expiry, Fingerprinted, LimitBandwidth,
+    ResponseHeader, ServerOptions,
 };
 
 use super::action::{Action, ActionCache, ErrorPage};
@@ -36,6 +36,8 @@ pub struct Effects<'s> {
     pub cache: Option<&'s ActionCache>,
     /// From the last action that sets it.
     pub max_body_size: Option<u64>,
+    /// From the last action that sets it.
+    pub rate: Option<LimitBandwidth>,
     /// From the last action that sets it.
     pub intercept_errors: bool,
     /// Those of all actions, of which the later count more.
@@ -82,6 +84,7 @@ impl Default for Effects<'_> {
             is_authorized: false,
             cache: None,
             max_body_size: None,
+            rate: None,
             intercept_errors: false,
             servers: None,
             access_log: None,
@@ -114,6 +117,7 @@ impl<'s> Effects<'s> {
             max_body_size,
             servers,
             access_log: _,
+            rate,
             intercept_errors,
             // These hold where the action is reached.
             internal: _,
@@ -132,6 +136,7 @@ impl<'s> Effects<'s> {
             self.cache = action.cache.as_ref();
         }
         self.max_body_size = max_body_size.or(self.max_body_size);
+        self.rate = rate.or(self.rate);
         self.intercept_errors = intercept_errors.unwrap_or(self.intercept_errors);
         if let Some(servers) = servers {
             self.servers = Some(match &self.servers {

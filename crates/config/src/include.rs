@@ -1,0 +1,467 @@
+//! `include`: parts of a document that are in other files.
+//!
+//! The program that reads a document replaces each `include` by the members of the files that it
+//! names ([`expand`]). The result is a document without `include`; its member `included` has the
+//! file of each part, so that the control API changes no part that a file owns.
+//!
+//! An object may have `include` if it is the document, one of its members, or a member of these. In
+//! an array of steps, an object with nothing but `include` stands for the steps of the files. In
+//! all other places, `include` may be a name that the user has chosen. The `values` of a variable may be
+//! the name of a file, or a pattern: the files have the table.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use crate::error::{Error, Position};
+use crate::json;
+use crate::node::{Node, path, split_path};
+
+/// Reads the files that documents name.
+pub trait IncludedFiles {
+    /// Returns the content of a file.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it cannot be read.
+    fn read(&self, file: &Path) -> Result<Vec<u8>, String>;
+
+    /// Returns the names of the files in a directory.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it cannot be read.
+    fn names(&self, directory: &Path) -> Result<Vec<String>, String>;
+}
+
+/// A document whose parts come from several files.
+#[derive(Debug)]
+pub struct Expanded {
+    /// The document, with `included`.
+    pub document: Value,
+    sources: Vec<Source>,
+    origins: Vec<Origin>,
+}
+
+/// A file of a document.
+#[derive(Debug)]
+struct Source {
+    file: PathBuf,
+    text: Vec<u8>,
+}
+
+/// The origin of a part of the document.
+#[derive(Debug)]
+struct Origin {
+    /// The path of the part in the document.
+    path: Vec<String>,
+    /// The index of its file.
+    source: usize,
+    /// Its path in the file.
+    inner: Vec<String>,
+}
+
+/// The place of a value that is being expanded.
+#[derive(Clone)]
+struct Place {
+    source: usize,
+    inner: Vec<String>,
+    path: Vec<String>,
+}
+
+/// Maximum number of files of a document.
+const MAX_FILES: usize = 10_000;
+
+/// Maximum depth of files that include files.
+const MAX_NESTED: usize = 8;
+
+/// The name of the member of a document with the files of its parts.
+const INCLUDED: &str = "included";
+
+/// Replaces each `include` of a document. `None` if it has none.
+///
+/// # Errors
+///
+/// The file, the place in it, and the problem.
+pub fn expand(
+    text: &[u8],
+    file: &Path,
+    files: &dyn IncludedFiles,
+) -> Result<Option<Expanded>, String> {
+    // The text of the document alone is parsed, and its errors are reported, by the caller.
+    let Ok(value) = json::parse(text) else { return Ok(None) };
+    let sources = vec![Source { file: file.to_owned(), text: text.to_vec() }];
+    let mut reading = Reading { files, sources, origins: Vec::new(), bytes: text.len(), nested: 0 };
+    let place = Place { source: 0, inner: Vec::new(), path: Vec::new() };
+    if value.get(INCLUDED).is_some() {
+        let problem = "\"included\" is made by the server; write \"include\"";
+        return Err(reading.problem(&place.child(INCLUDED), problem));
+    }
+    let original = value.clone();
+    let mut document = reading.value(value, &place)?;
+    let Reading { sources, origins, .. } = reading;
+    if sources.len() == 1 && !has_include(text) && document == original {
+        return Ok(None);
+    }
+    if let Some(members) = document.as_object_mut() {
+        let of_files = origins.iter().filter(|origin| origin.source != 0);
+        let named = of_files.map(|origin| {
+            let file = sources.get(origin.source).map(|source| source.file.as_path());
+            let file = file.unwrap_or(Path::new("")).to_string_lossy().into_owned();
+            (path(&origin.path), Value::String(file))
+        });
+        members.insert(INCLUDED.to_owned(), Value::Object(named.collect()));
+    }
+    Ok(Some(Expanded { document, sources, origins }))
+}
+
+/// Returns true if a text may have `include`, which may name no file.
+fn has_include(text: &[u8]) -> bool {
+    memchr::memmem::find(text, b"\"include\"").is_some()
+}
+
+/// Returns the file of the part of a document with this path, or of a part below it.
+pub fn owner<'a>(document: &'a Value, steps: &[String]) -> Option<(&'a str, &'a str)> {
+    let included = document.get(INCLUDED)?.as_object()?;
+    if steps.first().is_some_and(|step| step == INCLUDED) {
+        return Some(("/included", "the files of the document"));
+    }
+    let found = included.iter().find(|(part, _)| {
+        let part = split_path(part);
+        part.starts_with(steps) || steps.starts_with(&part)
+    });
+    found.map(|(part, file)| (part.as_str(), file.as_str().unwrap_or_default()))
+}
+
+/// Reads `included`: objects of paths and files.
+pub(crate) fn read_included(node: &Node<'_>) -> Result<Vec<(String, PathBuf)>, Error> {
+    node.members()?.map(|(part, file)| Ok((part.to_owned(), file.file()?))).collect()
+}
+
+impl Expanded {
+    /// Returns the files, the document's first.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.sources.iter().map(|source| source.file.as_path())
+    }
+
+    /// Returns an error of the document with the file and the place in it.
+    pub fn explain(&self, error: &Error) -> String {
+        let steps = split_path(error.path());
+        let origin = { self.origins.iter() }
+            .filter(|origin| steps.starts_with(&origin.path))
+            .max_by_key(|origin| origin.path.len());
+        let (source, inner) = match origin {
+            Some(origin) => {
+                let below = steps.get(origin.path.len()..).unwrap_or_default();
+                (origin.source, [origin.inner.as_slice(), below].concat())
+            }
+            None => (0, steps),
+        };
+        match self.sources.get(source) {
+            Some(source) => format!("{}: {error}", source.place(&inner)),
+            None => error.to_string(),
+        }
+    }
+}
+
+impl Source {
+    /// Returns the file and the line of a value, or of the object that lacks it.
+    fn place(&self, inner: &[String]) -> String {
+        let found =
+            (0..=inner.len()).rev().find_map(|length| json::find(&self.text, inner.get(..length)?));
+        let Position { line, column, .. } =
+            found.unwrap_or(Position { offset: 0, line: 1, column: 1 });
+        format!("{}: line {line}, column {column}", self.file.display())
+    }
+}
+
+impl Place {
+    fn child(&self, step: &str) -> Place {
+        let mut child = self.clone();
+        child.inner.push(step.to_owned());
+        child.path.push(step.to_owned());
+        child
+    }
+
+    /// Returns true if an object of this place may have `include`.
+    fn allows_include(&self) -> bool {
+        self.path.len() <= 2
+    }
+
+    /// Returns true for the values of a variable, which may be the name of a file.
+    fn is_table(&self) -> bool {
+        matches!(self.path.as_slice(), [first, _, last] if first == "variables" && last == "values")
+    }
+
+    /// Returns true for an array of steps.
+    fn is_route(&self) -> bool {
+        self.path.first().is_some_and(|first| first == "routes") && self.path.len() <= 2
+    }
+}
+
+/// A step, the index of its file, and its path there.
+type Step = (Value, usize, Vec<String>);
+
+/// The state of an expansion.
+struct Reading<'f> {
+    files: &'f dyn IncludedFiles,
+    sources: Vec<Source>,
+    origins: Vec<Origin>,
+    bytes: usize,
+    /// Number of files whose value is being expanded, without the document.
+    nested: usize,
+}
+
+impl Reading<'_> {
+    fn value(&mut self, value: Value, place: &Place) -> Result<Value, String> {
+        match value {
+            Value::Object(members) if place.allows_include() => {
+                self.object(members, place).map(Value::Object)
+            }
+            Value::Array(elements) if place.is_route() => {
+                let steps = self.steps(elements, place)?;
+                Ok(self.placed(steps, place))
+            }
+            Value::String(_) if place.is_table() => {
+                let mut all = Map::new();
+                for file in self.named(&value, place)? {
+                    let (table, source) = self.read(&file, place)?;
+                    let inside = Place { source, inner: Vec::new(), path: place.path.clone() };
+                    let Value::Object(members) = table else {
+                        return Err(self.problem(&inside, "must be an object of values"));
+                    };
+                    self.merge(&mut all, members, &inside)?;
+                }
+                Ok(Value::Object(all))
+            }
+            other => Ok(other),
+        }
+    }
+
+    fn object(
+        &mut self,
+        mut members: Map<String, Value>,
+        place: &Place,
+    ) -> Result<Map<String, Value>, String> {
+        let include = members.get("include").filter(|value| is_include(value)).cloned();
+        if include.is_some() {
+            members.shift_remove("include");
+        }
+        let mut all = Map::new();
+        for (name, value) in members {
+            let value = self.value(value, &place.child(&name))?;
+            all.insert(name, value);
+        }
+        let Some(include) = include else { return Ok(all) };
+        for file in self.named(&include, &place.child("include"))? {
+            let (value, source) = self.read(&file, &place.child("include"))?;
+            let inside = Place { source, inner: Vec::new(), path: place.path.clone() };
+            let Value::Object(members) = value else {
+                return Err(self.problem(&inside, "must be an object, as what includes it"));
+            };
+            let members = self.nest(|reading| reading.object(members, &inside))?;
+            self.merge(&mut all, members, &inside)?;
+        }
+        Ok(all)
+    }
+
+    /// Expands the steps of a route, each with its file and its path there.
+    fn steps(&mut self, elements: Vec<Value>, place: &Place) -> Result<Vec<Step>, String> {
+        let mut all = Vec::new();
+        for (index, element) in elements.into_iter().enumerate() {
+            let inner = [place.inner.as_slice(), &[index.to_string()]].concat();
+            let include = element.get("include").filter(|value| is_include(value)).cloned();
+            let is_alone = element.as_object().is_some_and(|members| members.len() == 1);
+            let Some(include) = include.filter(|_| is_alone) else {
+                all.push((element, place.source, inner));
+                continue;
+            };
+            let inner = [inner.as_slice(), &["include".to_owned()]].concat();
+            let including = Place { inner, ..place.clone() };
+            for file in self.named(&include, &including)? {
+                let (value, source) = self.read(&file, &including)?;
+                match value {
+                    Value::Array(steps) => {
+                        let path = place.path.clone();
+                        let inside = Place { source, inner: Vec::new(), path };
+                        all.extend(self.nest(|reading| reading.steps(steps, &inside))?);
+                    }
+                    step => all.push((step, source, Vec::new())),
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Records the origins of steps, if some come from other files, and returns them.
+    fn placed(&mut self, steps: Vec<Step>, place: &Place) -> Value {
+        if steps.iter().any(|(_, source, _)| *source != place.source) {
+            for (index, (_, source, inner)) in steps.iter().enumerate() {
+                let path = [place.path.as_slice(), &[index.to_string()]].concat();
+                self.origins.push(Origin { path, source: *source, inner: inner.clone() });
+            }
+        }
+        steps.into_iter().map(|(step, ..)| step).collect()
+    }
+
+    fn nest<T>(
+        &mut self,
+        expand: impl FnOnce(&mut Self) -> Result<T, String>,
+    ) -> Result<T, String> {
+        self.nested += 1;
+        let result = expand(self);
+        self.nested -= 1;
+        result
+    }
+
+    fn record(&mut self, place: &Place) {
+        let Place { source, inner, path } = place.clone();
+        self.origins.push(Origin { path, source, inner });
+    }
+
+    /// Adds the members of a file to those that are there. Objects are merged.
+    fn merge(
+        &mut self,
+        all: &mut Map<String, Value>,
+        members: Map<String, Value>,
+        inside: &Place,
+    ) -> Result<(), String> {
+        for (name, value) in members {
+            let place = inside.child(&name);
+            match (all.get_mut(&name), value) {
+                (None, value) => {
+                    self.record(&place);
+                    all.insert(name, value);
+                }
+                (Some(Value::Object(there)), Value::Object(members)) => {
+                    self.merge(there, members, &place)?;
+                }
+                (Some(_), _) => {
+                    let origin = { self.origins.iter() }
+                        .filter(|origin| place.path.starts_with(&origin.path))
+                        .max_by_key(|origin| origin.path.len());
+                    let other = origin.map_or(0, |origin| origin.source);
+                    let other =
+                        self.sources.get(other).map(|source| source.file.display().to_string());
+                    let problem = format!(
+                        "is in {} as well; leave it out of one of them",
+                        other.unwrap_or_default()
+                    );
+                    return Err(self.problem(&place, &problem));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the files that an `include` names, those of a pattern in the order of their names.
+    fn named(&self, include: &Value, place: &Place) -> Result<Vec<PathBuf>, String> {
+        let patterns = match include {
+            Value::Array(patterns) => patterns.iter().filter_map(Value::as_str).collect(),
+            pattern => vec![pattern.as_str().unwrap_or_default()],
+        };
+        let including = self.sources.get(place.source).map(|source| source.file.as_path());
+        let directory = including.and_then(Path::parent).unwrap_or(Path::new(""));
+        let mut files = Vec::new();
+        for pattern in patterns {
+            if pattern.is_empty() || pattern.contains('\0') {
+                return Err(self.problem(place, "must be the name of a file, or a pattern"));
+            }
+            let whole = directory.join(pattern);
+            let (above, name) = match (whole.parent(), whole.file_name().and_then(|n| n.to_str())) {
+                (Some(above), Some(name)) => (above, name),
+                _ => return Err(self.problem(place, "must be the name of a file, or a pattern")),
+            };
+            let is_pattern = |text: &str| text.contains(['*', '?']);
+            if is_pattern(&above.to_string_lossy()) {
+                let problem = "must have \"*\" and \"?\" only in the name of the file";
+                return Err(self.problem(place, problem));
+            }
+            if !is_pattern(name) {
+                files.push(whole);
+                continue;
+            }
+            let there = match self.files.names(above) {
+                Ok(there) => there,
+                Err(problem) => return Err(self.problem(place, &problem)),
+            };
+            let mut there: Vec<_> = { there.into_iter() }
+                .filter(|other| {
+                    !other.starts_with('.') && matches(name.as_bytes(), other.as_bytes())
+                })
+                .collect();
+            there.sort();
+            files.extend(there.iter().map(|name| above.join(name)));
+        }
+        Ok(files)
+    }
+
+    /// Reads a file for the `include` at a place.
+    fn read(&mut self, file: &Path, place: &Place) -> Result<(Value, usize), String> {
+        if self.nested >= MAX_NESTED {
+            return Err(self.problem(place, "is nested in more than 8 files, or in itself"));
+        }
+        if self.sources.len() >= MAX_FILES {
+            return Err(self.problem(place, "makes the document consist of more than 10,000 files"));
+        }
+        let text = match self.files.read(file) {
+            Ok(text) => text,
+            Err(problem) => return Err(self.problem(place, &problem)),
+        };
+        self.bytes = self.bytes.saturating_add(text.len());
+        if self.bytes > json::MAX_SIZE {
+            return Err(self.problem(place, "makes the document longer than 16 MiB"));
+        }
+        let value = json::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        self.sources.push(Source { file: file.to_owned(), text });
+        Ok((value, self.sources.len() - 1))
+    }
+
+    fn problem(&self, place: &Place, problem: &str) -> String {
+        match self.sources.get(place.source) {
+            Some(source) => {
+                format!("{}: {}: {problem}", source.place(&place.inner), path(&place.path))
+            }
+            None => problem.to_owned(),
+        }
+    }
+}
+
+/// Returns true for the value of an `include`. In `applications` and others, `include` may also be a
+/// name of the user, whose value is an object.
+fn is_include(value: &Value) -> bool {
+    match value {
+        Value::String(_) => true,
+        Value::Array(elements) => elements.iter().all(Value::is_string),
+        _ => false,
+    }
+}
+
+/// Returns true if a name matches a pattern, in which `*` stands for any bytes and `?` for one.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut in_name) = (0, 0);
+    // The place behind the last `*`, and the bytes of the name that it stands for end there.
+    let mut retry: Option<(usize, usize)> = None;
+    while in_name < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                at += 1;
+                retry = Some((at, in_name));
+            }
+            Some(b'?') => (at, in_name) = (at + 1, in_name + 1),
+            Some(byte) if name.get(in_name) == Some(byte) => (at, in_name) = (at + 1, in_name + 1),
+            _ => match retry {
+                Some((behind, end)) => {
+                    retry = Some((behind, end + 1));
+                    (at, in_name) = (behind, end + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.get(at..).unwrap_or_default().iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+#[path = "include_tests.rs"]
+mod tests;

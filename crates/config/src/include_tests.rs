@@ -1,0 +1,231 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::Config;
+
+/// Files in memory.
+struct Memory(BTreeMap<PathBuf, String>);
+
+impl Memory {
+    fn new(files: &[(&str, &str)]) -> Memory {
+        Memory(files.iter().map(|(name, text)| (PathBuf::from(name), (*text).to_owned())).collect())
+    }
+}
+
+impl IncludedFiles for Memory {
+    fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
+        let found =
+            self.0.get(file).ok_or_else(|| format!("{}: there is no such file", file.display()))?;
+        Ok(found.clone().into_bytes())
+    }
+
+    fn names(&self, directory: &Path) -> Result<Vec<String>, String> {
+        let files = self.0.keys().filter(|file| file.parent() == Some(directory)).rev();
+        Ok(files.map(|file| file.file_name().unwrap().to_str().unwrap().to_owned()).collect())
+    }
+}
+
+fn expanded(document: &str, files: &[(&str, &str)]) -> Result<Expanded, String> {
+    let found = expand(document.as_bytes(), Path::new("/etc/h/site.json"), &Memory::new(files))?;
+    Ok(found.expect("it has an include"))
+}
+
+/// Two sites and an array of steps.
+const FILES: &[(&str, &str)] = &[
+    (
+        "/etc/h/conf.d/a.json",
+        r#"{"routes": {"a": [{"action": {"return": 200}}]}, "upstreams": {"u": {"servers": {"127.0.0.1:1": {}}}}}"#,
+    ),
+    ("/etc/h/conf.d/b.json", "{\n\"routes\": {\n  \"b\": [\n{\"action\": {\"return\": 201}}]}}"),
+    ("/etc/h/conf.d/.hidden.json", "x"),
+    ("/etc/h/conf.d/note.txt", "x"),
+    ("/etc/h/steps.json", r#"[{"action": {"return": 202}}, {"include": "step.json"}]"#),
+    ("/etc/h/step.json", r#"{"action": {"return": 203}}"#),
+];
+
+#[test]
+fn members_of_files_are_added_in_the_order_of_names() {
+    let document = r#"{
+        "include": "conf.d/*.json",
+        "routes": {"main": [{"action": {"return": 1}}, {"include": ["steps.json"]}, {"action": {"return": 2}}]}
+    }"#;
+    let Expanded { document, sources, .. } = expanded(document, FILES).unwrap();
+    let mut plain = document.clone();
+    plain.as_object_mut().unwrap().remove(INCLUDED);
+    let expected = json!({
+        "routes": {
+            "main": [
+                {"action": {"return": 1}},
+                {"action": {"return": 202}},
+                {"action": {"return": 203}},
+                {"action": {"return": 2}},
+            ],
+            "a": [{"action": {"return": 200}}],
+            "b": [{"action": {"return": 201}}],
+        },
+        "upstreams": {"u": {"servers": {"127.0.0.1:1": {}}}},
+    });
+    assert_eq!(plain, expected);
+    assert_eq!(sources.len(), 5);
+    let config = Config::from_value(document.clone()).unwrap();
+    assert_eq!(config.included.len(), 5, "{:?}", config.included);
+    let owner = |path: &str| owner(&document, &split_path(path)).map(|(_, file)| file.to_owned());
+    assert_eq!(owner("/routes/a/0/action").as_deref(), Some("/etc/h/conf.d/a.json"));
+    assert_eq!(owner("/upstreams").as_deref(), Some("/etc/h/conf.d/a.json"));
+    assert_eq!(owner("/routes/main/0"), None);
+    assert!(owner("/routes/main/1").is_some() && owner("/routes/main").is_some());
+    assert!(owner("").is_some());
+    assert_eq!(owner("/settings"), None);
+}
+
+#[test]
+fn an_error_has_its_file_and_line() {
+    let files = [
+        ("/etc/h/a.json", "{\n  \"a\": [\n    {\"action\": {\"retur\": 200}}\n  ]\n}"),
+        ("/etc/h/b.json", "{\n  \"a\": ["),
+        ("/etc/h/c.json", "[]"),
+        ("/etc/h/d.json", r#"{"include": "d.json"}"#),
+        ("/etc/h/e.json", r#"{"main": []}"#),
+        (
+            "/etc/h/s.json",
+            "[\n {\"action\": {\"return\": 200}},\n {\"action\": {\"return\": \"x\"}}]",
+        ),
+    ];
+    let include =
+        |name: &str| format!("{{\"routes\": {{\n\"include\": \"{name}\", \"main\": []}}}}");
+    let found = expanded(&include("a.json"), &files).unwrap();
+    let error = Config::from_value(found.document.clone()).unwrap_err();
+    let explained = found.explain(&error);
+    assert!(
+        explained.starts_with(
+            "/etc/h/a.json: line 3, column 16: /routes/a/0/action: unknown key \"retur\""
+        ),
+        "{explained}"
+    );
+    let steps = "{\"routes\": [\n{\"action\": {\"return\": 1}}, {\"include\": \"s.json\"}]}";
+    let found = expanded(steps, &files).unwrap();
+    let explained = found.explain(&Config::from_value(found.document.clone()).unwrap_err());
+    assert!(
+        explained.starts_with("/etc/h/s.json: line 3, column 24: /routes/2/action/return: "),
+        "{explained}"
+    );
+    for (name, expected) in [
+        ("b.json", "/etc/h/b.json: line 2, column 9: the text ends"),
+        ("c.json", "/etc/h/c.json: line 1, column 1: /routes: must be an object"),
+        (
+            "d.json",
+            "/etc/h/d.json: line 1, column 13: /routes/include: is nested in more than 8 files",
+        ),
+        (
+            "e.json",
+            "/etc/h/e.json: line 1, column 10: /routes/main: is in /etc/h/site.json as well",
+        ),
+        (
+            "missing.json",
+            "line 2, column 12: /routes/include: /etc/h/missing.json: there is no such file",
+        ),
+        ("*/x.json", "/routes/include: must have \"*\" and \"?\" only in the name of the file"),
+        ("", "/routes/include: must be the name of a file"),
+    ] {
+        let error = expanded(&include(name), &files).unwrap_err();
+        assert!(error.contains(expected), "{name}: {error}");
+    }
+    let error = expand(b"{\"included\": {}}", Path::new("a"), &Memory::new(&[])).unwrap_err();
+    assert!(error.contains("write \"include\""), "{error}");
+}
+
+#[test]
+fn the_table_of_a_variable_may_be_in_files() {
+    let files = [
+        ("/etc/h/t/1.json", r#"{"a": "1", "include": "2"}"#),
+        ("/etc/h/t/2.json", "{\n \"b\": \"$nothing\"}"),
+        ("/etc/h/x.json", "[]"),
+    ];
+    let document = |values: &str| {
+        format!(r#"{{"variables": {{"v": {{"map": "$host", "values": "{values}"}}}}}}"#)
+    };
+    let found = expanded(&document("t/1.json"), &files).unwrap();
+    let table = json!({"a": "1", "include": "2"});
+    assert_eq!(found.document["variables"]["v"]["values"], table);
+    Config::from_value(found.document.clone()).unwrap();
+    let names = found.document["included"].as_object().unwrap().keys();
+    assert_eq!(names.collect::<Vec<_>>(), ["/variables/v/values/a", "/variables/v/values/include"]);
+    let found = expanded(&document("t/*.json"), &files).unwrap();
+    let explained = found.explain(&Config::from_value(found.document.clone()).unwrap_err());
+    assert!(
+        explained.starts_with("/etc/h/t/2.json: line 2, column 7: /variables/v/values/b: "),
+        "{explained}"
+    );
+    let error = expanded(&document("x.json"), &files).unwrap_err();
+    assert!(error.contains("/variables/v/values: must be an object of values"), "{error}");
+    let found = expanded(&document("none*"), &files).unwrap();
+    assert_eq!(found.document["variables"]["v"]["values"], json!({}));
+}
+
+#[test]
+fn names_of_the_user_are_no_includes() {
+    for document in [
+        r#"{"routes": [{"match": {"arguments": {"include": "a.json"}}, "action": {"return": 200}}]}"#,
+        r#"{"applications": {"include": {"type": "php", "root": "/www"}}}"#,
+    ] {
+        let found = expand(document.as_bytes(), Path::new("a"), &Memory::new(&[])).unwrap();
+        let document =
+            found.map_or_else(|| json::parse(document.as_bytes()).unwrap(), |e| e.document);
+        Config::from_value(document).unwrap();
+    }
+    assert!(expand(b"{}", Path::new("a"), &Memory::new(&[])).unwrap().is_none());
+    assert!(expand(b"x", Path::new("a"), &Memory::new(&[])).unwrap().is_none());
+}
+
+#[test]
+fn a_document_cannot_include_where_files_are_not_read() {
+    let error = Config::from_value(json!({"include": "a.json"})).unwrap_err().to_string();
+    assert!(error.contains("only a file that the server reads can include others"), "{error}");
+}
+
+/// A second matcher, by recursion.
+fn matches_slowly(pattern: &[u8], name: &[u8]) -> bool {
+    match (pattern, name) {
+        ([], []) => true,
+        ([b'*', rest @ ..], _) => {
+            (0..=name.len()).any(|length| matches_slowly(rest, &name[length..]))
+        }
+        ([b'?', rest @ ..], [_, name @ ..]) => matches_slowly(rest, name),
+        ([byte, rest @ ..], [other, name @ ..]) => byte == other && matches_slowly(rest, name),
+        _ => false,
+    }
+}
+
+proptest! {
+    #[test]
+    fn patterns_match_as_they_say(pattern in "[ab*?]{0,8}", name in "[ab]{0,8}") {
+        let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+        prop_assert_eq!(matches(pattern, name), matches_slowly(pattern, name));
+    }
+
+    #[test]
+    fn no_text_causes_a_panic(text in "[\\[\\]{}\":,a-c *./]{0,60}", file in "[\\[\\]{}\":,a ]{0,20}") {
+        let include = format!("{{\"include\": \"*\", \"a\": {text}");
+        for text in [text.as_str(), include.as_str()] {
+            let files = Memory::new(&[("/a", file.as_str()), ("/b", "{\"routes\": []}")]);
+            let _ = expand(text.as_bytes(), Path::new("/c"), &files);
+        }
+    }
+
+    #[test]
+    fn each_part_of_a_document_is_found_in_its_text(names in prop::collection::btree_set("[a-z/%é\"]{0,5}", 1..5)) {
+        let value = Value::Object(names.iter().map(|name| (name.clone(), json!([1, {"x": name}]))).collect());
+        for text in [value.to_string(), format!("{value:#}")] {
+            for name in &names {
+                let steps = [name.clone(), "1".to_owned(), "x".to_owned()];
+                let position = json::find(text.as_bytes(), &steps).unwrap();
+                let found = serde_json::to_string(name).unwrap();
+                prop_assert!(text[position.offset..].starts_with(&found));
+            }
+            prop_assert!(json::find(text.as_bytes(), &["no such".to_owned()]).is_none());
+        }
+    }
+}
