@@ -1,8 +1,10 @@
 //! Many requests for one response.
 
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use harness::raw::Raw;
 use harness::{Server, eventually};
@@ -55,6 +57,38 @@ fn one_request_computes_and_the_others_wait() {
     assert!(answers.iter().all(|(_, text)| text == "page 0"), "{answers:?}");
     assert_eq!(answers.iter().filter(|(is_hit, _)| !is_hit).count(), 1);
     assert_eq!(origin.asked().len(), 1);
+}
+
+/// A thousand visitors of a page that has just expired cost one computation, however many threads the server has.
+#[test]
+fn a_thousand_clients_of_an_expired_page_cost_one_computation() {
+    const MANY: usize = 1000;
+    let (origin, allow) = held("Cache-Control: max-age=1\r\n");
+    let server = controlled(&origin, json!({"lock_timeout": 600}));
+    allow.send(()).unwrap();
+    assert_eq!(get(&server, "/", "").text(), "page 0");
+    thread::sleep(Duration::from_millis(2100));
+    // The limit of this process, which has the other half of each connection.
+    let own = std::process::id().to_string();
+    let raised = Command::new("prlimit").args(["--pid", &own, "--nofile=8192:"]).status();
+    assert!(raised.is_ok_and(|status| status.success()), "prlimit raises the limit of open files");
+    let before = requests(&server);
+    let request = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+    let mut clients: Vec<_> = (0..MANY)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send(request);
+            client
+        })
+        .collect();
+    eventually("all requests have arrived", || {
+        (requests(&server) >= before + MANY as u64).then_some(())
+    });
+    allow.send(()).unwrap();
+    let answers: Vec<_> = clients.iter_mut().map(|client| client.response()).collect();
+    assert!(answers.iter().all(|answer| answer.text() == "page 1"));
+    assert_eq!(answers.iter().filter(|answer| !is_hit(answer)).count(), 1);
+    assert_eq!(origin.asked().len(), 2);
 }
 
 /// A page that cannot be shared must not make its visitors queue one behind the other.
