@@ -12,6 +12,9 @@ use crate::status::Outcome;
 /// Number of URLs.
 const SLOTS: usize = 2048;
 
+/// Maximum length of a cause in bytes.
+const MAX_CAUSE: usize = 800;
+
 /// A decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
@@ -44,7 +47,10 @@ impl Default for Decisions {
 
 impl Decisions {
     /// Records the decision about a URL.
-    pub fn record(&self, url: Subject, decision: Decision) {
+    pub fn record(&self, url: Subject, mut decision: Decision) {
+        if decision.cause.len() > MAX_CAUSE {
+            decision.cause = decision.cause.chars().take(MAX_CAUSE / 4).chain(['…']).collect();
+        }
         let new = Some(Box::new((url, decision)));
         if let Some(slot) = self.slot(url) {
             *slot.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = new;
@@ -88,5 +94,7 @@ mod tests {
         decisions.record(url(7), decision(3));
         assert_eq!(decisions.of(url(7)), Some(decision(3)));
         assert_eq!(decisions.of(url(20_000)), None);
+        decisions.record(url(8), Decision { cause: "é".repeat(10_000).into(), ..decision(4) });
+        assert!(decisions.of(url(8)).unwrap().cause.len() <= MAX_CAUSE);
     }
 }

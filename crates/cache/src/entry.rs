@@ -1,8 +1,10 @@
 //! A stored response.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
+use howdah_config::Encoding;
 use howdah_http::message::FieldBlock;
 
 use crate::freshness::Source;
@@ -10,7 +12,7 @@ use crate::place::Place;
 use crate::vary::Selection;
 
 /// Bytes that an entry takes beside its content: the structures, and the allocator's overhead.
-const OVERHEAD: usize = 512;
+const OVERHEAD: usize = 768;
 
 /// The conditions under which a stored response may be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +62,144 @@ pub struct Entry {
     pub checked: AtomicU64,
     /// Number of times that it was sent.
     pub uses: AtomicU64,
+    /// The content in other encodings.
+    pub copies: Copies,
+    /// The memory that a store counts for it.
+    pub charge: Charge,
+}
+
+/// The content in the encodings that clients have asked for.
+#[derive(Debug, Default)]
+pub struct Copies {
+    known: [OnceLock<Bytes>; 4],
+    /// A bit for each that a response is being compressed for.
+    claims: AtomicU8,
+}
+
+impl Clone for Copies {
+    fn clone(&self) -> Self {
+        Copies { known: self.known.clone(), claims: AtomicU8::new(0) }
+    }
+}
+
+impl Copies {
+    /// Returns the content in an encoding, if it is known: empty if it is not shorter than the
+    /// content itself.
+    pub fn get(&self, encoding: Encoding) -> Option<Bytes> {
+        self.slot(encoding)?.get().cloned()
+    }
+
+    /// Keeps the content in an encoding. Returns false if it is known.
+    pub fn set(&self, encoding: Encoding, content: Bytes) -> bool {
+        self.slot(encoding).is_some_and(|slot| slot.set(content).is_ok())
+    }
+
+    /// Returns the number of bytes.
+    pub fn len(&self) -> usize {
+        self.known.iter().filter_map(OnceLock::get).map(Bytes::len).sum()
+    }
+
+    /// Returns true if there are no copies.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Claims the right to make the copy in an encoding. False if another response has it, or the
+    /// copy is known.
+    pub fn claim(&self, encoding: Encoding) -> bool {
+        let bit = 1 << Copies::index(encoding);
+        self.get(encoding).is_none() && self.claims.fetch_or(bit, Relaxed) & bit == 0
+    }
+
+    /// Gives the right up.
+    pub fn release(&self, encoding: Encoding) {
+        self.claims.fetch_and(!(1 << Copies::index(encoding)), Relaxed);
+    }
+
+    fn slot(&self, encoding: Encoding) -> Option<&OnceLock<Bytes>> {
+        self.known.get(Copies::index(encoding))
+    }
+
+    fn index(encoding: Encoding) -> usize {
+        match encoding {
+            Encoding::Brotli => 0,
+            Encoding::Deflate => 1,
+            Encoding::Gzip => 2,
+            Encoding::Zstandard => 3,
+        }
+    }
+}
+
+/// The memory that a store counts for it.
+    pub charge: Charge,
+}
+
+/// The content in the encodings that clients have asked for.
+#[derive(Debug, Default)]
+pub struct Copies {
+    known: [OnceLock<Bytes>; 4],
+    /// A bit for each that a response is being compressed for.
+    claims: AtomicU8,
+}
+
+impl Clone for Copies {
+    fn clone(&self) -> Self {
+        Copies { known: self.known.clone(), claims: AtomicU8::new(0) }
+    }
+}
+
+impl Copies {
+    /// Returns the content in an encoding, if it is known: empty if it is not shorter than the
+    /// content itself.
+    pub fn get(&self, encoding: Encoding) -> Option<Bytes> {
+        self.slot(encoding)?.get().cloned()
+    }
+
+    /// Keeps the content in an encoding. Returns false if it is known.
+    pub fn set(&self, encoding: Encoding, content: Bytes) -> bool {
+        self.slot(encoding).is_some_and(|slot| slot.set(content).is_ok())
+    }
+
+    /// Returns the number of bytes.
+    pub fn len(&self) -> usize {
+        self.known.iter().filter_map(OnceLock::get).map(Bytes::len).sum()
+    }
+
+    /// Returns true if there are no copies.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn slot(&self, encoding: Encoding) -> Option<&OnceLock<Bytes>> {
+        self.0.get(match encoding {
+            Encoding::Brotli => 0,
+            Encoding::Deflate => 1,
+            Encoding::Gzip => 2,
+            Encoding::Zstandard => 3,
+        })
+    }
+}
+
+/// The memory that a store counts for an entry; 0 if it is not stored.
+#[derive(Debug, Default)]
+pub struct Charge(AtomicU64);
+
+impl Charge {
+    /// Begins to count. Returns the bytes, unless they are counted already.
+    pub fn begin(&self, bytes: u64) -> Option<u64> {
+        self.0.compare_exchange(0, bytes, Relaxed, Relaxed).is_ok().then_some(bytes)
+    }
+
+    /// Counts more. Returns false if the entry is not stored any more.
+    pub fn grow(&self, bytes: u64) -> bool {
+        let more = |counted: u64| (counted > 0).then(|| counted.saturating_add(bytes));
+        self.0.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    /// Ends counting. Returns the bytes that were counted.
+    pub fn end(&self) -> Option<u64> {
+        Some(self.0.swap(0, Relaxed)).filter(|bytes| *bytes > 0)
+    }
 }
 
 impl Terms {
@@ -82,6 +222,7 @@ impl Entry {
         });
         OVERHEAD
             + self.body.len()
+            + self.copies.len()
             + self.fields.as_bytes().len()
             + self.place.weight()
             + selection.sum::<usize>()

@@ -7,6 +7,7 @@
 //! | `respond`, `status` | responses from stored ones, and what they tell about the cache |
 //! | `key`, `place`, `search` | what tells responses apart, and what they can be purged by |
 //! | `entry`, `store`, `purge` | stored responses, in memory that all threads share |
+//! | `memory`, `sieve` | that memory, its division among applications, and what makes room |
 //! | `cause`, `decisions`, `report` | what administrators can ask |
 //! | `esi` | pages that are assembled from parts |
 //! | `peers` | other servers that are told about purges |
@@ -27,6 +28,7 @@ pub mod flight;
 pub mod freshness;
 pub mod invalidation;
 pub mod key;
+pub mod memory;
 pub mod peers;
 pub mod place;
 pub mod purge;
@@ -35,6 +37,7 @@ pub mod report;
 pub mod respond;
 pub mod reuse;
 pub mod search;
+mod sieve;
 pub mod status;
 pub mod store;
 pub mod storing;

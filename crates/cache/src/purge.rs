@@ -4,7 +4,8 @@
 //! Each purge has the next number. An entry has the number of the last purge before the request that
 //! it answers; it is purged if a later purge concerns it, also if that purge came while the response
 //! was being computed. The number of marks is limited: the oldest are replaced by one for all
-//! entries of their time.
+//! entries of their time. Marks are in groups, one for each application, so that only its own
+//! entries are concerned, also if it purges without end.
 
 use std::collections::HashMap;
 use std::sync::RwLock;
@@ -13,10 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::entry::Entry;
 use crate::place::{Place, Subject};
 
-/// Maximum number of marks of subjects.
+/// Maximum number of marks of subjects for all applications.
 const MAX_MARKS: usize = 1 << 16;
 
-/// Maximum number of marks of prefixes.
+/// Maximum number of marks of subjects for one application.
+const MAX_OWN_MARKS: usize = 1 << 12;
+
+/// Maximum number of marks of prefixes in a group.
 const MAX_PREFIXES: usize = 256;
 
 /// What is purged.
@@ -63,11 +67,35 @@ pub enum Verdict {
 }
 
 /// The purges of a store.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Purges {
     /// Number of purges.
     count: AtomicU64,
+    /// Purges of the entries of all applications.
+    everyone: Group,
+}
+
+/// Purges that concern the same entries; by default, those of one application.
+#[derive(Debug)]
+pub struct Group {
+    /// Number of the last purge.
+    last: AtomicU64,
     marks: RwLock<Marks>,
+    max_marks: usize,
+}
+
+impl Default for Purges {
+    fn default() -> Self {
+        let everyone = Group { max_marks: MAX_MARKS, ..Group::default() };
+        Purges { count: AtomicU64::default(), everyone }
+    }
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        let (last, marks) = (AtomicU64::default(), RwLock::default());
+        Group { last, marks, max_marks: MAX_OWN_MARKS }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -93,11 +121,17 @@ impl Purges {
         self.count.load(Relaxed)
     }
 
-    /// Purges entries; softly, they are stale from `now` on.
+    /// Purges entries of all applications; softly, they are stale from `now` on.
     pub fn purge(&self, what: &Purge, is_soft: bool, now: u64) {
-        let mut marks = self.marks.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.purge_in(&self.everyone, what, is_soft, now);
+    }
+
+    /// Purges entries of one application.
+    pub fn purge_in(&self, group: &Group, what: &Purge, is_soft: bool, now: u64) {
+        let mut marks = group.marks.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         // Under the lock, so that a reader that sees the number sees the mark too.
         let number = self.count.fetch_add(1, Relaxed) + 1;
+        group.last.store(number, Relaxed);
         let mark = |mark: &mut Mark| match is_soft {
             true => (mark.soft, mark.soft_at) = (number, now),
             false => mark.hard = number,
@@ -131,24 +165,31 @@ impl Purges {
                         marks.prefixes.push((host.clone(), path.clone(), new));
                     }
                 }
-                marks.limit();
+                marks.limit(group.max_marks);
                 return;
             }
         };
         subjects.into_iter().for_each(|subject| mark(marks.subjects.entry(subject).or_default()));
-        marks.limit();
+        marks.limit(group.max_marks);
     }
 
-    /// Judges an entry.
-    pub fn judge(&self, entry: &Entry) -> Verdict {
-        let count = self.count();
-        if entry.checked.load(Relaxed) >= count {
+    /// Judges an entry by the purges of all applications and of its own.
+    pub fn judge(&self, entry: &Entry, own: &Group) -> Verdict {
+        let last = self.everyone.last.load(Relaxed).max(own.last.load(Relaxed));
+        if entry.checked.load(Relaxed) >= last {
             return Verdict::Valid;
         }
-        let marks = self.marks.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let verdict = marks.judge(&entry.place, entry.epoch);
+        let judge = |group: &Group| {
+            let marks = group.marks.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+            marks.judge(&entry.place, entry.epoch)
+        };
+        let verdict = match (judge(&self.everyone), judge(own)) {
+            (Verdict::Gone, _) | (_, Verdict::Gone) => Verdict::Gone,
+            (Verdict::Stale(one), Verdict::Stale(other)) => Verdict::Stale(one.min(other)),
+            (Verdict::Valid, verdict) | (verdict, Verdict::Valid) => verdict,
+        };
         if verdict == Verdict::Valid {
-            entry.checked.fetch_max(count, Relaxed);
+            entry.checked.fetch_max(last, Relaxed);
         }
         verdict
     }
@@ -185,8 +226,8 @@ impl Marks {
     }
 
     /// Replaces the older half of the marks by a floor if there are too many.
-    fn limit(&mut self) {
-        if self.subjects.len() <= MAX_MARKS && self.prefixes.len() <= MAX_PREFIXES {
+    fn limit(&mut self, max: usize) {
+        if self.subjects.len() <= max && self.prefixes.len() <= MAX_PREFIXES {
             return;
         }
         let last = |mark: &Mark| mark.hard.max(mark.soft);

@@ -42,11 +42,11 @@ fn a_purge_concerns_what_it_names_and_nothing_else() {
     ] {
         let purges = Purges::default();
         let entry = page();
-        assert_eq!(purges.judge(&entry), Verdict::Valid);
+        assert_eq!(purges.judge(&entry, &Group::default()), Verdict::Valid);
         purges.purge(&purge, false, NOW);
         let expected = if expected { Verdict::Gone } else { Verdict::Valid };
-        assert_eq!(purges.judge(&entry), expected, "{purge:?}");
-        assert_eq!(purges.judge(&entry), expected, "{purge:?}, again");
+        assert_eq!(purges.judge(&entry, &Group::default()), expected, "{purge:?}");
+        assert_eq!(purges.judge(&entry, &Group::default()), expected, "{purge:?}, again");
     }
 }
 
@@ -55,11 +55,11 @@ fn later_responses_are_not_concerned_but_those_being_computed_are() {
     let purges = Purges::default();
     let before = purges.count();
     purges.purge(&tag(None, "a"), false, NOW);
-    assert_eq!(purges.judge(&page("/", "a", before)), Verdict::Gone);
-    assert_eq!(purges.judge(&page("/", "a", purges.count())), Verdict::Valid);
+    assert_eq!(purges.judge(&page("/", "a", before), &Group::default()), Verdict::Gone);
+    assert_eq!(purges.judge(&page("/", "a", purges.count()), &Group::default()), Verdict::Valid);
     purges.purge(&Purge::All, false, NOW);
-    assert_eq!(purges.judge(&page("/", "a", purges.count() - 1)), Verdict::Gone);
-    assert_eq!(purges.judge(&page("/", "a", purges.count())), Verdict::Valid);
+    assert_eq!(purges.judge(&page("/", "a", purges.count() - 1), &Group::default()), Verdict::Gone);
+    assert_eq!(purges.judge(&page("/", "a", purges.count()), &Group::default()), Verdict::Valid);
 }
 
 #[test]
@@ -67,13 +67,13 @@ fn a_soft_purge_leaves_a_stale_response() {
     let purges = Purges::default();
     let entry = page("/a", "a,b", 0);
     purges.purge(&tag(None, "a"), true, NOW + 5);
-    assert_eq!(purges.judge(&entry), Verdict::Stale(NOW + 5));
+    assert_eq!(purges.judge(&entry, &Group::default()), Verdict::Stale(NOW + 5));
     purges.purge(&tag(None, "b"), true, NOW + 9);
-    assert_eq!(purges.judge(&entry), Verdict::Stale(NOW + 5));
+    assert_eq!(purges.judge(&entry, &Group::default()), Verdict::Stale(NOW + 5));
     purges.purge(&Purge::All, true, NOW + 12);
-    assert_eq!(purges.judge(&entry), Verdict::Stale(NOW + 5));
+    assert_eq!(purges.judge(&entry, &Group::default()), Verdict::Stale(NOW + 5));
     purges.purge(&tag(None, "b"), false, NOW + 15);
-    assert_eq!(purges.judge(&entry), Verdict::Gone);
+    assert_eq!(purges.judge(&entry, &Group::default()), Verdict::Gone);
 }
 
 #[test]
@@ -83,15 +83,38 @@ fn the_number_of_marks_is_limited_and_none_is_forgotten() {
     for number in 0..2 * MAX_MARKS + 10 {
         purges.purge(&tag(None, &format!("t{number}")), false, NOW);
     }
-    assert!(purges.marks.read().unwrap().subjects.len() <= MAX_MARKS);
-    assert_eq!(purges.judge(&old), Verdict::Gone);
+    assert!(purges.everyone.marks.read().unwrap().subjects.len() <= MAX_MARKS);
+    assert_eq!(purges.judge(&old, &Group::default()), Verdict::Gone);
     let recent = page("/", "t1", purges.count());
-    assert_eq!(purges.judge(&recent), Verdict::Valid);
+    assert_eq!(purges.judge(&recent, &Group::default()), Verdict::Valid);
     for number in 0..2 * MAX_PREFIXES {
         purges.purge(&prefix(None, &format!("/{number}/")), false, NOW);
     }
-    assert!(purges.marks.read().unwrap().prefixes.len() <= MAX_PREFIXES);
-    assert_eq!(purges.judge(&page("/0/a", "", 0)), Verdict::Gone);
+    assert!(purges.everyone.marks.read().unwrap().prefixes.len() <= MAX_PREFIXES);
+    assert_eq!(purges.judge(&page("/0/a", "", 0), &Group::default()), Verdict::Gone);
+}
+
+/// An application that purges without end removes its own older responses at most.
+#[test]
+fn purges_of_one_application_do_not_concern_the_others() {
+    let purges = Purges::default();
+    let (one, other) = (Group::default(), Group::default());
+    let entry = page("/", "a", 0);
+    for number in 0..3 * MAX_OWN_MARKS {
+        purges.purge_in(&one, &tag(None, &format!("t{number}")), false, NOW);
+    }
+    assert!(one.marks.read().unwrap().subjects.len() <= MAX_OWN_MARKS);
+    assert_eq!(purges.judge(&entry, &other), Verdict::Valid);
+    assert_eq!(entry.checked.load(Relaxed), 0, "it was not even looked at");
+    assert_eq!(purges.judge(&entry, &one), Verdict::Gone);
+    purges.purge_in(&one, &Purge::All, false, NOW);
+    purges.purge_in(&one, &tag(None, "a"), true, NOW);
+    assert_eq!(purges.judge(&entry, &other), Verdict::Valid);
+    purges.purge_in(&other, &tag(None, "a"), true, NOW + 9);
+    purges.purge(&tag(None, "a"), true, NOW + 5);
+    assert_eq!(purges.judge(&entry, &other), Verdict::Stale(NOW + 5));
+    purges.purge(&tag(None, "a"), false, NOW);
+    assert_eq!(purges.judge(&entry, &other), Verdict::Gone);
 }
 
 proptest! {
@@ -131,7 +154,7 @@ proptest! {
                     _ if own.clone().any(|(_, is_soft)| !is_soft) => Verdict::Gone,
                     _ => Verdict::Stale(NOW),
                 };
-                prop_assert_eq!(purges.judge(entry), expected);
+                prop_assert_eq!(purges.judge(entry, &Group::default()), expected);
             }
         }
     }

@@ -61,8 +61,8 @@ impl Store {
         let counters = &self.counters;
         let number = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
         vec![
-            ("entries", self.entries().len() as u64),
-            ("bytes", self.weight()),
+            ("entries", self.memory().entries()),
+            ("bytes", self.memory().bytes()),
             ("memory", self.config().memory),
             ("hits", number(&counters.hits)),
             ("stale", number(&counters.stale_hits)),
@@ -79,55 +79,55 @@ impl Store {
     /// Returns the entries that have answered most requests, at most `max`.
     pub fn top(&self, max: usize, now: u64) -> Vec<EntryReport> {
         let mut all = self.entries();
-        let uses = |entry: &Arc<Entry>| std::cmp::Reverse(entry.uses.load(Relaxed));
+        let uses = |(entry, _): &(Arc<Entry>, _)| std::cmp::Reverse(entry.uses.load(Relaxed));
         if all.len() > max {
             all.select_nth_unstable_by_key(max, uses);
             all.truncate(max);
         }
         all.sort_by_key(uses);
-        all.iter().map(|entry| self.describe(entry, now)).collect()
+        all.iter().map(|(entry, state)| describe(entry, *state, now)).collect()
     }
 
     /// Returns what is known about a URL.
     pub fn inspect(&self, url: Subject, now: u64) -> UrlReport {
-        let entries = self.entries().into_iter().filter(|entry| entry.place.url == url);
+        let entries = self.entries().into_iter().filter(|(entry, _)| entry.place.url == url);
         UrlReport {
-            entries: entries.map(|entry| self.describe(&entry, now)).collect(),
+            entries: entries.map(|(entry, state)| describe(&entry, state, now)).collect(),
             last: self.decisions.of(url),
         }
     }
+}
 
-    fn describe(&self, entry: &Entry, now: u64) -> EntryReport {
-        let (terms, place) = (&entry.terms, &entry.place);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let mut url = text(place.host()) + &text(place.path());
-        if !place.query.is_empty() {
-            url = url + "?" + &text(&place.query);
-        }
-        let age = entry.age(now).min(i32::MAX as u64);
-        let lifetime = terms.lifetime.min(i32::MAX as u64);
-        let value = |name: &[u8], value: &[u8]| match SECRET.contains(&name) {
-            true => "(not shown)".to_owned(),
-            false => crate::cause::shown(value),
-        };
-        EntryReport {
-            url,
-            status: entry.status,
-            bytes: entry.weight() as u64,
-            requests: entry.uses.load(Relaxed),
-            age,
-            ttl: i64::try_from(lifetime).unwrap_or(0).saturating_sub_unsigned(age),
-            is_purged: matches!(self.purges.judge(entry), Verdict::Stale(_)),
-            no_cache: terms.no_cache,
-            lifetime: terms.lifetime,
-            source: terms.source,
-            stale_while_revalidate: terms.stale_while_revalidate,
-            stale_if_error: terms.stale_if_error,
-            tags: place.tags.len(),
-            selection: { entry.selection.iter() }
-                .map(|(name, known)| (text(name), known.as_ref().map(|known| value(name, known))))
-                .collect(),
-        }
+fn describe(entry: &Entry, state: Verdict, now: u64) -> EntryReport {
+    let (terms, place) = (&entry.terms, &entry.place);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut url = text(place.host()) + &text(place.path());
+    if !place.query.is_empty() {
+        url = url + "?" + &text(&place.query);
+    }
+    let age = entry.age(now).min(i32::MAX as u64);
+    let lifetime = terms.lifetime.min(i32::MAX as u64);
+    let value = |name: &[u8], value: &[u8]| match SECRET.contains(&name) {
+        true => "(not shown)".to_owned(),
+        false => crate::cause::shown(value),
+    };
+    EntryReport {
+        url,
+        status: entry.status,
+        bytes: entry.weight() as u64,
+        requests: entry.uses.load(Relaxed),
+        age,
+        ttl: i64::try_from(lifetime).unwrap_or(0).saturating_sub_unsigned(age),
+        is_purged: matches!(state, Verdict::Stale(_)),
+        no_cache: terms.no_cache,
+        lifetime: terms.lifetime,
+        source: terms.source,
+        stale_while_revalidate: terms.stale_while_revalidate,
+        stale_if_error: terms.stale_if_error,
+        tags: place.tags.len(),
+        selection: { entry.selection.iter() }
+            .map(|(name, known)| (text(name), known.as_ref().map(|known| value(name, known))))
+            .collect(),
     }
 }
 
@@ -147,7 +147,8 @@ mod tests {
         let store = store();
         for number in 0..10 {
             let target = format!("/{number}");
-            let entry = store.insert(target.as_bytes(), entry(&target, &[], "x"));
+            let entry =
+                store.insert(target.as_bytes(), &store.owner(b"a"), entry(&target, &[], "x"));
             (0..number).for_each(|_| entry.count_use());
         }
         let top = store.top(3, NOW + 10);
@@ -163,6 +164,7 @@ mod tests {
         let request = [("Cookie", "secret"), ("Foo", "1")];
         store.insert(
             b"a",
+            &store.owner(b"a"),
             entry_for(
                 "/a?b",
                 &request,
@@ -171,7 +173,7 @@ mod tests {
                 0,
             ),
         );
-        store.insert(b"b", entry("/b", &[], "x"));
+        store.insert(b"b", &store.owner(b"a"), entry("/b", &[], "x"));
         let found = store.inspect(Subject::url(b"example.org", b"/a", b"b"), NOW);
         let [one] = &found.entries[..] else { panic!("{found:?}") };
         assert_eq!(one.url, "example.org/a?b");

@@ -2,21 +2,21 @@
 //!
 //! Each key has one [`Slot`]: the responses for several values of the fields that `Vary` names, or a
 //! mark that the response is not shared. Entries are in an `Arc`, so that no lock is held while one
-//! is sent. The store never has more bytes than configured; the least useful entries make room.
+//! is sent. The store never has more bytes than configured ([`memory`](crate::memory)).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 
-use howdah_config::{Cache as Settings, CacheStore};
+use bytes::Bytes;
+use howdah_config::{Cache as Settings, CacheStore, Encoding};
 use howdah_http::message::Fields;
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::decisions::Decisions;
 use crate::entry::Entry;
 use crate::flight::Flights;
+use crate::memory::{Memory, Owner, Slot};
 use crate::peers::Peers;
 use crate::purge::{Purge, Purges, Verdict};
 use crate::search::Variances;
@@ -32,18 +32,6 @@ const NOT_SHARED_SECONDS: u64 = 120;
 
 /// Maximum number of keys whose uses are counted for `min_uses`.
 const MAX_COUNTED: usize = 1 << 16;
-
-/// Bytes that a key takes beside its text.
-const SLOT_OVERHEAD: usize = 128;
-
-/// What is known about a key.
-#[derive(Debug, Clone)]
-enum Slot {
-    /// Responses, the latest first.
-    Variants(Arc<[Arc<Entry>]>),
-    /// The response was not shared, for this reason; until a time in seconds since 1970.
-    NotShared(Refusal, u64),
-}
 
 /// Result of a look-up.
 #[derive(Debug, Clone)]
@@ -61,9 +49,7 @@ pub enum Lookup {
 /// A store.
 pub struct Store {
     config: CacheStore,
-    entries: Cache<Box<[u8]>, Slot, Weights>,
-    /// Held while a slot is changed, so that two responses with one key do not replace each other.
-    change: Mutex<()>,
+    memory: Memory,
     /// Requests in progress.
     pub flights: Arc<Flights>,
     /// Purges.
@@ -95,43 +81,12 @@ pub struct Counters {
     pub purges: AtomicU64,
 }
 
-#[derive(Debug, Clone)]
-struct Weights;
-
-impl Weighter<Box<[u8]>, Slot> for Weights {
-    fn weight(&self, key: &Box<[u8]>, slot: &Slot) -> u64 {
-        let content = match slot {
-            Slot::Variants(entries) => entries.iter().map(|entry| entry.weight()).sum(),
-            Slot::NotShared(..) => 0,
-        };
-        (SLOT_OVERHEAD + key.len() + content) as u64
-    }
-}
-
 impl Store {
     /// Creates an empty store.
     pub fn new(config: CacheStore) -> Arc<Store> {
-        // A shard must have room for several of the largest entries.
-        let shards = (config.memory / (8 * config.max_object).max(1)).clamp(1, 16);
-        let options = OptionsBuilder::new()
-            .weight_capacity(config.memory)
-            .estimated_items_capacity(usize::try_from(config.memory >> 14).unwrap_or(1024).max(64))
-            .shards(usize::try_from(shards).unwrap_or(1))
-            .hot_allocation(0.9)
-            .build();
-        let entries = match options {
-            Ok(options) => Cache::with_options(
-                options,
-                Weights,
-                DefaultHashBuilder::default(),
-                DefaultLifecycle::default(),
-            ),
-            Err(_) => Cache::with_weighter(64, config.memory, Weights),
-        };
         Arc::new(Store {
+            memory: Memory::new(config.memory),
             config,
-            entries,
-            change: Mutex::default(),
             flights: Arc::default(),
             purges: Purges::default(),
             decisions: Decisions::default(),
@@ -148,19 +103,24 @@ impl Store {
         &self.config
     }
 
+    /// Returns the account of an application or server, by its name.
+    pub fn owner(&self, name: &[u8]) -> Arc<Owner> {
+        self.memory.owner(name)
+    }
+
     /// Looks a request up.
     pub fn lookup(&self, key: &[u8], request: &Fields, settings: &Settings, now: u64) -> Lookup {
-        match self.entries.get(key) {
-            None => Lookup::Missing,
-            Some(Slot::NotShared(refusal, until)) if now < until => Lookup::NotShared(refusal),
-            Some(Slot::NotShared(..)) => Lookup::Missing,
-            Some(Slot::Variants(variants)) => {
+        let Some((slot, owner)) = self.memory.get(key) else { return Lookup::Missing };
+        match slot {
+            Slot::NotShared(refusal, until) if now < until => Lookup::NotShared(refusal),
+            Slot::NotShared(..) => Lookup::Missing,
+            Slot::Variants(variants) => {
                 let selects =
                     |entry: &&Arc<Entry>| vary::matches(&entry.selection, request, settings);
                 let Some(entry) = variants.iter().find(selects) else {
                     return Lookup::OtherVariants;
                 };
-                match self.purges.judge(entry) {
+                match self.purges.judge(entry, &owner.purges) {
                     Verdict::Valid => Lookup::Found(Arc::clone(entry), None),
                     Verdict::Stale(at) => Lookup::Found(Arc::clone(entry), Some(at)),
                     Verdict::Gone => {
@@ -173,53 +133,47 @@ impl Store {
     }
 
     /// Stores a response. Returns it as later requests get it.
-    pub fn insert(&self, key: &[u8], entry: Entry) -> Arc<Entry> {
+    pub fn insert(&self, key: &[u8], owner: &Arc<Owner>, entry: Entry) -> Arc<Entry> {
         let entry = Arc::new(entry);
         self.counters.stored.fetch_add(1, Relaxed);
-        let _change = self.change.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let mut variants = vec![Arc::clone(&entry)];
-        if let Some(Slot::Variants(others)) = self.entries.peek(key) {
-            let is_kept = |other: &&Arc<Entry>| {
-                other.selection != entry.selection && self.purges.judge(other) != Verdict::Gone
-            };
-            // The refreshed response is the same one to those who count its uses.
-            if let Some(old) = others.iter().find(|other| other.selection == entry.selection) {
-                entry.uses.fetch_add(old.uses.load(Relaxed), Relaxed);
+        self.memory.change(key, owner, |known| {
+            let mut variants = vec![Arc::clone(&entry)];
+            if let Some(Slot::Variants(others)) = known {
+                // The refreshed response is the same one to those who count its uses.
+                if let Some(old) = others.iter().find(|other| other.selection == entry.selection) {
+                    entry.uses.fetch_add(old.uses.load(Relaxed), Relaxed);
+                }
+                let is_kept = |other: &&Arc<Entry>| {
+                    other.selection != entry.selection
+                        && self.purges.judge(other, &owner.purges) != Verdict::Gone
+                };
+                variants.extend(others.iter().filter(is_kept).take(MAX_VARIANTS - 1).cloned());
             }
-            variants.extend(others.iter().filter(is_kept).take(MAX_VARIANTS - 1).cloned());
-        }
-        self.entries.insert(key.into(), Slot::Variants(variants.into()));
+            Some(Slot::Variants(variants.into()))
+        });
         entry
     }
 
     /// Remembers that a response was not shared. Stored responses stay.
-    pub fn mark_not_shared(&self, key: &[u8], refusal: Refusal, now: u64) {
+    pub fn mark_not_shared(&self, key: &[u8], owner: &Arc<Owner>, refusal: Refusal, now: u64) {
         self.counters.refused.fetch_add(1, Relaxed);
-        let _change = self.change.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if !matches!(self.entries.peek(key), Some(Slot::Variants(_))) {
-            let until = now.saturating_add(NOT_SHARED_SECONDS);
-            self.entries.insert(key.into(), Slot::NotShared(refusal, until));
-        }
+        let until = now.saturating_add(NOT_SHARED_SECONDS);
+        self.memory.change(key, owner, |known| match known {
+            Some(Slot::Variants(_)) => None,
+            _ => Some(Slot::NotShared(refusal, until)),
+        });
     }
 
     /// Removes all responses with a key (RFC 9111, 4.4). One that is being computed will not be
     /// stored.
     pub fn invalidate(&self, key: &[u8]) {
-        let _change = self.change.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         self.flights.detach(key);
-        self.entries.remove(key);
+        self.memory.remove(key);
     }
 
     /// Removes one response.
     pub fn forget(&self, key: &[u8], entry: &Arc<Entry>) {
-        let _change = self.change.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let Some(Slot::Variants(variants)) = self.entries.peek(key) else { return };
-        let others: Vec<_> =
-            variants.iter().filter(|other| !Arc::ptr_eq(other, entry)).cloned().collect();
-        match others.is_empty() {
-            true => drop(self.entries.remove(key)),
-            false => self.entries.insert(key.into(), Slot::Variants(others.into())),
-        }
+        self.memory.retain(key, |other| !Arc::ptr_eq(other, entry));
     }
 
     /// Sets the servers that are told about purges; `None` if this server is alone.
@@ -246,7 +200,22 @@ impl Store {
         self.counters.purges.fetch_add(1, Relaxed);
         self.purges.purge(what, is_soft, now);
         if *what == Purge::All && !is_soft {
-            self.entries.clear();
+            self.memory.clear();
+        }
+    }
+
+    /// Purges entries of one application or server.
+    pub fn purge_of(&self, owner: &Owner, what: &Purge, is_soft: bool, now: u64) {
+        self.counters.purges.fetch_add(1, Relaxed);
+        self.purges.purge_in(&owner.purges, what, is_soft, now);
+        self.tell_peers(what, is_soft);
+    }
+
+    /// Keeps the content of an entry in an encoding.
+    pub fn keep_copy(&self, owner: &Owner, entry: &Entry, encoding: Encoding, content: Bytes) {
+        let length = content.len() as u64;
+        if entry.copies.set(encoding, content) {
+            self.memory.grow(owner, entry, length);
         }
     }
 
@@ -271,27 +240,30 @@ impl Store {
 
     /// Returns the number of keys.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.memory.keys()
     }
 
     /// Returns true if the store is empty.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
-    /// Returns the memory of all entries in bytes.
-    pub fn weight(&self) -> u64 {
-        self.entries.weight()
+    /// Returns the memory with its accounts.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
     }
 
-    /// Returns all responses. Takes time in proportion to their number.
-    pub fn entries(&self) -> Vec<Arc<Entry>> {
-        let variants = self.entries.iter().filter_map(|(_, slot)| match slot {
-            Slot::Variants(variants) => Some(variants),
-            Slot::NotShared(..) => None,
+    /// Returns all responses that are not purged, with their states. Takes time in proportion to
+    /// their number.
+    pub fn entries(&self) -> Vec<(Arc<Entry>, Verdict)> {
+        let mut found = Vec::new();
+        self.memory.each(|entry, owner| {
+            let verdict = self.purges.judge(entry, &owner.purges);
+            if verdict != Verdict::Gone {
+                found.push((Arc::clone(entry), verdict));
+            }
         });
-        let all = variants.flat_map(|variants| variants.to_vec());
-        all.filter(|entry| self.purges.judge(entry) != Verdict::Gone).collect()
+        found
     }
 }
 

@@ -11,6 +11,10 @@ fn store(memory: u64) -> Arc<Store> {
     Store::new(CacheStore { name: "default".into(), memory, max_object: MIB / 16 })
 }
 
+fn owner(store: &Store) -> Arc<Owner> {
+    store.owner(b"app")
+}
+
 fn find(store: &Store, key: &str, fields: &[(&str, &str)]) -> Lookup {
     let request = fixture::request("/", fields);
     store.lookup(key.as_bytes(), &request.fields, &Settings::default(), NOW)
@@ -27,9 +31,9 @@ fn body(lookup: Lookup) -> Option<String> {
 fn a_response_is_found_by_its_key() {
     let store = store(MIB);
     assert!(matches!(find(&store, "a", &[]), Lookup::Missing));
-    store.insert(b"a", entry("/a", &[], "one"));
+    store.insert(b"a", &owner(&store), entry("/a", &[], "one"));
     assert_eq!(body(find(&store, "a", &[])).as_deref(), Some("one"));
-    store.insert(b"a", entry("/a", &[], "two"));
+    store.insert(b"a", &owner(&store), entry("/a", &[], "two"));
     assert_eq!(body(find(&store, "a", &[])).as_deref(), Some("two"));
     assert!(matches!(find(&store, "b", &[]), Lookup::Missing));
     store.invalidate(b"a");
@@ -41,7 +45,7 @@ fn responses_with_one_key_are_told_apart_by_vary() {
     let store = store(MIB);
     let add = |foo: &str| {
         let page = entry_for("/", &[("Foo", foo)], &[("Vary", "Foo")], foo, 0);
-        store.insert(b"a", page);
+        store.insert(b"a", &owner(&store), page);
     };
     add("1");
     add("2");
@@ -58,7 +62,7 @@ fn the_number_of_variants_is_limited() {
     for number in 0..1000 {
         let value = number.to_string();
         let page = entry_for("/", &[("Foo", &value)], &[("Vary", "Foo")], &value, 0);
-        store.insert(b"a", page);
+        store.insert(b"a", &owner(&store), page);
     }
     assert_eq!(store.entries().len(), MAX_VARIANTS);
     assert_eq!(body(find(&store, "a", &[("foo", "999")])).as_deref(), Some("999"));
@@ -68,14 +72,14 @@ fn the_number_of_variants_is_limited() {
 #[test]
 fn a_response_that_is_not_shared_is_remembered_for_a_while() {
     let store = store(MIB);
-    store.mark_not_shared(b"a", Refusal::Private, NOW);
+    store.mark_not_shared(b"a", &owner(&store), Refusal::Private, NOW);
     assert!(matches!(find(&store, "a", &[]), Lookup::NotShared(Refusal::Private)));
     let request = fixture::request("/", &[]);
     let later = NOW + NOT_SHARED_SECONDS;
     let found = store.lookup(b"a", &request.fields, &Settings::default(), later);
     assert!(matches!(found, Lookup::Missing));
-    store.insert(b"a", entry("/a", &[], "one"));
-    store.mark_not_shared(b"a", Refusal::Private, NOW);
+    store.insert(b"a", &owner(&store), entry("/a", &[], "one"));
+    store.mark_not_shared(b"a", &owner(&store), Refusal::Private, NOW);
     assert!(body(find(&store, "a", &[])).is_some(), "a stored response stays");
 }
 
@@ -85,17 +89,21 @@ fn memory_stays_within_its_limit() {
         let store = store(memory);
         for number in 0..3000u32 {
             let size = (number.wrapping_mul(2_654_435_761) >> 16) as usize % (64 << 10);
-            store.insert(number.to_string().as_bytes(), entry("/a", &[], &"x".repeat(size)));
-            assert!(store.weight() <= memory, "{} of {memory}", store.weight());
+            store.insert(
+                number.to_string().as_bytes(),
+                &owner(&store),
+                entry("/a", &[], &"x".repeat(size)),
+            );
+            assert!(store.memory().bytes() <= memory, "{} of {memory}", store.memory().bytes());
         }
-        assert!(store.weight() > memory * 8 / 10, "{} of {memory}", store.weight());
+        assert!(store.memory().bytes() > memory * 8 / 10, "{} of {memory}", store.memory().bytes());
     }
 }
 
 #[test]
 fn a_purged_response_is_not_found_and_makes_room() {
     let store = store(MIB);
-    store.insert(b"a", entry("/a", &[("Cache-Tag", "x")], "one"));
+    store.insert(b"a", &owner(&store), entry("/a", &[("Cache-Tag", "x")], "one"));
     let purge = |tag: &str, is_soft| {
         store.purge(&Purge::Tags { host: None, tags: vec![tag.into()] }, is_soft, NOW);
     };
@@ -106,7 +114,7 @@ fn a_purged_response_is_not_found_and_makes_room() {
     purge("x", false);
     assert!(matches!(find(&store, "a", &[]), Lookup::Missing));
     assert!(store.is_empty());
-    store.insert(b"b", entry_for("/b", &[], &[], "two", store.purges.count()));
+    store.insert(b"b", &owner(&store), entry_for("/b", &[], &[], "two", store.purges.count()));
     store.purge(&Purge::All, false, NOW);
     assert!(store.is_empty() && matches!(find(&store, "b", &[]), Lookup::Missing));
 }
@@ -137,7 +145,7 @@ fn threads_share_a_store() {
                     if let Some(found) = body(find(store, &key, &[])) {
                         assert_eq!(found, key.repeat(500));
                     }
-                    store.insert(key.as_bytes(), entry("/a", &[], &key.repeat(500)));
+                    store.insert(key.as_bytes(), &owner(store), entry("/a", &[], &key.repeat(500)));
                     if round % 100 == 0 {
                         store.purge(&Purge::All, round % 200 == 0, NOW);
                     }
@@ -145,5 +153,45 @@ fn threads_share_a_store() {
             });
         }
     });
-    assert!(store.weight() <= MIB);
+    assert!(store.memory().bytes() <= MIB);
+}
+
+/// A purge writes one mark, whatever it concerns: entries are compared with it when they are asked for.
+#[test]
+fn a_purge_of_a_tag_looks_at_no_entry() {
+    let store = store(256 * MIB);
+    let owner = owner(&store);
+    for number in 0..100_000 {
+        let target = format!("/{number}");
+        store.insert(target.as_bytes(), &owner, entry(&target, &[("Cache-Tag", "list")], ""));
+    }
+    let purge = Purge::Tags { host: None, tags: vec![b"list".to_vec()] };
+    let started = std::time::Instant::now();
+    store.purge_of(&owner, &purge, false, NOW);
+    println!("purge of a tag with 100,000 entries: {:?}", started.elapsed());
+    assert_eq!(store.len(), 100_000, "they are removed when they are asked for");
+    assert!(store.entries().is_empty());
+    assert!(matches!(find(&store, "/99999", &[]), Lookup::Missing));
+    assert_eq!(store.len(), 99_999);
+}
+
+#[test]
+fn copies_in_other_encodings_count_as_long_as_the_entry_is_stored() {
+    let store = store(MIB);
+    let owner = owner(&store);
+    let stored = store.insert(b"a", &owner, entry("/a", &[], "one"));
+    let before = store.memory().bytes();
+    let copy = Bytes::from(vec![0; 1000]);
+    store.keep_copy(&owner, &stored, Encoding::Gzip, copy.clone());
+    store.keep_copy(&owner, &stored, Encoding::Gzip, copy.clone());
+    assert_eq!(stored.copies.get(Encoding::Gzip), Some(copy.clone()));
+    assert!(!stored.copies.claim(Encoding::Gzip), "it is known");
+    assert!(stored.copies.claim(Encoding::Zstandard) && !stored.copies.claim(Encoding::Zstandard));
+    stored.copies.release(Encoding::Zstandard);
+    assert!(stored.copies.claim(Encoding::Zstandard));
+    assert_eq!(stored.copies.get(Encoding::Brotli), None);
+    assert_eq!(store.memory().bytes(), before + 1000);
+    store.invalidate(b"a");
+    store.keep_copy(&owner, &stored, Encoding::Brotli, copy);
+    assert_eq!((store.memory().bytes(), owner.bytes()), (0, 0));
 }

@@ -9,7 +9,7 @@ use howdah_files::conditional::format_date;
 use howdah_http::message::{FieldBlock, Request};
 
 use crate::control::{RequestControl, ResponseControl, values};
-use crate::entry::{Entry, Terms};
+use crate::entry::{Charge, Copies, Entry, Terms};
 use crate::freshness::{self, Lifetime};
 use crate::place::{Place, Subject};
 use crate::vary;
@@ -113,6 +113,8 @@ impl Storable {
             epoch: self.epoch,
             checked: AtomicU64::new(self.epoch),
             uses: AtomicU64::new(0),
+            copies: Copies::default(),
+            charge: Charge::default(),
         }
     }
 }
@@ -293,7 +295,7 @@ pub fn update(
     }
     let merged = FieldBlock::from_lines(lines.into());
     let judged = judge(settings, request, entry.status, entry.reason.as_ref(), &merged, times)?;
-    Ok(judged.with_body(entry.body.clone()))
+    Ok(Entry { copies: entry.copies.clone(), ..judged.with_body(entry.body.clone()) })
 }
 
 /// Returns true for statuses whose caching this server implements (RFC 9111, 5.2.2.3).

@@ -13,12 +13,14 @@
 //! measured (BREACH).
 
 mod encoder;
+mod kept;
 mod stream;
 
 use bytes::Bytes;
 use howdah_config::{Compression, Compressor, Encoding};
 
 use self::encoder::Encoder;
+use self::kept::Kept;
 use self::stream::Compressed;
 use crate::body::Body;
 use crate::encoding::AcceptEncoding;
@@ -49,6 +51,25 @@ pub fn apply(compression: &Compression, request: &Request, response: &mut Respon
     let fits = |compressor: &&Compressor| length.is_none_or(|len| len >= compressor.min_length);
     let offered = compression.compressors.iter().filter(fits);
     let Some(compressor) = choose(&accept, offered) else { return };
+    let copies = response.extras.as_mut().and_then(|extras| extras.copies.take());
+    let copies = copies.filter(|copies| match &response.body {
+        Body::Bytes(bytes) => copies.is_of(bytes),
+        _ => false,
+    });
+    let known = copies.as_ref().and_then(|copies| copies.get(compressor.encoding));
+    if let Some(known) = known {
+        if !known.is_empty() {
+            response.body = Body::Bytes(known);
+            response.drop_trailer();
+            describe(response, compressor.encoding);
+        }
+        return;
+    }
+    let keep = |content: &Bytes| {
+        if let Some(copies) = &copies {
+            copies.keep(compressor.encoding, content.clone());
+        }
+    };
     let Ok(mut encoder) = Encoder::new(compressor) else { return };
     let body = match std::mem::take(&mut response.body) {
         Body::Bytes(bytes) if bytes.len() <= MAX_WHOLE => {
@@ -58,15 +79,28 @@ pub fn apply(compression: &Compression, request: &Request, response: &mut Respon
             });
             match compressed {
                 Ok(compressed) if compressed.len() < bytes.len() => {
-                    Body::from(Bytes::from(compressed))
+                    // Its buffer may be much larger.
+                    let compressed = Bytes::from(compressed.into_boxed_slice());
+                    keep(&compressed);
+                    Body::from(compressed)
                 }
                 _ => {
+                    keep(&Bytes::new());
                     response.body = Body::Bytes(bytes);
                     return;
                 }
             }
         }
-        body => Body::Stream(Box::new(Compressed::new(body, encoder))),
+        body => {
+            let length = body.len();
+            let stream = Box::new(Compressed::new(body, encoder));
+            match (copies, length) {
+                (Some(copies), Some(length)) if copies.claim(compressor.encoding) => {
+                    Body::Stream(Box::new(Kept::new(stream, copies, compressor.encoding, length)))
+                }
+                _ => Body::Stream(stream),
+            }
+        }
     };
     response.body = body;
     response.drop_trailer(); // it may describe the uncompressed body

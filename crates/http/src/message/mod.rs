@@ -14,4 +14,6 @@ pub use fields::{FieldBlock, Fields, is_internal_field};
 pub use request::{
     ConnectionInfo, ErrorOrigin, Request, RequestCount, ScriptAdditions, ShownAddress, Version,
 };
-pub use response::{ConnectionFields, FileFacts, Response, ResponseExtras, Trailer};
+pub use response::{
+    CompressedCopies, ConnectionFields, FileFacts, Response, ResponseExtras, Trailer,
+};

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use howdah_config::Encoding;
 
 use super::fields::FieldBlock;
 use crate::body::Body;
@@ -99,7 +100,7 @@ impl Response {
 }
 
 /// Parts of a response that few responses have.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct ResponseExtras {
     /// Trailer after the body.
     pub trailer: Option<Trailer>,
@@ -107,8 +108,41 @@ pub struct ResponseExtras {
     pub tunnel: Option<Tunnel>,
     /// Feed of the request body, which the upstream server still reads.
     pub feed: Option<Rc<Feed>>,
+    /// Compressed copies of the body.
+    pub copies: Option<Box<dyn CompressedCopies>>,
     /// The response is not sent.
     pub is_unsent: bool,
+}
+
+impl std::fmt::Debug for ResponseExtras {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ResponseExtras { trailer, tunnel, feed, copies: _, is_unsent } = self;
+        f.debug_struct("ResponseExtras")
+            .field("trailer", trailer)
+            .field("tunnel", tunnel)
+            .field("feed", feed)
+            .field("is_unsent", is_unsent)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Compressed copies of content that is sent more than once.
+pub trait CompressedCopies {
+    /// Returns true if they are copies of this content: a later step may have replaced the body.
+    fn is_of(&self, content: &Bytes) -> bool;
+
+    /// Returns the content in an encoding; empty if it is not shorter so. `None` if it is not known.
+    fn get(&self, encoding: Encoding) -> Option<Bytes>;
+
+    /// Claims the right to collect the content in an encoding while it is sent. Only one response
+    /// has it at a time: slow clients must not take memory without end.
+    fn claim(&self, encoding: Encoding) -> bool;
+
+    /// Gives the right up.
+    fn release(&self, encoding: Encoding);
+
+    /// Keeps the content in an encoding; empty if it is not shorter so.
+    fn keep(&self, encoding: Encoding, content: Bytes);
 }
 
 /// Facts about a file, which a 304 does not tell.

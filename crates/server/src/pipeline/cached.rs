@@ -17,6 +17,7 @@ use howdah_cache::cause::Bypass;
 use howdah_cache::control::RequestControl;
 use howdah_cache::entry::Entry;
 use howdah_cache::flight::{Follower, Landing, Role};
+use howdah_cache::memory::Owner;
 use howdah_cache::place::Place;
 use howdah_cache::purge::Purge;
 use howdah_cache::reuse::{Use, assess};
@@ -45,7 +46,9 @@ pub async fn answer<'s>(
     handling: Handling<'s>,
     exchange: &mut Exchange<'_>,
 ) -> Answer<'s> {
-    if let Some(response) = purge(cache, &exchange.request) {
+    let name = origin.name();
+    let owner = cache.store.owner(&name);
+    if let Some(response) = purge(cache, &owner, &exchange.request) {
         return (response, None);
     }
     // Only this cache says what it can do: an answer to what a client claims is not for others.
@@ -55,7 +58,7 @@ pub async fn answer<'s>(
     let mut key = Vec::with_capacity(128);
     let has_key = write_key(cache, origin, &exchange.request, exchange.started_at, &mut key);
     let settings = &*cache.settings;
-    let step = Step { context, cache, origin, handling, key };
+    let step = Step { context, cache, origin, handling, key, owner };
     if !invalidation::is_safe(&exchange.request.method) {
         let (mut response, instruction) =
             ask(context, origin, step.handling.clone(), exchange).await;
@@ -86,7 +89,7 @@ fn write_key(
 }
 
 /// Purges as a client asks. Returns `None` for any other request, and where clients may not purge.
-fn purge(cache: &ActionCache, request: &Request) -> Option<Response> {
+fn purge(cache: &ActionCache, owner: &Owner, request: &Request) -> Option<Response> {
     if !purge_request::is_purge(&request.method) {
         return None;
     }
@@ -96,7 +99,7 @@ fn purge(cache: &ActionCache, request: &Request) -> Option<Response> {
     }
     Some(match purge_request::read(request) {
         Ok(asked) => {
-            cache.store.purge(&asked.what, asked.is_soft, now());
+            cache.store.purge_of(owner, &asked.what, asked.is_soft, now());
             let text = "Purged.\n";
             Response::new(200, Body::from(text)).with("Content-Type", "text/plain")
         }
@@ -298,7 +301,7 @@ impl<'s> Step<'_, 's> {
             let url = url_of(&other);
             if request.path != Place::of(request).path() {
                 // A route has changed the path, and thereby the key.
-                store.purges.purge(&url, false, now());
+                store.purges.purge_in(&self.owner.purges, &url, false, now());
             }
             store.tell_peers(&url, false);
         }

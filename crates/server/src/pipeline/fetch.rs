@@ -5,21 +5,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::SystemTime;
 
+use bytes::Bytes;
 use howdah_cache::cause::{self, Bypass};
 use howdah_cache::control::SURROGATE;
 use howdah_cache::decisions::Decision;
 use howdah_cache::entry::Entry;
 use howdah_cache::flight::{Landing, Leader};
 use howdah_cache::freshness::seconds_since_1970;
+use howdah_cache::memory::Owner;
 use howdah_cache::place::Place;
 use howdah_cache::search::Variance;
 use howdah_cache::status::{Forward, Outcome};
 use howdah_cache::store::Store;
 use howdah_cache::storing::{self, Refusal, Times};
 use howdah_cache::{key, respond, tee, vary};
-use howdah_config::{Cache, Match};
+use howdah_config::{Cache, Encoding, Match};
+use howdah_http::body::Body;
 use howdah_http::exchange::Exchange;
-use howdah_http::message::{Fields, Request, Response};
+use howdah_http::message::{CompressedCopies, Fields, Request, Response, ResponseExtras};
 
 use super::context::Context;
 use super::origin::{Origin, ask};
@@ -43,6 +46,8 @@ pub struct Step<'a, 's> {
     pub handling: Handling<'s>,
     /// The key of the request.
     pub key: Vec<u8>,
+    /// The account of the origin in the store.
+    pub owner: Arc<Owner>,
 }
 
 /// A request to an origin.
@@ -79,7 +84,7 @@ impl<'s> Step<'_, 's> {
     /// Sends a stored response.
     pub fn hit(
         &self,
-        entry: &Entry,
+        entry: &Arc<Entry>,
         request: &Request,
         detail: Option<&'static str>,
         collapsed: bool,
@@ -94,7 +99,28 @@ impl<'s> Step<'_, 's> {
         let now = now();
         let (lifetime, age) = (entry.terms.lifetime, entry.age(now).min(i32::MAX as u64));
         let ttl = i64::try_from(lifetime).unwrap_or(i64::MAX).saturating_sub_unsigned(age);
-        (respond::respond(entry, request, Outcome::Hit { ttl, collapsed, detail }, now), None)
+        (self.respond(entry, request, Outcome::Hit { ttl, collapsed, detail }, now), None)
+    }
+
+    /// Returns the response from an entry. Content that is compressed for it is kept.
+    fn respond(
+        &self,
+        entry: &Arc<Entry>,
+        request: &Request,
+        outcome: Outcome,
+        now: u64,
+    ) -> Response {
+        let mut response = respond::respond(entry, request, outcome, now);
+        let compression = &self.context.routing.snapshot.config.settings.http.compression;
+        let is_whole = response.status == entry.status && matches!(response.body, Body::Bytes(_));
+        if compression.is_some() && is_whole {
+            let (store, owner) = (Arc::clone(self.store()), Arc::clone(&self.owner));
+            let copies = KeptCopies { store, owner, entry: Arc::clone(entry) };
+            let copies = Some(Box::new(copies) as Box<dyn CompressedCopies>);
+            response.extras =
+                Some(Box::new(ResponseExtras { copies, ..ResponseExtras::default() }));
+        }
+        response
     }
 
     /// Asks the origin, and stores its response if that is allowed.
@@ -213,14 +239,14 @@ impl<'s> Step<'_, 's> {
         leader: Option<Leader>,
         times: Times,
     ) -> tee::Done {
-        let store = Arc::clone(self.store());
+        let (store, owner) = (Arc::clone(self.store()), Arc::clone(&self.owner));
         let max_object = self.settings().max_object;
         Box::new(move |body| {
             // An invalidation has detached the request.
             let is_current = leader.as_ref().is_none_or(Leader::is_current);
             let landing = match body {
                 Some(body) if is_current => {
-                    store.insert(&key, storable.with_body(body));
+                    store.insert(&key, &owner, storable.with_body(body));
                     Landing::Stored
                 }
                 Some(_) => Landing::NotShared,
@@ -232,7 +258,7 @@ impl<'s> Step<'_, 's> {
                     let decision =
                         Decision { at, status: storable.status(), outcome, cause: cause.into() };
                     store.decisions.record(storable.url(), decision);
-                    store.mark_not_shared(&key, Refusal::TooLarge, times.received);
+                    store.mark_not_shared(&key, &owner, Refusal::TooLarge, times.received);
                     Landing::NotShared
                 }
             };
@@ -254,7 +280,7 @@ impl<'s> Step<'_, 's> {
                 | Refusal::TooFewUses
         );
         if !is_of_request {
-            self.store().mark_not_shared(&self.key, refusal, now());
+            self.store().mark_not_shared(&self.key, &self.owner, refusal, now());
         }
         drop(leader);
     }
@@ -276,20 +302,50 @@ impl<'s> Step<'_, 's> {
         let outcome = |stored| Outcome::Forwarded { reason, status: Some(304), stored };
         match storing::update(entry, self.settings(), asked, &response.fields, times) {
             Ok(updated) => {
-                let updated = store.insert(&self.key, updated);
+                let updated = store.insert(&self.key, &self.owner, updated);
                 if let Some(leader) = leader {
                     leader.land(Landing::Stored);
                 }
                 let outcome = outcome(Some(Ok(())));
-                (respond::respond(&updated, request, outcome, times.received), None)
+                (self.respond(&updated, request, outcome, times.received), None)
             }
             Err(refusal) => {
                 store.forget(&self.key, entry);
                 self.refuse(refusal, leader);
                 let outcome = outcome(Some(Err(refusal)));
-                (respond::respond(entry, request, outcome, times.received), None)
+                (self.respond(entry, request, outcome, times.received), None)
             }
         }
+    }
+}
+
+/// The copies of an entry in other encodings.
+struct KeptCopies {
+    store: Arc<Store>,
+    owner: Arc<Owner>,
+    entry: Arc<Entry>,
+}
+
+impl CompressedCopies for KeptCopies {
+    fn is_of(&self, content: &Bytes) -> bool {
+        let stored = &self.entry.body;
+        content.len() == stored.len() && content.as_ptr() == stored.as_ptr()
+    }
+
+    fn get(&self, encoding: Encoding) -> Option<Bytes> {
+        self.entry.copies.get(encoding)
+    }
+
+    fn claim(&self, encoding: Encoding) -> bool {
+        self.entry.copies.claim(encoding)
+    }
+
+    fn release(&self, encoding: Encoding) {
+        self.entry.copies.release(encoding);
+    }
+
+    fn keep(&self, encoding: Encoding, content: Bytes) {
+        self.store.keep_copy(&self.owner, &self.entry, encoding, content);
     }
 }
 

@@ -71,7 +71,8 @@ pub async fn ask<'s>(
             let flow = flow(context, &application.config.limits.fair, exchange);
             // Boxed: most requests are for files and need no memory for this large future.
             let purger = handling.cache.map(|cache| {
-                Arc::new(CachePurger::new(cache, &exchange.request)) as Arc<dyn Purger>
+                Arc::new(CachePurger::new(cache, &origin.name(), &exchange.request))
+                    as Arc<dyn Purger>
             });
             let run =
                 dispatch::run(&thread.php, bodies, application, script, flow, purger, exchange);

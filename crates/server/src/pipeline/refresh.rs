@@ -21,13 +21,13 @@ pub fn start(step: &Step<'_, '_>, entry: Arc<Entry>, leader: Leader, request: Re
     let (cache, origin) = (step.cache.clone(), step.origin.clone());
     let Handling { buffering, is_authorized, .. } = step.handling;
     let servers = step.handling.servers.clone();
-    let key = step.key.clone();
+    let (key, owner) = (step.key.clone(), Arc::clone(&step.owner));
     let snapshot = thread.shared.snapshot.load_full();
     spawn_local(async move {
         let started_at = Instant::now();
         let context = Context::new(&thread, &snapshot, started_at);
         let handling = Handling { buffering, servers, cache: None, is_authorized };
-        let step = Step { context: &context, cache: &cache, origin: &origin, handling, key };
+        let step = Step { context: &context, cache: &cache, origin: &origin, handling, key, owner };
         let stale = Some(Stale { entry, on_error: false });
         let fetch = Fetch { reason: Forward::Stale, why: None, stale, leader: Some(leader) };
         let mut exchange = Exchange::new(request, started_at, &NoClient);
