@@ -130,56 +130,6 @@ impl Copies {
     }
 }
 
-/// The memory that a store counts for it.
-    pub charge: Charge,
-}
-
-/// The content in the encodings that clients have asked for.
-#[derive(Debug, Default)]
-pub struct Copies {
-    known: [OnceLock<Bytes>; 4],
-    /// A bit for each that a response is being compressed for.
-    claims: AtomicU8,
-}
-
-impl Clone for Copies {
-    fn clone(&self) -> Self {
-        Copies { known: self.known.clone(), claims: AtomicU8::new(0) }
-    }
-}
-
-impl Copies {
-    /// Returns the content in an encoding, if it is known: empty if it is not shorter than the
-    /// content itself.
-    pub fn get(&self, encoding: Encoding) -> Option<Bytes> {
-        self.slot(encoding)?.get().cloned()
-    }
-
-    /// Keeps the content in an encoding. Returns false if it is known.
-    pub fn set(&self, encoding: Encoding, content: Bytes) -> bool {
-        self.slot(encoding).is_some_and(|slot| slot.set(content).is_ok())
-    }
-
-    /// Returns the number of bytes.
-    pub fn len(&self) -> usize {
-        self.known.iter().filter_map(OnceLock::get).map(Bytes::len).sum()
-    }
-
-    /// Returns true if there are no copies.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn slot(&self, encoding: Encoding) -> Option<&OnceLock<Bytes>> {
-        self.0.get(match encoding {
-            Encoding::Brotli => 0,
-            Encoding::Deflate => 1,
-            Encoding::Gzip => 2,
-            Encoding::Zstandard => 3,
-        })
-    }
-}
-
 /// The memory that a store counts for an entry; 0 if it is not stored.
 #[derive(Debug, Default)]
 pub struct Charge(AtomicU64);

@@ -41,8 +41,10 @@ impl Slot {
 }
 
 /// An application or server whose responses are stored.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Owner {
+    /// Its name.
+    pub name: Box<[u8]>,
     bytes: AtomicU64,
     queue: Mutex<Sieve<Item>>,
     /// Purges of its responses only.
@@ -50,6 +52,11 @@ pub struct Owner {
 }
 
 impl Owner {
+    fn new(name: &[u8]) -> Arc<Owner> {
+        let (bytes, queue) = (AtomicU64::new(0), Mutex::default());
+        Arc::new(Owner { name: name.into(), bytes, queue, purges: Group::default() })
+    }
+
     /// Returns the memory of its responses in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
@@ -115,13 +122,13 @@ impl Memory {
         }
         drop(owners);
         let mut owners = self.owners.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        Arc::clone(owners.entry(name.into()).or_default())
+        Arc::clone(owners.entry(name.into()).or_insert_with(|| Owner::new(name)))
     }
 
-    /// Returns all owners with their names.
-    pub fn owners(&self) -> Vec<(Box<[u8]>, Arc<Owner>)> {
+    /// Returns the owner with a name, if it has ever been asked for a response.
+    pub fn known_owner(&self, name: &[u8]) -> Option<Arc<Owner>> {
         let owners = self.owners.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        owners.iter().map(|(name, owner)| (name.clone(), Arc::clone(owner))).collect()
+        owners.get(name).map(Arc::clone)
     }
 
     /// Returns what is known about a key, and its owner, and counts that as a use.

@@ -6,6 +6,6 @@ use crate::purge::Purge;
 
 /// Other servers, which are told about each purge of a store.
 pub trait Peers: Debug + Send + Sync {
-    /// Passes a purge on. Does not wait.
-    fn purged(&self, store: &str, what: &Purge, is_soft: bool);
+    /// Passes a purge on; with an owner, one of its entries only. Does not wait.
+    fn purged(&self, store: &str, owner: Option<&[u8]>, what: &Purge, is_soft: bool);
 }

@@ -181,18 +181,18 @@ impl Store {
         *self.peers.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = peers;
     }
 
-    /// Tells other servers about a purge.
-    pub fn tell_peers(&self, what: &Purge, is_soft: bool) {
+    /// Tells other servers about a purge; with an owner, only its entries are concerned.
+    pub fn tell_peers(&self, owner: Option<&Owner>, what: &Purge, is_soft: bool) {
         let peers = self.peers.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(peers) = &*peers {
-            peers.purged(&self.config.name, what, is_soft);
+            peers.purged(&self.config.name, owner.map(|owner| &*owner.name), what, is_soft);
         }
     }
 
     /// Purges entries, also those of other servers; see [`Purges::purge`].
     pub fn purge(&self, what: &Purge, is_soft: bool, now: u64) {
         self.apply_purge(what, is_soft, now);
-        self.tell_peers(what, is_soft);
+        self.tell_peers(None, what, is_soft);
     }
 
     /// Purges entries of this server.
@@ -208,7 +208,16 @@ impl Store {
     pub fn purge_of(&self, owner: &Owner, what: &Purge, is_soft: bool, now: u64) {
         self.counters.purges.fetch_add(1, Relaxed);
         self.purges.purge_in(&owner.purges, what, is_soft, now);
-        self.tell_peers(what, is_soft);
+        self.tell_peers(Some(owner), what, is_soft);
+    }
+
+    /// Purges entries of one application of this server, which another server names.
+    pub fn apply_purge_of(&self, owner: &[u8], what: &Purge, is_soft: bool, now: u64) {
+        // One that is not known has no entries, and no requests in progress.
+        if let Some(owner) = self.memory.known_owner(owner) {
+            self.counters.purges.fetch_add(1, Relaxed);
+            self.purges.purge_in(&owner.purges, what, is_soft, now);
+        }
     }
 
     /// Keeps the content of an entry in an encoding.

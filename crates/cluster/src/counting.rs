@@ -271,8 +271,13 @@ impl Counting {
 }
 
 impl Peers for Counting {
-    fn purged(&self, store: &str, what: &Purge, is_soft: bool) {
-        let (sender, store) = (self.sender, store.as_bytes().to_vec());
+    fn purged(&self, store: &str, owner: Option<&[u8]>, what: &Purge, is_soft: bool) {
+        let sender = self.sender;
+        let mut store = store.as_bytes().to_vec();
+        if let Some(owner) = owner {
+            store.push(0);
+            store.extend_from_slice(owner);
+        }
         let message = Message { sender, store, what: what.clone(), is_soft };
         let mut waiting = self.waiting();
         if waiting.len() >= MAX_WAITING {

@@ -22,7 +22,8 @@ pub type Sender = [u8; 16];
 pub struct Message {
     /// The server that it comes from.
     pub sender: Sender,
-    /// Name of the store; all stores if empty.
+    /// Name of the store; all stores if empty. After a NUL, the name of the application whose
+    /// entries are concerned.
     pub store: Vec<u8>,
     /// What is purged.
     pub what: Purge,

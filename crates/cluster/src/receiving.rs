@@ -137,13 +137,20 @@ impl Receiving {
         }
     }
 
-    /// Purges a store, or all if the name is empty.
+    /// Purges a store, or all if the name is empty; after a NUL in the name, the entries of an
+    /// application only.
     fn apply(&self, name: &[u8], what: &Purge, is_soft: bool) {
+        let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+        let (name, owner) = name.split_at_checked(end).unwrap_or((name, &[]));
+        let owner = owner.strip_prefix(b"\0");
         let now = seconds_since_1970(SystemTime::now());
         let stores = self.stores.load();
         let named = stores.iter().filter(|(known, _)| name.is_empty() || known.as_bytes() == name);
         let named = named.filter_map(|(_, store)| store.upgrade());
-        named.for_each(|store| store.apply_purge(what, is_soft, now));
+        named.for_each(|store| match owner {
+            Some(owner) => store.apply_purge_of(owner, what, is_soft, now),
+            None => store.apply_purge(what, is_soft, now),
+        });
     }
 }
 

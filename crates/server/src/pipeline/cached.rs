@@ -287,7 +287,7 @@ impl<'s> Step<'_, 's> {
     fn invalidate(&self, request: &Request, response: &Response) {
         let store = self.store();
         store.invalidate(&self.key);
-        store.tell_peers(&url_of(request), false);
+        store.tell_peers(Some(&self.owner), &url_of(request), false);
         for target in invalidation::targets(request, &response.fields) {
             let Ok(parsed) = Target::parse(&target) else { continue };
             let mut other = request.clone();
@@ -303,7 +303,7 @@ impl<'s> Step<'_, 's> {
                 // A route has changed the path, and thereby the key.
                 store.purges.purge_in(&self.owner.purges, &url, false, now());
             }
-            store.tell_peers(&url, false);
+            store.tell_peers(Some(&self.owner), &url, false);
         }
     }
 }
