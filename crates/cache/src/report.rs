@@ -88,9 +88,12 @@ impl Store {
         all.iter().map(|(entry, state)| describe(entry, *state, now)).collect()
     }
 
-    /// Returns what is known about a URL.
-    pub fn inspect(&self, url: Subject, now: u64) -> UrlReport {
-        let entries = self.entries().into_iter().filter(|(entry, _)| entry.place.url == url);
+    /// Returns what is known about a URL: host, decoded path, query.
+    pub fn inspect(&self, host: &[u8], path: &[u8], query: &[u8], now: u64) -> UrlReport {
+        let (url, any_query) = (Subject::url(host, path, query), Subject::path(host, path));
+        let is_for =
+            |entry: &Entry| entry.place.url == url || entry.place.tags.contains(&any_query);
+        let entries = self.entries().into_iter().filter(|(entry, _)| is_for(entry));
         UrlReport {
             entries: entries.map(|(entry, state)| describe(&entry, state, now)).collect(),
             last: self.decisions.of(url),
@@ -174,7 +177,7 @@ mod tests {
             ),
         );
         store.insert(b"b", &store.owner(b"a"), entry("/b", &[], "x"));
-        let found = store.inspect(Subject::url(b"example.org", b"/a", b"b"), NOW);
+        let found = store.inspect(b"example.org", b"/a", b"b", NOW);
         let [one] = &found.entries[..] else { panic!("{found:?}") };
         assert_eq!(one.url, "example.org/a?b");
         let foo = ("foo".to_owned(), Some("1".to_owned()));

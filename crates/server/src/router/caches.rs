@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use howdah_cache::freshness::seconds_since_1970;
-use howdah_cache::place::Subject;
 use howdah_cache::purge::Purge;
 use howdah_cache::report::{EntryReport, UrlReport};
 use howdah_cache::store::Store;
@@ -86,9 +85,11 @@ impl Commands {
         target: &str,
     ) -> Result<Option<UrlReports>, String> {
         let (path, query) = path_and_query(target)?;
-        let url = Subject::url(&plain_host(host)?, &path, &query);
+        let host = plain_host(host)?;
         let stores = self.stores(cache);
-        let found = |store: &Arc<Store>| (store.config().name.clone(), store.inspect(url, now()));
+        let found = |store: &Arc<Store>| {
+            (store.config().name.clone(), store.inspect(&host, &path, &query, now()))
+        };
         Ok((!stores.is_empty()).then(|| stores.iter().map(found).collect()))
     }
 
