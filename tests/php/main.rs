@@ -13,6 +13,7 @@ mod other_sites;
 mod pools;
 mod prefix;
 mod privileges;
+mod process_settings;
 mod queue;
 mod slow_log;
 mod status;

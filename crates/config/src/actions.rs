@@ -45,9 +45,14 @@ impl Config {
         let of_actions = { actions.iter() }.filter_map(|(place, action)| {
             Some((place.clone(), action.options.access_log.as_ref()?))
         });
-        let all = [(String::new(), &self.access_log)];
+        let of_applications = self.applications.iter().filter_map(|application| {
+            let logs = application.access_log.as_ref()?;
+            Some((path(["applications", application.name.as_str()]), logs))
+        });
+        let all = [(String::new(), &self.access_log)].into_iter();
+        let all = all.chain(of_listeners).chain(of_actions).chain(of_applications);
         let mut named = Vec::new();
-        for (place, logs) in all.into_iter().chain(of_listeners).chain(of_actions) {
+        for (place, logs) in all {
             for (index, log) in logs.iter().enumerate() {
                 let index = if logs.len() > 1 { format!("/{index}") } else { String::new() };
                 named.push((format!("{place}/access_log{index}"), log));

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::access_log::AccessLog;
 use crate::delegation::Delegation;
 use crate::error::{Error, ErrorKind};
 use crate::htaccess::Htaccess;
@@ -50,6 +51,12 @@ pub struct Application {
     pub group: Option<String>,
     /// The working directory of its processes.
     pub working_directory: Option<PathBuf>,
+    /// Nice value of its processes, from -20 to 19; the server's if `None`.
+    pub priority: Option<i32>,
+    /// Permissions that files that its scripts create do not get; the server's if `None`.
+    pub umask: Option<u32>,
+    /// Access logs of the requests that it handles; those of the actions if `None`.
+    pub access_log: Option<Vec<AccessLog>>,
     /// The file that its standard output is appended to.
     pub stdout: Option<PathBuf>,
     /// The file that its standard error is appended to.
@@ -147,6 +154,12 @@ impl Application {
             user: object.text("user")?,
             group: object.text("group")?,
             working_directory: object.file("working_directory")?,
+            priority: object.read("priority", |node| {
+                // In range.
+                node.integer(-20..=19).map(|nice| i32::try_from(nice).unwrap_or(0))
+            })?,
+            umask: object.read("umask", read_umask)?,
+            access_log: object.read("access_log", AccessLog::read_all)?,
             stdout: object.file("stdout")?,
             stderr: object.file("stderr")?,
             isolation: object.read("isolation", Isolation::read)?.unwrap_or_default(),
@@ -246,6 +259,21 @@ fn read_rlimits(node: &Node<'_>) -> Result<Vec<(String, Option<u64>)>, Error> {
     }
     object.end()?;
     Ok(limits)
+}
+
+/// Reads octal digits, as the command `umask` takes them.
+fn read_umask(node: &Node<'_>) -> Result<u32, Error> {
+    const HINT: &str = "write \"0027\" for files that others cannot read";
+    if !node.value.is_string() {
+        return Err(node.wrong_type("a string of octal digits").with_hint(HINT));
+    }
+    let text = node.string()?;
+    let is_octal =
+        (3..=4).contains(&text.len()) && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
+    match u32::from_str_radix(text, 8) {
+        Ok(umask) if is_octal && umask <= 0o777 => Ok(umask),
+        _ => Err(node.invalid("must be octal digits from \"000\" to \"0777\"").with_hint(HINT)),
+    }
 }
 
 fn read_environment(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {

@@ -398,7 +398,7 @@ const KEYS: &[Word] = &[
     Word {
         words: &["access.log", "access.format"],
         beside: None,
-        hint: "write \"access_log\" in the action that passes requests to the application",
+        hint: "write \"access_log\": {\"path\": \"/path\", \"format\": \"combined\"}",
     },
     Word {
         words: &["chroot"],
@@ -409,6 +409,23 @@ const KEYS: &[Word] = &[
         words: &["listen.owner", "listen.group", "listen.mode"],
         beside: Some("processes"),
         hint: "leave it out: there is no socket between server and application",
+    },
+    Word {
+        words: &["process.priority", "process_priority", "nice"],
+        beside: None,
+        hint: "write \"priority\": 5 in the application",
+    },
+    Word {
+        words: &["listen", "listen.backlog", "listen.allowed_clients"],
+        beside: Some("processes"),
+        hint: "leave it out: there is no socket between server and application; \"limits\": \
+               {\"queue\": 8192} is the number of requests that may wait",
+    },
+    Word {
+        words: &["process.max", "process_max"],
+        beside: None,
+        hint: "write \"settings\": {\"memory\": \"60%\"}, a limit of all processes together, and \
+               \"processes\": {\"max\": 8} in each application",
     },
     Word { words: &["chdir"], beside: None, hint: "write \"working_directory\"" },
     Word {

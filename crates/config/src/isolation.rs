@@ -1,6 +1,6 @@
 //! `isolation`: namespaces, root directory, control group and sandbox of an application.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::node::{Node, Object};
@@ -21,12 +21,23 @@ pub struct Isolation {
     pub automount: Automount,
     /// True if processes may gain rights by executing files; they may not if `None`.
     pub new_privs: Option<bool>,
-    /// The control group, relative to the server's own unless it starts with a slash.
-    pub cgroup: Option<PathBuf>,
+    /// The control group.
+    pub cgroup: Option<ControlGroup>,
     /// Restrictions that the kernel enforces.
     pub sandbox: Sandbox,
     /// PHP is started for this application alone.
     pub own_start: bool,
+}
+
+/// The control group of an application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControlGroup {
+    /// Its path, relative to the server's own group unless it starts with a slash.
+    pub path: PathBuf,
+    /// Its share of processor time beside other groups; the kernel's default is 100.
+    pub cpu_weight: Option<u32>,
+    /// Its share of disk input and output beside other groups; the kernel's default is 100.
+    pub io_weight: Option<u32>,
 }
 
 /// Linux namespaces, see namespaces(7).
@@ -75,6 +86,11 @@ impl Default for Automount {
 }
 
 impl Isolation {
+    /// Returns the path of the control group.
+    pub fn group(&self) -> Option<&Path> {
+        self.cgroup.as_ref().map(|group| &*group.path)
+    }
+
     pub(crate) fn read(node: &Node<'_>) -> Result<Isolation, Error> {
         let object = node.object()?;
         let isolation = Isolation {
@@ -84,7 +100,7 @@ impl Isolation {
             rootfs: object.file("rootfs")?,
             automount: object.read("automount", Automount::read)?.unwrap_or_default(),
             new_privs: object.boolean("new_privs")?,
-            cgroup: object.read("cgroup", read_cgroup)?,
+            cgroup: object.read("cgroup", ControlGroup::read)?,
             sandbox: object.read("sandbox", Sandbox::read)?.unwrap_or_default(),
             own_start: switch(&object, "own_start", false)?,
         };
@@ -149,13 +165,24 @@ impl IdRange {
     }
 }
 
-fn read_cgroup(node: &Node<'_>) -> Result<PathBuf, Error> {
-    let object = node.object()?;
-    let path = object.required("path")?;
-    let text = path.text()?;
-    if text.len() > 4000 || text.split('/').any(|segment| segment == "..") {
-        return Err(path.invalid("must be a short path without \"..\""));
+impl ControlGroup {
+    fn read(node: &Node<'_>) -> Result<ControlGroup, Error> {
+        let object = node.object()?;
+        let path = object.required("path")?;
+        let text = path.text()?;
+        if text.len() > 4000 || text.split('/').any(|segment| segment == "..") {
+            return Err(path.invalid("must be a short path without \"..\""));
+        }
+        // The range of the kernel.
+        let weight = |node: &Node<'_>| {
+            node.integer(1..=10_000).map(|weight| u32::try_from(weight).unwrap_or(10_000))
+        };
+        let group = ControlGroup {
+            path: PathBuf::from(text),
+            cpu_weight: object.read("cpu_weight", weight)?,
+            io_weight: object.read("io_weight", weight)?,
+        };
+        object.end()?;
+        Ok(group)
     }
-    object.end()?;
-    Ok(PathBuf::from(text))
 }

@@ -117,7 +117,7 @@ pub use fixed_response::{Ping, Return};
 pub use forwarded::Forwarded;
 pub use groups::{Group, Groups};
 pub use htaccess::Htaccess;
-pub use isolation::{Automount, IdRange, Isolation, Namespaces};
+pub use isolation::{Automount, ControlGroup, IdRange, Isolation, Namespaces};
 pub use json_schema::schema;
 pub use limit::{LimitBandwidth, LimitExceptions, LimitPenalty, LimitRate, LimitRule};
 pub use listener::{CleartextHttp2, Listener};

@@ -7,6 +7,7 @@ use howdah_sys::credentials::Credentials;
 use howdah_sys::process::{self, Resource};
 use howdah_sys::signals;
 use howdah_wire::messages::{ApplicationSpec, Problem};
+use rustix::fs::Mode;
 
 use crate::{open_files, output_file, sandbox};
 
@@ -29,7 +30,7 @@ pub fn begin_session(output: BorrowedFd<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Sets the limit of open files, and the configured limits.
+/// Sets the limit of open files, the configured limits, the priority and the umask.
 pub fn set_limits(spec: &ApplicationSpec) -> Result<(), Problem> {
     match spec.rlimits.iter().any(|(name, _)| name == "nofile") {
         true => open_files::restore().map_err(unstartable)?,
@@ -39,6 +40,19 @@ pub fn set_limits(spec: &ApplicationSpec) -> Result<(), Problem> {
         set_limit(name, *limit)
             .map_err(|error| Problem::at(format!("limits/rlimits/{name}"), error))?;
     }
+    if let Some(nice) = spec.priority.and_then(|priority| i32::try_from(priority).ok()) {
+        set_priority(nice - 20).map_err(|error| Problem::at("priority", error))?;
+    }
+    if let Some(umask) = spec.umask {
+        rustix::process::umask(Mode::from_raw_mode(umask & 0o777));
+    }
+    Ok(())
+}
+
+fn set_priority(nice: i32) -> std::io::Result<()> {
+    rustix::process::setpriority_process(None, nice)?;
+    // Where the kernel schedules by session, the value of the session counts beside other sessions.
+    let _ = std::fs::write("/proc/self/autogroup", nice.to_string());
     Ok(())
 }
 

@@ -31,13 +31,22 @@ impl ControlGroups {
         self.made.extend(names.iter().map(PathBuf::from));
     }
 
-    /// Moves a process into a group; creates the group if it does not exist.
-    pub(crate) fn put(&mut self, group: &str, pid: u32) -> io::Result<()> {
+    /// Moves a process into a group; creates the group if it does not exist, and writes `settings` to its
+    /// files.
+    pub(crate) fn put(
+        &mut self,
+        group: &str,
+        settings: &[(String, String)],
+        pid: u32,
+    ) -> io::Result<()> {
         let root = root().ok_or_else(|| {
             io::Error::other("there is no control group file system of version 2 here")
         })?;
         let group = directory(&root, &fs::read_to_string("/proc/self/cgroup")?, group);
         self.make(&root, &group)?;
+        for (file, value) in settings {
+            set(&root, &group, file, value)?;
+        }
         fs::write(group.join("cgroup.procs"), pid.to_string())
     }
 
@@ -135,6 +144,25 @@ impl ControlGroups {
     }
 }
 
+/// Writes to a file of a group. Its controller is turned on in the groups above, where it is off and
+/// they allow it.
+fn set(root: &Path, group: &Path, file: &str, value: &str) -> io::Result<()> {
+    let controller = file.split('.').next().unwrap_or_default();
+    if !group.join(file).exists() {
+        let above: Vec<_> = group.ancestors().skip(1).take_while(|at| at.starts_with(root)).collect();
+        for directory in above.into_iter().rev() {
+            let _ = fs::write(directory.join("cgroup.subtree_control"), format!("+{controller}"));
+        }
+    }
+    fs::write(group.join(file), value).map_err(|error| {
+        let parent = group.parent().unwrap_or(root).join("cgroup.subtree_control");
+        io::Error::other(format!(
+            "{file} cannot be set ({error}); turn the controller on: echo +{controller} > {}",
+            parent.display()
+        ))
+    })
+}
+
 fn count(counter: &Path) -> Option<u64> {
     let text = fs::read_to_string(counter).ok()?;
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
@@ -220,6 +248,21 @@ mod tests {
         assert!(!groups.has_killed(&counter), "that was somebody else");
         fs::remove_file(&counter).unwrap();
         assert!(!groups.has_killed(&counter));
+    }
+
+    #[test]
+    fn a_weight_is_written_or_the_way_to_turn_it_on_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        let group = root.path().join("sites/a");
+        fs::create_dir_all(&group).unwrap();
+        fs::write(group.join("cpu.weight"), "100").unwrap();
+        set(root.path(), &group, "cpu.weight", "300").unwrap();
+        assert_eq!(fs::read_to_string(group.join("cpu.weight")).unwrap(), "300");
+        assert!(!root.path().join("cgroup.subtree_control").exists(), "it was on");
+        fs::create_dir(group.join("io.weight")).unwrap();
+        let problem = set(root.path(), &group, "io.weight", "50").unwrap_err().to_string();
+        let way = format!("echo +io > {}/sites/cgroup.subtree_control", root.path().display());
+        assert!(problem.contains(&way), "{problem}");
     }
 
     #[test]

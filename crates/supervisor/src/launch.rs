@@ -24,7 +24,7 @@ pub(crate) fn enter_control_group(
 ) -> std::io::Result<()> {
     let Some(group) = &spec.isolation.cgroup else { return Ok(()) };
     let failed = |error| std::io::Error::other(format!("cgroup {group}: {error}"));
-    groups.put(group, pid).map_err(failed)
+    groups.put(group, &spec.isolation.cgroup_settings, pid).map_err(failed)
 }
 
 /// A prototype to start.

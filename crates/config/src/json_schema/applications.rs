@@ -1,6 +1,7 @@
 //! Objects of `applications`.
 
 use super::shape::Kind::{Array, Either, Integer, Named, Switch, Text, Texts, Word};
+use super::routing::LOGS;
 use super::shape::{COUNT, Key, Kind, SECONDS, SIZE, Shape};
 
 const SETTINGS_OF_PHP: Kind = Named(&Text);
@@ -45,6 +46,9 @@ pub(super) const TABLE: &[Shape] = &[
             Key("user", Text, "User that its processes run as"),
             Key("group", Text, "Group that its processes run as"),
             Key("working_directory", Text, "Working directory of its processes"),
+            Key("priority", Integer(-20, 19), "Nice value of its processes"),
+            Key("umask", Text, "Permissions that new files do not get, in octal digits"),
+            Key("access_log", LOGS, "Access logs of the requests that it handles"),
             Key("stdout", Text, "File for its standard output"),
             Key("stderr", Text, "File for its standard error"),
             Key("isolation", Kind::Shape("isolation"), "Isolation of its processes"),
@@ -194,13 +198,22 @@ pub(super) const TABLE: &[Shape] = &[
                 Switch,
                 "Allow to gain privileges by executing files, such as setuid programs",
             ),
-            Key("cgroup", Named(&Text), "The control group"),
+            Key("cgroup", Kind::Shape("cgroup"), "The control group"),
             Key(
                 "sandbox",
                 Either(&[Switch, Kind::Shape("sandbox")]),
                 "true restricts files to its roots and the system's; false restricts nothing",
             ),
             Key("own_start", Switch, "Start PHP for this application alone"),
+        ],
+    },
+    Shape {
+        name: "cgroup",
+        required: &["path"],
+        keys: &[
+            Key("path", Text, "Path, below the server's own group unless it begins with a slash"),
+            Key("cpu_weight", Integer(1, 10_000), "Share of processor time beside other groups"),
+            Key("io_weight", Integer(1, 10_000), "Share of disk operations beside other groups"),
         ],
     },
     Shape {

@@ -3,7 +3,7 @@
 use super::shape::Kind::{Array, Either, Integer, Named, Null, Switch, Text, Texts, Word};
 use super::shape::{COUNT, Key, Kind, SECONDS, SIZE, Shape};
 
-const LOGS: Kind = Either(&[
+pub(super) const LOGS: Kind = Either(&[
     Kind::Off,
     Text,
     Kind::Shape("access_log"),

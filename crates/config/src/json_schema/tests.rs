@@ -56,6 +56,7 @@ fn probe(name: &str, mut value: Value) -> Value {
         "options" | "processes" | "limits" | "worker" | "htaccess" => application(name, value),
         "isolation" => application("isolation", value),
         "rlimits" => application("limits", json!({"rlimits": value})),
+        "cgroup" => application("isolation", json!({"cgroup": value})),
         "sandbox" => application("isolation", json!({"sandbox": value})),
         "id_range" => application("isolation", json!({"uidmap": [value]})),
         "upstream" => json!({"upstreams": {"u": value}}),

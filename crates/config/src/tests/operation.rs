@@ -183,18 +183,21 @@ fn compression_has_types_and_compressors() {
 fn isolation_is_read() {
     let isolation = read_application(json!({"type": "php", "root": "/", "isolation": {
         "namespaces": {"pid": true, "credential": true}, "rootfs": "/srv/root",
-        "automount": {"procfs": false}, "new_privs": false, "cgroup": {"path": "site/a"},
+        "automount": {"procfs": false}, "new_privs": false, "cgroup": {"path": "site/a", "cpu_weight": 50, "io_weight": 10000},
         "uidmap": [{"container": 0, "host": 1000, "size": 1}], "gidmap": [],
     }}))
     .isolation;
     assert!(isolation.namespaces.pid && !isolation.namespaces.network);
     assert!(isolation.automount.tmpfs && !isolation.automount.procfs);
     assert_eq!(isolation.uidmap, [IdRange { container: 0, host: 1000, size: 1 }]);
-    assert_eq!(isolation.cgroup, Some(PathBuf::from("site/a")));
+    let group = isolation.cgroup.as_ref().unwrap();
+    assert_eq!((group.cpu_weight, group.io_weight), (Some(50), Some(10_000)));
+    assert_eq!(isolation.group(), Some(std::path::Path::new("site/a")));
     for (value, message) in [
         (json!({"namespaces": {"user": true}}), "unknown key \"user\""),
         (json!({"cgroup": {"path": "a/../b"}}), "without \"..\""),
         (json!({"cgroup": {}}), "\"path\" is missing"),
+        (json!({"cgroup": {"path": "a", "cpu_weight": 0}}), "between 1 and 10000"),
         (json!({"uidmap": [{"container": 0, "host": 0}]}), "/uidmap/0: \"size\" is missing"),
         (
             json!({"uidmap": [{"container": 0, "host": 4_294_967_295_u32, "size": 2}]}),

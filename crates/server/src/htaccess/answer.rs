@@ -16,7 +16,7 @@ use howdah_htaccess::record::{FileKind, Record};
 use howdah_htaccess::world::{Level, World};
 use howdah_http::body::Body;
 use howdah_http::exchange::Exchange;
-use howdah_http::message::{Fields, Response};
+use howdah_http::message::{Fields, Request, Response};
 use howdah_http::{compress, respond};
 use howdah_php_pool::target::{Directives, Script as PhpScript};
 
@@ -298,7 +298,9 @@ impl<'s> Attempt<'_, 's> {
             exchange.request = changed;
             let answer =
                 Box::pin(carry_out(self.context, decision, self.handling.clone(), exchange)).await;
-            exchange.request = self.world.request.clone();
+            // The application that has run the script is known from now on.
+            let handling = std::mem::take(&mut exchange.request.handling);
+            exchange.request = Request { handling, ..self.world.request.clone() };
             answer
         };
         if response.is_default_error_page {

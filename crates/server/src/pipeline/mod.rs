@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use howdah_access_log::AccessLog;
 use howdah_http::body::Body;
 use howdah_http::compress;
 use howdah_http::exchange::{Exchange, Handler, RequestRecord};
@@ -41,6 +42,7 @@ pub use self::context::Context;
 pub use self::decision::carry_out;
 use crate::filters::{bandwidth, caching, charset, cors, header_changes, security_headers};
 use crate::snapshot::Snapshot;
+use crate::snapshot::effects::Effects;
 use crate::thread::{Progress, RouterThread};
 
 /// Handles the requests of a connection or, with HTTP/2, of one of its streams.
@@ -84,7 +86,7 @@ impl Handler for RequestHandler {
             response.fields.push(&name, value);
         }
         let (request, effects) = (&exchange.request, &routed.effects);
-        let logs = effects.access_log.cloned();
+        let logs = logs(&snapshot, effects, request);
         cors::apply(effects.cors, request, &mut response);
         security_headers::apply(effects.security_headers, request, &mut response);
         caching::apply(effects.caching, request, &mut response);
@@ -131,6 +133,23 @@ impl Handler for RequestHandler {
     fn log_misbehaviour(&self, connection: &ConnectionInfo, why: &dyn fmt::Display) {
         self.log_client_error(connection, format_args!("HTTP/2 connection closed: {why}"));
     }
+}
+
+/// Returns the access logs of a request: those of an action, else those of the application that has run
+/// its script, else those of the listener.
+fn logs(
+    snapshot: &Snapshot,
+    effects: &Effects<'_>,
+    request: &Request,
+) -> Option<Arc<[AccessLog]>> {
+    let of_application = match effects.has_own_log || snapshot.application_logs.is_empty() {
+        true => None,
+        false => {
+            let of = |name: &str| snapshot.application_logs.get(name).cloned();
+            request.handling.script(|script| of(script.application())).flatten()
+        }
+    };
+    of_application.or_else(|| effects.access_log.cloned())
 }
 
 impl RequestHandler {

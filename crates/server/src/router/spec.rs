@@ -39,6 +39,8 @@ pub fn spec(config: &config::Application, geometry: Geometry) -> ApplicationSpec
         user: config.user.clone(),
         group: config.group.clone(),
         working_directory: config.working_directory.as_ref().map(path),
+        priority: config.priority.and_then(|nice| u32::try_from(nice + 20).ok()),
+        umask: config.umask,
         environment: config.environment.clone(),
         worker: worker(config),
         ini_file: config.options.file.as_ref().map(path),
@@ -88,6 +90,14 @@ fn ini_admin(config: &config::Application) -> Vec<(String, String)> {
     settings
 }
 
+/// Returns the files of a control group that hold its weights, and their contents.
+fn weights(group: &config::ControlGroup) -> Vec<(String, String)> {
+    [("cpu.weight", group.cpu_weight), ("io.weight", group.io_weight)]
+        .into_iter()
+        .filter_map(|(file, weight)| Some((file.to_owned(), weight?.to_string())))
+        .collect()
+}
+
 fn isolation(config: &config::Isolation) -> Isolation {
     let path = |path: &PathBuf| path.to_string_lossy().into_owned();
     let ranges = |ranges: &[config::IdRange]| {
@@ -110,7 +120,8 @@ fn isolation(config: &config::Isolation) -> Isolation {
         procfs: automount.procfs,
         tmpfs: automount.tmpfs,
         new_privileges: config.new_privs.unwrap_or(false),
-        cgroup: config.cgroup.as_ref().map(path),
+        cgroup: config.cgroup.as_ref().map(|group| path(&group.path)),
+        cgroup_settings: config.cgroup.as_ref().map(weights).unwrap_or_default(),
         own_start: config.own_start,
         is_sandbox_off: config.sandbox == config::Sandbox::Off,
         sandbox: match &config.sandbox {

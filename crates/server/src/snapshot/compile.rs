@@ -116,6 +116,12 @@ impl Snapshot {
             })
             .collect();
         let delegations = Delegations::new(&config, &mime);
+        let application_logs = { config.applications.iter() }
+            .filter_map(|application| {
+                let settings = application.access_log.as_deref()?;
+                Some((application.name.clone(), howdah_access_log::compile(settings, &logs)))
+            })
+            .collect();
         let access_log = howdah_access_log::compile(&config.access_log, &logs);
         Snapshot {
             config,
@@ -132,6 +138,7 @@ impl Snapshot {
             delegations,
             zones,
             access_log,
+            application_logs,
             logs,
         }
     }

@@ -42,6 +42,8 @@ pub struct Effects<'s> {
     pub intercept_errors: bool,
     /// Those of all actions, of which the later count more.
     pub servers: Option<Arc<ServerOptions>>,
+    /// The access logs are those of an action.
+    pub has_own_log: bool,
     /// From the listener, or the last action that has access logs.
     pub access_log: Option<&'s Arc<[AccessLog]>>,
 }
@@ -87,6 +89,7 @@ impl Default for Effects<'_> {
             rate: None,
             intercept_errors: false,
             servers: None,
+            has_own_log: false,
             access_log: None,
         }
     }
@@ -144,6 +147,7 @@ impl<'s> Effects<'s> {
                 None => Arc::clone(servers),
             });
         }
+        self.has_own_log |= action.access_log.is_some();
         self.access_log = action.access_log.as_ref().or(self.access_log);
         if !action.error_pages.is_empty() {
             self.error_pages = &action.error_pages;

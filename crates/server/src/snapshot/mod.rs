@@ -61,6 +61,8 @@ pub struct Snapshot {
     pub tls_clients: TlsClients,
     /// Access logs of requests without others.
     pub access_log: Arc<[AccessLog]>,
+    /// Access logs of applications that have some, by their names.
+    pub application_logs: HashMap<String, Arc<[AccessLog]>>,
     /// The files of all access logs.
     pub logs: LogFiles,
     /// Counters of limits.

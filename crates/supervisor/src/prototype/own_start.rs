@@ -93,7 +93,10 @@ pub(crate) fn own_start(spec: &ApplicationSpec) -> Option<String> {
         isolation.uts_namespace,
         isolation.cgroup_namespace,
     ];
+    // The zygote may lower the priority of a process, and not raise it.
+    let is_raised = spec.priority.is_some_and(|priority| priority < 20);
     let keys = [
+        (is_raised, "priority"),
         (isolation.own_start, "isolation/own_start"),
         (isolation.rootfs.is_some(), "isolation/rootfs"),
         (isolation.new_privileges, "isolation/new_privs"),

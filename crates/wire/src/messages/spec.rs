@@ -65,6 +65,8 @@ record! {
         new_privileges: bool,
         /// Control group, below the supervisor's own unless it begins with a slash.
         cgroup: Option<String>,
+        /// Files of the control group, and what is written to them.
+        cgroup_settings: Vec<(String, String)>,
         /// There is no Landlock domain: processes may signal and trace all processes of their user.
         is_sandbox_off: bool,
         /// Starts PHP for this application alone.
@@ -105,6 +107,10 @@ record! {
         group: Option<String>,
         /// Working directory of prototype and workers.
         working_directory: Option<String>,
+        /// Nice value, plus 20; `None` for the server's.
+        priority: Option<u32>,
+        /// Permissions that new files do not get; `None` for the server's.
+        umask: Option<u32>,
         /// Environment variables; nothing else is inherited.
         environment: Vec<(String, String)>,
         /// `php.ini` to read instead of libphp's default.
@@ -151,6 +157,8 @@ impl ApplicationSpec {
             user: None,
             group: None,
             working_directory: None,
+            priority: None,
+            umask: None,
             environment: Vec::new(),
             ini_file: None,
             worker: None,

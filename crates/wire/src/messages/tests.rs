@@ -24,6 +24,8 @@ fn spec() -> ApplicationSpec {
         user: Some(text("user")),
         group: None,
         working_directory: Some(text("/work")),
+        priority: Some(25),
+        umask: Some(0o27),
         environment: pair(),
         ini_file: None,
         worker: Some(WorkerScript {
@@ -49,6 +51,7 @@ fn spec() -> ApplicationSpec {
             uidmap: vec![IdRange { inside: 1, outside: 2, size: 3 }],
             rootfs: Some(text("/root")),
             cgroup: Some(text("sites")),
+            cgroup_settings: pair(),
             sandbox: Some(sandbox),
             ..Isolation::default()
         },

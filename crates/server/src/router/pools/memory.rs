@@ -24,7 +24,7 @@ impl Pools {
     ) -> MachineState {
         let reserved = |is_in_group: &dyn Fn(Option<&Path>) -> bool| {
             let others = self.all().filter(|app| app.number() != Some(number));
-            let others = others.filter(|app| is_in_group(app.config.isolation.cgroup.as_deref()));
+            let others = others.filter(|app| is_in_group(app.config.isolation.group()));
             let reserved = others.map(|app| app.sizing.promised(app.workers()));
             reserved.fold(0u64, u64::saturating_add)
         };

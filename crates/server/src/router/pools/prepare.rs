@@ -29,7 +29,7 @@ impl Pools {
             let is_fair = limits.fair != config::Fairness::Arrival;
             Arc::new(Queue::new(limits.queue as usize, is_fair, limits.patience))
         };
-        let machine_state = self.machine_state(0, 0, config.isolation.cgroup.as_deref());
+        let machine_state = self.machine_state(0, 0, config.isolation.group());
         let sizing = Sizing::new(config.processes, machine_state);
         let is_required = is_required || self.required.contains(&config.name);
         let (config, generation) = (config.clone(), self.generation);
@@ -54,7 +54,7 @@ impl Pools {
         }
         let (config, queue) = (running.config.clone(), Arc::clone(&running.queue));
         let generation = running.generation;
-        let machine_state = self.machine_state(0, 0, config.isolation.cgroup.as_deref());
+        let machine_state = self.machine_state(0, 0, config.isolation.group());
         let sizing = self.applications[index].sizing.renewed(machine_state);
         self.add(PooledApplication::new(config, queue, sizing, generation, true))?;
         Ok(true)

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -268,7 +269,7 @@ impl Pools {
     fn on_measured(&mut self, number: u32, measurement: &Measurement) {
         let Some(app) = self.by_number(number) else { return };
         let (group, bytes) =
-            (app.config.isolation.cgroup.clone(), measurement.bytes(app.workers()));
+            (app.config.isolation.group().map(Path::to_owned), measurement.bytes(app.workers()));
         let machine_state = self.machine_state(number, bytes, group.as_deref());
         let Some(app) = self.by_number(number) else { return };
         let (load, running) = app.load(app.queue.load());

@@ -152,7 +152,7 @@ impl Pools {
             self.link.send(&ToSupervisor::Measure { application: instance.number })?;
         }
         if running.workers == 0 && running.waiting > 0 && app.sizing.is_stale(now) {
-            let group = app.config.isolation.cgroup.as_deref();
+            let group = app.config.isolation.group();
             let (prototype, _) = app.memory_usage();
             app.sizing.refresh(self.machine_state(instance.number, prototype, group));
         }
