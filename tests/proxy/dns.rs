@@ -214,3 +214,39 @@ fn a_certificate_must_be_for_the_name() {
     assert_eq!(server.get("/other").status, 502);
     server.wait_for_log("its certificate is not for \"other.test\"");
 }
+
+#[test]
+fn a_service_names_servers_with_their_ports() {
+    let dns = Dns::start(None);
+    let (one, two, last) = (backends(1, http), backends(1, http), backends(1, http));
+    let all = [("one.test", &one), ("two.test", &two), ("last.test", &last)];
+    for (name, (addresses, _)) in all {
+        dns.set(name, addresses);
+    }
+    let service = "_http._tcp.app.test";
+    let first = [(1, 30, one.1, "one.test"), (1, 10, two.1, "two.test"), (5, 0, last.1, "last.test")];
+    dns.set_service(service, &first);
+    let server = Site::new().controlled().serve();
+    server.put(
+        "/config",
+        &json!({
+            "listeners": {server.address.to_string(): {"pass": "upstreams/u"}},
+            "settings": {"resolver": dns.address.to_string(), "listen_threads": 1},
+            "upstreams": {"u": {"servers": {service: {}}, "tries": 3, "failures": {}}},
+        }),
+    );
+    let texts: Vec<_> = (0..20).map(|_| server.get("/").text()).collect();
+    let count = |address: &IpAddr| texts.iter().filter(|text| **text == address.to_string()).count();
+    assert_eq!((count(&one.0[0]), count(&two.0[0]), count(&last.0[0])), (15, 5, 0), "{texts:?}");
+    let report = server.control("GET", "/status/upstreams/u/servers", "").succeeded();
+    assert_eq!(report.as_object().unwrap().len(), 3, "{report}");
+
+    dns.set_service(service, &[(1, 0, last.1, "last.test")]);
+    eventually("the other server is asked", || {
+        (server.get("/").text() == last.0[0].to_string()).then_some(())
+    });
+    // A service without servers keeps those that it had.
+    dns.set_service(service, &[(0, 0, 0, "none.test")]);
+    server.wait_for_log("\"_http._tcp.app.test\" cannot be looked up: ");
+    assert_eq!(server.get("/").text(), last.0[0].to_string());
+}

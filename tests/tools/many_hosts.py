@@ -105,7 +105,7 @@ def main():
         config = pathlib.Path(directory, "many.json")
         config.write_text(json.dumps(many))
         start = time.monotonic()
-        subprocess.run([options.howdah, "check", "--config", config], check=True, capture_output=True)
+        subprocess.run([options.howdah, "check", config], check=True, capture_output=True)
         print(f"howdah check: {time.monotonic() - start:.2f} s for {config.stat().st_size / 1e6:.1f} MB")
         server = subprocess.Popen([options.howdah, "serve", "--control", f"unix:{control}",
                                    "--state", f"{directory}/state", "--log", log])

@@ -16,6 +16,9 @@ pub enum Address {
     /// `backend.example:8080`: a name that must be looked up, in lower case, and a port. Only for
     /// servers to connect to.
     Name(String, u16),
+    /// `_http._tcp.backend.example`: a service whose servers and ports are looked up (SRV), in lower
+    /// case. Only for servers to connect to.
+    Service(String),
 }
 
 /// Reason why a string is not an address.
@@ -89,6 +92,9 @@ impl Address {
             Err(AddressError::Form) => {}
             read => return read,
         }
+        if is_service(text) {
+            return Ok(Address::Service(text.to_ascii_lowercase()));
+        }
         let (host, port) = text.rsplit_once(':').ok_or(AddressError::ServerForm)?;
         if !is_host(host) {
             return Err(AddressError::ServerForm);
@@ -117,6 +123,16 @@ impl Address {
     }
 }
 
+/// Returns true for the name of a service, its protocol and a domain (RFC 2782).
+fn is_service(text: &str) -> bool {
+    let mut labels = text.splitn(3, '.');
+    let is_marked = |label: Option<&str>| label.is_some_and(|label| label.len() > 1 && label.starts_with('_'));
+    is_marked(labels.next())
+        && is_marked(labels.next())
+        && labels.next().is_some_and(is_host)
+        && is_host(text)
+}
+
 /// Returns true if DNS can look the name up. Underscores occur in names of containers.
 fn is_host(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
@@ -140,6 +156,25 @@ fn parse_port(text: &str) -> Result<u16, AddressError> {
     }
 }
 
+impl Address {
+    /// Returns the name that must be looked up, if it is not an address.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Address::Name(name, _) | Address::Service(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Returns the name of the host, without a dot at its end; of a service, the domain that it is of.
+    pub fn host_name(&self) -> Option<&str> {
+        let name = match self {
+            Address::Service(name) => name.splitn(3, '.').nth(2)?,
+            other => other.name()?,
+        };
+        Some(name.strip_suffix('.').unwrap_or(name))
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -150,6 +185,7 @@ impl fmt::Display for Address {
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
             Address::Abstract(name) => write!(f, "unix:@{name}"),
             Address::Name(name, port) => write!(f, "{name}:{port}"),
+            Address::Service(name) => f.write_str(name),
         }
     }
 }
@@ -253,6 +289,21 @@ mod tests {
         for text in ["127.0.0.1:80", "[::1]:80", "unix:/x", "unix:@x"] {
             assert_eq!(Address::parse_server(text), Address::parse(text));
         }
+    }
+
+    #[test]
+    fn a_server_may_be_a_service() {
+        let address = Address::parse_server("_Http._tcp.Backend.example").unwrap();
+        assert_eq!(address, Address::Service("_http._tcp.backend.example".to_owned()));
+        assert_eq!(address.host_name(), Some("backend.example"));
+        assert_eq!(address.to_string(), "_http._tcp.backend.example");
+        for text in ["_http._tcp", "_http.tcp.a", "http._tcp.a", "_._tcp.a", "_http._tcp.", "_http._tcp.$host"] {
+            assert!(Address::parse_server(text).is_err(), "{text}");
+        }
+        assert_eq!(
+            Address::parse_server("_http._tcp.a:80"),
+            Ok(Address::Name("_http._tcp.a".to_owned(), 80))
+        );
     }
 
     #[test]

@@ -143,11 +143,7 @@ impl Config {
             Servers::Upstream(_) => None,
         });
         let all = upstreams.chain(proxies).chain(fastcgi);
-        all.filter_map(|address| match address {
-            Address::Name(name, _) => Some(name.clone()),
-            _ => None,
-        })
-        .collect()
+        all.filter_map(|address| address.name().map(str::to_owned)).collect()
     }
 
     /// Returns the servers of all `proxy` actions, each with its path.

@@ -26,6 +26,21 @@ pub enum Kind {
     Aaaa,
     /// Name of an address; see [`reverse_name`].
     Ptr,
+    /// Servers of a service (RFC 2782).
+    Srv,
+}
+
+/// A server of a service (RFC 2782).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// Servers with the lowest number are used first.
+    pub priority: u16,
+    /// Share among servers with the same priority.
+    pub weight: u16,
+    /// Port.
+    pub port: u16,
+    /// Name of the machine, in lower case.
+    pub name: String,
 }
 
 /// Response of a DNS server.
@@ -36,6 +51,8 @@ pub struct Answer {
     /// Names of the address, in lower case, for [`Kind::Ptr`]. Names with other bytes than letters, digits,
     /// hyphens, underscores and dots are left out: the owner of an address chooses them.
     pub names: Vec<String>,
+    /// Servers of the service, for [`Kind::Srv`]. Those whose names have other bytes are left out.
+    pub services: Vec<Service>,
     /// Time to live in seconds.
     pub ttl: u32,
     /// The response was truncated to fit a datagram.
@@ -54,6 +71,7 @@ impl Kind {
             Kind::A => 1,
             Kind::Aaaa => 28,
             Kind::Ptr => 12,
+            Kind::Srv => 33,
         }
     }
 }
@@ -108,21 +126,35 @@ pub fn answer(message: &[u8], number: u16, name: &str, kind: Kind) -> Result<Ans
                     let target = Reader { message, at: record.at }.name()?;
                     found.names.extend(decoded(&target));
                 }
+                Kind::Srv => found.services.extend(service(message, record)?),
                 Kind::A | Kind::Aaaa => found.addresses.extend(record.address()),
             }
             found.ttl = found.ttl.min(record.ttl);
         }
         let alias = own().find(|record| record.kind == ALIAS);
-        let has_result = !found.addresses.is_empty() || !found.names.is_empty();
-        let Some(alias) = alias.filter(|_| !has_result) else { break };
+        let Some(alias) = alias.filter(|_| !found.has_result()) else { break };
         found.ttl = found.ttl.min(alias.ttl);
         let mut target = Reader { message, at: alias.at };
         name = target.name()?;
     }
-    if found.addresses.is_empty() && found.names.is_empty() {
+    if !found.has_result() {
         found.ttl = 0;
     }
     Ok(found)
+}
+
+impl Answer {
+    fn has_result(&self) -> bool {
+        !self.addresses.is_empty() || !self.names.is_empty() || !self.services.is_empty()
+    }
+}
+
+/// Decodes the data of an SRV record; `None` if there is no server, or its name is not valid.
+fn service(message: &[u8], record: &Record<'_>) -> Result<Option<Service>, NotAResponse> {
+    let mut data = Reader { message, at: record.at };
+    let (priority, weight, port) = (data.u16()?, data.u16()?, data.u16()?);
+    let name = decoded(&data.name()?).filter(|_| port > 0);
+    Ok(name.map(|name| Service { priority, weight, port, name }))
 }
 
 /// Returns the name under which the names of an address are stored (RFC 1035, 3.5; RFC 3596, 2.5).
@@ -343,6 +375,24 @@ mod tests {
     }
 
     #[test]
+    fn servers_of_a_service_are_found() {
+        let name = "_http._tcp.example";
+        let mut message = question(7, name, Kind::Srv).unwrap();
+        message[2..4].copy_from_slice(&0x8180_u16.to_be_bytes());
+        message[6..8].copy_from_slice(&4_u16.to_be_bytes());
+        let srv = |port: u8, name: &[u8]| [&[0, 1, 0, 2, 0, port][..], name].concat();
+        message.extend(record(ASKED, 33, 60, &srv(80, b"\x01A\x07example\x00")));
+        message.extend(record(ASKED, 33, 60, &srv(80, b"\x00")));
+        message.extend(record(ASKED, 33, 60, &srv(0, b"\x01b\x00")));
+        message.extend(record(ASKED, 33, 60, &srv(80, b"\x03a/b\x00")));
+        let found = answer(&message, 7, name, Kind::Srv).unwrap();
+        let only = Service { priority: 1, weight: 2, port: 80, name: "a.example".to_owned() };
+        assert_eq!((found.services, found.ttl), (vec![only], 60));
+        let short = [&message[..question(7, name, Kind::Srv).unwrap().len()], &record(ASKED, 33, 1, &[0; 5])].concat();
+        assert!(answer(&short, 7, name, Kind::Srv).is_err());
+    }
+
+    #[test]
     fn what_does_not_repeat_number_and_question_is_nobodys() {
         let good = reply(0x8180, 1, &record(ASKED, 1, 60, &[10, 0, 0, 1]));
         assert!(read(&good).is_ok());
@@ -472,10 +522,19 @@ mod tests {
     proptest! {
         #[test]
         fn no_message_is_too_much(mut message in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let kinds = [Kind::A, Kind::Aaaa, Kind::Ptr, Kind::Srv];
             let start = reply(0x8180, 3, &[]);
             let common = message.len().min(start.len());
             message[..common].copy_from_slice(&start[..common]);
             let _ = read(&message);
+            for kind in kinds {
+                if let [.., _, _, _, _] = start.as_slice() {
+                    let at = start.len() - 4;
+                    message.resize(message.len().max(start.len()), 0);
+                    message[at..at + 2].copy_from_slice(&kind.number().to_be_bytes());
+                }
+                let _ = answer(&message, 7, NAME, kind);
+            }
         }
     }
 }

@@ -8,11 +8,15 @@ use std::time::Duration;
 
 use super::free_address;
 
+/// A server of a service: priority, weight, port and name.
+pub type Service = (u16, u16, u16, &'static str);
+
 /// A DNS server; stopped on drop. Answers are valid for a second.
 pub struct Dns {
     /// Address on which it listens.
     pub address: SocketAddr,
     records: Arc<Mutex<HashMap<String, Vec<Ipv4Addr>>>>,
+    services: Arc<Mutex<HashMap<String, Vec<Service>>>>,
     is_over: Arc<AtomicBool>,
 }
 
@@ -25,9 +29,11 @@ impl Dns {
         let dns = Dns {
             address: socket.local_addr().unwrap(),
             records: Arc::default(),
+            services: Arc::default(),
             is_over: Arc::default(),
         };
         let (records, is_over) = (Arc::clone(&dns.records), Arc::clone(&dns.is_over));
+        let services = Arc::clone(&dns.services);
         std::thread::spawn(move || {
             let mut buffer = [0; 512];
             while !is_over.load(Relaxed) {
@@ -41,6 +47,11 @@ impl Dns {
                     for forged in [number, name] {
                         let _ = socket.send_to(&answer(&forged, &[forger]), peer);
                     }
+                }
+                if question[question.len() - 4..] == [0, 33, 0, 1] {
+                    let known = services.lock().unwrap().get(&name(question)).cloned();
+                    let _ = socket.send_to(&servers(question, &known.unwrap_or_default()), peer);
+                    continue;
                 }
                 let known = records.lock().unwrap().get(&name(question)).cloned();
                 let _ = socket.send_to(&answer(question, &known.unwrap_or_default()), peer);
@@ -56,6 +67,13 @@ impl Dns {
             IpAddr::V6(_) => None,
         });
         self.records.lock().unwrap().insert(name.to_owned(), v4.collect());
+    }
+}
+
+impl Dns {
+    /// Sets the servers of a service.
+    pub fn set_service(&self, name: &str, servers: &[Service]) {
+        self.services.lock().unwrap().insert(name.to_owned(), servers.to_vec());
     }
 }
 
@@ -75,6 +93,24 @@ fn name(question: &[u8]) -> String {
         rest = more;
     }
     labels.join(".")
+}
+
+/// Returns the answer to a question for a service.
+fn servers(question: &[u8], servers: &[Service]) -> Vec<u8> {
+    let mut out = question.to_vec();
+    out[2..4].copy_from_slice(if servers.is_empty() { &[0x81, 0x83] } else { &[0x81, 0x80] });
+    out[7] = servers.len() as u8;
+    for (priority, weight, port, name) in servers {
+        let mut data: Vec<u8> = [priority, weight, port].iter().flat_map(|n| n.to_be_bytes()).collect();
+        for label in name.split('.') {
+            data.push(label.len() as u8);
+            data.extend_from_slice(label.as_bytes());
+        }
+        data.push(0);
+        out.extend_from_slice(&[0xc0, 12, 0, 33, 0, 1, 0, 0, 0, 1, 0, data.len() as u8]);
+        out.extend_from_slice(&data);
+    }
+    out
 }
 
 /// Returns the answer to a question; without addresses, that the name does not exist.

@@ -108,6 +108,19 @@ pub async fn look_up_name(address: IpAddr, servers: &[SocketAddr]) -> Option<Str
     found.addresses.contains(&address).then_some(name)
 }
 
+/// Looks up the servers of a service.
+pub async fn look_up_service(name: &str, servers: &[SocketAddr]) -> Result<Answer, Problem> {
+    let mut system = System::read(&FILES.text(Name::Resolver).await);
+    if !servers.is_empty() {
+        system.servers = servers.to_vec();
+    }
+    let answer = query_servers(&system, name, Kind::Srv).await?;
+    match answer.services.is_empty() {
+        true => Err(Problem::Unknown),
+        false => Ok(answer),
+    }
+}
+
 /// Queries one server after the other until one answers.
 async fn query_servers(system: &System, name: &str, kind: Kind) -> Result<Answer, Problem> {
     let mut problem = Problem::Unknown;

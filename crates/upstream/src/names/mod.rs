@@ -8,6 +8,7 @@
 pub mod clients;
 pub mod files;
 mod lookup;
+mod service;
 mod system;
 
 use std::collections::{BTreeSet, HashMap};
@@ -20,10 +21,30 @@ use howdah_sys::log::{Level, Log};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout_at};
 
-use self::lookup::{Found, Problem, look_up};
+use self::lookup::{Problem, look_up};
+use self::service::{Targets, look_up_targets};
 
-/// Addresses by name. A name without an address is missing.
-pub type NameTable = HashMap<String, Arc<[IpAddr]>>;
+/// Servers by name. A name without an address is missing.
+pub type NameTable = HashMap<String, Arc<[Target]>>;
+
+/// A server that a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    /// Its address.
+    pub ip: IpAddr,
+    /// Its port; `None` for that of the configuration.
+    pub port: Option<u16>,
+    /// Its share among the servers of the name, in thousandths of the average.
+    pub weight: u32,
+    /// It is used only if servers that are none of those are down.
+    pub is_backup: bool,
+}
+
+impl From<IpAddr> for Target {
+    fn from(ip: IpAddr) -> Self {
+        Target { ip, port: None, weight: 1000, is_backup: false }
+    }
+}
 
 /// Maximum wait of a configuration for names that were never looked up.
 const FIRST_LOOK_UP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -67,11 +88,11 @@ async fn sleep_until(due: Option<Instant>) {
 }
 
 /// A name, and the result of its look-up.
-type LookUpResult = (String, Result<Found, Problem>);
+type LookUpResult = (String, Result<Targets, Problem>);
 
 #[derive(Default)]
 struct Entry {
-    addresses: Arc<[IpAddr]>,
+    targets: Arc<[Target]>,
     /// Time of the next look-up; `None` during a look-up.
     due: Option<Instant>,
     /// A look-up has ended, with or without success.
@@ -129,8 +150,8 @@ impl Names {
 
     /// Returns the addresses of all names.
     pub fn table(&self) -> NameTable {
-        let known = self.entries.iter().filter(|(_, entry)| !entry.addresses.is_empty());
-        known.map(|(name, entry)| (name.clone(), Arc::clone(&entry.addresses))).collect()
+        let known = self.entries.iter().filter(|(_, entry)| !entry.targets.is_empty());
+        known.map(|(name, entry)| (name.clone(), Arc::clone(&entry.targets))).collect()
     }
 
     fn repeat_due(&mut self) {
@@ -148,7 +169,7 @@ impl Names {
     fn start_look_up(&self, name: &str) {
         let (name, servers, result) = (name.to_owned(), self.servers.clone(), self.result.clone());
         tokio::spawn(async move {
-            let found = look_up(&name, &servers).await;
+            let found = look_up_targets(&name, &servers).await;
             let _ = result.send((name, found));
         });
     }
@@ -158,21 +179,21 @@ impl Names {
         let Some(entry) = self.entries.get_mut(&name) else { return false };
         entry.has_result = true;
         match found {
-            Ok(Found { mut addresses, time_to_live }) => {
+            Ok(Targets { mut targets, time_to_live }) => {
                 entry.due =
                     Some(Instant::now() + time_to_live.clamp(MIN_TIME_TO_LIVE, MAX_TIME_TO_LIVE));
                 entry.is_logged = false;
                 // DNS servers rotate the addresses in each answer.
-                addresses.sort_unstable();
-                addresses.dedup();
-                let has_changed = *entry.addresses != *addresses;
-                entry.addresses = addresses.into();
+                targets.sort_unstable();
+                targets.dedup();
+                let has_changed = *entry.targets != *targets;
+                entry.targets = targets.into();
                 has_changed
             }
             Err(problem) => {
                 entry.due = Some(Instant::now() + RETRY_INTERVAL);
                 if !std::mem::replace(&mut entry.is_logged, true) {
-                    let stays = match entry.addresses.is_empty() {
+                    let stays = match entry.targets.is_empty() {
                         true => "",
                         false => "; its previous addresses stay in use",
                     };

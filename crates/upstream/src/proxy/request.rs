@@ -146,6 +146,7 @@ pub fn host(address: &Address) -> String {
     match address {
         Address::Inet(inet) => inet.to_string(),
         Address::Name(name, port) => format!("{}:{port}", name.strip_suffix('.').unwrap_or(name)),
+        Address::Service(_) => address.host_name().unwrap_or_default().to_owned(),
         Address::Unix(_) | Address::Abstract(_) => "localhost".to_owned(),
     }
 }

@@ -55,6 +55,8 @@ impl<'c> DirectUpstreams<'c> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
     use crate::servers::selection::Affinity;
     use crate::thread::UpstreamThread;
@@ -64,7 +66,7 @@ mod tests {
         ends: &[u8],
         before: Option<&DirectUpstreamTable>,
     ) -> ([Arc<Upstream>; 2], DirectUpstreamTable) {
-        let addresses = ends.iter().map(|end| [127, 0, 0, *end].into()).collect();
+        let addresses = ends.iter().map(|end| IpAddr::from([127, 0, 0, *end]).into()).collect();
         let known = ResolvedServers {
             names: [("app.test".to_owned(), addresses)].into(),
             ..ResolvedServers::default()

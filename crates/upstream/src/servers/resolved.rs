@@ -6,7 +6,7 @@ use std::sync::Arc;
 use howdah_config::{self as config, Address, UpstreamTls};
 use howdah_tls::{TlsClient, TlsClients};
 
-use crate::names::NameTable;
+use crate::names::{NameTable, Target};
 
 /// Addresses and TLS settings of the servers that a configuration names.
 #[derive(Debug, Clone, Default)]
@@ -27,10 +27,12 @@ impl ResolvedServers {
     /// requests to it fail.
     pub fn resolved(&self, upstream: &config::Upstream) -> config::Upstream {
         let servers = upstream.servers.iter().flat_map(|server| {
-            let addresses = self.addresses(&server.address);
-            addresses.into_iter().map(|address| config::UpstreamServer {
+            let targets = self.targets(&server.address);
+            targets.into_iter().map(|(address, target)| config::UpstreamServer {
                 named: (address != server.address).then(|| server.address.clone()),
                 address,
+                weight: server.weight * target.map_or(1.0, |target| f64::from(target.weight) / 1000.0),
+                backup: server.backup || target.is_some_and(|target| target.is_backup),
                 ..server.clone()
             })
         });
@@ -39,12 +41,22 @@ impl ResolvedServers {
 
     /// Returns the addresses of a name, or the address itself.
     pub fn addresses(&self, address: &Address) -> Vec<Address> {
-        let Address::Name(name, port) = address else { return vec![address.clone()] };
-        match self.names.get(name) {
-            None => vec![address.clone()],
-            Some(found) => {
-                { found.iter() }.map(|ip| Address::Inet(SocketAddr::new(*ip, *port))).collect()
-            }
-        }
+        self.targets(address).into_iter().map(|(address, _)| address).collect()
+    }
+
+    /// Returns the addresses of a name, each with what is known of it, or the address itself.
+    fn targets(&self, address: &Address) -> Vec<(Address, Option<Target>)> {
+        let found = address.name().and_then(|name| self.names.get(name));
+        let Some(found) = found else { return vec![(address.clone(), None)] };
+        let named_port = match address {
+            Address::Name(_, port) => Some(*port),
+            _ => None,
+        };
+        let known = found.iter().filter_map(|target| {
+            // A name has the port of the configuration, a service its own.
+            let port = named_port.or(target.port)?;
+            Some((Address::Inet(SocketAddr::new(target.ip, port)), Some(*target)))
+        });
+        known.collect()
     }
 }

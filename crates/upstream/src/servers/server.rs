@@ -72,7 +72,9 @@ impl Server {
             pool_key: (config.address.clone(), tls),
             origin: config.named.clone().unwrap_or_else(|| config.address.clone()),
             name: match config.named.as_ref().unwrap_or(&config.address) {
-                Address::Name(name, _) => name.strip_suffix('.').unwrap_or(name).into(),
+                named @ (Address::Name(..) | Address::Service(_)) => {
+                    named.host_name().unwrap_or_default().into()
+                }
                 Address::Inet(inet) => inet.ip().to_canonical().to_string().into(),
                 // Either the settings have a name, or the server is not verified.
                 Address::Unix(_) | Address::Abstract(_) => "localhost".into(),
@@ -181,7 +183,7 @@ impl Server {
         ServerReport {
             address: self.address.to_string(),
             state: match () {
-                () if matches!(self.address, Address::Name(..)) => "unknown",
+                () if self.address.name().is_some() => "unknown",
                 () if self.state.is_unhealthy.load(Relaxed) => "unhealthy",
                 () if self.is_failing(now) => "failing",
                 () if self.config.drain => "draining",
