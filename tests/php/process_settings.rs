@@ -4,7 +4,8 @@ use harness::{Server, Site, eventually, requirements};
 use serde_json::{Value, json};
 
 /// Shows the nice value of the process and the permissions of a file that it creates.
-const SHOW: &str = "$stat = explode(' ', preg_replace('/.*\\\\) /', '', file_get_contents('/proc/self/stat')));
+const SHOW: &str =
+    "$stat = explode(' ', preg_replace('/.*\\\\) /', '', file_get_contents('/proc/self/stat')));
     $file = tempnam(sys_get_temp_dir(), 'x'); unlink($file); touch($file);
     printf('%d %04o', $stat[16], fileperms($file) & 0777); unlink($file);";
 

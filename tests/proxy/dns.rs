@@ -224,7 +224,8 @@ fn a_service_names_servers_with_their_ports() {
         dns.set(name, addresses);
     }
     let service = "_http._tcp.app.test";
-    let first = [(1, 30, one.1, "one.test"), (1, 10, two.1, "two.test"), (5, 0, last.1, "last.test")];
+    let first =
+        [(1, 30, one.1, "one.test"), (1, 10, two.1, "two.test"), (5, 0, last.1, "last.test")];
     dns.set_service(service, &first);
     let server = Site::new().controlled().serve();
     server.put(
@@ -236,7 +237,8 @@ fn a_service_names_servers_with_their_ports() {
         }),
     );
     let texts: Vec<_> = (0..20).map(|_| server.get("/").text()).collect();
-    let count = |address: &IpAddr| texts.iter().filter(|text| **text == address.to_string()).count();
+    let count =
+        |address: &IpAddr| texts.iter().filter(|text| **text == address.to_string()).count();
     assert_eq!((count(&one.0[0]), count(&two.0[0]), count(&last.0[0])), (15, 5, 0), "{texts:?}");
     let report = server.control("GET", "/status/upstreams/u/servers", "").succeeded();
     assert_eq!(report.as_object().unwrap().len(), 3, "{report}");

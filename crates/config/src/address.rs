@@ -126,7 +126,8 @@ impl Address {
 /// Returns true for the name of a service, its protocol and a domain (RFC 2782).
 fn is_service(text: &str) -> bool {
     let mut labels = text.splitn(3, '.');
-    let is_marked = |label: Option<&str>| label.is_some_and(|label| label.len() > 1 && label.starts_with('_'));
+    let is_marked =
+        |label: Option<&str>| label.is_some_and(|label| label.len() > 1 && label.starts_with('_'));
     is_marked(labels.next())
         && is_marked(labels.next())
         && labels.next().is_some_and(is_host)
@@ -297,7 +298,14 @@ mod tests {
         assert_eq!(address, Address::Service("_http._tcp.backend.example".to_owned()));
         assert_eq!(address.host_name(), Some("backend.example"));
         assert_eq!(address.to_string(), "_http._tcp.backend.example");
-        for text in ["_http._tcp", "_http.tcp.a", "http._tcp.a", "_._tcp.a", "_http._tcp.", "_http._tcp.$host"] {
+        for text in [
+            "_http._tcp",
+            "_http.tcp.a",
+            "http._tcp.a",
+            "_._tcp.a",
+            "_http._tcp.",
+            "_http._tcp.$host",
+        ] {
             assert!(Address::parse_server(text).is_err(), "{text}");
         }
         assert_eq!(

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use crate::access_log::AccessLog;
 use crate::action::ActionKind;
-use crate::address::Address;
 use crate::application::Application;
 use crate::defaults::Defaults;
 use crate::defined::DefinedVariables;

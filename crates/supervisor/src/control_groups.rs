@@ -149,7 +149,8 @@ impl ControlGroups {
 fn set(root: &Path, group: &Path, file: &str, value: &str) -> io::Result<()> {
     let controller = file.split('.').next().unwrap_or_default();
     if !group.join(file).exists() {
-        let above: Vec<_> = group.ancestors().skip(1).take_while(|at| at.starts_with(root)).collect();
+        let above: Vec<_> =
+            group.ancestors().skip(1).take_while(|at| at.starts_with(root)).collect();
         for directory in above.into_iter().rev() {
             let _ = fs::write(directory.join("cgroup.subtree_control"), format!("+{controller}"));
         }

@@ -388,7 +388,11 @@ mod tests {
         let found = answer(&message, 7, name, Kind::Srv).unwrap();
         let only = Service { priority: 1, weight: 2, port: 80, name: "a.example".to_owned() };
         assert_eq!((found.services, found.ttl), (vec![only], 60));
-        let short = [&message[..question(7, name, Kind::Srv).unwrap().len()], &record(ASKED, 33, 1, &[0; 5])].concat();
+        let short = [
+            &message[..question(7, name, Kind::Srv).unwrap().len()],
+            &record(ASKED, 33, 1, &[0; 5]),
+        ]
+        .concat();
         assert!(answer(&short, 7, name, Kind::Srv).is_err());
     }
 

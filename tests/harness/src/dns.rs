@@ -101,7 +101,8 @@ fn servers(question: &[u8], servers: &[Service]) -> Vec<u8> {
     out[2..4].copy_from_slice(if servers.is_empty() { &[0x81, 0x83] } else { &[0x81, 0x80] });
     out[7] = servers.len() as u8;
     for (priority, weight, port, name) in servers {
-        let mut data: Vec<u8> = [priority, weight, port].iter().flat_map(|n| n.to_be_bytes()).collect();
+        let mut data: Vec<u8> =
+            [priority, weight, port].iter().flat_map(|n| n.to_be_bytes()).collect();
         for label in name.split('.') {
             data.push(label.len() as u8);
             data.extend_from_slice(label.as_bytes());

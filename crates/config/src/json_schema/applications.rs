@@ -1,7 +1,7 @@
 //! Objects of `applications`.
 
-use super::shape::Kind::{Array, Either, Integer, Named, Switch, Text, Texts, Word};
 use super::routing::LOGS;
+use super::shape::Kind::{Array, Either, Integer, Named, Switch, Text, Texts, Word};
 use super::shape::{COUNT, Key, Kind, SECONDS, SIZE, Shape};
 
 const SETTINGS_OF_PHP: Kind = Named(&Text);

@@ -81,6 +81,7 @@ fn probe(name: &str, mut value: Value) -> Value {
 /// all keys.
 fn samples(name: &str) -> Vec<Value> {
     match name {
+        "cgroup" => vec![json!({"path": "a"})],
         "listener" => vec![json!({"pass": "routes"})],
         "forwarded" => vec![json!({"source": [], "client_ip": "X"})],
         "proxy_protocol" => vec![json!({"source": []})],

@@ -70,8 +70,9 @@ fn keys_of_other_servers_are_answered_with_the_key_here() {
         (
             application(json!({"access.log": "/a"})),
             "/applications/a",
-            "write \"access_log\" in the action",
+            "write \"access_log\": {\"path\"",
         ),
+        (application(json!({"process.priority": 5})), "/applications/a", "\"priority\": 5"),
         (application(json!({"pm": "dynamic"})), "/applications/a", "\"processes\": 8"),
         (
             application(json!({"processes": {"max_children": 5}})),

@@ -137,11 +137,7 @@ impl Handler for RequestHandler {
 
 /// Returns the access logs of a request: those of an action, else those of the application that has run
 /// its script, else those of the listener.
-fn logs(
-    snapshot: &Snapshot,
-    effects: &Effects<'_>,
-    request: &Request,
-) -> Option<Arc<[AccessLog]>> {
+fn logs(snapshot: &Snapshot, effects: &Effects<'_>, request: &Request) -> Option<Arc<[AccessLog]>> {
     let of_application = match effects.has_own_log || snapshot.application_logs.is_empty() {
         true => None,
         false => {

@@ -44,7 +44,9 @@ impl Stream {
                 stream.set_nodelay(true)?;
                 return Ok(Either::A(stream));
             }
-            Address::Name(..) | Address::Service(_) => return Err(io::Error::other("its name has no address")),
+            Address::Name(..) | Address::Service(_) => {
+                return Err(io::Error::other("its name has no address"));
+            }
             Address::Unix(path) => {
                 found = SocketHandle::find(Path::new(path))?;
                 SockAddr::unix(found.path())?

@@ -23,7 +23,10 @@ pub struct Targets {
 pub async fn look_up_targets(name: &str, servers: &[SocketAddr]) -> Result<Targets, Problem> {
     if !is_service(name) {
         let Found { addresses, time_to_live } = look_up(name, servers).await?;
-        return Ok(Targets { targets: addresses.into_iter().map(Target::from).collect(), time_to_live });
+        return Ok(Targets {
+            targets: addresses.into_iter().map(Target::from).collect(),
+            time_to_live,
+        });
     }
     let answer = look_up_service(name, servers).await?;
     let mut time_to_live = Duration::from_secs(u64::from(answer.ttl));

@@ -31,7 +31,8 @@ impl ResolvedServers {
             targets.into_iter().map(|(address, target)| config::UpstreamServer {
                 named: (address != server.address).then(|| server.address.clone()),
                 address,
-                weight: server.weight * target.map_or(1.0, |target| f64::from(target.weight) / 1000.0),
+                weight: server.weight
+                    * target.map_or(1.0, |target| f64::from(target.weight) / 1000.0),
                 backup: server.backup || target.is_some_and(|target| target.is_backup),
                 ..server.clone()
             })
