@@ -10,6 +10,7 @@ pub mod files;
 mod lookup;
 mod service;
 mod system;
+pub mod target;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -23,28 +24,10 @@ use tokio::time::{Instant, timeout_at};
 
 use self::lookup::{Problem, look_up};
 use self::service::{Targets, look_up_targets};
+use self::target::Target;
 
 /// Servers by name. A name without an address is missing.
 pub type NameTable = HashMap<String, Arc<[Target]>>;
-
-/// A server that a name stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Target {
-    /// Its address.
-    pub ip: IpAddr,
-    /// Its port; `None` for that of the configuration.
-    pub port: Option<u16>,
-    /// Its share among the servers of the name, in thousandths of the average.
-    pub weight: u32,
-    /// It is used only if servers that are none of those are down.
-    pub is_backup: bool,
-}
-
-impl From<IpAddr> for Target {
-    fn from(ip: IpAddr) -> Self {
-        Target { ip, port: None, weight: 1000, is_backup: false }
-    }
-}
 
 /// Maximum wait of a configuration for names that were never looked up.
 const FIRST_LOOK_UP_TIMEOUT: Duration = Duration::from_secs(3);

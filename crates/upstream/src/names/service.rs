@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use howdah_wire::dns::Service;
 
-use super::Target;
 use super::lookup::{Found, Problem, look_up, look_up_service};
+use super::target::Target;
 
 /// Maximum number of machines of a service that are looked up.
 const MAX_MACHINES: usize = 64;
