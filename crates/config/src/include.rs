@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use crate::error::{Error, Position};
 use crate::json;
 use crate::node::{Node, path, split_path};
+use crate::types_file;
 
 /// Reads the files that documents name.
 pub trait IncludedFiles {
@@ -188,6 +189,11 @@ impl Place {
         self.path.len() <= 2
     }
 
+    /// Returns true for the object with the media types.
+    fn has_types(&self) -> bool {
+        matches!(self.path.as_slice(), [a, b, c] if a == "settings" && b == "http" && c == "static")
+    }
+
     /// Returns true for the values of a variable, which may be the name of a file.
     fn is_table(&self) -> bool {
         matches!(self.path.as_slice(), [first, _, last] if first == "variables" && last == "values")
@@ -222,6 +228,19 @@ impl Reading<'_> {
                 let steps = self.steps(elements, place)?;
                 Ok(self.placed(steps, place))
             }
+            Value::Object(members) if place.has_types() => {
+                let mut all = Map::new();
+                for (name, value) in members {
+                    let value = match &value {
+                        Value::String(_) if name == "mime_types" => {
+                            self.types(&value, &place.child(&name))?
+                        }
+                        _ => value,
+                    };
+                    all.insert(name, value);
+                }
+                Ok(Value::Object(all))
+            }
             Value::String(_) if place.is_table() => {
                 let mut all = Map::new();
                 for file in self.named(&value, place)? {
@@ -236,6 +255,23 @@ impl Reading<'_> {
             }
             other => Ok(other),
         }
+    }
+
+    /// Returns the types of a file of media types.
+    fn types(&mut self, name: &Value, place: &Place) -> Result<Value, String> {
+        let name = name.as_str().unwrap_or_default();
+        let directory = self.sources.get(place.source).and_then(|source| source.file.parent());
+        let file = directory.unwrap_or(Path::new("")).join(name);
+        let text = match self.files.read(&file) {
+            Ok(text) if text.len() <= json::MAX_SIZE => text,
+            Ok(_) => return Err(self.problem(place, "is a file that is longer than 16 MiB")),
+            Err(problem) => return Err(self.problem(place, &problem)),
+        };
+        let types = types_file::parse(&String::from_utf8_lossy(&text));
+        self.sources.push(Source { file, text });
+        let source = self.sources.len() - 1;
+        self.record(&Place { source, inner: Vec::new(), path: place.path.clone() });
+        Ok(types)
     }
 
     fn object(

@@ -166,6 +166,22 @@ fn the_table_of_a_variable_may_be_in_files() {
 }
 
 #[test]
+fn media_types_may_be_those_of_the_system() {
+    let document = r#"{"settings": {"http": {"static": {"mime_types": "/etc/mime.types"}}}}"#;
+    let files = [("/etc/mime.types", "text/x-a a\ntext/x-b b bb\n")];
+    let found = expanded(document, &files).unwrap();
+    let config = Config::from_value(found.document.clone()).unwrap();
+    assert_eq!(config.settings.http.mime_types.len(), 2);
+    let owner = owner(&found.document, &split_path("/settings/http/static/mime_types/text%2Fx-a"));
+    assert_eq!(owner.map(|(_, file)| file), Some("/etc/mime.types"));
+    let error = expanded(document, &[]).unwrap_err();
+    assert!(
+        error.contains("/settings/http/static/mime_types: /etc/mime.types: there is no"),
+        "{error}"
+    );
+}
+
+#[test]
 fn names_of_the_user_are_no_includes() {
     for document in [
         r#"{"routes": [{"match": {"arguments": {"include": "a.json"}}, "action": {"return": 200}}]}"#,

@@ -80,6 +80,7 @@ mod template;
 mod timeouts;
 mod tls;
 mod token;
+mod types_file;
 mod upstream;
 mod upstream_tls;
 mod worker;

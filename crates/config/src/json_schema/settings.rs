@@ -57,7 +57,11 @@ pub(super) const TABLE: &[Shape] = &[
         name: "static",
         required: &[],
         keys: &[
-            Key("mime_types", Named(&Texts), "Media types and their file extensions"),
+            Key(
+                "mime_types",
+                Either(&[Named(&Texts), Text]),
+                "Media types and their file extensions, or a file such as \"/etc/mime.types\"",
+            ),
             Key("default_type", Text, "Media type of files whose type is not known"),
         ],
     },
