@@ -3,7 +3,8 @@
 //! Each request belongs to a flow. Within a flow requests are in the order of their arrival, and flows
 //! take turns (as in FQ-CoDel, RFC 8290, with requests for packets). A flow without waiting requests
 //! that gets one is new, and new flows are served first. After its first turn it is an old one until its
-//! turn comes and it has none. So the one request of a visitor does not wait for the many of another.
+//! turn comes, it has none, and all others have had a turn since its last. So the one request of a visitor
+//! does not wait for the many of another, and not for those of clients that send one after the other.
 //! So that flows that are always new do not starve old ones, an old one is served after
 //! [`MAX_NEW_IN_A_ROW`] new ones. If all requests are of one flow, this is a simple queue.
 //!
@@ -41,6 +42,8 @@ pub(super) struct WaitingList<T> {
     /// Other flows, also such without requests until their next turn.
     old: VecDeque<u64>,
     new_in_a_row: u32,
+    /// Number of turns so far.
+    turns: u64,
     /// Number of running requests of flows with a maximum.
     running: HashMap<u64, u32>,
     len: usize,
@@ -53,6 +56,8 @@ struct FlowQueue<T> {
     requests: VecDeque<T>,
     /// Last time at which the flow was not overloaded.
     calm_at: u64,
+    /// Number of its last turn.
+    last_turn: u64,
 }
 
 /// Number of turns of new flows after which an old one has its turn.
@@ -68,6 +73,7 @@ impl<T> Default for WaitingList<T> {
             new: VecDeque::new(),
             old: VecDeque::new(),
             new_in_a_row: 0,
+            turns: 0,
             running: HashMap::new(),
             len: 0,
             patience: None,
@@ -106,6 +112,12 @@ impl<T: Queued> WaitingList<T> {
     /// Adds a request at the end of its flow.
     pub fn push(&mut self, request: T) {
         let (key, now) = (request.flow().key, request.queued());
+        let is_idle = self.flows.get(&key).is_some_and(|flow| flow.requests.is_empty());
+        if is_idle && self.old.contains(&key) && !self.has_had_a_turn_lately(key) {
+            // Its place among the old flows is behind those of others.
+            self.old.retain(|other| *other != key);
+            self.new.push_back(key);
+        }
         self.flow(key, now).requests.push_back(request);
         self.len += 1;
     }
@@ -183,7 +195,7 @@ impl<T: Queued> WaitingList<T> {
     fn flow(&mut self, key: u64, now: u64) -> &mut FlowQueue<T> {
         self.flows.entry(key).or_insert_with(|| {
             self.new.push_back(key);
-            FlowQueue { requests: VecDeque::new(), calm_at: now }
+            FlowQueue { requests: VecDeque::new(), calm_at: now, last_turn: 0 }
         })
     }
 
@@ -213,10 +225,19 @@ impl<T: Queued> WaitingList<T> {
                     return Some(request);
                 }
                 Turn::Full => self.old.push_back(key),
+                // Its client may just have been served, and send the next request: that is not to be
+                // served before those of all others.
+                Turn::Empty if self.has_had_a_turn_lately(key) => self.old.push_back(key),
                 Turn::Empty => drop(self.flows.remove(&key)),
             }
         }
         None
+    }
+
+    /// Returns true if there may be flows that have had no turn since the last one of this flow.
+    fn has_had_a_turn_lately(&self, key: u64) -> bool {
+        let since = |flow: &FlowQueue<T>| self.turns.saturating_sub(flow.last_turn);
+        self.flows.get(&key).is_some_and(|flow| since(flow) < self.flows.len() as u64)
     }
 
     fn turn(&mut self, key: u64, now: u64) -> Turn<T> {
@@ -231,6 +252,8 @@ impl<T: Queued> WaitingList<T> {
         if is_short || flow.requests.is_empty() {
             flow.calm_at = now;
         }
+        self.turns += 1;
+        flow.last_turn = self.turns;
         Turn::Request(first)
     }
 

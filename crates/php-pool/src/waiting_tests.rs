@@ -70,6 +70,39 @@ fn flows_that_are_always_new_do_not_starve_an_old_one() {
     panic!("{turns} turns");
 }
 
+/// Each of fifty clients sends its next request when the last one is answered, from the moment at which
+/// the pool of four was idle. A visitor that sends less than its share is served before them.
+#[test]
+fn clients_that_send_one_request_after_the_other_are_not_new_each_time() {
+    let mut list = WaitingList::default();
+    let visitor = 1000;
+    for number in 0..5 {
+        list.push(request(visitor, number));
+        assert!(list.next(0).is_some());
+    }
+    let mut running: VecDeque<u64> = (0..4).collect();
+    (4..50).for_each(|key| list.push(request(key, 0)));
+    let mut waits = Vec::new();
+    for turn in 1..4000 {
+        if turn % 60 == 0 {
+            list.push(request(visitor, turn));
+        }
+        let next = list.next(0).expect("somebody waits");
+        if next.flow.key == visitor {
+            waits.push(turn - next.number);
+        } else {
+            running.push_back(next.flow.key);
+        }
+        // The one whose script has ended sends the next.
+        if running.len() > 4
+            && let Some(key) = running.pop_front()
+        {
+            list.push(request(key, turn));
+        }
+    }
+    assert_eq!((waits.len(), waits.iter().max()), (66, Some(&0)), "{waits:?}");
+}
+
 #[test]
 fn a_flow_has_no_turn_while_its_maximum_runs() {
     let mut list = WaitingList::default();
