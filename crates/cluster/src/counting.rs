@@ -112,6 +112,7 @@ impl Counting {
                     .arg(script::microseconds(claim.rate().interval()))
                     .arg(script::microseconds(claim.rate().tolerance()))
                     .arg(script::microseconds(claim.longest_debt()))
+                    .arg(script::microseconds(claim.rate().grace()))
                     .arg(if claim.is_dry_run() { "0" } else { "1" });
             }
             command

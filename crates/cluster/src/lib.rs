@@ -27,8 +27,3 @@ mod state;
 pub use self::counting::Counting;
 pub use self::member::Cluster;
 pub use self::state::ClusterReport;
-
-/// Reads the bytes of a purge, for fuzzing. Returns true if they are one.
-pub fn reads_message(bytes: &[u8]) -> bool {
-    message::Message::decode(bytes).is_some()
-}

@@ -13,42 +13,46 @@ use howdah_limits::shared::{Answer, Claim};
 use redis::Value;
 
 /// Counts a request by the rates of all keys if it conforms to all of them, and returns the debt of
-/// each in microseconds: the number itself if the request conforms to that rate, otherwise
+/// each and its grace in microseconds: the number itself if the request conforms to that rate, otherwise
 /// `-1 - number`.
 ///
-/// Arguments of each key: interval, tolerance and longest possible debt in microseconds, and whether a
-/// refusal counts (`1`) or is a dry run (`0`). A value that is no due time, or is a longer debt than
+/// Arguments of each key: interval, tolerance, longest possible debt and grace in microseconds, and
+/// whether a refusal counts (`1`) or is a dry run (`0`). A value that is no due time, or is a longer debt than
 /// possible, is none: somebody else has written it, or the clock was set back.
 pub const COUNT: &str = r"
 local now = redis.call('TIME')
 local seconds, microseconds = tonumber(now[1]), tonumber(now[2])
-local debts, refused = {}, false
+local rates, refused = {}, false
 for i, key in ipairs(KEYS) do
-  local interval, tolerance = tonumber(ARGV[4 * i - 3]), tonumber(ARGV[4 * i - 2])
-  local stored, debt = redis.pcall('GET', key), 0
+  local at = 5 * i
+  local rate = {
+    interval = tonumber(ARGV[at - 4]), tolerance = tonumber(ARGV[at - 3]),
+    longest = tonumber(ARGV[at - 2]), grace = tonumber(ARGV[at - 1]), counts = ARGV[at] == '1'
+  }
+  rate.debt = -rate.grace
+  local stored = redis.pcall('GET', key)
   if type(stored) == 'string' and #stored < 40 then
     local s, us = string.match(stored, '^(%d+) (%d+%.?%d*)$')
     if s then
-      debt = (tonumber(s) - seconds) * 1000000 + (tonumber(us) - microseconds)
-      if not (debt > 0 and debt <= tonumber(ARGV[4 * i - 1])) then debt = 0 end
+      local debt = (tonumber(s) - seconds) * 1000000 + (tonumber(us) - microseconds)
+      if debt > rate.debt and debt <= rate.longest then rate.debt = debt end
     end
   end
-  debts[i] = debt
-  if ARGV[4 * i] == '1' and debt + interval > tolerance then refused = true end
+  rate.conforms = rate.debt + rate.interval <= rate.tolerance
+  if rate.counts and not rate.conforms then refused = true end
+  rates[i] = rate
 end
 local answer = {}
 for i, key in ipairs(KEYS) do
-  local interval, tolerance = tonumber(ARGV[4 * i - 3]), tonumber(ARGV[4 * i - 2])
-  if debts[i] + interval > tolerance then
-    answer[i] = -1 - math.floor(debts[i])
-  else
-    answer[i] = math.floor(debts[i])
-    if not refused or ARGV[4 * i] == '0' then
-      local due = microseconds + debts[i] + interval
-      local s = math.floor(due / 1000000)
-      redis.call('SET', key, string.format('%.0f %.3f', seconds + s, due - s * 1000000),
-        'PX', string.format('%.0f', math.ceil((debts[i] + interval) / 1000) + 1))
-    end
+  local rate = rates[i]
+  local debt = math.floor(rate.debt + rate.grace)
+  answer[i] = rate.conforms and debt or -1 - debt
+  if rate.conforms and not (refused and rate.counts) then
+    local due = microseconds + rate.debt + rate.interval
+    local s = math.floor(due / 1000000)
+    local kept = rate.debt + rate.interval + rate.grace
+    redis.call('SET', key, string.format('%.0f %.3f', seconds + s, due - s * 1000000),
+      'PX', string.format('%.0f', math.ceil(kept / 1000) + 1))
   end
 end
 return answer
@@ -100,13 +104,15 @@ pub fn answers(value: &Value, claims: &[Claim<'_>]) -> Option<Vec<Answer>> {
         let Value::Int(number) = value else { return None };
         let conforms = *number >= 0;
         let microseconds = if conforms { *number } else { -1 - *number };
-        let debt = u64::try_from(microseconds).ok()?.checked_mul(1000)?;
+        let (sum, grace) =
+            (u64::try_from(microseconds).ok()?.checked_mul(1000)?, claim.rate().grace());
+        let (debt, credit) = (sum.saturating_sub(grace), grace.saturating_sub(sum));
         // The debt is rounded down.
         let is_possible = match conforms {
             true => claim.rate().wait(debt) == 0,
             false => claim.rate().wait(debt.saturating_add(1000)) > 0,
         };
-        (is_possible && debt <= claim.longest_debt()).then_some(Answer { conforms, debt })
+        (is_possible && debt <= claim.longest_debt()).then_some(Answer { conforms, debt, credit })
     };
     values.iter().zip(claims).map(answer).collect()
 }

@@ -4,6 +4,10 @@
 //! the configured rate. Each admitted request moves it by one interval. A request conforms if the
 //! due time is then at most a burst ahead. Nothing has to run between requests, and the result does
 //! not depend on when or on which thread they are checked.
+//!
+//! Without a burst, a request that comes a moment after the due time would move all later ones by that
+//! moment, and a client that asks all the time would get less than the rate. The due time may therefore
+//! be behind the present by a grace, which later requests make up for.
 
 use crate::{Nanos, SECOND};
 
@@ -16,7 +20,12 @@ pub struct Rate {
     tolerance: Nanos,
     /// Requests that may come at once.
     quota: u64,
+    /// Time by which the due time may be behind the present.
+    grace: Nanos,
 }
+
+/// Maximum of the grace. Two requests are never closer than half an interval.
+const MAX_GRACE: Nanos = SECOND / 100;
 
 /// Answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,19 +49,31 @@ impl Rate {
     pub fn new(requests: u32, period: Nanos, burst: u32) -> Rate {
         let interval = (period / u64::from(requests.max(1))).max(1);
         let quota = u64::from(burst) + 1;
-        Rate { interval, tolerance: interval.saturating_mul(quota), quota }
+        let grace = if burst == 0 { (interval / 2).min(MAX_GRACE) } else { 0 };
+        Rate { interval, tolerance: interval.saturating_mul(quota), quota, grace }
     }
 
     /// Checks a request of a key with this due time, and moves the due time if it conforms.
     pub fn request(&self, due: &mut Nanos, now: Nanos) -> Conformance {
-        let ahead = due.saturating_sub(now);
-        match ahead.saturating_add(self.interval) {
-            next if next <= self.tolerance => {
-                *due = now.saturating_add(next);
-                Conformance::Conforms { ahead }
+        let begin = (*due).max(now.saturating_sub(self.grace));
+        let next = begin.saturating_add(self.interval);
+        match next.saturating_sub(now) {
+            ahead if ahead <= self.tolerance => {
+                *due = next;
+                Conformance::Conforms { ahead: begin.saturating_sub(now) }
             }
-            next => Conformance::Exceeds { wait: next - self.tolerance },
+            ahead => Conformance::Exceeds { wait: ahead - self.tolerance },
         }
+    }
+
+    /// Returns the time from which a key with this due time is like one that was never seen.
+    pub fn forgotten_at(&self, due: Nanos) -> Nanos {
+        due.saturating_add(self.grace)
+    }
+
+    /// Returns the time by which the due time may be behind the present.
+    pub fn grace(&self) -> Nanos {
+        self.grace
     }
 
     /// Takes back a request that conformed, and was refused for another reason.
@@ -141,6 +162,42 @@ mod tests {
         assert!(!conforms(&rate, &mut due, end), "the burst comes back at the rate");
     }
 
+    /// Requests arrive at moments that do not fit the rate.
+    #[test]
+    fn the_rate_is_exact_without_a_burst_too() {
+        for requests in [5, 100, 1000, 3000] {
+            let (rate, mut due, mut forgotten_at) = (Rate::new(requests, SECOND, 0), 0, 0);
+            let (mut now, mut admitted, mut last) = (SECOND, 0u64, 0);
+            while now < 11 * SECOND {
+                if forgotten_at <= now {
+                    due = 0;
+                }
+                if conforms(&rate, &mut due, now) {
+                    forgotten_at = rate.forgotten_at(due);
+                    assert!(now - last >= rate.interval() / 2, "two are never that close");
+                    (admitted, last) = (admitted + 1, now);
+                }
+                now += 83_217;
+            }
+            let expected = u64::from(requests) * 10;
+            // The first one comes at once.
+            let difference = (admitted - 1).abs_diff(expected);
+            assert!(difference * 100 <= expected, "{admitted} of {expected}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_was_quiet_gains_no_more_than_the_grace() {
+        let rate = Rate::new(1, 3600 * SECOND, 0);
+        let mut due = 0;
+        assert!(conforms(&rate, &mut due, SECOND));
+        assert_eq!(
+            rate.request(&mut due, SECOND),
+            Conformance::Exceeds { wait: 3600 * SECOND - MAX_GRACE }
+        );
+        assert_eq!(Rate::new(1, SECOND, 1).grace(), 0);
+    }
+
     proptest! {
         /// However requests are spread, the number admitted in any time is the rate and the burst.
         #[test]
@@ -152,7 +209,7 @@ mod tests {
                 now += gap;
                 admitted += u64::from(conforms(&rate, &mut due, now));
             }
-            let most = (now - SECOND) / rate.interval() + rate.quota();
+            let most = (now - SECOND + rate.grace()) / rate.interval() + rate.quota();
             prop_assert!(admitted <= most, "{admitted} of {most}");
         }
 

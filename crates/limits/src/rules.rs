@@ -259,8 +259,8 @@ impl Rule {
     }
 
     /// Takes over a due time that the shared counter knows.
-    pub(crate) fn learn(&self, key: KeyHash, due: Nanos, now: Nanos) {
-        self.zone.learn(key, due, now);
+    pub(crate) fn learn(&self, rate: &Rate, key: KeyHash, due: Nanos, now: Nanos) {
+        self.zone.learn(key, rate, due, now);
     }
 
     /// Delays a request of a key with this debt that conforms, and tells its client what remains.

@@ -28,6 +28,8 @@ pub struct Answer {
     pub conforms: bool,
     /// Time by which the due time of the key was ahead, before the request.
     pub debt: Nanos,
+    /// Time by which it was behind, which counts for the next requests.
+    pub credit: Nanos,
 }
 
 /// A request that this server admits, and what has counted it.
@@ -99,10 +101,11 @@ impl<'r> Checked<'r> {
             // The counter was asked after `sent_at`, so a request conforms there no earlier than this
             // due time says. A later one would refuse requests that conform.
             let due = sent_at.saturating_add(answer.debt).saturating_add(counted);
+            let due = due.saturating_sub(answer.credit);
             if !is_counted {
                 claim.rule.take_back(claim.key, now);
             }
-            claim.rule.learn(claim.key, due, now);
+            claim.rule.learn(&claim.rate, claim.key, due, now);
             match answer.conforms {
                 true => claim.rule.admit_shared(&claim.rate, answer.debt, &mut self.admission),
                 false if claim.is_dry_run() => drop(claim.refuse(answer, now)),

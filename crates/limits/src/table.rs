@@ -188,7 +188,7 @@ mod tests {
     fn request(table: &Table, rate: &Rate, number: u64, now: Nanos) -> bool {
         table.update(key(number), now, |state| {
             let conformance = rate.request(&mut state.due, now);
-            state.forgotten_at = state.due;
+            state.forgotten_at = rate.forgotten_at(state.due);
             matches!(conformance, Conformance::Conforms { .. })
         })
     }

@@ -120,7 +120,7 @@ impl Zone {
     ) -> Result<Conforming, Exceeded> {
         self.table.update(key, now, |state| match rate.request(&mut state.due, now) {
             Conformance::Conforms { ahead } => {
-                state.forgotten_at = state.forgotten_at.max(state.due);
+                state.forgotten_at = state.forgotten_at.max(rate.forgotten_at(state.due));
                 Ok(Conforming { ahead, remaining: rate.remaining(state.due, now) })
             }
             Conformance::Exceeds { wait } => {
@@ -153,10 +153,10 @@ impl Zone {
     }
 
     /// Takes over a due time, unless a later one is known.
-    pub fn learn(&self, key: KeyHash, due: Nanos, now: Nanos) {
+    pub fn learn(&self, key: KeyHash, rate: &Rate, due: Nanos, now: Nanos) {
         self.table.update(key, now, |state| {
             state.due = state.due.max(due);
-            state.forgotten_at = state.forgotten_at.max(state.due);
+            state.forgotten_at = state.forgotten_at.max(rate.forgotten_at(state.due));
         });
     }
 

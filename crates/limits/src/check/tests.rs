@@ -285,7 +285,7 @@ impl Fixture {
             if conforms {
                 counter.due = now + debt + claim.rate().interval();
             }
-            Answer { conforms, debt }
+            Answer { conforms, debt, credit: 0 }
         };
         let answers: Vec<_> = shared.iter().map(answer).collect();
         checked.settle(shared, &answers, now, now)
