@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use harness::client::Client;
+use harness::dns::Dns;
 use harness::{Server, Site, eventually};
 use serde_json::{Value, json};
 
@@ -218,4 +219,37 @@ fn a_bandwidth_changes_nothing_but_the_speed() {
     assert_eq!((range.status, &range.body[..]), (206, &content[100_000..=200_000]));
     client.send("HEAD /file.bin HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.head_response().field("Content-Length"), Some("300000"));
+}
+
+/// A crawler says who it is; its address in DNS must say so too, and lead back to it.
+#[test]
+fn a_crawler_is_excepted_if_dns_confirms_its_name_and_not_if_it_only_says_so() {
+    let [real, forged, stranger] = [7, 8, 9].map(|host| Ipv4Addr::new(127, 9, 9, host));
+    let dns = Dns::start(None);
+    dns.set_name(real, "crawl-7.googlebot.com");
+    dns.set("crawl-7.googlebot.com", &[real.into()]);
+    // Who has an address chooses the name that it has in DNS.
+    dns.set_name(forged, "crawl-7.googlebot.com");
+    // Anybody can have a machine of that company.
+    dns.set_name(stranger, "9.bc.googleusercontent.com");
+    dns.set("9.bc.googleusercontent.com", &[stranger.into()]);
+    let limit = json!({"preset": "crawlers", "rate": "1/h", "burst": 0, "zone": "crawlers"});
+    let server = Site::new()
+        .with(json!({
+            "settings": {"resolver": dns.address.to_string()},
+            "routes": [{"action": {"return": 200, "limit": limit}}],
+        }))
+        .serve();
+    let ask = |from: Ipv4Addr, agent: &str| {
+        let mut client = Client::connect_from(from, server.address);
+        client.send(format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: {agent}\r\nConnection: close\r\n\r\n"
+        ));
+        client.response().status
+    };
+    let statuses = |from, agent: &str| [(); 3].map(|()| ask(from, agent));
+    assert_eq!(statuses(real, "Googlebot/2.1"), [200; 3]);
+    assert_eq!(statuses(forged, "Googlebot/2.1"), [200, 429, 429]);
+    assert_eq!(statuses(stranger, "Googlebot/2.1"), [429; 3], "one number for one name");
+    assert_eq!(statuses(stranger, "Mozilla/5.0"), [200; 3]);
 }

@@ -17,6 +17,7 @@ pub struct Dns {
     pub address: SocketAddr,
     records: Arc<Mutex<HashMap<String, Vec<Ipv4Addr>>>>,
     services: Arc<Mutex<HashMap<String, Vec<Service>>>>,
+    names: Arc<Mutex<HashMap<String, String>>>,
     is_over: Arc<AtomicBool>,
 }
 
@@ -30,10 +31,11 @@ impl Dns {
             address: socket.local_addr().unwrap(),
             records: Arc::default(),
             services: Arc::default(),
+            names: Arc::default(),
             is_over: Arc::default(),
         };
         let (records, is_over) = (Arc::clone(&dns.records), Arc::clone(&dns.is_over));
-        let services = Arc::clone(&dns.services);
+        let (services, names) = (Arc::clone(&dns.services), Arc::clone(&dns.names));
         std::thread::spawn(move || {
             let mut buffer = [0; 512];
             while !is_over.load(Relaxed) {
@@ -53,6 +55,10 @@ impl Dns {
                     let _ = socket.send_to(&servers(question, &known.unwrap_or_default()), peer);
                     continue;
                 }
+                if let Some(found) = names.lock().unwrap().get(&name(question)) {
+                    let _ = socket.send_to(&pointer(question, found), peer);
+                    continue;
+                }
                 let known = records.lock().unwrap().get(&name(question)).cloned();
                 let _ = socket.send_to(&answer(question, &known.unwrap_or_default()), peer);
             }
@@ -67,6 +73,13 @@ impl Dns {
             IpAddr::V6(_) => None,
         });
         self.records.lock().unwrap().insert(name.to_owned(), v4.collect());
+    }
+
+    /// Sets the name that an address says to have.
+    pub fn set_name(&self, address: Ipv4Addr, name: &str) {
+        let [a, b, c, d] = address.octets();
+        let reverse = format!("{d}.{c}.{b}.{a}.in-addr.arpa");
+        self.names.lock().unwrap().insert(reverse, name.to_owned());
     }
 }
 
@@ -125,5 +138,21 @@ fn answer(question: &[u8], addresses: &[Ipv4Addr]) -> Vec<u8> {
         out.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4]);
         out.extend_from_slice(&address.octets());
     }
+    out
+}
+
+/// Returns the answer to a question for the name of an address.
+fn pointer(question: &[u8], name: &str) -> Vec<u8> {
+    let mut data = Vec::new();
+    for label in name.split('.') {
+        data.push(label.len() as u8);
+        data.extend_from_slice(label.as_bytes());
+    }
+    data.push(0);
+    let mut out = question.to_vec();
+    out[2..4].copy_from_slice(&[0x81, 0x80]);
+    out[7] = 1;
+    out.extend_from_slice(&[0xc0, 12, 0, 12, 0, 1, 0, 0, 0, 1, 0, data.len() as u8]);
+    out.extend_from_slice(&data);
     out
 }
