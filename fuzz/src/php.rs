@@ -194,6 +194,7 @@ pub fn answer(input: &[u8]) {
                 let log = Log::decode(payload).expect("a log frame that was taken");
                 assert_eq!(log.more, event == Event::None);
             }
+            Some(Kind::Purge) => assert!(matches!(event, Event::Purge { .. })),
             Some(Kind::Descriptors) => assert_eq!(event, Event::SendDescriptors),
             Some(Kind::Informational) => assert_eq!(event, Event::None),
             Some(Kind::Status) => assert_eq!(event, Event::SendStatus),
