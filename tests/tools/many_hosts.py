@@ -62,23 +62,21 @@ def put(control, value):
     return time.monotonic() - start, len(body)
 
 
-def memory():
+def memory(server):
     """Proportional set size of each process of the server, in MB."""
     found = {}
-    for status in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            title = status.read_bytes().replace(b"\0", b" ").decode().strip()
-            if title.startswith("howdah: ") or title.endswith(MARK):
-                text = (status.parent / "smaps_rollup").read_text()
-                found[title.split(": ")[-1][:20] if ": " in title else "supervisor"] = (
-                    int(re.search(r"^Pss: *(\d+)", text, re.M)[1]) / 1024
-                )
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if server not in (parent, int(process.name)):
+                continue
+            title = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+            name = title.removeprefix("howdah: ") if title.startswith("howdah: ") else "supervisor"
+            text = (process / "smaps_rollup").read_text()
+            found[name] = round(int(re.search(r"^Pss: *(\d+)", text, re.M)[1]) / 1024, 1)
         except (OSError, TypeError):
             continue
     return found
-
-
-MARK = "many-hosts-log"
 
 
 def requests(host, seconds):
@@ -99,7 +97,7 @@ def main():
             site = pathlib.Path(directory, str(number))
             site.mkdir()
             (site / "a.txt").write_text("thirteen byte")
-        control, log = f"{directory}/control.sock", f"{directory}/{MARK}"
+        control, log = f"{directory}/control.sock", f"{directory}/log"
         one = document(directory, 1)
         many = document(directory, options.hosts)
         config = pathlib.Path(directory, "many.json")
@@ -114,15 +112,14 @@ def main():
                 time.sleep(0.05)
             put(control, one)
             time.sleep(1)
-            before = memory()
-            print("memory with one host, MB:", {name: round(size, 1) for name, size in before.items()})
+            print("memory with one host, MB:", memory(server.pid))
             single = [requests("site00000.example", options.seconds) for _ in range(2)]
             print("requests/s with one host:", [round(rate) for rate in single])
             for extra in ("", "x"):
                 seconds, size = put(control, document(directory, options.hosts, extra))
                 print(f"PUT of {options.hosts} hosts ({size / 1e6:.1f} MB): {seconds:.2f} s")
             time.sleep(1)
-            print("memory, MB:", {name: round(size, 1) for name, size in memory().items()})
+            print("memory, MB:", memory(server.pid))
             last = options.hosts - 1
             for number in (0, last // 2, last):
                 rates = [requests(f"www.site{number:05}.example", options.seconds) for _ in range(2)]
