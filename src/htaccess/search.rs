@@ -21,7 +21,7 @@ pub struct Limits {
 const QUICK: Limits = Limits { entries: 50_000, depth: 16, files: 500, is_thorough: false };
 
 /// A search on which access depends.
-const THOROUGH: Limits = Limits { entries: 2_000_000, depth: 48, files: 5000, is_thorough: true };
+const THOROUGH: Limits = Limits { entries: 2_000_000, depth: 48, files: 20_000, is_thorough: true };
 
 /// Directories without files of a site.
 const SKIPPED: &[&str] = &[".git", ".hg", ".svn", "node_modules"];

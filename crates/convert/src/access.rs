@@ -260,7 +260,10 @@ fn variable(name: &str, variables: &Variables<'_>) -> Result<Vec<Match>, String>
         .filter(|(known, _)| known.eq_ignore_ascii_case(name))
         .flat_map(|(_, matches)| matches.clone())
         .collect();
-    match found.is_empty() {
+    let is_unknown = |(known, matches): &(String, Vec<Match>)| {
+        matches.is_empty() && known.eq_ignore_ascii_case(name)
+    };
+    match found.is_empty() || variables.iter().any(is_unknown) {
         true => Err(format!("routes do not know the variable {name}")),
         false => Ok(found),
     }

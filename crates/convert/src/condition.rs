@@ -25,6 +25,8 @@ pub struct FileTest {
     pub is_negated: bool,
     /// The file is that of the request (`%{REQUEST_FILENAME}`).
     pub is_of_request: bool,
+    /// The file is one that belongs to that of the request: in a cache, or with another suffix.
+    pub is_beside: bool,
 }
 
 /// What `%1` stands for after a condition.
@@ -173,7 +175,12 @@ fn condition(subject: &str, test: &Test) -> Result<(Condition, Captures), String
                 | "%{DOCUMENT_ROOT}%{REQUEST_URI}"
                 | "%{DOCUMENT_ROOT}/%{REQUEST_URI}"
         );
-        let file = FileTest { kind, is_negated: test.is_negated, is_of_request };
+        let is_file = subject.starts_with("%{REQUEST_FILENAME}")
+            || subject.starts_with("%{SCRIPT_FILENAME}")
+            || subject.contains('/');
+        let has_path = ["%{REQUEST_", "%{SCRIPT_", "$"].iter().any(|name| subject.contains(name));
+        let is_beside = is_file && has_path;
+        let file = FileTest { kind, is_negated: test.is_negated, is_of_request, is_beside };
         return Ok((Condition::File(file), Captures::Unknown));
     }
     let name = subject.strip_prefix("%{").and_then(|name| name.strip_suffix('}'));

@@ -36,7 +36,7 @@ pub struct Conditions {
     pub failure: Option<String>,
     /// The rule asks who the client is.
     pub asks_for_the_client: bool,
-    /// The rule asks for a file that is not the request's, such as one of a cache.
+    /// The rule asks for a file that belongs to that of the request, such as one of a cache.
     pub asks_for_other_file: bool,
 }
 
@@ -80,7 +80,10 @@ impl Conditions {
                 Ok(Condition::Constant(holds)) => is_always |= holds,
                 Ok(Condition::Matches(list)) => alternatives.extend(list),
                 Ok(Condition::File(test)) if !test.is_of_request => {
-                    self.asks_for_other_file = true;
+                    match test.is_beside && !test.is_negated && count == 1 {
+                        true => self.asks_for_other_file = true,
+                        false => self.fail("routes do not look for a file in another place"),
+                    }
                     is_always = true;
                 }
                 Ok(Condition::File(test)) if test.is_negated && count == 1 => {

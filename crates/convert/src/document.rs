@@ -14,7 +14,8 @@ use serde_json::{Map, Value, json};
 
 use crate::conditions::Missing;
 use crate::entry::{self, Entry};
-use crate::folder::{Folder, Log, encoded, sort, words_of};
+use crate::folder::{Folder, Log, encoded, inherit, sort, words_of};
+use crate::index;
 use crate::matching::Match;
 use crate::notes::{Kind, Note};
 use crate::pcre::Pattern;
@@ -78,6 +79,7 @@ pub fn convert(site: &Site<'_>) -> Conversion {
             false => folders.push(folder),
         }
     }
+    inherit(&mut folders, &mut notes);
     let mut builder =
         Builder { site, folders: &folders, notes, routes: Map::new(), fronts: Vec::new() };
     let document = builder.document();
@@ -244,6 +246,21 @@ impl<'b, 'a> Builder<'b, 'a> {
         let (fallback, extra) = self.fallback(chain, &translated, entry, missing, files, &answers);
         let mut served = self.files(chain, fallback.as_ref(), translated.kind);
         served.splice(0..0, extra);
+        // Without index files, directories are those of the rules for missing files.
+        if translated.kind != Some(Missing::Files) {
+            let names = entry::index_of(chain);
+            let lists = index::steps(&translated.steps, &names, files, &answers);
+            if !lists.is_empty() {
+                self.routes.insert(format!("{files}-found"), Value::Array(served));
+                let first = json!({ "pass": format!("routes/{files}-index-0") });
+                let other = json!({ "pass": format!("routes/{files}-found") });
+                let directories = Match::uri(vec!["*/".to_owned()]);
+                served = vec![directories.step(first), Match::default().step(other)];
+            }
+            for (number, steps) in lists.into_iter().enumerate() {
+                self.routes.insert(format!("{files}-index-{number}"), Value::Array(steps));
+            }
+        }
         let is_shared = translated.steps.iter().any(|step| step.action == Action::Stop);
         match is_shared {
             true => {

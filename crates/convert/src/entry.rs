@@ -43,8 +43,9 @@ impl Entry {
                 entry.refusals.push((below(folder), status));
             }
             // Apache rewrites nothing where links are not followed, and refuses.
-            let rewrites = folder.rules.as_ref().is_some_and(|rules| rules.is_on);
-            if rewrites && !follows_links(&chain(folders, folder)) {
+            let chain = chain(folders, folder);
+            let rules = chain.iter().rev().find_map(|folder| folder.rules.as_ref());
+            if rules.is_some_and(|rules| rules.is_on) && !follows_links(&chain) {
                 entry.refusals.push((below(folder), 403));
             }
             if folder.own.is_refused {
@@ -258,8 +259,36 @@ fn scope(
         if !access.steps(&target, auth.as_ref(), &pass, &refuse, &mut Vec::new()) {
             log.refused(own[0], "routes cannot combine its conditions");
         }
+        if own_auth.is_none() && !access.is_granted() && may_ask_for_get(&methods.method, &access) {
+            // Apache asks for the index file of a directory with GET, whatever the method of the request.
+            let mut others = directories(&target);
+            others.method = vec!["!GET".to_owned(), "!HEAD".to_owned()];
+            log.remark(own[0], "of directories, other methods than GET are refused");
+            rules.push(Rule { target: others, access: Access::denied(), auth: None });
+        }
         rules.push(Rule { target, access, auth });
     }
+}
+
+/// Returns true if access depends on the method, and may be refused for GET.
+fn may_ask_for_get(methods: &Methods, access: &Access) -> bool {
+    let accepts = methods.iter().any(|method| !method.starts_with('!'));
+    let is_named = |method: &str| methods.iter().any(|known| known == method);
+    let by_limit = !methods.is_empty() && if accepts { is_named("GET") } else { !is_named("!GET") };
+    let asks = |matching: &Match| !matching.method.is_empty();
+    by_limit
+        || access.refusals.iter().any(asks)
+        || access.grants.iter().any(|grant| grant.when.iter().any(asks))
+}
+
+/// Matches the directories among the paths of a directory.
+fn directories(below: &Match) -> Match {
+    let urls = below.uri.iter().filter_map(|uri| uri.strip_suffix('*'));
+    let mut uri: Vec<String> = urls.flat_map(|url| [url.to_owned(), format!("{url}*/")]).collect();
+    if uri.is_empty() {
+        uri.push("*/".to_owned());
+    }
+    Match::uri(uri)
 }
 
 /// Returns the rules of a section. A pattern of paths may find more than the names that the section is for: such a

@@ -93,7 +93,7 @@ pub struct Folder<'a> {
     pub environment: Vec<(String, String)>,
     /// `LimitRequestBody` in bytes.
     pub max_body: Option<u64>,
-    /// Variables of `SetEnvIf`: name, and when they are set.
+    /// Variables of `SetEnvIf`: name, and when they are set; nothing if that is not known.
     pub variables: Vec<(String, Vec<Match>)>,
     /// Status of all requests below the directory, for a file that has an error.
     pub broken: Option<u16>,
@@ -146,8 +146,12 @@ pub struct Section<'a> {
 /// Directives of mod_rewrite.
 #[derive(Debug, Default)]
 pub struct Rules<'a> {
-    /// `RewriteEngine On`.
+    /// `RewriteEngine On`, here or in a directory around.
     pub is_on: bool,
+    /// There is a `RewriteEngine`.
+    pub has_switch: bool,
+    /// `RewriteOptions` that takes rules or their base over from directories around.
+    pub inherits: Option<&'a Node>,
     /// `RewriteBase`, with a slash at its end.
     pub base: Option<String>,
     /// Rules in their order.
@@ -230,6 +234,7 @@ impl<'a> Sorter<'_, 'a, '_> {
                 self.handler(node, &name, &words, scope, inside);
             }
             _ if is_without_effect(&name, &words) => {}
+            _ if (inside || !methods.is_empty()) && leads_away(node) => self.refuse(node, scope),
             _ if inside || !methods.is_empty() => self.unknown(node, scope),
             _ => self.plain(node, &name, &words, scope),
         }
@@ -241,7 +246,20 @@ impl<'a> Sorter<'_, 'a, '_> {
         let is_root = self.folder.url == b"/";
         let folder = &mut *self.folder;
         match name {
-            "rewriteengine" => self.rules().is_on = is_on(word(0)),
+            "rewriteengine" => {
+                let rules = self.rules();
+                (rules.is_on, rules.has_switch) = (is_on(word(0)), true);
+            }
+            "rewriteoptions" => {
+                let takes_over = |word: &String| {
+                    let word = word.to_ascii_lowercase();
+                    word.contains("inherit") || word.contains("mergebase")
+                };
+                let rules = self.rules();
+                if words.iter().any(takes_over) {
+                    rules.inherits = Some(node);
+                }
+            }
             "rewritebase" => {
                 let slash = if word(0).ends_with('/') { "" } else { "/" };
                 self.rules().base = Some(format!("{}{slash}", word(0)));
@@ -335,14 +353,18 @@ impl<'a> Sorter<'_, 'a, '_> {
 
     /// A directive without an equivalent: one that may deny access refuses everything around it.
     fn unknown(&mut self, node: &'a Node, scope: &mut Scope<'a>) {
-        if may_deny(node) {
-            scope.is_refused = true;
-            self.log.refused(node, "routes have no equivalent");
+        if may_deny(node) || node.children.iter().any(leads_away) {
+            self.refuse(node, scope);
         } else if node.children.is_empty() {
             self.log.left_out(node, "routes have no equivalent");
         } else {
             self.log.left_out(node, "routes have no equivalent for the section");
         }
+    }
+
+    fn refuse(&mut self, node: &Node, scope: &mut Scope<'a>) {
+        scope.is_refused = true;
+        self.log.refused(node, "routes have no equivalent");
     }
 
     fn handler(
@@ -411,7 +433,12 @@ impl<'a> Sorter<'_, 'a, '_> {
                 Ok(condition::Condition::Matches(matches)) if !plain.starts_with('!') => {
                     self.folder.variables.push((plain.to_owned(), matches.clone()));
                 }
-                _ => self.log.left_out(node, "routes have no variables"),
+                _ => {
+                    // Nothing can be said about who has it.
+                    let plain = plain.trim_start_matches('!').to_owned();
+                    self.folder.variables.push((plain, Vec::new()));
+                    self.log.left_out(node, "routes have no variables");
+                }
             }
         }
     }
@@ -462,6 +489,57 @@ fn is_without_effect(name: &str, words: &[String]) -> bool {
         "indexoptions" | "indexignore" | "indexorderdefault" | "indexstylesheet" | "addicon"
         | "adddescription" | "readmename" | "headername" | "defaulticon" => true,
         _ => false,
+    }
+}
+
+/// Returns true if a directive inside of a section may change which file is sent, or whether one is.
+fn leads_away(node: &Node) -> bool {
+    let name = node.name.to_ascii_lowercase();
+    let words = words_of(node);
+    let is_off = words.first().is_some_and(|word| word.eq_ignore_ascii_case("off"));
+    let changes_links = |word: &String| {
+        let option = word.trim_start_matches(['+', '-']).to_ascii_lowercase();
+        !word.starts_with(['+', '-'])
+            || matches!(option.as_str(), "all" | "followsymlinks" | "symlinksifownermatch")
+    };
+    match name.as_str() {
+        "rewriteengine" => !is_off,
+        "acceptpathinfo" => is_off,
+        "options" => words.iter().any(changes_links),
+        "sethandler" | "addhandler" | "directoryindex" => true,
+        name => {
+            ["rewrite", "redirect", "auth", "setenvif", "browsermatch"]
+                .iter()
+                .any(|start| name.starts_with(start))
+                || node.children.iter().any(leads_away)
+        }
+    }
+}
+
+/// Takes over what directories around say about rules.
+pub fn inherit(folders: &mut [Folder<'_>], notes: &mut Vec<Note>) {
+    for index in 1..folders.len() {
+        let (before, rest) = folders.split_at_mut(index);
+        let Some(folder) = rest.first_mut() else { continue };
+        let Some(rules) = &mut folder.rules else { continue };
+        let around: Vec<(&str, &Rules<'_>)> = before
+            .iter()
+            .filter(|other| folder.url.starts_with(&other.url))
+            .filter_map(|other| other.rules.as_ref().map(|rules| (other.file, rules)))
+            .collect();
+        if let (false, Some((_, parent))) = (rules.has_switch, around.last()) {
+            rules.is_on = parent.is_on;
+        }
+        let own = rules.inherits.map(|node| (folder.file, node));
+        let other = || {
+            around.iter().rev().find_map(|(file, rules)| rules.inherits.map(|node| (*file, node)))
+        };
+        let has_more = around.iter().any(|(_, r)| !r.rules.is_empty() || r.base.is_some());
+        if let (true, true, Some((file, node))) = (rules.is_on, has_more, own.or_else(other)) {
+            folder.own.is_refused = true;
+            let reason = "routes do not take rules over from directories around";
+            Log { file, notes }.refused(node, reason);
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 //! 1. [`folder`] sorts the directives of each file: access, sections, rules, redirects, settings.
 //! 2. [`access`], [`rules`], [`redirects`] and [`fields`] translate them, with [`condition`] for `RewriteCond` and
 //!    [`pcre`] for patterns.
-//! 3. [`entry`] puts access control together, [`document`] everything else, in Apache's order.
+//! 3. [`entry`] puts access control together, [`document`] everything else, in Apache's order. [`index`] adds what
+//!    rules say about index files, with [`residual`] for their patterns.
 //!
 //! Routes can do less than Apache. What does not convert is a [`Note`]. A directive that denies something and
 //! does not convert becomes a refusal of everything that it may deny: a document never opens what the files
@@ -17,15 +18,21 @@ mod document;
 mod entry;
 mod fields;
 mod folder;
+mod index;
 mod matching;
 mod notes;
 mod pcre;
 mod redirects;
+mod residual;
 mod rules;
 mod site;
 mod template;
 mod variants;
 
+#[cfg(test)]
+mod closed_tests;
+#[cfg(test)]
+mod engine_tests;
 #[cfg(test)]
 mod tests;
 

@@ -200,12 +200,20 @@ impl Pattern {
             true => ("/", "(?:/|$)"),
             false => ("/", "$"),
         };
-        let text = self.alternatives.join("|").replace(START, start).replace(END, end);
         let tail = if is_anywhere { "" } else { "[^/]*$" };
+        let placed = |alternative: &String| {
+            let text = alternative.replace(START, start).replace(END, end);
+            match (directory, alternative.contains(START)) {
+                ("/", _) => text,
+                // The slash at the start of a name is that of the directory, or one behind it.
+                (_, true) => format!("(?:/.*)?(?:{text})"),
+                (_, false) => format!("/.*(?:{text})"),
+            }
+        };
+        let text = self.alternatives.iter().map(placed).collect::<Vec<_>>().join("|");
         let prefix = match directory {
             "/" => String::new(),
-            // The slash of the directory is the start of a name.
-            directory => format!("^{}.*", directory.strip_suffix('/').unwrap_or(directory)),
+            directory => format!("^{}", directory.strip_suffix('/').unwrap_or(directory)),
         };
         match prefix.is_empty() {
             true if tail.is_empty() => format!("{}{text}", self.flags()),
@@ -253,7 +261,7 @@ pub fn escape(text: &[u8]) -> String {
 }
 
 /// Maximum memory of a compiled expression; that of routes.
-const MAX_COMPILED_BYTES: usize = 1 << 20;
+pub const MAX_COMPILED_BYTES: usize = 1 << 20;
 
 /// Returns true if an expression begins with a letter, a digit or an escaped dot that is always there.
 fn begins_with_a_character(text: &str) -> bool {
@@ -537,7 +545,7 @@ mod tests {
         };
         assert_eq!(name("\\.sql$", "/", false), "\\.sql$");
         assert_eq!(name("^wp-", "/", false), "(?:/wp-)[^/]*$");
-        assert_eq!(name("^wp-", "/a/", true), "(?s)^/a.*(?:/wp-)");
+        assert_eq!(name("^wp-", "/a/", true), "(?s)^/a(?:(?:/.*)?(?:/wp-))");
     }
 
     #[test]

@@ -248,7 +248,10 @@ impl Translation<'_> {
         let handler = rule.value(&["h", "handler", "t", "type"]).unwrap_or_default();
         // The source of a script would be sent.
         let is_script = handler.contains("php") || handler.contains("cgi");
-        if is_script || conditions.asks_for_the_client || is_internal && !is_guarded {
+        // Apache may repeat a rule until it gives up.
+        let is_repeated = rule.has(&["n", "next"]);
+        let keeps_away = conditions.asks_for_the_client || is_repeated;
+        if is_script || keeps_away || is_internal && !is_guarded {
             // The rule may keep clients from a file.
             let matching = self.refused_path(rule).unwrap_or_else(|_| Match::default());
             let matches =
@@ -431,7 +434,12 @@ impl Translation<'_> {
                 self.only_missing = Some(there);
                 return;
             }
-            return log.left_out(node, "routes have no condition for paths that name a file");
+            return self.without(
+                step,
+                node,
+                "routes have no condition for paths that name a file",
+                log,
+            );
         }
         let ends_with_slash = step.matches.iter().all(|matching| {
             matching.uri.iter().any(|uri| !uri.starts_with('!') && uri.ends_with("/$"))
@@ -443,16 +451,14 @@ impl Translation<'_> {
                 Some(Missing::FilesAndDirectories)
             }
             (None, None) if conditions.is_no_directory => {
-                return log.left_out(node, "routes cannot ask for a directory alone");
+                return self.without(step, node, "routes cannot ask for a directory alone", log);
             }
             (None, None) => None,
         };
         let Some(missing) = missing else {
             if self.is_stopped_for_missing || !self.done.missing.is_empty() {
-                return log.left_out(
-                    node,
-                    "it stands behind a rule for missing files: place it in front",
-                );
+                let reason = "it stands behind a rule for missing files: place it in front";
+                return self.without(step, node, reason, log);
             }
             return self.done.steps.push(step);
         };
@@ -465,6 +471,17 @@ impl Translation<'_> {
         self.done.kind = Some(missing);
         self.is_stopped_for_missing |= is_all && rule.is_last();
         self.done.missing.push(step);
+    }
+}
+
+impl Translation<'_> {
+    /// Leaves a step out; one that leads away from a file refuses it.
+    fn without(&mut self, step: Step, node: &Node, reason: &str, log: &mut Log<'_>) {
+        if !matches!(step.action, Action::Rewrite { .. }) {
+            return log.left_out(node, reason);
+        }
+        self.done.steps.push(Step { matches: step.matches, action: Action::Refuse(403) });
+        log.refused(node, reason);
     }
 }
 
