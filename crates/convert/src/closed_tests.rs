@@ -174,6 +174,16 @@ fn a_test_of_another_file_is_none_of_missing_files() {
 }
 
 #[test]
+fn a_redirect_that_depends_on_the_client_closes_its_paths() {
+    for subject in ["%{HTTP:X-K} >a", "%{TIME_HOUR} >12", "%{REMOTE_USER} ^$"] {
+        let rules =
+            format!("RewriteEngine On\nRewriteCond {subject}\nRewriteRule \\.bak$ /login [R,L]\n");
+        let conversion = check(&[("a", &rules)], &["/a/x.bak"], &["/a/x"]);
+        assert!(!conversion.is_complete(), "{subject}");
+    }
+}
+
+#[test]
 fn rules_in_sections_close_their_files() {
     let rules = "RewriteEngine On\nRewriteRule . /x [L]\n";
     let section = format!("<FilesMatch \"\\.(sql|bak)$\">\n{rules}</FilesMatch>\n");

@@ -75,14 +75,16 @@ impl Conditions {
         let mut is_always = false;
         let mut there = Vec::new();
         let count = group.len();
+        let (mut beside, mut is_elsewhere) = (0, false);
         for condition in group {
             match condition {
                 Ok(Condition::Constant(holds)) => is_always |= holds,
                 Ok(Condition::Matches(list)) => alternatives.extend(list),
                 Ok(Condition::File(test)) if !test.is_of_request => {
-                    match test.is_beside && !test.is_negated && count == 1 {
+                    beside += usize::from(test.is_beside && !test.is_negated);
+                    match beside == count {
                         true => self.asks_for_other_file = true,
-                        false => self.fail("routes do not look for a file in another place"),
+                        false => is_elsewhere = true,
                     }
                     is_always = true;
                 }
@@ -105,6 +107,9 @@ impl Conditions {
                     is_always = true;
                 }
             }
+        }
+        if is_elsewhere && beside < count {
+            self.fail("routes do not look for a file in another place");
         }
         if !there.is_empty() {
             if there.len() != count {
@@ -142,10 +147,33 @@ impl Conditions {
     }
 }
 
-/// Returns true if a condition looks at who the client is.
+/// Returns true if a condition looks at more than the address that was asked for: at who the client is.
 fn asks_for_the_client(words: &[String]) -> bool {
     let subject = words.first().map(String::as_str).unwrap_or_default();
-    ["COOKIE", "REMOTE_", "Authorization", "AUTH", "SSL:", "expr"]
-        .iter()
-        .any(|name| subject.contains(name))
+    let mut names = subject.split("%{").skip(1).filter_map(|rest| rest.split('}').next());
+    subject.eq_ignore_ascii_case("expr") || names.any(|name| !OF_THE_ADDRESS.contains(&name))
 }
+
+/// Variables of the address that was asked for, and of the file that it names.
+const OF_THE_ADDRESS: &[&str] = &[
+    "THE_REQUEST",
+    "REQUEST_URI",
+    "REQUEST_FILENAME",
+    "SCRIPT_FILENAME",
+    "REQUEST_SCHEME",
+    "QUERY_STRING",
+    "DOCUMENT_ROOT",
+    "HTTP_HOST",
+    "SERVER_NAME",
+    "SERVER_PORT",
+    "SERVER_PORT_SECURE",
+    "HTTPS",
+    "HTTP:Host",
+    "HTTP:X-Forwarded-Proto",
+    "HTTP:X-Forwarded-Host",
+    "HTTP:CF-Visitor",
+    "ENV:HTTPS",
+    "ENV:REDIRECT_STATUS",
+    "ENV:BASE",
+    "IS_SUBREQ",
+];

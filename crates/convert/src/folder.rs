@@ -353,6 +353,7 @@ impl<'a> Sorter<'_, 'a, '_> {
 
     /// A directive without an equivalent: one that may deny access refuses everything around it.
     fn unknown(&mut self, node: &'a Node, scope: &mut Scope<'a>) {
+        self.unknown_variables(node);
         if may_deny(node) || node.children.iter().any(leads_away) {
             self.refuse(node, scope);
         } else if node.children.is_empty() {
@@ -360,6 +361,18 @@ impl<'a> Sorter<'_, 'a, '_> {
         } else {
             self.log.left_out(node, "routes have no equivalent for the section");
         }
+    }
+
+    /// Nothing can be said about who has a variable that is set in a section.
+    fn unknown_variables(&mut self, node: &Node) {
+        let name = node.name.to_ascii_lowercase();
+        if name.starts_with("setenvif") || name.starts_with("browsermatch") {
+            for word in words_of(node).iter().skip(1) {
+                let plain = word.trim_start_matches('!').split('=').next().unwrap_or_default();
+                self.folder.variables.push((plain.to_owned(), Vec::new()));
+            }
+        }
+        node.children.iter().for_each(|inner| self.unknown_variables(inner));
     }
 
     fn refuse(&mut self, node: &Node, scope: &mut Scope<'a>) {
@@ -508,9 +521,7 @@ fn leads_away(node: &Node) -> bool {
         "options" => words.iter().any(changes_links),
         "sethandler" | "addhandler" | "directoryindex" => true,
         name => {
-            ["rewrite", "redirect", "auth", "setenvif", "browsermatch"]
-                .iter()
-                .any(|start| name.starts_with(start))
+            ["rewrite", "redirect", "auth"].iter().any(|start| name.starts_with(start))
                 || node.children.iter().any(leads_away)
         }
     }

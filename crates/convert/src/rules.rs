@@ -250,8 +250,8 @@ impl Translation<'_> {
         let is_script = handler.contains("php") || handler.contains("cgi");
         // Apache may repeat a rule until it gives up.
         let is_repeated = rule.has(&["n", "next"]);
-        let keeps_away = conditions.asks_for_the_client || is_repeated;
-        if is_script || keeps_away || is_internal && !is_guarded {
+        let keeps_away = is_internal || conditions.asks_for_the_client;
+        if is_script || is_repeated || keeps_away && !(is_internal && is_guarded) {
             // The rule may keep clients from a file.
             let matching = self.refused_path(rule).unwrap_or_else(|_| Match::default());
             let matches =
