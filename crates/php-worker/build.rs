@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 16] = [
     "shim/apache.c",
     "shim/directory.c",
     "shim/request_settings.c",
@@ -25,6 +25,7 @@ const SOURCES: [&str; 15] = [
     "shim/layout.c",
     "shim/mail.c",
     "shim/memory.c",
+    "shim/process_state.c",
     "shim/resident.c",
     "shim/resident_state.c",
     "shim/time_limit.c",

@@ -75,6 +75,9 @@ enum howdah_end {
     HOWDAH_END_DIRECTORY = 8,
     /* opcache_reset(): the application starts again. */
     HOWDAH_END_RESTART = 9,
+    /* More of what could not be restored. */
+    HOWDAH_END_SIGNALS = 10,
+    HOWDAH_END_LIMITS = 11,
 };
 
 /* The result of a request. */

@@ -165,6 +165,15 @@ void howdah_remember_state(void);
 /* Restores that state after a request. Returns why the process must end if it cannot, or 0. */
 enum howdah_end howdah_restore_state(void);
 
+/* Called in a new worker: from now on, changes of signals and limits of the process are noted. */
+void howdah_watch_process(void);
+
+/* Makes the present signals and limits those to return to. */
+void howdah_forget_process_changes(void);
+
+/* Restores signals and limits after a request. Returns why the process must end if it cannot, or 0. */
+enum howdah_end howdah_restore_process(void);
+
 /* Calls a function of PHP without arguments. */
 void howdah_call(const char *name, zval *result);
 

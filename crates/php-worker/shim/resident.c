@@ -203,6 +203,18 @@ static enum howdah_end cause_of_exit(void)
                                                                            : HOWDAH_END_EXIT;
 }
 
+/* Returns why PHP has stopped the script. */
+static enum howdah_end cause_of_bailout(void)
+{
+    if (PG(connection_status) & PHP_CONNECTION_TIMEOUT) {
+        return HOWDAH_END_TIMEOUT;
+    }
+    if (PG(connection_status) & PHP_CONNECTION_ABORTED) {
+        return HOWDAH_END_DISCONNECTED;
+    }
+    return HOWDAH_END_FATAL;
+}
+
 /* Reports an exception that a callback has thrown while PHP ends something. Returns why the script must
    not go on, or 0. PHP itself reports it where no function runs; here frankenphp_handle_request() does. */
 static enum howdah_end settle_exception(void)
@@ -288,10 +300,12 @@ static enum howdah_end end_request(void)
 
     if (has_booted) {
         php_call_shutdown_functions();
-        if (CG(unclean_shutdown)) {
-            return HOWDAH_END_FATAL; /* PHP has caught the end of the script in there. */
-        }
-        if ((end = settle_exception()) != HOWDAH_END_NONE) {
+        /* PHP has caught the end of the script in there. */
+        end = CG(unclean_shutdown) ? cause_of_bailout() : settle_exception();
+        if (end != HOWDAH_END_NONE) {
+            /* They must not run again at the end of the process, which frees their memory: destructors
+               of what they hold run there, in PHP's order. */
+            BG(user_shutdown_function_names) = NULL;
             return end;
         }
         php_free_shutdown_functions();
@@ -371,18 +385,6 @@ static enum howdah_end call_handler(void)
         call_exception_handler();
     }
     return settle_exception();
-}
-
-/* Returns why PHP has stopped the script. */
-static enum howdah_end cause_of_bailout(void)
-{
-    if (PG(connection_status) & PHP_CONNECTION_TIMEOUT) {
-        return HOWDAH_END_TIMEOUT;
-    }
-    if (PG(connection_status) & PHP_CONNECTION_ABORTED) {
-        return HOWDAH_END_DISCONNECTED;
-    }
-    return HOWDAH_END_FATAL;
 }
 
 void howdah_php_handle_resident(const struct howdah_request *request,

@@ -18,6 +18,8 @@ static struct {
     zval error_handler, exception_handler;
     int error_handlers, exception_handlers, error_level;
     zend_string *time_limit, *time_zone;
+    bool ignores_user_abort, collects_cycles;
+    size_t tick_functions;
     char *locale, **environment;
     mode_t umask;
     int directory;
@@ -94,6 +96,11 @@ void howdah_remember_state(void)
     booted.exception_handlers = zend_stack_count(&EG(user_exception_handlers));
     booted.time_limit = strpprintf(0, ZEND_LONG_FMT, EG(timeout_seconds));
     booted.time_zone = current_time_zone();
+    booted.ignores_user_abort = PG(ignore_user_abort);
+    booted.collects_cycles = gc_enabled();
+    booted.tick_functions
+        = BG(user_tick_functions) ? zend_llist_count(BG(user_tick_functions)) : 0;
+    howdah_forget_process_changes();
     booted.locale = locale ? strdup(locale) : NULL;
     booted.environment = copy_of_environment();
     booted.umask = umask(0);
@@ -191,17 +198,34 @@ static bool restore_time_zone(void)
     return same || booted.time_zone == NULL;
 }
 
-/* set_time_limit() changes the setting as well as the limit. */
-static void restore_time_limit(void)
+static void change_setting(const char *name_chars, const char *value)
 {
-    zend_long expected = ZEND_STRTOL(ZSTR_VAL(booted.time_limit), NULL, 10);
+    zend_string *name = zend_string_init(name_chars, strlen(name_chars), 0);
 
-    if (EG(timeout_seconds) != expected) {
-        zend_string *name = zend_string_init(ZEND_STRL("max_execution_time"), 0);
+    zend_alter_ini_entry_chars(name, value, strlen(value), PHP_INI_SYSTEM, PHP_INI_STAGE_RUNTIME);
+    zend_string_release(name);
+}
 
-        zend_alter_ini_entry_chars(name, ZSTR_VAL(booted.time_limit), ZSTR_LEN(booted.time_limit),
-                                   PHP_INI_SYSTEM, PHP_INI_STAGE_RUNTIME);
-        zend_string_release(name);
+/* set_time_limit(), ignore_user_abort() and gc_disable() change settings. */
+static void restore_settings(void)
+{
+    if (EG(timeout_seconds) != ZEND_STRTOL(ZSTR_VAL(booted.time_limit), NULL, 10)) {
+        change_setting("max_execution_time", ZSTR_VAL(booted.time_limit));
+    }
+    if (PG(ignore_user_abort) != booted.ignores_user_abort) {
+        change_setting("ignore_user_abort", booted.ignores_user_abort ? "1" : "0");
+    }
+    if (gc_enabled() != booted.collects_cycles) {
+        change_setting("zend.enable_gc", booted.collects_cycles ? "1" : "0");
+    }
+}
+
+/* New functions are at the end of the list. */
+static void restore_tick_functions(void)
+{
+    while (BG(user_tick_functions)
+           && zend_llist_count(BG(user_tick_functions)) > booted.tick_functions) {
+        zend_llist_remove_tail(BG(user_tick_functions));
     }
 }
 
@@ -284,7 +308,8 @@ static void forget_last_error(void)
 enum howdah_end howdah_restore_state(void)
 {
     restore_handlers();
-    restore_time_limit();
+    restore_settings();
+    restore_tick_functions();
     restore_umask();
     restore_streams();
     /* Of output_add_rewrite_var() and session.use_trans_sid; as at PHP's end of a request. */
@@ -304,5 +329,5 @@ enum howdah_end howdah_restore_state(void)
     if (!restore_environment()) {
         return HOWDAH_END_ENVIRONMENT;
     }
-    return HOWDAH_END_NONE;
+    return howdah_restore_process();
 }

@@ -123,6 +123,15 @@ static void end_limit(void)
     }
 }
 
+/* Undoes what a script has done to the signal; zend_signal() unblocks it, too. */
+static void restore_handler(void)
+{
+    if (has_changed_signals) {
+        zend_signal(SIGPROF, on_timer);
+        has_changed_signals = false;
+    }
+}
+
 ZEND_API void zend_set_timeout(zend_long seconds, bool reset_signals)
 {
     /* No function runs while PHP begins a request and a script. */
@@ -137,9 +146,8 @@ ZEND_API void zend_set_timeout(zend_long seconds, bool reset_signals)
         end_limit();
         set_limit(start ? start : processor_time(), seconds, start != 0);
     }
-    if (reset_signals && has_changed_signals) {
-        zend_signal(SIGPROF, on_timer);
-        has_changed_signals = false;
+    if (reset_signals) {
+        restore_handler();
     }
     howdah_store_timed_out(false);
 }
@@ -159,6 +167,9 @@ void howdah_time_limit_begins(int64_t processor_time)
 
 void howdah_restart_time_limit(int64_t start)
 {
+    if (are_called) {
+        restore_handler();
+    }
     if (!are_called) {
         php_set_timeout(EG(timeout_seconds), false);
     } else if (start && EG(timeout_seconds) > 0 && EG(timeout_seconds) <= MAX_SECONDS) {

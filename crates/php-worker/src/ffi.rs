@@ -50,6 +50,8 @@ impl RequestResult {
             7 => Retirement::Environment,
             8 => Retirement::Directory,
             9 => Retirement::Restart,
+            10 => Retirement::Signals,
+            11 => Retirement::Limits,
             _ => Retirement::Broken,
         })
     }

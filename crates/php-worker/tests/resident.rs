@@ -353,10 +353,86 @@ fn shutdown_functions_of_a_request_run_at_its_end() {
     let (answer, reason) = resident.last(&format!("{register} exit;"));
     assert_eq!((answer.text().as_str(), reason), ("one boot end", Retirement::Exit));
     let exits = "register_shutdown_function(function () { echo ' end'; exit; }); echo 'one';";
-    assert_eq!(resident.last(exits).1, Retirement::Exit);
+    let (answer, reason) = resident.last(exits);
+    assert_eq!((answer.text().as_str(), reason), ("one end boot", Retirement::Exit));
     let fails = "register_shutdown_function(function () { str_repeat('x', 1 << 40); });";
     assert_eq!(resident.last(fails).1, Retirement::Fatal);
     assert_eq!(resident.text("echo 'next';"), "next");
+}
+
+#[test]
+fn a_shutdown_function_runs_once_although_another_ends_the_script() {
+    let script = Script::new(&format!("set_time_limit(60); {LOOP}"));
+    let mut resident = script.start(1);
+    for (end, expected) in [
+        ("exit;", Retirement::Exit),
+        ("str_repeat('x', 1 << 40);", Retirement::Fatal),
+        ("set_time_limit(1); while (true);", Retirement::Timeout),
+    ] {
+        let (answer, reason) = resident.last(&format!(
+            "ini_set('display_errors', '0');
+             while (ob_get_level()) ob_end_clean(); // PHP drops buffers after memory_limit.
+             register_shutdown_function(function () {{ echo 'A'; }});
+             register_shutdown_function(function () {{ echo 'B'; {end} }});
+             register_shutdown_function(function () {{ echo 'C'; }});
+             echo 'x';"
+        ));
+        assert_eq!((answer.text().as_str(), reason), ("xAB", expected), "{end}");
+    }
+    assert_eq!(resident.text("echo 'next';"), "next");
+}
+
+#[test]
+fn settings_that_functions_change_return_to_those_after_the_boot() {
+    let script = Script::new(&format!("register_tick_function(function () {{}}); {LOOP}"));
+    let mut resident = script.start(1);
+    let state = "echo json_encode([ignore_user_abort(), gc_enabled()]);";
+    let fresh = resident.text(state);
+    resident.text("ignore_user_abort(true); gc_disable();");
+    assert_eq!(resident.text(state), fresh);
+    let ticks = "declare(ticks=1); $a = 1; $b = 2;";
+    let register = "register_tick_function(function () { echo 'tick'; });";
+    assert!(resident.text(&format!("{register} {ticks}")).contains("tick"));
+    assert_eq!(resident.text(ticks), "");
+}
+
+#[test]
+fn signals_and_limits_that_a_request_changes_do_not_reach_the_next() {
+    let script = Script::new(&format!("set_time_limit(1); {LOOP}"));
+    let mut resident = script.start(1);
+    if resident.text("echo (int) function_exists('pcntl_signal');") != "1" {
+        return;
+    }
+    for (change, reason) in [
+        ("pcntl_signal(SIGPROF, SIG_IGN);", Some(Retirement::Signals)),
+        ("pcntl_signal(SIGPROF, function () {});", Some(Retirement::Signals)),
+        ("pcntl_async_signals(true);", Some(Retirement::Signals)),
+        ("pcntl_sigprocmask(SIG_BLOCK, [SIGPROF, SIGUSR2]);", None),
+    ] {
+        match reason {
+            Some(reason) => assert_eq!(resident.last(change).1, reason, "{change}"),
+            None => assert_eq!(resident.text(change), "", "{change}"),
+        }
+        let (answer, reason) = resident.last("while (true);");
+        assert_eq!((answer.status, reason), (500, Retirement::Timeout), "{change}");
+    }
+    let mask = "pcntl_sigprocmask(SIG_BLOCK, [], $old); echo json_encode($old);";
+    let fresh = resident.text(mask);
+    resident.text("pcntl_sigprocmask(SIG_BLOCK, [SIGUSR2]); pcntl_async_signals();");
+    assert_eq!(resident.text(mask), fresh);
+    resident.text("pcntl_alarm(100);");
+    assert_eq!(resident.text("echo pcntl_alarm(0);"), "0");
+    if resident.text("echo (int) function_exists('posix_setrlimit');") == "1" {
+        let limits = "echo json_encode(posix_getrlimit());";
+        let fresh = resident.text(limits);
+        let change = "$n = posix_getrlimit()['soft openfiles'] - 1;
+            posix_setrlimit(POSIX_RLIMIT_NOFILE, $n, $n) || exit;";
+        let answer = resident.run(change);
+        match answer.done.unwrap().retirement {
+            None => assert_eq!(resident.text(limits), fresh),
+            reason => assert_eq!(reason, Some(Retirement::Limits)),
+        }
+    }
 }
 
 #[test]

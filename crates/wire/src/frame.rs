@@ -168,11 +168,15 @@ pub enum Retirement {
     Directory = 11,
     /// The application is to start again.
     Restart = 12,
+    /// A request has changed what the process does with signals, and it could not be restored.
+    Signals = 13,
+    /// A request has changed limits of the process or its priority, and they could not be restored.
+    Limits = 14,
 }
 
 impl Retirement {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Retirement; 12] = [
+    pub const ALL: [Retirement; 14] = [
         Retirement::Requests,
         Retirement::Memory,
         Retirement::Broken,
@@ -185,6 +189,8 @@ impl Retirement {
         Retirement::Environment,
         Retirement::Directory,
         Retirement::Restart,
+        Retirement::Signals,
+        Retirement::Limits,
     ];
 
     /// Returns the reason with this number on the wire; `None` if it is unknown.
@@ -207,6 +213,8 @@ impl Retirement {
             Retirement::Environment => "changed state: environment",
             Retirement::Directory => "changed state: directory",
             Retirement::Restart => "restart",
+            Retirement::Signals => "changed state: signals",
+            Retirement::Limits => "changed state: limits",
         }
     }
 }
