@@ -150,3 +150,39 @@ fn a_worker_that_is_stopped_between_requests_is_replaced_when_requests_wait() {
     let log = server.log();
     assert!(log.contains("it has not taken another request for 5 seconds"), "{log}");
 }
+
+#[test]
+fn a_stopped_worker_holds_up_no_others_and_is_replaced() {
+    let resident = json!({
+        "routes": [{"action": {"pass": "applications/site"}}],
+        "applications": {"site": {"worker": {"script": "resident.php"}}},
+    });
+    for (name, site) in [
+        ("classic", Site::script("pid.php", "echo getmypid();")),
+        (
+            "resident",
+            Site::script(
+                "resident.php",
+                "while (frankenphp_handle_request(function () { echo getmypid(); }));",
+            )
+            .with(resident),
+        ),
+    ] {
+        let server = site.workers(3).serve();
+        let pid = || server.connect().get("/pid.php").text().parse::<u32>();
+        let all_run = || (server.workers().len() == 3).then_some(());
+        eventually("all workers run", all_run);
+        // The one that is called first: it has the lowest number.
+        pid().unwrap();
+        let stopped = pid().unwrap();
+        processes::signal(stopped, Signal::STOP);
+        let is_replaced = || {
+            let other = pid().unwrap();
+            assert_ne!(other, stopped, "{name}");
+            (!server.workers().contains(&stopped)).then_some(())
+        };
+        eventually("the worker is replaced", is_replaced);
+        let log = server.log();
+        assert!(log.contains("it has not taken another request for 5 seconds"), "{name}: {log}");
+    }
+}

@@ -195,6 +195,22 @@ impl Instance {
             .map_err(|error| NotSent::Failed(error.to_string()))
     }
 
+    /// Wakes all sleeping workers, and returns them.
+    pub fn call_all(&self) -> Vec<WorkerId> {
+        let slept = self.region.call_all();
+        futex::wake(self.region.wake_word(), u32::MAX >> 1);
+        let has_slept = |worker: &WorkerId| {
+            let word = slept.get(usize::from(worker.index / 64)).unwrap_or(&0);
+            word & 1 << (worker.index % 64) != 0
+        };
+        self.workers().keys().copied().filter(has_slept).collect()
+    }
+
+    /// Returns the number of requests that this worker has ended; `None` if it does not run.
+    pub fn requests_of(&self, worker: WorkerId) -> Option<u64> {
+        self.workers().get(&worker).map(|worker| worker.last.requests())
+    }
+
     /// Tells `count` workers to exit when they are idle.
     pub fn retire(&self, count: u32) {
         self.region.retire(u64::from(count));

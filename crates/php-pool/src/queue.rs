@@ -453,6 +453,21 @@ impl Queue {
         idle.map(|(id, worker)| (*id, worker.pid, worker.last.requests())).collect()
     }
 
+    /// Returns true if a worker sleeps although a request has been waiting in a slot for `waited_us`
+    /// microseconds: the worker that was called for it has not woken.
+    pub fn is_neglected(&self, waited_us: u64) -> bool {
+        let inner = self.lock();
+        let Some(serving) = &inner.serving else { return false };
+        let region = &serving.instance.region;
+        let (now, mut slots) = (clock::monotonic_us(), 0..serving.infos.len());
+        region.has_sleepers()
+            && slots.any(|slot| {
+                let info = serving.infos[slot].as_ref();
+                let is_queued = matches!(region.claim_of(slot as u32), Claim::Queued(_));
+                is_queued && info.is_some_and(|info| info.times(0, now).waited >= waited_us)
+            })
+    }
+
     /// Returns the current maximum number of workers.
     pub fn max_workers(&self) -> u32 {
         self.max_workers.load(Relaxed)

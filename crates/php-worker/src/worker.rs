@@ -172,7 +172,7 @@ impl Worker<'_> {
         }
         if self.was_only_request.take()
             && self.spin_policy.should_spin()
-            && self.region.begin_spin()
+            && self.region.begin_spin(self.owner)
         {
             self.spin_policy.until(|| self.region.has_entries());
             *cpu = cpu_time_us();

@@ -294,6 +294,11 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         self.sleeper(worker).is_some_and(|(sleepers, bit)| sleepers.load(SeqCst) & bit != 0)
     }
 
+    /// Returns true if any worker waits for a request.
+    pub fn has_sleepers(&self) -> bool {
+        self.first_sleeper().is_some()
+    }
+
     /// Tells all workers to end when the queue is empty.
     pub fn close(&self) {
         self.closing().store(1, SeqCst);
@@ -303,6 +308,18 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     /// Returns true if [`Region::close`] was called.
     pub fn is_closing(&self) -> bool {
         self.closing().load(Acquire) != 0
+    }
+
+    /// Calls all sleeping workers; the caller wakes all that wait on [`Region::wake_word`]. Returns the words
+    /// with a bit for each worker that slept, in the order of their numbers.
+    ///
+    /// None counts as asleep from now on: a worker that does not wake is not called again, and others are. One
+    /// that wakes looks for requests after this call, and announces its next sleep.
+    pub fn call_all(&self) -> Vec<u64> {
+        let slept = self.sleepers().iter().map(|sleepers| sleepers.swap(0, SeqCst)).collect();
+        self.calling().store(0, SeqCst);
+        self.wake_word().fetch_add(1, SeqCst);
+        slept
     }
 
     fn call_worker(&self) -> Option<WakeUp> {
@@ -383,8 +400,12 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
     /// Announces that this worker spins for the next request, so that no other needs to be woken
     /// for it; [`Region::end_sleep`] ends that. Returns false if another worker is waking already.
     /// For workers.
-    pub fn begin_spin(&self) -> bool {
-        self.calling().swap(1, SeqCst) == 0
+    pub fn begin_spin(&self, me: WorkerId) -> bool {
+        let may_spin = self.calling().swap(1, SeqCst) == 0;
+        if may_spin && let Some((sleepers, bit)) = self.sleeper(me) {
+            sleepers.fetch_or(bit, SeqCst); // for `call_all`: it may be stopped while it spins
+        }
+        may_spin
     }
 
     /// Returns true if a request may be waiting. For workers.

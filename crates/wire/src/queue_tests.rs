@@ -197,8 +197,8 @@ fn nobody_is_called_for_what_a_worker_looks_for_that_stays_awake() {
     let mut producer = Producer::new(&region);
     let asleep = WorkerId { index: 1, incarnation: 1 };
     region.begin_sleep(asleep);
-    assert!(region.begin_spin());
-    assert!(!region.begin_spin(), "one is enough");
+    assert!(region.begin_spin(ME));
+    assert!(!region.begin_spin(ME), "one is enough");
     assert!(!region.has_entries());
     for _ in 0..2 {
         let slot = producer.take_slot().unwrap();
@@ -212,7 +212,7 @@ fn nobody_is_called_for_what_a_worker_looks_for_that_stays_awake() {
     // It ends while it looks.
     assert!(matches!(region.take(asleep), Work::Request { .. }));
     assert_eq!(region.end_sleep(asleep), None);
-    assert!(region.begin_spin());
+    assert!(region.begin_spin(ME));
     region.begin_sleep(asleep);
     assert_eq!(region.ended(ME), None);
     let slot = producer.take_slot().unwrap();

@@ -35,7 +35,7 @@ impl PhpThread {
         context: Arc<RequestContext>,
         timeout: Option<Duration>,
     ) -> RequestHandle {
-        self.limited.add(timeout);
+        self.checked.add();
         self.spin.begin_request();
         let entry = Entry::new(pending, context, timeout);
         let key = self.requests.borrow_mut().insert(self.number, entry);

@@ -15,7 +15,7 @@ use super::control::ControlRequest;
 use super::log_backlog::LogBacklog;
 use super::requests::{Entry, RequestTable};
 use super::tick::Tick;
-use super::time_limit::LimitedRequests;
+use super::time_limit::CheckedRequests;
 use crate::pending::Failure;
 use crate::queue::Queue;
 use crate::request::RequestKey;
@@ -33,7 +33,7 @@ pub struct PhpThread {
     /// Dirty slots whose frames were not all taken in their last turn.
     pub(super) dirty: RefCell<Vec<(Rc<AttachedInstance>, u32)>>,
     pub(super) drainer: RefCell<Option<Waker>>,
-    pub(super) limited: LimitedRequests,
+    pub(super) checked: CheckedRequests,
     pub(super) log_backlog: LogBacklog,
     pub(super) spin: AnswerSpin,
     pub(super) tick: Tick,
@@ -51,7 +51,7 @@ impl PhpThread {
             buffer: RefCell::default(),
             dirty: RefCell::default(),
             drainer: RefCell::default(),
-            limited: LimitedRequests::default(),
+            checked: CheckedRequests::default(),
             log_backlog: LogBacklog::default(),
             spin: AnswerSpin::default(),
             tick: Tick::default(),
@@ -106,7 +106,7 @@ impl PhpThread {
     pub(super) fn remove_if_finished(&self, key: RequestKey) {
         if self.with_entry(key, |entry| entry.is_settled && !entry.has_handle) == Some(true) {
             let entry = self.requests.borrow_mut().remove(key);
-            self.limited.remove(entry.as_ref().and_then(|entry| entry.limit.timeout));
+            self.checked.remove();
             self.spin.end_request();
             drop(entry);
         }

@@ -1,4 +1,4 @@
-//! Time limit of one script, and the number of requests with a limit. No I/O, no clock.
+//! Time limit of one script, and the number of requests to check. No I/O, no clock.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -28,27 +28,23 @@ impl TimeLimit {
     }
 }
 
-/// Number of requests with a time limit.
+/// Number of requests that no check has to miss.
 #[derive(Debug, Default)]
-pub(super) struct LimitedRequests {
+pub(super) struct CheckedRequests {
     pub count: Cell<usize>,
     pub added: Notify,
 }
 
-impl LimitedRequests {
-    /// Counts a new request, if it has a limit.
-    pub fn add(&self, timeout: Option<Duration>) {
-        if timeout.is_some() {
-            self.count.set(self.count.get() + 1);
-            self.added.notify_one();
-        }
+impl CheckedRequests {
+    /// Counts a new request.
+    pub fn add(&self) {
+        self.count.set(self.count.get() + 1);
+        self.added.notify_one();
     }
 
-    /// Counts the end of a request, if it had a limit.
-    pub fn remove(&self, timeout: Option<Duration>) {
-        if timeout.is_some() {
-            self.count.set(self.count.get().saturating_sub(1));
-        }
+    /// Counts the end of a request.
+    pub fn remove(&self) {
+        self.count.set(self.count.get().saturating_sub(1));
     }
 }
 

@@ -2,8 +2,8 @@
 //! if the client has left; work of a script after `fastcgi_finish_request` has no limit, as under
 //! PHP-FPM.
 //!
-//! A periodic check finds them, so that other requests, and applications without a limit, have no
-//! cost.
+//! A periodic check finds them, so that a request has no cost. It also reports requests that no worker
+//! takes.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ impl PhpThread {
     /// Ends scripts that exceed their limit, for as long as the thread runs.
     pub async fn run_time_limits(self: Rc<Self>) {
         loop {
-            while self.limited.count.get() == 0 {
-                self.limited.added.notified().await;
+            while self.checked.count.get() == 0 {
+                self.checked.added.notified().await;
             }
             tokio::time::sleep(CHECK_INTERVAL).await;
             let attached: Vec<_> = self.attached.borrow().values().cloned().collect();
@@ -43,7 +43,7 @@ impl PhpThread {
             let worker = match attached.instance.region.claim_of(slot) {
                 Claim::Taken(_, worker) => worker,
                 Claim::Queued(_) => {
-                    // No worker takes it: in worker mode those that there are may be unavailable.
+                    // No worker takes it: those that there are may be stopped or unavailable.
                     self.ask_for_check(&attached.queue);
                     continue;
                 }

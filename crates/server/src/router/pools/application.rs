@@ -49,8 +49,10 @@ pub(super) struct PooledApplication {
     pub(super) restarts: Restarts,
     /// Time of the next check for slow requests.
     pub(super) slow_check_at: Option<Instant>,
-    /// Workers that do not take requests that wait: number of their requests, and since when.
-    pub(super) unavailable: HashMap<WorkerId, (u64, Instant)>,
+    /// Workers that take no requests.
+    pub(super) absent: HashMap<WorkerId, Absence>,
+    /// Time of the last check for such workers.
+    pub(super) absence_checked: Option<Instant>,
     /// The instance is being ended because a worker has damaged the shared memory.
     pub(super) is_damaged: bool,
     /// Reason of the last failure; logged once.
@@ -60,6 +62,17 @@ pub(super) struct PooledApplication {
     /// All configurations with this application. While one is in use, a request that began under it
     /// (an upload, for example) may still come.
     pub(super) snapshots: Vec<Weak<Snapshot>>,
+}
+
+/// A worker that takes no requests.
+#[derive(Debug)]
+pub(super) struct Absence {
+    /// Number of its requests so far.
+    pub requests: u64,
+    /// Number of checks that have found it so. Time in which the whole machine stood still does not count.
+    pub checks: u32,
+    /// It was asleep, and has been called.
+    pub was_called: bool,
 }
 
 impl PooledApplication {
@@ -89,7 +102,8 @@ impl PooledApplication {
             restart_at: None,
             restarts: Restarts::default(),
             slow_check_at: None,
-            unavailable: HashMap::new(),
+            absent: HashMap::new(),
+            absence_checked: None,
             is_damaged: false,
             failure: None,
             snapshots: Vec::new(),
@@ -112,6 +126,7 @@ impl PooledApplication {
         self.pool.reset_retirements();
         self.starting = 0;
         self.started.clear();
+        self.absent.clear();
         self.restart_at = None;
         self.is_damaged = false;
         self.queue.take_load();

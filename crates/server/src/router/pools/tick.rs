@@ -7,7 +7,7 @@ use howdah_php_pool::status::manager;
 use howdah_sys::log::Level;
 use howdah_wire::messages::ToSupervisor;
 
-use super::application::PooledApplication;
+use super::application::{Absence, PooledApplication};
 use super::{Pools, REMOVAL_GRACE};
 
 /// Interval between two checks whether a leaving application has requests left.
@@ -15,6 +15,9 @@ const LEAVING_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Interval between two checks for superfluous workers and for damage.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Time in microseconds after which a request that no worker has taken is neglected if one sleeps.
+const MAX_NEGLECT_US: u64 = 50_000;
 
 /// Maximum time for which a worker without a request may take none while requests wait. Such a worker
 /// takes one within microseconds, or within a second on a busy machine.
@@ -88,36 +91,63 @@ impl Pools {
         self.adjust_workers(app, now)
     }
 
-    /// Ends workers that take no request although requests wait: the script of a resident application
-    /// has not asked for its next request within `limits.timeout` after a response, or a process has
-    /// been stopped or held up.
-    fn end_unavailable(&self, app: &mut PooledApplication, now: Instant) -> io::Result<()> {
-        let (timeout, reason) = match (&app.config.worker, app.config.limits.timeout) {
-            (None, _) => (IDLE_WORKER_TIMEOUT, "it has not taken another request for 5 seconds"),
-            (Some(_), Some(timeout)) => (
-                timeout,
-                "its script has not asked for another request within limits/timeout after its last \
-                 response",
-            ),
-            (Some(_), None) => return Ok(()),
-        };
-        let Some(number) = app.number() else { return Ok(()) };
-        let found = app.queue.unavailable_workers(app.config.worker.is_some());
-        app.unavailable.retain(|worker, (requests, _)| {
-            found.iter().any(|(other, _, count)| other == worker && count == requests)
+    /// Ends workers that take no request although requests wait: a process has been stopped or held up,
+    /// or the script of a resident application has not asked for its next request within
+    /// `limits.timeout` after a response.
+    fn end_absent(&self, app: &mut PooledApplication, now: Instant) -> io::Result<()> {
+        if app.absence_checked.is_some_and(|checked| now < checked + CHECK_INTERVAL) {
+            return Ok(());
+        }
+        app.absence_checked = Some(now);
+        let Some(instance) = &app.instance else { return Ok(()) };
+        let is_resident = app.config.worker.is_some();
+        let found = app.queue.unavailable_workers(is_resident);
+        app.absent.retain(|worker, absence| {
+            let is_absent = match absence.was_called || !is_resident {
+                true => !instance.region.is_asleep(*worker) && !instance.has_request(*worker),
+                false => found.iter().any(|(other, ..)| other == worker),
+            };
+            is_absent && instance.requests_of(*worker) == Some(absence.requests)
         });
-        for (worker, pid, requests) in found {
-            let (_, since) = *app.unavailable.entry(worker).or_insert((requests, now));
-            if now < since + timeout {
+        let new = |was_called, requests| Absence { requests, checks: 0, was_called };
+        for (worker, _, requests) in found {
+            if !is_resident && instance.region.is_asleep(worker) {
+                continue; // it has not been called
+            }
+            app.absent.entry(worker).or_insert_with(|| new(false, requests));
+        }
+        if app.queue.is_neglected(MAX_NEGLECT_US) {
+            for worker in instance.call_all() {
+                let requests = instance.requests_of(worker).unwrap_or(0);
+                app.absent.insert(worker, new(true, requests));
+            }
+        }
+        let checks = |time: Duration| {
+            u32::try_from(time.as_millis() / CHECK_INTERVAL.as_millis()).unwrap_or(u32::MAX)
+        };
+        for (worker, absence) in &mut app.absent {
+            absence.checks += 1;
+            let (limit, reason) = match app.config.limits.timeout {
+                _ if absence.was_called || !is_resident => {
+                    (IDLE_WORKER_TIMEOUT, "it has not taken another request for 5 seconds")
+                }
+                Some(timeout) => (
+                    timeout,
+                    "its script has not asked for another request within limits/timeout after its \
+                     last response",
+                ),
+                None => continue,
+            };
+            if absence.checks <= checks(limit) || instance.has_request(*worker) {
                 continue;
             }
-            app.unavailable.remove(&worker);
-            let name = &app.config.name;
+            absence.checks = 0;
+            let (name, pid) = (&app.config.name, instance.pid(*worker).unwrap_or(0));
             let message = format_args!(
                 "\"{name}\" application: worker {pid} is ended: {reason}, and requests wait"
             );
             self.log(Level::Warn, message);
-            self.kill(number, worker)?;
+            self.kill(instance.number, *worker)?;
         }
         Ok(())
     }
@@ -178,8 +208,8 @@ impl Pools {
         }
         // Threads report when more workers are wanted, or none takes a request. Superfluous workers,
         // and requests that are lost in a damaged queue, are found by a check.
-        self.end_unavailable(app, now)?;
-        let needs_check = has_surplus || load.in_slots > 0;
+        self.end_absent(app, now)?;
+        let needs_check = has_surplus || load.in_slots > 0 || !app.absent.is_empty();
         let check = needs_check.then(|| now + CHECK_INTERVAL);
         let unload = self.unload_if_unused(app, running, now)?;
         Ok([decision.next_check, measure, check, unload].into_iter().flatten().min())
