@@ -8,6 +8,7 @@ mod effects;
 mod explain;
 mod findings;
 mod search;
+mod site_file;
 
 use std::path::Path;
 
@@ -27,9 +28,13 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// Returns the number of files below a directory that the user can read.
+/// Returns the number of files below a directory that the user can see; at least 1 if the search has ended before
+/// it was complete.
 pub fn count(root: &Path, user: Option<&Credentials>) -> Result<usize, String> {
-    let count = || search::search(root, &Htaccess::default().file).files.len().to_string();
+    let count = || {
+        let found = search::search(root, &Htaccess::default().file);
+        found.files.len().max(usize::from(!found.is_complete)).to_string()
+    };
     let text = run_as(user, count).map_err(|error| error.to_string())?;
     text.parse().map_err(|_| format!("{}: .htaccess files cannot be counted", root.display()))
 }

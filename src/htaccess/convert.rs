@@ -1,14 +1,14 @@
 //! `howdah htaccess convert`: routes that do what the files of a site say.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use howdah_convert::{File, Site};
-use howdah_files::regular_file;
 
 use super::search::search_thoroughly;
+use super::site_file;
 use crate::cli::Convert;
 
 /// Maximum size of a file that is read, in bytes; that of the server.
@@ -36,7 +36,7 @@ pub fn run(arguments: &Convert) -> Result<(), String> {
     let rules = found.files.iter().map(|path| File {
         directory: below(path.parent()),
         path: path.display().to_string(),
-        content: content(path),
+        content: content(&root, path),
     });
     let circles = found.circles.iter().map(|path| File {
         directory: below(Some(path)),
@@ -77,11 +77,8 @@ pub fn run(arguments: &Convert) -> Result<(), String> {
     }
 }
 
-fn content(path: &Path) -> Result<Vec<u8>, String> {
-    let error = |error: std::io::Error| error.to_string();
-    let (opened, _) = regular_file::open(path).map_err(error)?;
-    let mut bytes = Vec::new();
-    opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(error)?;
+fn content(root: &Path, path: &Path) -> Result<Vec<u8>, String> {
+    let bytes = site_file::read(root, path, MAX_FILE_BYTES + 1).map_err(|error| error.to_string())?;
     match bytes.len() as u64 > MAX_FILE_BYTES {
         true => Err(format!("it has more than {MAX_FILE_BYTES} bytes")),
         false => Ok(bytes),

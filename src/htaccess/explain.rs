@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::SystemTime;
 
-use howdah_files::regular_file;
 use howdah_htaccess::base::Base;
 use howdah_htaccess::config::DirConfig;
 use howdah_htaccess::engine::Engine;
@@ -24,6 +23,7 @@ use howdah_htaccess::table::Table;
 use howdah_htaccess::world::{Broken, Later, Level, World};
 
 use super::effects::{Removed, effective, without};
+use super::site_file;
 use crate::cli::Explain;
 
 /// Largest `.htaccess` that is read, in bytes; that of the server.
@@ -245,9 +245,7 @@ impl Site<'_> {
     }
 
     fn bytes(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        regular_file::open(path)?.0.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        site_file::read(&self.root, path, MAX_FILE_BYTES)
     }
 
     /// Returns a path below the root.
@@ -315,10 +313,8 @@ impl World for Site<'_> {
     }
 
     fn read(&self, path: &[u8], limit: usize) -> io::Result<Arc<[u8]>> {
-        let mut bytes = Vec::new();
-        let file = regular_file::open(self.path(path).ok_or(io::ErrorKind::NotFound)?)?.0;
-        file.take(limit as u64).read_to_end(&mut bytes)?;
-        Ok(bytes.into())
+        let path = self.path(path).ok_or(io::ErrorKind::NotFound)?;
+        Ok(site_file::read(&self.root, path, limit as u64)?.into())
     }
 
     fn verify<'a>(&'a self, _: &'a [u8], _: &'a [u8]) -> Later<'a, bool> {

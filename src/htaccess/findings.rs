@@ -11,7 +11,7 @@ use howdah_htaccess::allow::Allow;
 use howdah_htaccess::base::Base;
 use howdah_htaccess::parse::review::{Line, Review, review};
 
-use super::search::{Found, search};
+use super::search::{Found, search, search_for_review};
 
 /// Maximum size of a file that is read, in bytes; that of the server.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -28,7 +28,7 @@ pub const NOTE: &str = "n";
 
 /// Reviews all files below a directory; the lines are those of [`FILE`], [`ERROR`] and [`NOTE`].
 pub fn findings(root: &Path, settings: &Htaccess) -> String {
-    let Found { files, is_complete, .. } = search(root, &settings.file);
+    let Found { files, is_complete, .. } = search_for_review(root, &settings.file);
     let mut lines = Vec::new();
     let mut add = |kind: &str, text: &str| lines.push(format!("{kind}{}", one_line(text)));
     for file in &files {

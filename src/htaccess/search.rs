@@ -13,18 +13,18 @@ pub struct Limits {
     depth: usize,
     /// Maximum number of files that are returned.
     files: usize,
-    /// Links to directories are followed, and no directory is left out: nothing that can be requested is missed.
+    /// Links to directories are followed: nothing that can be requested is missed.
     is_thorough: bool,
 }
 
 /// A look at a site while it starts.
-const QUICK: Limits = Limits { entries: 50_000, depth: 16, files: 500, is_thorough: false };
+const QUICK: Limits = Limits { entries: 200_000, depth: 48, files: 500, is_thorough: false };
+
+/// A review of a site.
+const REVIEW: Limits = Limits { entries: 2_000_000, depth: 48, files: 20_000, is_thorough: false };
 
 /// A search on which access depends.
 const THOROUGH: Limits = Limits { entries: 2_000_000, depth: 48, files: 20_000, is_thorough: true };
-
-/// Directories without files of a site.
-const SKIPPED: &[&str] = &[".git", ".hg", ".svn", "node_modules"];
 
 /// Files that a search has found.
 #[derive(Debug, Default)]
@@ -39,10 +39,16 @@ pub struct Found {
     pub is_complete: bool,
 }
 
-/// Looks for files of this name in a directory and those below it. Symbolic links are not followed, and
+/// Looks for everything of this name in a directory and those below it: the server refuses what is below a
+/// directory if it is no readable file. Symbolic links are not followed, and
 /// directories that cannot be read are left out.
 pub fn search(directory: &Path, name: &str) -> Found {
     search_within(directory, name, QUICK)
+}
+
+/// As [`search`], with the limits of a review.
+pub fn search_for_review(directory: &Path, name: &str) -> Found {
+    search_within(directory, name, REVIEW)
 }
 
 /// Looks for everything of this name in a directory and those below it, behind links as well. A directory that
@@ -70,10 +76,9 @@ fn search_within(directory: &Path, name: &str, limits: Limits) -> Found {
             let Ok(kind) = entry.file_type() else { continue };
             let is_named = entry.file_name() == name;
             found.has_php |= entry.file_name().as_bytes().ends_with(b".php");
-            let is_skipped = || SKIPPED.iter().any(|skipped| entry.file_name() == *skipped);
-            if is_named && (kind.is_file() || limits.is_thorough) {
+            if is_named {
                 found.files.push(entry.path());
-            } else if kind.is_dir() && (limits.is_thorough || !is_skipped()) {
+            } else if kind.is_dir() {
                 below.push(entry.path());
             } else if limits.is_thorough && kind.is_symlink() && entry.path().is_dir() {
                 match is_circle(&entry.path()) {
@@ -116,7 +121,8 @@ mod tests {
         fs::write(directory.path().join("other/.htaccess"), "").unwrap();
         std::os::unix::fs::symlink("../other", root.join("link")).unwrap();
         let found = search(&root, ".htaccess");
-        assert_eq!(found.files, [root.join("a/.htaccess"), root.join("b/c/.htaccess")]);
+        let names = [".git", "a", "b/c", "node_modules/x"];
+        assert_eq!(found.files, names.map(|name| root.join(name).join(".htaccess")));
         assert!(found.is_complete);
     }
 

@@ -118,3 +118,55 @@ fn scripts_see_where_the_document_root_really_is() {
         json!([format!("{real}/tell.php"), real, format!("{real}/x"), "/tell.php", real]);
     assert_eq!(told, expected);
 }
+
+#[test]
+fn the_rules_of_a_release_hold_behind_the_link_and_from_the_next_request_after_the_switch() {
+    let site = Site::new();
+    let root = site.root();
+    for name in ["1", "2"] {
+        release(&root, name);
+        let public = root.join("releases").join(name).join("public");
+        fs::create_dir(public.join(".well-known")).unwrap();
+        for (file, text) in [
+            (".htaccess", format!("Header set X-Release {name}\n")),
+            ("sub/.htaccess", "Header set X-Below yes\n".to_owned()),
+            ("sub/a.txt", "below".to_owned()),
+            ("secret/.htaccess", "Require all denied\n".to_owned()),
+            ("secret/a.txt", "secret".to_owned()),
+            (".well-known/a.txt", "known".to_owned()),
+        ] {
+            fs::create_dir_all(public.join(file).parent().unwrap()).unwrap();
+            fs::write(public.join(file), text).unwrap();
+            harness::open_to_all(&public.join(file), 0o644);
+        }
+        symlink("sub", public.join("link")).unwrap();
+        symlink("secret", public.join("closed")).unwrap();
+    }
+    switch(&root, "1");
+    let public = root.join("current/public");
+    let server = site
+        .with(json!({
+            "routes": [{"action": {"pass": "applications/site"}}],
+            "applications": {"site": {"root": public, "htaccess": true}},
+        }))
+        .serve();
+    for release in ["1", "2", "1"] {
+        switch(&root, release);
+        for (target, status, below) in [
+            ("/version.txt", 200, None),
+            ("/index.php", 200, None),
+            ("/sub/a.txt", 200, Some("yes")),
+            ("/link/a.txt", 200, Some("yes")),
+            ("/.well-known/a.txt", 200, None),
+            ("/secret/a.txt", 403, None),
+            ("/closed/a.txt", 403, None),
+        ] {
+            let response = server.get(target);
+            assert_eq!(response.status, status, "{target}: {response:?}\n{}", server.log());
+            assert_eq!(response.field("X-Below"), below, "{target}");
+            if status == 200 {
+                assert_eq!(response.field("X-Release"), Some(release), "{target}");
+            }
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use harness::client::Response;
@@ -307,4 +308,26 @@ fn a_link_that_is_exchanged_all_the_time_leads_nowhere_else() {
         }
         is_over.store(true, Relaxed);
     });
+}
+
+#[test]
+fn a_link_in_place_of_the_rules_does_not_tell_what_exists_elsewhere() {
+    let other = tempfile::tempdir().unwrap();
+    fs::write(other.path().join("there"), "Header set X-A b\n").unwrap();
+    let site = Site::new().file("a/a.txt", "a").file("b/a.txt", "b").file("c/a.txt", "c");
+    let link = |target: &Path, name: &str| symlink(target, site.root().join(name)).unwrap();
+    link(&other.path().join("there"), "a/.htaccess");
+    link(&other.path().join("missing"), "b/.htaccess");
+    link(Path::new("missing"), "c/.htaccess");
+    let lchown = |name: &str| {
+        let path = site.root().join(name);
+        std::os::unix::fs::lchown(path, Some(12_345), Some(12_345)).is_ok()
+    };
+    let is_root = ["a/.htaccess", "b/.htaccess"].into_iter().all(lchown);
+    let server = serve(site);
+    if is_root {
+        assert_eq!(server.get("/a/a.txt").status, 403);
+        assert_eq!(server.get("/b/a.txt").status, 403);
+    }
+    assert_eq!(server.get("/c/a.txt").status, 200, "as under Apache");
 }

@@ -216,6 +216,8 @@ struct Walk {
 struct Node {
     file: File,
     name: Vec<u8>,
+    /// The name is from the text of a link.
+    is_from_link: bool,
     id: Id,
     owner: u32,
     mode: u32,
@@ -270,7 +272,8 @@ impl Walk {
         let known = self.ids().enumerate().filter(|(_, id)| self.root.contains(id));
         let first = known.last().map_or(0, |(index, _)| index);
         let mut new = self.nodes.iter().skip(first);
-        let is_hidden = new.any(|node| hidden::is_hidden_segment(&node.name));
+        let is_hidden =
+            new.any(|node| node.is_from_link && hidden::is_hidden_segment(&node.name));
         let Node { file, name, id, mode, .. } = self.nodes.pop().unwrap_or(self.start);
         Ok(Resolved { file, is_regular: mode & S_IFMT == S_IFREG, is_hidden, name, id })
     }
@@ -327,7 +330,8 @@ impl Walk {
             },
             false => open(directory, &name, OFlags::empty()),
         };
-        Node::new(file?, name)
+        let is_from_link = self.unfinished_links > 0;
+        Ok(Node { is_from_link, ..Node::new(file?, name)? })
     }
 
     /// Returns to the parent directory on the walked path.
@@ -448,7 +452,8 @@ impl Node {
         let metadata =
             file.metadata().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         let id = Id { device: metadata.dev(), inode: metadata.ino() };
-        Ok(Node { file, name, id, owner: metadata.uid(), mode: metadata.mode() })
+        let (owner, mode) = (metadata.uid(), metadata.mode());
+        Ok(Node { file, name, is_from_link: false, id, owner, mode })
     }
 
     /// Returns true if everybody may read the file, enter the directory or connect to the socket.

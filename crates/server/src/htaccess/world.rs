@@ -174,7 +174,7 @@ impl SiteWorld<'_, '_> {
     /// result.
     fn read_directives(&self, directory: &[u8]) -> (Directives, bool) {
         let path = [directory, &*self.site.file].concat();
-        let stamp = match stamp(&path) {
+        let stamp = match self.stamp(&path) {
             Ok(Some(stamp)) => stamp,
             Ok(None) => return (Ok(None), true),
             Err(broken) => return (Err(broken), false),
@@ -201,6 +201,27 @@ impl SiteWorld<'_, '_> {
         }
         let is_final = is_settled && !depends_on_others(&compiled);
         (compiled.map(Some), is_final)
+    }
+
+    /// Returns the state of a file; `None` if there is none.
+    ///
+    /// A link is followed under the rules of the file server: whether its target exists must not show outside of
+    /// the root.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be known whether there is one: the directives of others must not be left out.
+    fn stamp(&self, path: &[u8]) -> Result<Option<Stamp>, Broken> {
+        match std::fs::symlink_metadata(OsStr::from_bytes(path)) {
+            Ok(found) if !found.is_symlink() => Ok(Some(stamp_of(&found))),
+            Ok(_) if leads_nowhere(path) => Ok(None),
+            Ok(_) => match self.open(path).and_then(|file| file.metadata()) {
+                Ok(found) => Ok(Some(stamp_of(&found))),
+                Err(error) => Err(cannot_be_seen(path, &error)),
+            },
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(cannot_be_seen(path, &error)),
+        }
     }
 
     /// Reads and compiles the file of a directory.
@@ -332,33 +353,31 @@ fn file_info(found: Inspected) -> FileInfo {
     }
 }
 
-/// Returns the state of a file; `None` if there is none.
-///
-/// # Errors
-///
-/// It cannot be known whether there is one: the directives of others must not be left out.
-fn stamp(path: &[u8]) -> Result<Option<Stamp>, Broken> {
-    match std::fs::metadata(OsStr::from_bytes(path)) {
-        Ok(metadata) => Ok(Some(Stamp {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        })),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound
-                    | io::ErrorKind::NotADirectory
-                    | io::ErrorKind::InvalidFilename
-            ) =>
-        {
-            Ok(None)
-        }
-        Err(error) => {
-            let path = String::from_utf8_lossy(path);
-            Err(Broken::unreadable(format!("{path}: cannot be looked at: {error}")))
-        }
+/// Returns the state of a file.
+fn stamp_of(metadata: &std::fs::Metadata) -> Stamp {
+    Stamp {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        size: metadata.size(),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
     }
+}
+
+fn cannot_be_seen(path: &[u8], problem: &dyn std::fmt::Display) -> Broken {
+    let path = String::from_utf8_lossy(path);
+    Broken::unreadable(format!("{path}: cannot be looked at: {problem}"))
+}
+
+/// Returns true for a link to a name in its own directory that does not exist.
+fn leads_nowhere(link: &[u8]) -> bool {
+    let link = std::path::Path::new(OsStr::from_bytes(link));
+    let Ok(target) = std::fs::read_link(link) else { return false };
+    let is_name = target.components().count() == 1 && !target.is_absolute();
+    is_name && link.with_file_name(target).symlink_metadata().is_err_and(|error| is_missing(&error))
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory | InvalidFilename)
 }
