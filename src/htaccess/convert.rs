@@ -78,7 +78,8 @@ pub fn run(arguments: &Convert) -> Result<(), String> {
 }
 
 fn content(root: &Path, path: &Path) -> Result<Vec<u8>, String> {
-    let bytes = site_file::read(root, path, MAX_FILE_BYTES + 1).map_err(|error| error.to_string())?;
+    let bytes =
+        site_file::read(root, path, MAX_FILE_BYTES + 1).map_err(|error| error.to_string())?;
     match bytes.len() as u64 > MAX_FILE_BYTES {
         true => Err(format!("it has more than {MAX_FILE_BYTES} bytes")),
         false => Ok(bytes),

@@ -272,8 +272,7 @@ impl Walk {
         let known = self.ids().enumerate().filter(|(_, id)| self.root.contains(id));
         let first = known.last().map_or(0, |(index, _)| index);
         let mut new = self.nodes.iter().skip(first);
-        let is_hidden =
-            new.any(|node| node.is_from_link && hidden::is_hidden_segment(&node.name));
+        let is_hidden = new.any(|node| node.is_from_link && hidden::is_hidden_segment(&node.name));
         let Node { file, name, id, mode, .. } = self.nodes.pop().unwrap_or(self.start);
         Ok(Resolved { file, is_regular: mode & S_IFMT == S_IFREG, is_hidden, name, id })
     }
