@@ -1,6 +1,9 @@
 //! Directives of a directory, a section or a whole chain of directories, compiled.
 
+use std::sync::OnceLock;
+
 use crate::modules;
+use crate::shared::Shared;
 
 /// Methods of a `<Limit>` or `<LimitExcept>`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,27 +42,60 @@ impl Methods {
 macro_rules! modules {
     ($($module:ident,)*) => {
         /// Compiled directives, a field for each module. Each module has a type `Config` with `Default` and
-        /// `fn merged(&self, child: &Config) -> Config`.
-        #[derive(Debug, Clone, Default)]
+        /// `fn merged(&self, child: &Config) -> Config`, which returns the parent for a child without directives.
+        #[derive(Debug, Clone)]
         pub struct DirConfig {
             $(
                 /// Directives of the module.
-                pub $module: modules::$module::Config,
+                pub $module: Shared<modules::$module::Config>,
             )*
             /// Notes for the log: directives that are ignored.
             pub warnings: Vec<String>,
             /// Files that `<IfFile>` asked for, and whether they were there.
             pub probes: Vec<(Vec<u8>, bool)>,
+            /// Approximate memory in bytes that no other configuration shares.
+            pub size: usize,
+        }
+
+        impl Default for DirConfig {
+            fn default() -> DirConfig {
+                DirConfig::none().clone()
+            }
         }
 
         impl DirConfig {
-            /// Returns the directives of a directory with those of a directory or section below it.
-            pub fn merged(&self, child: &DirConfig) -> DirConfig {
-                DirConfig {
-                    $($module: self.$module.merged(&child.$module),)*
+            /// Returns a configuration without directives. Its modules are those of all that have none.
+            fn none() -> &'static DirConfig {
+                static NONE: OnceLock<DirConfig> = OnceLock::new();
+                NONE.get_or_init(|| DirConfig {
+                    $($module: Shared::default(),)*
                     warnings: Vec::new(),
                     probes: Vec::new(),
-                }
+                    size: size_of::<DirConfig>(),
+                })
+            }
+
+            /// Returns the directives of a directory with those of a directory or section below it.
+            pub fn merged(&self, child: &DirConfig) -> DirConfig {
+                let none = DirConfig::none();
+                let mut size = size_of::<DirConfig>();
+                $(
+                    let ($module, copied) = Shared::merged(
+                        &self.$module,
+                        &child.$module,
+                        &none.$module,
+                        modules::$module::Config::merged,
+                    );
+                    size += copied;
+                )*
+                let mut merged = DirConfig {
+                    $($module,)*
+                    warnings: Vec::new(),
+                    probes: Vec::new(),
+                    size,
+                };
+                merged.forget_removals();
+                merged
             }
         }
     };
@@ -87,6 +123,16 @@ modules! {
 }
 
 impl DirConfig {
+    /// Forgets what has been removed: it holds for the configuration above only.
+    fn forget_removals(&mut self) {
+        if self.mime.has_removals() {
+            self.mime.forget_removals();
+        }
+        if self.env.has_removals() {
+            self.env.forget_removals();
+        }
+    }
+
     /// Returns true if a file that `<IfFile>` asked for has come or gone: the `.htaccess` must be compiled again.
     pub fn is_outdated(&self, exists: &dyn Fn(&[u8]) -> bool) -> bool {
         self.probes.iter().any(|(path, was_there)| exists(path) != *was_there)

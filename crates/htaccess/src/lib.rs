@@ -12,6 +12,7 @@
 
 pub mod allow;
 pub mod base;
+mod budget;
 pub mod config;
 pub mod directive;
 pub mod engine;
@@ -25,6 +26,7 @@ pub mod phases;
 pub mod record;
 pub mod regex;
 pub mod registry;
+mod shared;
 mod site;
 pub mod table;
 #[cfg(test)]

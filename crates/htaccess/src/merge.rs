@@ -1,6 +1,6 @@
 //! Merged directives, computed once for each pair of parent and child.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -10,11 +10,29 @@ use crate::config::DirConfig;
 /// Most pairs that are kept; beyond that, all are forgotten.
 const MAX_PAIRS: usize = 4096;
 
+/// Approximate memory in bytes of all results of a site on a thread; beyond that, all are forgotten.
+const MAX_BYTES: usize = 8 << 20;
+
+/// Approximate memory in bytes of all results of a thread.
+const MAX_THREAD_BYTES: usize = 64 << 20;
+
+thread_local! {
+    /// Approximate memory in bytes of the results that the thread keeps.
+    static KEPT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Returns true if the results of this thread's sites take more memory than all may have: all should be forgotten.
+pub fn is_full() -> bool {
+    KEPT.get() > MAX_THREAD_BYTES
+}
+
 /// Results of merges by the addresses of parent and child. An entry keeps both alive, so that an address stands
 /// for one configuration as long as the entry is there.
 #[derive(Debug, Default)]
 pub struct Merges {
     pairs: RefCell<HashMap<(usize, usize), Merged, BuildHasherDefault<AddressHasher>>>,
+    /// Approximate memory of the results in bytes.
+    bytes: Cell<usize>,
 }
 
 #[derive(Debug)]
@@ -32,19 +50,36 @@ impl Merges {
         if let Some(known) = pairs.get(&key) {
             return known.result.clone();
         }
-        if pairs.len() >= MAX_PAIRS {
-            pairs.clear();
-        }
         let result = Arc::new(parent.merged(child));
+        let bytes = self.bytes.get().saturating_add(result.size);
+        if pairs.len() >= MAX_PAIRS || bytes > MAX_BYTES {
+            pairs.clear();
+            self.count(0);
+        }
         let entry =
             Merged { _parent: parent.clone(), _child: child.clone(), result: result.clone() };
         pairs.insert(key, entry);
+        self.count(self.bytes.get().saturating_add(result.size));
         result
+    }
+
+    /// Sets the memory of the results.
+    fn count(&self, bytes: usize) {
+        let before = self.bytes.replace(bytes);
+        // The end of the thread may have been before this one's.
+        let _ = KEPT.try_with(|kept| kept.set((kept.get() + bytes).saturating_sub(before)));
     }
 
     /// Forgets all results. To be called after `.htaccess` files have changed, to free what belonged to them.
     pub fn clear(&self) {
         self.pairs.borrow_mut().clear();
+        self.count(0);
+    }
+}
+
+impl Drop for Merges {
+    fn drop(&mut self) {
+        self.count(0);
     }
 }
 
@@ -76,6 +111,8 @@ impl Hasher for AddressHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::Base;
+    use crate::engine::compile;
 
     #[test]
     fn a_pair_is_merged_once() {
@@ -84,6 +121,41 @@ mod tests {
         let first = merges.merge(&parent, &child);
         assert!(Arc::ptr_eq(&first, &merges.merge(&parent, &child)));
         assert!(!Arc::ptr_eq(&first, &merges.merge(&child, &parent)));
+    }
+
+    fn compiled(text: &str) -> Arc<DirConfig> {
+        let base = Base::default();
+        Arc::new(compile(text.as_bytes(), b"f", b"/", &base, &|_| false).unwrap())
+    }
+
+    fn types(count: usize) -> Arc<DirConfig> {
+        compiled(&(0..count).map(|number| format!("AddType a/b .x{number}\n")).collect::<String>())
+    }
+
+    #[test]
+    fn what_a_directory_does_not_change_is_not_copied() {
+        let merges = Merges::default();
+        let base = Arc::new(DirConfig::default());
+        let parent = merges.merge(&base, &types(5000));
+        for _ in 0..2000 {
+            merges.merge(&parent, &compiled("Options -Indexes\n"));
+        }
+        assert_eq!(merges.pairs.borrow().len(), 2001);
+        assert!(merges.bytes.get() < MAX_BYTES);
+    }
+
+    #[test]
+    fn the_memory_of_all_results_has_a_limit() {
+        let merges = Merges::default();
+        let parent = types(5000);
+        for _ in 0..30 {
+            let merged = merges.merge(&parent, &compiled("AddType c/d .y\n"));
+            assert!(merged.size > 5000 * 300, "{}", merged.size);
+            assert!(merges.bytes.get() <= MAX_BYTES && KEPT.get() <= MAX_BYTES);
+        }
+        assert!(merges.pairs.borrow().len() < 8);
+        drop(merges);
+        assert_eq!(KEPT.get(), 0);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod tree;
 pub(crate) mod words;
 
 use crate::base::Base;
+use crate::budget;
 use crate::config::DirConfig;
 use crate::world::Broken;
 use compiler::{Compiler, Scope};
@@ -53,7 +54,12 @@ pub fn compile(
     let nodes = reader.tree().map_err(broken)?;
     let mut compiler = Compiler { file: &file, directory, base, warnings: Vec::new() };
     let mut config = DirConfig::default();
-    compiler.run(&nodes, &mut config, Scope::default()).map_err(broken)?;
+    let run = || compiler.run(&nodes, &mut config, Scope::default());
+    let (result, bytes, exceeded) = budget::limited(run);
+    let line = result.as_ref().map_or_else(|failure| failure.line, |()| 0);
+    // A module may have replaced the reason with its own, or go on without a pattern.
+    exceeded.map_or(result, |limit| Err(Failure::new(line, limit))).map_err(broken)?;
+    config.size += bytes;
     config.probes = std::mem::take(&mut reader.probes);
     config.warnings = compiler.warnings;
     Ok(config)

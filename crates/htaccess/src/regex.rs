@@ -10,6 +10,7 @@
 
 mod invalid;
 mod prepare;
+mod size;
 
 use std::fmt;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -17,6 +18,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use pcre2::bytes::{CaptureLocations, RegexBuilder};
 
 pub use self::invalid::{InvalidPattern, MAX_PATTERN_BYTES};
+use crate::budget;
 use crate::work;
 
 /// Maximum number of groups that capture.
@@ -46,6 +48,9 @@ pub const MAX_SUBJECT_BYTES: usize = 1 << 20;
 /// Maximum memory of a match without JIT, in KiB.
 const HEAP_KIB: usize = 4096;
 
+/// Maximum size of a pattern that JIT compiles, in bytes: machine code is several times as large.
+const MAX_JIT_BYTES: usize = 16 * 1024;
+
 /// Maximum number of spare blocks of memory for matches that a pattern keeps.
 const MAX_SPARES: usize = 16;
 
@@ -68,6 +73,8 @@ pub struct Regex {
     /// Without JIT, for matches that need more stack than JIT has.
     interpreted: [OnceLock<Option<Variant>>; CLASSES.len()],
     prepared: prepare::Prepared,
+    /// Approximate size in bytes of a variant without JIT.
+    size: usize,
 }
 
 /// A pattern with the limit of a class of subjects.
@@ -125,6 +132,8 @@ impl Regex {
     /// Compiles a pattern; with `ignores_case`, letters match in both cases.
     pub fn new(pattern: &[u8], ignores_case: bool) -> Result<Regex, InvalidPattern> {
         let prepared = prepare::prepare(pattern)?;
+        let size = size::estimate(pattern);
+        budget::add_pattern(size).map_err(|limit| InvalidPattern { reason: limit.to_owned() })?;
         let mut regex = Regex {
             pattern: pattern.to_vec(),
             ignores_case,
@@ -132,6 +141,7 @@ impl Regex {
             variants: Default::default(),
             interpreted: Default::default(),
             prepared,
+            size,
         };
         let first = regex.compile(0, true)?;
         if first.regex.captures_len() > MAX_GROUPS {
@@ -224,7 +234,8 @@ impl Regex {
             format!("(*LIMIT_MATCH={steps})(*LIMIT_DEPTH={steps})(*LIMIT_HEAP={HEAP_KIB})");
         let text = format!("{limits}{}", self.prepared.text);
         let mut builder = RegexBuilder::new();
-        builder.caseless(self.ignores_case).dotall(true).jit_if_available(uses_jit);
+        builder.caseless(self.ignores_case).dotall(true);
+        builder.jit_if_available(uses_jit && self.size <= MAX_JIT_BYTES);
         match builder.build(&text) {
             Ok(regex) => Ok(Variant { regex, spares: Mutex::new(Vec::new()) }),
             Err(error) => Err(InvalidPattern { reason: error.to_string() }),

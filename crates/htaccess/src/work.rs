@@ -54,6 +54,17 @@ pub async fn limited<T>(future: impl Future<Output = T>) -> T {
     .await
 }
 
+/// Runs a function, and returns true beside its result if a pattern has exceeded a limit.
+pub fn checked<T>(run: impl FnOnce() -> T) -> (T, bool) {
+    let start = Instant::now();
+    let deadline = Deadline { at: start + MAX_TIME, mark: None, more: MAX_MORE };
+    let outer = DEADLINE.replace(Some(deadline));
+    let outer_overrun = HAS_OVERRUN.replace(false);
+    let result = run();
+    DEADLINE.set(outer);
+    (result, HAS_OVERRUN.replace(outer_overrun))
+}
+
 /// Records that a pattern of the request that runs has exceeded a limit.
 pub fn record_overrun() {
     HAS_OVERRUN.set(true);
@@ -83,7 +94,7 @@ fn has_used_all(deadline: Deadline) -> bool {
 }
 
 /// Returns the processor time that the thread has used.
-fn processor_time() -> Duration {
+pub(crate) fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
@@ -137,6 +148,22 @@ mod tests {
         let site = Site::new(&[(".htaccess", &rules), ("a.html", "a")]);
         let target = format!("/a.html?{}!", "a".repeat(13));
         assert_eq!(site.get(&target).status(), 500);
+    }
+
+    #[test]
+    fn a_response_whose_fields_could_not_be_decided_is_an_error() {
+        // A pattern that explodes on a value of the client, in front of a field that protects the page.
+        for directive in [
+            "Header set X-Frame-Options DENY \"expr=%{HTTP:Attack} !~ /^(a|aa)+$/\"\n",
+            "Header set X-Name \"expr=%{HTTP:Attack}\"\nHeader edit X-Name ^(a|aa)+$ b\n",
+        ] {
+            let site = Site::new(&[(".htaccess", directive), ("a.html", "a")]);
+            assert_eq!(site.send("GET /a.html", &[("Attack", "aa")]).status(), 200);
+            let attack = format!("{}!", "a".repeat(60));
+            let answer = site.send("GET /a.html", &[("Attack", &attack)]);
+            assert_eq!(answer.status(), 500, "{directive}");
+            assert!(answer.0.record.is_head_invalid);
+        }
     }
 
     #[test]

@@ -207,7 +207,7 @@ fn a_child_replaces_requirements_unless_they_are_merged() {
         (vec!["AuthMerging Off"], 200),
     ] {
         let mut child = compiled(&lines).unwrap();
-        child.authz = parent.authz.merged(&child.authz);
+        child.authz = parent.authz.merged(&child.authz).into();
         assert_eq!(status_of(child, "GET", None).0, expected, "{lines:?}");
     }
 }

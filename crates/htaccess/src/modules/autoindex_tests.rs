@@ -126,7 +126,8 @@ fn listings_are_those_of_apache_byte_for_byte() {
         }
         let lines: Vec<&str> = lines.split(" | ").filter(|line| !line.is_empty()).collect();
         let mut config = (*Engine::new(Base::default()).unwrap().site.config).clone();
-        config.autoindex = config.autoindex.merged(&apply(DIRECTIVES, &lines).unwrap().autoindex);
+        config.autoindex =
+            config.autoindex.merged(&apply(DIRECTIVES, &lines).unwrap().autoindex).into();
         let mut record = record(config);
         let (path, query) =
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));

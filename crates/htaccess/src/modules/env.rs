@@ -15,6 +15,16 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns true if something of the configuration above is removed.
+    pub(crate) fn has_removals(&self) -> bool {
+        !self.unset.is_empty()
+    }
+
+    /// Forgets what is removed of the configuration above.
+    pub(crate) fn forget_removals(&mut self) {
+        self.unset = Vec::new();
+    }
+
     /// Removes the names that the child unsets, then adds its variables.
     pub fn merged(&self, child: &Config) -> Config {
         let mut merged =
@@ -111,7 +121,7 @@ mod tests {
 
     fn environment(parent: &[&str], child: &[&str]) -> Vec<(String, String)> {
         let mut config = apply(DIRECTIVES, parent).unwrap();
-        config.env = config.env.merged(&apply(DIRECTIVES, child).unwrap().env);
+        config.env = config.env.merged(&apply(DIRECTIVES, child).unwrap().env).into();
         let mut record = record(config);
         record.env.set("OLD", "1");
         fixup(&mut record, &|name| (name == b"HOME").then(|| b"/root".to_vec()));

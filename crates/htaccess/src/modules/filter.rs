@@ -485,7 +485,7 @@ mod tests {
 
     fn decided(lines: &[&str], content_type: &str, accepted: &str, env: &str) -> Compression {
         let mut config = DirConfig::default();
-        config.filter = config.filter.merged(&apply(DIRECTIVES, lines).unwrap().filter);
+        config.filter = config.filter.merged(&apply(DIRECTIVES, lines).unwrap().filter).into();
         let mut record = record(config);
         record.content_type = Some(content_type.into());
         if !accepted.is_empty() {

@@ -44,7 +44,7 @@ fn request(
     for line in lines {
         apply_line(DIRECTIVES, &mut child, &place, line).unwrap();
     }
-    config.negotiation = config.negotiation.merged(&child.negotiation);
+    config.negotiation = config.negotiation.merged(&child.negotiation).into();
     for line in [
         "AddLanguage en .en",
         "AddLanguage fr .fr",

@@ -5,9 +5,11 @@ use super::section_kind::Kind;
 use super::tree::Node;
 use super::words::Words;
 use crate::base::Base;
+use crate::budget;
 use crate::config::{DirConfig, Methods};
 use crate::directive::{self, Arguments, Directive, Place};
 use crate::registry;
+use crate::shared;
 
 /// Most words that a directive takes at once (Apache's `AP_MAX_ARGC`).
 const MAX_WORDS: usize = 64;
@@ -159,6 +161,7 @@ fn call(
     };
     let mut apply = |words: &[Vec<u8>]| {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        budget::add_directive(shared::begin(&words))?;
         apply(config, place, &words)
     };
     let has = |words: &[Vec<u8>], count: usize| {

@@ -8,6 +8,7 @@ use super::failure::Failure;
 use super::section_kind::Kind;
 use super::tree::Node;
 use super::words::Words;
+use crate::budget;
 use crate::config::{DirConfig, Methods};
 use crate::method;
 use crate::modules::core::{Branch, FilesSection, IfSection, NamePattern};
@@ -42,6 +43,7 @@ impl Compiler<'_> {
 
     fn inside(&mut self, node: &Node) -> Result<DirConfig, Failure> {
         let mut inner = DirConfig::default();
+        budget::add_directive(2 * inner.size).map_err(|limit| Failure::new(node.line, limit))?;
         let scope = Scope { is_in_section: true, methods: None, parent: Some(node), classes: None };
         self.run(&node.children, &mut inner, scope)?;
         Ok(inner)

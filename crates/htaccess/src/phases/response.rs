@@ -11,11 +11,24 @@ use crate::modules::{expires, headers, mime};
 use crate::outcome::Action;
 use crate::record::Record;
 use crate::table::Table;
+use crate::work;
 use crate::world::Level;
 
 impl Server<'_> {
     /// Applies directives to the head of a response and puts all of it into `headers_out`.
     pub(crate) fn finish(&self, record: &mut Record, action: &Action) -> Compression {
+        let (compression, has_overrun) = work::checked(|| self.finish_head(record, action));
+        if has_overrun && !record.is_head_invalid {
+            self.world.log(
+                Level::Error,
+                "the work limit of patterns was exceeded, no fields can be sent",
+            );
+            refuse_head(record);
+        }
+        if record.is_head_invalid { Compression::None } else { compression }
+    }
+
+    fn finish_head(&self, record: &mut Record, action: &Action) -> Compression {
         let is_own = matches!(action, Action::Error(_));
         add_vary(record);
         if is_own {
@@ -61,11 +74,7 @@ impl Server<'_> {
                 Level::Error,
                 "Response header value contains invalid characters, aborting request",
             );
-            record.is_head_invalid = true;
-            record.status = 500;
-            record.headers_out = Table::default();
-            record.headers_out.set("Content-Type", "text/html; charset=iso-8859-1");
-            return Compression::None;
+            refuse_head(record);
         }
         compression
     }
@@ -140,6 +149,14 @@ impl Server<'_> {
             record.headers_out.set("Content-Language", languages);
         }
     }
+}
+
+/// Replaces a head that cannot be sent with that of an error.
+fn refuse_head(record: &mut Record) {
+    record.is_head_invalid = true;
+    record.status = 500;
+    record.headers_out = Table::default();
+    record.headers_out.set("Content-Type", "text/html; charset=iso-8859-1");
 }
 
 /// Returns true for a name and value that a response can have.

@@ -7,6 +7,7 @@ use crate::config::DirConfig;
 use crate::modules::core::{Branch, Options};
 use crate::modules::support::lossy;
 use crate::record::{FileInfo, FileKind, Record};
+use crate::work;
 use crate::world::Level;
 
 /// Longest name of a file (Linux: 4096 with its NUL).
@@ -112,6 +113,12 @@ impl Server<'_> {
         directory: &[u8],
         config: &mut Arc<DirConfig>,
     ) -> Result<(), Refused> {
+        if work::is_spent() {
+            // Files on the way take time to compile, and each of them has a limit of its own.
+            let text = format!("{}: no time is left to read its directives", lossy(directory));
+            self.world.log(Level::Error, &text);
+            return Err(Refused { status: 500, end: directory.len(), is_final: false });
+        }
         match self.world.directives(directory) {
             Ok(None) => Ok(()),
             Ok(Some(own)) => {

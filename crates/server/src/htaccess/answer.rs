@@ -344,6 +344,10 @@ impl<'s> Attempt<'_, 's> {
         {
             record.headers_out.unset(b"Content-Encoding");
         }
+        if record.is_head_invalid {
+            // What was to be sent must not be sent without its fields.
+            response = respond::error(500);
+        }
         response.fields = exchange::fields(&record.headers_out);
         if compression == Compression::Gzip {
             compress::gzip_as_apache(&mut response);

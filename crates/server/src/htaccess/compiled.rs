@@ -17,6 +17,9 @@ const MAX_DIRECTORIES: usize = 4096;
 /// Largest size of all files that are kept, for each site, in bytes.
 const MAX_BYTES: u64 = 8 << 20;
 
+/// Approximate memory of all compiled files that are kept, for each site, in bytes.
+const MAX_COMPILED_BYTES: usize = 64 << 20;
+
 /// State of a file. Any change of the file changes it, unless two come within a tick of the clock; a file that has
 /// just changed is therefore not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,8 +68,10 @@ pub(super) struct CompiledFiles {
 #[derive(Debug, Default)]
 struct Table {
     files: HashMap<Box<[u8]>, (Stamp, Compiled)>,
-    /// Size of all files in bytes. Their compiled forms are several times as large.
+    /// Size of all files in bytes.
     size: u64,
+    /// Approximate memory of the compiled forms, in bytes.
+    compiled_size: usize,
 }
 
 impl CompiledFiles {
@@ -80,12 +85,18 @@ impl CompiledFiles {
     /// Stores the compiled file of a directory.
     pub fn put(&self, directory: &[u8], stamp: Stamp, compiled: Compiled) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        if table.files.len() >= MAX_DIRECTORIES || table.size + stamp.size > MAX_BYTES {
+        let size = compiled_size(&compiled);
+        if table.files.len() >= MAX_DIRECTORIES
+            || table.size + stamp.size > MAX_BYTES
+            || table.compiled_size + size > MAX_COMPILED_BYTES
+        {
             *table = Table::default();
         }
         table.size += stamp.size;
-        if let Some((old, _)) = table.files.insert(directory.into(), (stamp, compiled)) {
+        table.compiled_size += size;
+        if let Some((old, compiled)) = table.files.insert(directory.into(), (stamp, compiled)) {
             table.size = table.size.saturating_sub(old.size);
+            table.compiled_size -= compiled_size(&compiled);
         }
     }
 
@@ -98,6 +109,11 @@ impl CompiledFiles {
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
+}
+
+/// Returns the approximate memory of a compiled file, in bytes.
+fn compiled_size(compiled: &Compiled) -> usize {
+    compiled.as_ref().map_or(0, |config| config.size)
 }
 
 #[cfg(test)]
@@ -122,6 +138,19 @@ mod tests {
             files.put(b"/b/", stamp(MAX_BYTES / 8), compiled());
         }
         assert!(files.get(b"/b/", &stamp(MAX_BYTES / 8)).is_some());
+    }
+
+    #[test]
+    fn the_memory_of_compiled_files_has_a_limit() {
+        let files = CompiledFiles::default();
+        let size = MAX_COMPILED_BYTES / 4;
+        let compiled = || Ok(Arc::new(DirConfig { size, ..DirConfig::default() }));
+        for number in 0..20_u8 {
+            files.put(&[b'/', number, b'/'], stamp(1), compiled());
+            let table = files.table.lock().unwrap();
+            assert_eq!(table.compiled_size, table.files.len() * size);
+            assert!(table.compiled_size <= MAX_COMPILED_BYTES);
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use howdah_config::{Htaccess, Symlinks};
 use howdah_files::mime::MimeTypes;
 use howdah_htaccess::allow::Allow;
 use howdah_htaccess::engine::{Base, Engine};
+use howdah_htaccess::merge;
 use howdah_htaccess::world::Broken;
 
 use super::compiled::CompiledFiles;
@@ -101,6 +102,9 @@ impl Engines {
     pub(super) fn of(&self, site: &Site) -> Result<Rc<Engine>, Broken> {
         let mut engines = self.0.borrow_mut();
         let changes = site.compiled.changes();
+        if merge::is_full() {
+            engines.iter().for_each(|known| known.engine.forget());
+        }
         if let Some(known) = engines.iter_mut().find(|known| known.site == site.id) {
             if known.changes != changes {
                 // Otherwise each change of a file would leave merged directives behind.
