@@ -15,12 +15,15 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # A run shall take less than 25 minutes; the browser tests take up to 7 of them.
 LATEST_E2E = 16 * 60
+# Time in seconds for the last lines of a command that has ended.
+LATEST_OUTPUT = 30
 
 TESTS = ("test-rust", "test-tools", "test-demo", "test-differential", "test-cache")
 
@@ -65,6 +68,14 @@ class Count:
                 f"{self.passed - len(skipped)} passed, {self.failed} failed"]
 
 
+def read(count, lines):
+    """Prints and counts what a command says."""
+    for line in lines:
+        sys.stdout.write(line)
+        sys.stdout.flush()
+        count.read(line.rstrip("\n"))
+
+
 def run(count, *command):
     """Runs a command and returns whether it succeeded. Its failures are counted, at least one."""
     print(f"== {' '.join(command)}", flush=True)
@@ -72,11 +83,11 @@ def run(count, *command):
     before = count.failed
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, errors="replace")
-    for line in process.stdout:
-        sys.stdout.write(line)
-        sys.stdout.flush()
-        count.read(line.rstrip("\n"))
+    reader = threading.Thread(target=read, args=(count, process.stdout), daemon=True)
+    reader.start()
     status = process.wait()
+    # A process that a test has left behind may have the pipe open for ever.
+    reader.join(LATEST_OUTPUT)
     if status and count.failed == before:
         count.failed += 1
     print(f"== {' '.join(command)}: status {status} after {time.monotonic() - begin:.0f} s", flush=True)

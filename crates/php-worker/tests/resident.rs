@@ -692,10 +692,12 @@ fn a_script_that_does_not_work_keeps_the_application_from_running() {
     assert!(message.contains("called in a fiber"), "{message}");
 }
 
-/// Writes a message, in octal, to each pipe of its process that a script can open.
+/// Writes a message, in octal, to each pipe of its process that a script can open. The shell would wait for ever to open
+/// a pipe whose reader has been killed meanwhile.
 const WRITE_EVERYWHERE: &str = "for ($n = 3; $n < 64; $n++) {
     if (str_starts_with((string) @readlink('/proc/self/fd/' . $n), 'pipe:')) {
-        shell_exec('printf ' . escapeshellarg($message) . ' > /proc/' . getmypid() . '/fd/' . $n);
+        $command = 'printf ' . escapeshellarg($message) . ' > /proc/' . getmypid() . '/fd/' . $n;
+        shell_exec('timeout -s KILL 5 sh -c ' . escapeshellarg($command));
     }
 }";
 
