@@ -10,8 +10,8 @@ use crate::instance::Worker;
 
 impl Queue {
     /// Returns the workers that have no request although requests wait for one: process id and number of
-    /// requests so far. Empty if none waits. In worker mode a script may go on after a response. There, a
-    /// worker without any request so far may still start its script, and is left out.
+    /// requests so far. Empty if none waits. In worker mode a script may go on after a response, and a worker
+    /// without any request so far may still start its script: that one is left out.
     pub fn unavailable_workers(&self, is_resident: bool) -> Vec<(WorkerId, u32, u64)> {
         let inner = self.lock();
         let Some(serving) = &inner.serving else { return Vec::new() };

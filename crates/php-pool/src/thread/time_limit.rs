@@ -28,7 +28,7 @@ impl TimeLimit {
     }
 }
 
-/// Number of requests that no check has to miss.
+/// Number of requests at which the periodic check looks.
 #[derive(Debug, Default)]
 pub(super) struct CheckedRequests {
     pub count: Cell<usize>,
