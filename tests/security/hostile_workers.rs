@@ -186,3 +186,27 @@ fn a_stopped_worker_holds_up_no_others_and_is_replaced() {
         assert!(log.contains("it has not taken another request for 5 seconds"), "{name}: {log}");
     }
 }
+
+#[test]
+fn a_worker_without_descriptors_ends_and_the_application_is_served() {
+    let close = "$c = FFI::cdef('int close(int fd);', null);
+        for ($fd = 3; $fd < 200; $fd++) $c->close($fd);";
+    let site = Site::script("close.php", close)
+        .file("ok.php", "<?php echo 'ok';")
+        .with(json!({"applications": {"site": {"options": {"admin": {"ffi.enable": "1"}}}}}))
+        .workers(2);
+    let server = site.serve();
+    let before = server.workers();
+    ask_evil(&server, "/close.php");
+    if server.log().contains("Class \"FFI\" not found") {
+        return requirements::skipped("PHP has no FFI");
+    }
+    // The worker itself may answer with an error, but each request has an answer.
+    eventually("the worker is replaced", || {
+        assert!(ask_evil(&server, "/ok.php").is_some(), "{}", server.log());
+        (server.workers() != before).then_some(())
+    });
+    for _ in 0..20 {
+        assert_eq!(ask_evil(&server, "/ok.php"), Some(200), "{}", server.log());
+    }
+}

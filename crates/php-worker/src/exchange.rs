@@ -22,6 +22,7 @@ use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::Claim;
 use howdah_wire::region::Region;
 use howdah_wire::stream::{Wake, Writer};
+use rustix::io::Errno;
 
 use crate::body::Body;
 use crate::socket::{is_peer_closed, receive_within};
@@ -423,7 +424,12 @@ impl<'a> Exchange<'a> {
 /// Wakes a router thread that sleeps.
 pub fn wake_thread(events: &[OwnedFd], thread: u64) {
     if let Some(event) = usize::try_from(thread).ok().and_then(|number| events.get(number)) {
-        // Only a hostile worker can have filled the counter; the router notices that.
-        let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+        match rustix::io::write(event, &1u64.to_ne_bytes()) {
+            // Only a hostile worker can have filled the counter; the router notices that.
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+            // The script has closed the descriptor. Nobody would notice the responses of this worker, but
+            // the router notices its end.
+            Err(_) => process::exit_now(1),
+        }
     }
 }
