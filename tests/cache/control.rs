@@ -6,7 +6,7 @@ use harness::Server;
 use harness::raw::Raw;
 use serde_json::{Value, json};
 
-use super::origin::{ask, controlled, get, is_hit, origin, page};
+use super::origin::{TARGETS, ask, controlled, get, is_hit, left, origin, page};
 
 /// A server with a control API and some stored pages.
 fn stored() -> (Raw, Server) {
@@ -27,14 +27,6 @@ fn stored() -> (Raw, Server) {
         assert!(is_hit(&get(&server, target, "")));
     }
     (origin, server)
-}
-
-const TARGETS: [&str; 4] = ["/", "/blog/a", "/blog/a?b=1", "/shop/a"];
-
-/// Returns the stored ones of the four pages.
-fn left(server: &Server) -> Vec<&'static str> {
-    let only = "Cache-Control: only-if-cached\r\n";
-    TARGETS.into_iter().filter(|target| get(server, target, only).status == 200).collect()
 }
 
 /// Runs `howdah cache`.

@@ -70,3 +70,12 @@ pub fn ask(server: &Server, method: &str, target: &str, fields: &str) -> Respons
 pub fn is_hit(response: &Response) -> bool {
     response.field("Cache-Status").is_some_and(|status| status.starts_with("Howdah; hit"))
 }
+
+/// Four pages to purge.
+pub const TARGETS: [&str; 4] = ["/", "/blog/a", "/blog/a?b=1", "/shop/a"];
+
+/// Returns the stored ones of the four pages.
+pub fn left(server: &Server) -> Vec<&'static str> {
+    let only = "Cache-Control: only-if-cached\r\n";
+    TARGETS.into_iter().filter(|target| get(server, target, only).status == 200).collect()
+}

@@ -3,7 +3,7 @@
 use harness::{Server, Site};
 use serde_json::json;
 
-use super::origin::{ask, cached, get, is_hit, origin, page};
+use super::origin::{TARGETS, ask, cached, get, is_hit, left, origin, page};
 
 /// A server with four stored pages.
 fn stored(purge: serde_json::Value) -> (harness::raw::Raw, Server) {
@@ -18,14 +18,6 @@ fn stored(purge: serde_json::Value) -> (harness::raw::Raw, Server) {
         assert!(is_hit(&get(&server, target, "")));
     }
     (origin, server)
-}
-
-const TARGETS: [&str; 4] = ["/", "/blog/a", "/blog/a?b=1", "/shop/a"];
-
-/// Returns the stored ones of the four pages.
-fn left(server: &Server) -> Vec<&'static str> {
-    let only = "Cache-Control: only-if-cached\r\n";
-    TARGETS.into_iter().filter(|target| get(server, target, only).status == 200).collect()
 }
 
 #[test]
