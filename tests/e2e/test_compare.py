@@ -56,6 +56,15 @@ class ComparisonTest(unittest.TestCase):
         comparison = self.comparison({"/": tested}, {"/": oracle}, **rules)
         return comparison.compare(Request("/"))[0]
 
+    def test_times_of_expiry_may_differ_by_the_seconds_between_two_requests(self):
+        def answer(time):
+            return (200, [HTML, ("Expires", time)], b"same")
+        base = answer("Thu, 25 Nov 2027 22:08:35 GMT")
+        near = answer("Thu, 25 Nov 2027 22:08:36 GMT")
+        self.assertEqual(self.differences(near, base), [])
+        for other in ("Thu, 25 Nov 2027 22:09:35 GMT", "0"):
+            self.assertEqual(len(self.differences(answer(other), base)), 1, other)
+
     def test_equal_answers_do_not_differ(self):
         answer = (200, [HTML], b"same")
         self.assertEqual(self.differences(answer, answer), [])
