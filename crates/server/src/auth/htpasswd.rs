@@ -1,8 +1,8 @@
 //! Files of names and password hashes, as Apache's `htpasswd` writes them.
 //!
 //! One user a line, `name:hash`. A hash is bcrypt (`$2y$`, also `$2a$` and `$2b$`), Apache's MD5
-//! (`$apr1$`), SHA-1 (`{SHA}`), or one of crypt(3): MD5 (`$1$`), SHA-256 (`$5$`), SHA-512 (`$6$`). Lines
-//! with any other hash or with plain text are not used.
+//! (`$apr1$`), SHA-1 (`{SHA}`), or one of crypt(3): DES (13 characters), MD5 (`$1$`), SHA-256 (`$5$`),
+//! SHA-512 (`$6$`), yescrypt (`$y$`). Lines with any other hash or with plain text are not used.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -11,6 +11,9 @@ use howdah_config::base64;
 use md5::Md5;
 use sha_crypt::{PasswordVerifier, ShaCrypt};
 use sha1::{Digest, Sha1};
+use yescrypt::{Mode, Params, Yescrypt};
+
+use super::des;
 
 /// Maximum cost of a bcrypt hash; hashes of a higher cost are not used. Each step doubles the time,
 /// and the owner of the file could keep the processors busy (31, the highest, takes days). Defaults
@@ -21,6 +24,15 @@ const MAX_BCRYPT_COST: u8 = 14;
 /// Maximum number of rounds of the SHA hashes of crypt(3); the default is 5,000.
 const MAX_SHA_ROUNDS: u32 = 500_000;
 
+/// Maximum length of the salts of SHA-256 and SHA-512, in characters; crypt(3) accepts no hash with a longer one.
+const MAX_SHA_SALT: usize = 16;
+
+/// Maximum memory of a yescrypt hash in bytes. Debian's default (`j9T`) takes 16 MiB, the next cost 32 MiB.
+const MAX_YESCRYPT_BYTES: u64 = 32 << 20;
+
+/// Maximum of the bytes that a yescrypt hash works on, over all parallel parts.
+const MAX_YESCRYPT_WORK: u64 = 64 << 20;
+
 /// A password hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hash {
@@ -28,12 +40,16 @@ pub enum Hash {
     Apache(Vec<u8>, Vec<u8>),
     /// `$2y$...`
     Bcrypt(String),
+    /// Two characters of salt and eleven of hash, without a `$`.
+    Des(Vec<u8>),
     /// `$1$SALT$...`: the salt and the hash as text.
     Md5(Vec<u8>, Vec<u8>),
     /// `$5$...` or `$6$...`
     Sha2(String),
     /// `{SHA}...`
     Sha1([u8; 20]),
+    /// `$y$...`
+    Yescrypt(String),
 }
 
 /// Parses a file. Returns the users by name and a description of each line that is not used.
@@ -59,8 +75,8 @@ pub fn parse(text: &[u8]) -> (HashMap<Vec<u8>, Hash>, Vec<String>) {
     let mut notes = Vec::new();
     if useless > 0 {
         notes.push(format!(
-            "{useless} lines are not used: only bcrypt, apr1, {{SHA}}, and $1$, $5$, $6$ of crypt \
-             are supported"
+            "{useless} lines are not used: only bcrypt, apr1, {{SHA}}, and DES, $1$, $5$, $6$, $y$ of \
+             crypt are supported"
         ));
     }
     if let Some((line, cost)) = costly.first() {
@@ -81,8 +97,9 @@ impl Hash {
     pub fn parse(text: &[u8]) -> Option<Hash> {
         let salted = |rest: &[u8]| {
             let dollar = memchr::memchr(b'$', rest)?;
-            let (salt, hash) = (rest.get(..dollar.min(8))?, rest.get(dollar + 1..)?);
-            (hash.len() == 22).then(|| (salt.to_vec(), hash.to_vec()))
+            let (salt, hash) = (rest.get(..dollar)?, rest.get(dollar + 1..)?);
+            // crypt(3) uses eight characters of a salt, and accepts no hash with more.
+            (salt.len() <= 8 && hash.len() == 22).then(|| (salt.to_vec(), hash.to_vec()))
         };
         if let Some(rest) = text.strip_prefix(b"$apr1$") {
             return salted(rest).map(|(salt, hash)| Hash::Apache(salt, hash));
@@ -93,8 +110,14 @@ impl Hash {
         if text.starts_with(b"$5$") || text.starts_with(b"$6$") {
             return sha2(std::str::from_utf8(text).ok()?);
         }
+        if text.starts_with(b"$y$") {
+            return yescrypt(std::str::from_utf8(text).ok()?);
+        }
         if let Some(rest) = text.strip_prefix(b"{SHA}") {
             return base64::decode(rest)?.try_into().ok().map(Hash::Sha1);
+        }
+        if des::is_hash(text) {
+            return Some(Hash::Des(text.to_vec()));
         }
         let is_bcrypt = [b"$2y$", b"$2a$", b"$2b$"].iter().any(|start| text.starts_with(*start));
         let text = std::str::from_utf8(text).ok()?;
@@ -131,6 +154,8 @@ impl Hash {
             Hash::Md5(salt, hash) => equal(&md5_crypt(password, b"$1$", salt), hash),
             Hash::Sha2(hash) => ShaCrypt::default().verify_password(password, &**hash).is_ok(),
             Hash::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
+            Hash::Des(hash) => des::hash(password, hash).is_some_and(|text| equal(&text, hash)),
+            Hash::Yescrypt(hash) => Yescrypt::default().verify_password(password, &**hash).is_ok(),
             Hash::Sha1(hash) => equal(&Sha1::digest(password), hash),
         }
     }
@@ -145,16 +170,33 @@ fn equal(a: &[u8], b: &[u8]) -> bool {
 /// Returns a hash of crypt(3) with SHA-256 or SHA-512, unless it takes too many rounds.
 fn sha2(text: &str) -> Option<Hash> {
     let mut fields = text.split('$').skip(2);
-    let first = fields.next()?;
-    if let Some(rounds) = first.strip_prefix("rounds=") {
+    let mut salt = fields.next()?;
+    if let Some(rounds) = salt.strip_prefix("rounds=") {
         let rounds: u32 = rounds.parse().ok()?;
-        fields.next()?;
-        if rounds > MAX_SHA_ROUNDS {
+        salt = fields.next()?;
+        if !(1000..=MAX_SHA_ROUNDS).contains(&rounds) {
             return None;
         }
     }
     let hash = fields.next()?;
-    (matches!(hash.len(), 43 | 86) && fields.next().is_none()).then(|| Hash::Sha2(text.to_owned()))
+    (salt.len() <= MAX_SHA_SALT && matches!(hash.len(), 43 | 86) && fields.next().is_none())
+        .then(|| Hash::Sha2(text.to_owned()))
+}
+
+/// Returns a yescrypt hash in the only form that crypt(3) makes, unless it takes too much memory or time.
+fn yescrypt(text: &str) -> Option<Hash> {
+    let mut fields = text.split('$').skip(2);
+    let (parameters, _, hash) = (fields.next()?, fields.next()?, fields.next()?);
+    let parsed: Params = parameters.parse().ok()?;
+    let memory = 128_u64.checked_mul(parsed.n())?.checked_mul(parsed.r().into())?;
+    let work = memory.checked_mul(parsed.p().into())?;
+    if memory > MAX_YESCRYPT_BYTES || work > MAX_YESCRYPT_WORK {
+        return None;
+    }
+    // No further passes and none of the other modes, which the crate does not let us read.
+    let plain = Params::new(Mode::Rw, parsed.n(), parsed.r(), parsed.p()).ok()?;
+    (parsed == plain && hash.len() == 43 && fields.next().is_none())
+        .then(|| Hash::Yescrypt(text.to_owned()))
 }
 
 /// Computes the MD5 hash of crypt(3), or with another `magic` Apache's: a thousand rounds over password and
@@ -217,7 +259,7 @@ mod tests {
         for line in HTPASSWD_LINES {
             let hash = Hash::parse(line.as_bytes()).expect(line);
             assert!(hash.accepts(b"open sesame"), "{line}");
-            assert!(!hash.accepts(b"open sesam") && !hash.accepts(b""), "{line}");
+            assert!(!hash.accepts(b"open se") && !hash.accepts(b""), "{line}");
         }
         assert!(Hash::parse(b"$apr1$abc$BfqKdn9xFDWJPa3kcp/PH0").unwrap().accepts(b""));
     }
@@ -235,6 +277,18 @@ mod tests {
             "$6$a$b",
             "$1$a",
             "$5$",
+            "$1$morethan8$9qMkHazuSy1Q8myEum7yb/",
+            "$5$rounds=10$pepper$7notoNNIjGbSyBBGuLMr2IJKoBB8SHXrJS7iZmNdvYB",
+            "$5$rounds=500001$pepper$7notoNNIjGbSyBBGuLMr2IJKoBB8SHXrJS7iZmNdvYB",
+            "$5$more than 16 bytes$yrhPKxCqiWcCE9h0g86j6Ugz7SDFdFm.BjU.d8RaQnC",
+            "$y$j9T",
+            "$y$j9T$abcd$",
+            "$y$j9T$abcd$q0BC/1zAm1egDOA28ap7Pv/qqIp2.2/hfz8I9ccfx08$",
+            // Too much memory (twice), further passes, another mode.
+            "$y$jBT$abcd$q0BC/1zAm1egDOA28ap7Pv/qqIp2.2/hfz8I9ccfx08",
+            "$y$jS/$abcd$q0BC/1zAm1egDOA28ap7Pv/qqIp2.2/hfz8I9ccfx08",
+            "$y$j75/.$abcd$IrvFHe1xPHg4fRTxelMUxIeLcnQDYULx8OotLr0Z1H1",
+            "$y$.7.$abcd$J.GQqtjPzJm6jHK.uXDT8EIkEEfJHaTA8gIB6JznX9B",
         ] {
             assert_eq!(Hash::parse(text.as_bytes()), None, "{text}");
         }
@@ -244,7 +298,7 @@ mod tests {
         assert_eq!(
             useless,
             [
-                "2 lines are not used: only bcrypt, apr1, {SHA}, and $1$, $5$, $6$ of crypt are supported"
+                "2 lines are not used: only bcrypt, apr1, {SHA}, and DES, $1$, $5$, $6$, $y$ of crypt are supported"
             ]
         );
     }
@@ -273,14 +327,24 @@ mod tests {
 
     proptest::proptest! {
         #[test]
+        fn no_yescrypt_hash_takes_the_checker_down(
+            parameters in "j[./0-9A-Z]{1,8}", salt in "[./0-9A-Za-z$]{0,9}", hash in "[./0-9A-Za-z]{43}",
+        ) {
+            if let Some(hash) = Hash::parse(format!("$y${parameters}${salt}${hash}").as_bytes()) {
+                hash.accepts(b"open sesame");
+            }
+        }
+
+        #[test]
         fn no_file_makes_the_parser_fail(text in proptest::collection::vec(0u8..128, 0..200)) {
             parse(&text);
         }
     }
 
     /// Made with `htpasswd -B`, PHP's `password_hash`, `openssl passwd -apr1`, `htpasswd -s`, and
-    /// `openssl passwd` with `-1`, `-5` and `-6`; the last one with PHP's `crypt` and a number of rounds.
-    const HTPASSWD_LINES: [&str; 8] = [
+    /// `openssl passwd` with `-1`, `-5` and `-6`; the one with a number of rounds with PHP's `crypt`. The
+    /// others with libcrypt: DES, which reads eight characters, and yescrypt of a low cost, once in parallel parts.
+    const HTPASSWD_LINES: [&str; 11] = [
         "$2y$05$lYG9a7T3lGywFJxnkAiAxO3B5m.CSj7nsxqRqz7lIdbrqbbDmNFxq",
         "$2y$04$3jfO2TrbM9ffPhRb.SIkXOfP8D3azxrnzxo6NGgwKzAxuBNTxG7qK",
         "$apr1$Pol6dxBB$vF5NSPygtVhtOZ6k.uEnN/",
@@ -289,5 +353,8 @@ mod tests {
         "$5$saltsalt$yrhPKxCqiWcCE9h0g86j6Ugz7SDFdFm.BjU.d8RaQnC",
         "$6$saltsaltsalt$VQCHS9jZgaZl0Mz8sqN5nA3FDB2mZS2FVgYEe0e4sFYq/qRvjoS1fr5tPcf7bV5VL3IUbzNg9QpxpMaPXE2jT1",
         "$5$rounds=1234$pepper$7notoNNIjGbSyBBGuLMr2IJKoBB8SHXrJS7iZmNdvYB",
+        "ab/G8gtZdMwak",
+        "$y$j75$WZaPV7LSUEKMo34.$NMb1ywKGGfcG1txu/ykdTfTaRtr5q7C2e2IITci0L14",
+        "$y$j75.0$WZaP$RultwviRlVG13E1j2VaVnLoLevy5O/EvwULG0v0JEID",
     ];
 }

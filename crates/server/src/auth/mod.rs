@@ -11,6 +11,7 @@
 //! users' file is not trusted: the file can block neither a router thread nor the users of another
 //! file.
 
+mod des;
 mod htpasswd;
 mod turns;
 mod users;
