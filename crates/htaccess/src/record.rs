@@ -122,6 +122,8 @@ pub struct Record {
     pub output_filters: Vec<Vec<u8>>,
     /// Parts of the file's name that are no known suffix; `None` if no part is one.
     pub name_exceptions: Option<Vec<Vec<u8>>>,
+    /// True if the handler of files has read the request's body: a script for an error finds none.
+    pub is_body_read: bool,
     /// True if a rule has replaced the path by itself.
     pub is_rewritten: bool,
     /// True if the head of the response has characters that no field may have: the server answers with 500.

@@ -9,7 +9,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use howdah_http::body::{Body, BodyStream};
 use howdah_http::framing::content_length;
-use howdah_http::message::{FieldBlock, Response};
+use howdah_http::message::{FieldBlock, Response, ResponseExtras};
+use howdah_wire::frame::Head;
 
 use super::pending::{Failure, ScriptHead};
 use super::thread::RequestHandle;
@@ -29,6 +30,9 @@ const DROPPED_FIELDS: [&str; 10] = [
     "upgrade",
 ];
 
+/// Maximum number of variables that are taken from a head. The worker's shim sends at most 4,096 bytes.
+const MAX_VARIABLES: usize = 512;
+
 /// Checked head of a script's response.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CheckedHead {
@@ -40,6 +44,8 @@ pub struct CheckedHead {
     pub fields: FieldBlock,
     /// `Content-Length`.
     pub length: Option<u64>,
+    /// Variables that the script has set for the server.
+    pub variables: Vec<(Bytes, Bytes)>,
 }
 
 /// Checks a head. Error: the problem, for the log.
@@ -52,7 +58,12 @@ pub fn check(head: &ScriptHead) -> Result<CheckedHead, &'static str> {
     let reason = (!head.reason.is_empty()
         && head.reason.iter().all(|b| matches!(b, b'\t' | b' '..=b'~' | 0x80..)))
     .then(|| head.reason.clone());
-    Ok(CheckedHead { status: head.status, reason, fields, length })
+    let variables = { head.lines.iter() }
+        .filter_map(|line| Head::variable(line))
+        .take(MAX_VARIABLES)
+        .map(|(name, value)| (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value)))
+        .collect();
+    Ok(CheckedHead { status: head.status, reason, fields, length, variables })
 }
 
 /// Returns the fields of an interim response.
@@ -111,8 +122,10 @@ pub fn respond(head: CheckedHead, handle: RequestHandle, to_head: bool) -> Respo
         }
         (None, length) => Body::Stream(Box::new(ScriptBody { handle, remaining: length })),
     };
-    let CheckedHead { status, reason, fields, length } = head;
-    Response { reason, fields, chunked: length.is_none(), ..Response::new(status, body) }
+    let CheckedHead { status, reason, fields, length, variables } = head;
+    let extras = (!variables.is_empty())
+        .then(|| Box::new(ResponseExtras { variables, ..ResponseExtras::default() }));
+    Response { reason, fields, extras, chunked: length.is_none(), ..Response::new(status, body) }
 }
 
 /// A complete body with a wrong `Content-Length`.
@@ -173,6 +186,15 @@ impl BodyStream for ScriptBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_are_no_fields_and_their_number_is_limited() {
+        let lines: Vec<Bytes> = (0..600).map(|n| format!("\x01env:N{n}=a: b").into()).collect();
+        let head = check(&ScriptHead { status: 200, reason: Bytes::new(), lines }).unwrap();
+        assert_eq!(head.fields, FieldBlock::default());
+        assert_eq!(head.variables.len(), MAX_VARIABLES);
+        assert_eq!(head.variables[7], ("N7".into(), "a: b".into()));
+    }
 
     fn checked(status: u16, lines: &[&'static str]) -> Result<CheckedHead, &'static str> {
         let lines = lines.iter().map(|line| Bytes::from_static(line.as_bytes())).collect();

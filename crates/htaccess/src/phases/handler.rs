@@ -119,6 +119,7 @@ impl Server<'_> {
 
     /// Sends a file, or says why not.
     fn file(&self, record: &mut Record) -> Result<Action, u16> {
+        record.is_body_read = true;
         match record.method.as_slice() {
             b"GET" | b"HEAD" | b"POST" => {}
             b"OPTIONS" => {

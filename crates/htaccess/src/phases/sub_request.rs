@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::server::{MAX_REDIRECTS, Server};
 use super::walk::MAX_PATH_BYTES;
-use crate::record::{Main, Record};
+use crate::record::{FileKind, Main, Record};
 use crate::table::Table;
 use crate::uri;
 use crate::work;
@@ -42,6 +42,20 @@ impl Server<'_> {
         } else if let Err(status) = self.phases_later(&mut sub).await {
             sub.status = status;
         }
+        sub
+    }
+
+    /// Takes an entry of the request's directory through the phases. A directory has a slash behind its path, as
+    /// in a request for it, and stays one if it has an index file.
+    pub(super) async fn lookup_entry(&self, record: &Record, name: &[u8]) -> Record {
+        let path = [uri::parent(&record.filename), name].concat();
+        let file = self.world.stat(&path).unwrap_or_default();
+        if file.kind != FileKind::Directory {
+            return self.lookup_file(record, name).await;
+        }
+        let mut sub = self.lookup_file(record, &[name, b"/"].concat()).await;
+        sub.file = file;
+        sub.content_type = None;
         sub
     }
 

@@ -32,7 +32,7 @@ impl Lookup for Server<'_> {
             let sub = if name.contains(&b'/') {
                 self.lookup_path(record, name).await
             } else {
-                self.lookup_file(record, name).await
+                self.lookup_entry(record, name).await
             };
             let (status, exceptions) = (sub.status, sub.name_exceptions.clone());
             Some(Candidate { record: sub, status, exceptions })

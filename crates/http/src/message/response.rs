@@ -92,6 +92,11 @@ impl Response {
         self.extras.as_mut()?.feed.take().filter(|feed| !feed.is_full())
     }
 
+    /// Takes the variables that a script has set for the server.
+    pub fn take_variables(&mut self) -> Vec<(Bytes, Bytes)> {
+        self.extras.as_mut().map(|extras| std::mem::take(&mut extras.variables)).unwrap_or_default()
+    }
+
     /// Appends a field with [`FieldBlock::push`].
     pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.fields.push(name, value);
@@ -112,16 +117,19 @@ pub struct ResponseExtras {
     pub copies: Option<Box<dyn CompressedCopies>>,
     /// The response is not sent.
     pub is_unsent: bool,
+    /// Variables that a script has set for the server (`apache_setenv`).
+    pub variables: Vec<(Bytes, Bytes)>,
 }
 
 impl std::fmt::Debug for ResponseExtras {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ResponseExtras { trailer, tunnel, feed, copies: _, is_unsent } = self;
+        let ResponseExtras { trailer, tunnel, feed, copies: _, is_unsent, variables } = self;
         f.debug_struct("ResponseExtras")
             .field("trailer", trailer)
             .field("tunnel", tunnel)
             .field("feed", feed)
             .field("is_unsent", is_unsent)
+            .field("variables", variables)
             .finish_non_exhaustive()
     }
 }

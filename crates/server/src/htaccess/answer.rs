@@ -287,10 +287,9 @@ impl<'s> Attempt<'_, 's> {
         let (method, query) = (&script.method, &script.query);
         let changed =
             exchange::request(self.world.request, record, method, query, &script.request_uri);
-        // Of an error document, the body has been read: by another script, or with the request for a file.
-        let is_document = record.previous.is_some() && record.status != 200;
-        let is_read = is_document && matches!(&*self.world.request.method, b"GET" | b"POST");
-        let (response, instruction) = if self.has_run.replace(true) || is_read {
+        // Of an error document, the body may have been read: by another script, or with the request for a file.
+        let is_read = self.has_run.replace(true) || has_read_body(record);
+        let (response, instruction) = if is_read {
             let connection = exchange.without_body();
             let mut asked = Exchange::new(changed, exchange.started_at, &connection);
             Box::pin(carry_out(self.context, decision, self.handling.clone(), &mut asked)).await
@@ -332,6 +331,11 @@ impl<'s> Attempt<'_, 's> {
                 }
             }
         }
+        if is_script {
+            for (name, value) in response.take_variables() {
+                record.env.set(name, value);
+            }
+        }
         record.length = response.body.len().filter(|_| !matches!(response.body, Body::Stream(_)));
         let compression = self.engine.finish(&mut record, action, self.world);
         response.status = record.status;
@@ -354,6 +358,18 @@ impl<'s> Attempt<'_, 's> {
         }
         (response, compression)
     }
+}
+
+/// Returns true if the body of the request was read before it was redirected to this record.
+fn has_read_body(record: &Record) -> bool {
+    let mut previous = record.previous.as_deref();
+    while let Some(before) = previous {
+        if before.is_body_read {
+            return true;
+        }
+        previous = before.previous.as_deref();
+    }
+    false
 }
 
 /// End of the entity tags of compressed content.
