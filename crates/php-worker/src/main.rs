@@ -58,6 +58,7 @@ mod origin;
 mod owed_wakes;
 mod parameters;
 mod prototype;
+mod refusal;
 mod resident;
 mod script_directories;
 mod settings;

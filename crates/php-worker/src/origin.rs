@@ -16,6 +16,7 @@ use howdah_wire::messages::{ApplicationSpec, FromTemplate, MAX_REPORT, ToTemplat
 use howdah_wire::queue::WorkerId;
 
 use crate::application::{Application, IGNORED_SIGNALS};
+use crate::refusal::Refusal;
 use crate::resident;
 use crate::template::{self, Connection};
 
@@ -156,7 +157,7 @@ pub enum Event {
         /// The worker.
         worker: WorkerId,
         /// The reason.
-        message: String,
+        refusal: Refusal,
     },
     /// A worker has ended before its start was reported.
     Ended {
@@ -252,10 +253,10 @@ impl Origin {
         worker: WorkerId,
         descriptors: Vec<OwnedFd>,
         now: Instant,
-    ) -> Result<Spawned, String> {
+    ) -> Result<Spawned, Refusal> {
         if matches!(self.kind, Kind::Template(_)) {
             if self.requests.iter().any(|request| request.is_refused) {
-                return Err(SLOW.to_owned());
+                return Err(Refusal::temporary(SLOW));
             }
             let (is_sent, is_refused) = (false, false);
             self.requests.push(Request { worker, descriptors, since: now, is_sent, is_refused });
@@ -267,7 +268,9 @@ impl Origin {
         }
         let boots = matches!(self.kind, Kind::BootingWorkers);
         let mut descriptors = descriptors.into_iter();
-        let socket = descriptors.next().ok_or("its socket did not arrive")?;
+        let socket = descriptors
+            .next()
+            .ok_or_else(|| Refusal::from("its socket did not arrive".to_owned()))?;
         match fork()? {
             Forked::Parent(pid) => Ok(Spawned::Parent(pid)),
             Forked::Child => {
@@ -279,7 +282,7 @@ impl Origin {
 
     /// Asks the template for the workers that it has not been asked for. If there is none, starts one,
     /// which gets the requests when it has booted. Error: why there can be none now.
-    fn request_workers(&mut self, now: Instant) -> Result<Spawned, String> {
+    fn request_workers(&mut self, now: Instant) -> Result<Spawned, Refusal> {
         match &self.kind {
             Kind::Template(Some(template)) if template.has_booted && template.end.is_none() => {
                 for request in self.requests.iter_mut().filter(|request| !request.is_sent) {
@@ -287,7 +290,8 @@ impl Origin {
                 }
             }
             Kind::Template(None) if self.retry_at.is_some_and(|at| at > now) => {
-                return Err("its worker script does not work; it is started again later".to_owned());
+                let message = "its worker script does not work; it is started again later";
+                return Err(message.to_owned().into());
             }
             Kind::Template(None) => {
                 if let Some(child) = self.begin()? {
@@ -337,13 +341,13 @@ impl Origin {
                     without: String::new(),
                 });
                 if let Err(problem) = self.request_workers(Instant::now()) {
-                    self.refuse(&problem, events);
+                    self.refuse(problem, events);
                 }
             }
             FromTemplate::Unshareable { boot_us, reason } if !template.has_booted => {
                 self.kind = Kind::BootingWorkers;
                 self.failures = 0;
-                self.refuse("it is started without a template", events);
+                self.refuse(Refusal::temporary("it is started without a template"), events);
                 events.push(Event::Booted { boot_us, template: None, without: reason });
             }
             FromTemplate::Failed { message, in_warm_up: true } if !template.has_booted => {
@@ -371,7 +375,7 @@ impl Origin {
             },
             FromTemplate::NotForked { worker, message } => match self.take(worker) {
                 Some(Request { is_refused: true, .. }) => {}
-                Some(_) => events.push(Event::NotStarted { worker, message }),
+                Some(_) => events.push(Event::NotStarted { worker, refusal: message.into() }),
                 None => self.violated("it sent a failure that was not requested", events),
             },
             _ => self.violated("it sent a message out of order", events),
@@ -393,10 +397,10 @@ impl Origin {
     }
 
     /// Refuses all workers that were requested.
-    fn refuse(&mut self, why: &str, events: &mut Vec<Event>) {
+    fn refuse(&mut self, why: impl Into<Refusal>, events: &mut Vec<Event>) {
+        let why = why.into();
         let open = self.requests.drain(..).filter(|request| !request.is_refused);
-        let refused =
-            |Request { worker, .. }| Event::NotStarted { worker, message: why.to_owned() };
+        let refused = |Request { worker, .. }| Event::NotStarted { worker, refusal: why.clone() };
         events.extend(open.map(refused));
     }
 
@@ -448,7 +452,8 @@ impl Origin {
                 if request.is_sent { SLOW } else { "its worker script is being started again" };
             request.is_refused = true;
             request.descriptors.clear();
-            events.push(Event::NotStarted { worker: request.worker, message: message.to_owned() });
+            let refusal = Refusal::temporary(message);
+            events.push(Event::NotStarted { worker: request.worker, refusal });
         }
         self.requests.retain(|request| request.is_sent || !request.is_refused);
         events
@@ -460,7 +465,7 @@ impl Origin {
         if let Kind::Template(Some(template)) = &self.kind {
             template.kill();
         }
-        self.refuse(&how, events);
+        self.refuse(how.clone(), events);
         self.ended(&how, events);
     }
 
@@ -488,7 +493,7 @@ impl Origin {
     /// Counts a boot that has failed.
     fn fail(&mut self, why: &str, events: &mut Vec<Event>) {
         self.kind = Kind::Template(None);
-        self.refuse(why, events);
+        self.refuse(why.to_owned(), events);
         let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(8)).min(MAX_PAUSE);
         self.failures += 1;
         self.retry_at = Some(Instant::now() + pause);

@@ -300,8 +300,8 @@ impl Loaded {
                     }
                 }
                 Event::Started { worker, pid } => self.started(worker, pid)?,
-                Event::NotStarted { worker, message } => {
-                    self.report(&FromPrototype::NotStarted { worker, message })?;
+                Event::NotStarted { worker, refusal } => {
+                    self.report(&refusal.report(worker))?;
                 }
                 Event::Ended { worker, pid, exit } => {
                     self.workers.retain(|(running, _)| *running != worker);
@@ -376,7 +376,7 @@ impl Loaded {
             Ok(Spawned::Parent(pid)) => self.started(worker, pid),
             Ok(Spawned::Child(child)) => Err(LoopEnd::Child(child)),
             Ok(Spawned::Requested) => Ok(()),
-            Err(message) => self.report(&FromPrototype::NotStarted { worker, message }),
+            Err(refusal) => self.report(&refusal.report(worker)),
         }
     }
 

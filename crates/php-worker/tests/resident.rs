@@ -14,6 +14,9 @@ use howdah_wire::queue::WorkerId;
 const FIRST: WorkerId = WorkerId { index: 0, incarnation: 0 };
 const SECOND: WorkerId = WorkerId { index: 1, incarnation: 0 };
 
+/// Lets a stopped process go on.
+const SIGCONT: i32 = 18;
+
 /// The loop of a worker script; each request brings its own code.
 const LOOP: &str =
     "while (frankenphp_handle_request(function () { eval($_SERVER['HTTP_CODE']); }));";
@@ -147,6 +150,23 @@ fn a_template_that_has_ended_is_started_again() {
     let second = *resident.application.templates.last().unwrap();
     assert_ne!(second, Some(first));
     assert!(second.is_some());
+}
+
+#[test]
+fn a_template_that_is_only_slow_is_no_failure_of_the_application() {
+    let script = Script::new(LOOP);
+    let mut resident = script.start(1);
+    let template = resident.application.templates[0].unwrap();
+    signals::send(template, signals::SIGSTOP).unwrap();
+    let message = resident.application.try_spawn(SECOND).unwrap_err();
+    assert!(message.contains("has not forked it in time"), "{message}");
+    assert!(resident.application.is_refusal_temporary);
+    signals::send(template, SIGCONT).unwrap();
+    let mut worker = WorkerId { incarnation: 1, ..SECOND };
+    while resident.application.try_spawn(worker).is_err() {
+        worker.incarnation += 1;
+        assert!(worker.incarnation < 600);
+    }
 }
 
 #[test]

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     fn not_started(application: u32, text: &str) -> FromSupervisor {
-        FromSupervisor::NotStarted { application, message: text.to_owned() }
+        FromSupervisor::NotStarted { application, is_temporary: false, message: text.to_owned() }
     }
 
     fn read(socket: &OwnedFd) -> Option<FromSupervisor> {

@@ -41,6 +41,8 @@ pub struct Application {
     deaths: Vec<(WorkerId, u32, Exit)>,
     /// True if the last worker that died was waiting for a request.
     pub last_was_idle: bool,
+    /// True if the last worker that was not started may be started soon.
+    pub is_refusal_temporary: bool,
     pub version: String,
     /// Processes from which workers are forked, in the order in which the worker script has started in
     /// them; `None` for each start after which workers start it themselves.
@@ -137,6 +139,7 @@ impl Application {
             workers: HashMap::new(),
             deaths: Vec::new(),
             last_was_idle: false,
+            is_refusal_temporary: false,
             version: String::new(),
             templates: Vec::new(),
             root,
@@ -184,7 +187,8 @@ impl Application {
                     self.workers.insert(owner, Worker { pid, socket });
                     return Ok(pid);
                 }
-                FromPrototype::NotStarted { worker, message } if worker == owner => {
+                FromPrototype::NotStarted { worker, is_temporary, message } if worker == owner => {
+                    self.is_refusal_temporary = is_temporary;
                     return Err(message);
                 }
                 FromPrototype::Died { worker, pid, status, was_idle } => {

@@ -49,7 +49,11 @@ impl Application {
                 Err(error) => {
                     self.workers.release(worker);
                     let message = error.to_string();
-                    failures.push(FromSupervisor::NotStarted { application: number, message });
+                    failures.push(FromSupervisor::NotStarted {
+                        application: number,
+                        is_temporary: false,
+                        message,
+                    });
                 }
             }
         }

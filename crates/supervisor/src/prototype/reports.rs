@@ -117,10 +117,11 @@ impl Application {
                 let pid = self.on_started(worker, pid, &mut descriptors, now)?;
                 FromSupervisor::Started { application, worker, pid }
             }
-            FromPrototype::NotStarted { worker, message } => {
+            FromPrototype::NotStarted { worker, is_temporary, message } => {
                 self.close(Request::Spawn(worker))?;
                 self.workers.release(worker);
-                FromSupervisor::NotStarted { application, message: shortened(message) }
+                let message = shortened(message);
+                FromSupervisor::NotStarted { application, is_temporary, message }
             }
             FromPrototype::Died { worker, pid: _, status, was_idle } => {
                 let pid = self.on_worker_reaped(worker)?;

@@ -175,7 +175,7 @@ fn failed() -> FromPrototype {
 }
 
 fn not_started(worker: WorkerId) -> FromPrototype {
-    FromPrototype::NotStarted { worker, message: "x".repeat(30_000) }
+    FromPrototype::NotStarted { worker, is_temporary: false, message: "x".repeat(30_000) }
 }
 
 const STRANGER: WorkerId = WorkerId { index: 7, incarnation: 7 };

@@ -114,7 +114,9 @@ impl Tree {
             None => Err(NOT_RUNNING.to_owned()),
         };
         if let Err(message) = spawned {
-            self.send_to_router(&FromSupervisor::NotStarted { application, message }, &[]);
+            let is_temporary = false;
+            let failure = FromSupervisor::NotStarted { application, is_temporary, message };
+            self.send_to_router(&failure, &[]);
         }
     }
 

@@ -105,6 +105,8 @@ messages! {
         4 NotStarted {
             /// The worker.
             worker: WorkerId,
+            /// The machine is busy or a start is under way: the next request may succeed.
+            is_temporary: bool,
             /// Reason of the failure.
             message: String,
         }

@@ -247,6 +247,8 @@ messages! {
         7 NotStarted {
             /// Number of the application.
             application: u32,
+            /// As the prototype reports it: the next request may succeed.
+            is_temporary: bool,
             /// Reason of the failure.
             message: String,
         }

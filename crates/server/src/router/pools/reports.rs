@@ -45,8 +45,8 @@ impl Pools {
             FromSupervisor::Started { application, worker, pid } => {
                 self.on_started(application, worker, pid, descriptors);
             }
-            FromSupervisor::NotStarted { application, message } => {
-                self.on_not_started(application, &message);
+            FromSupervisor::NotStarted { application, is_temporary, message } => {
+                self.on_not_started(application, is_temporary, &message);
             }
             FromSupervisor::Died { application, worker, pid, status, was_idle } => {
                 self.on_died(application, worker, pid, status, was_idle);
@@ -205,7 +205,7 @@ impl Pools {
         app.logs_starts |= app.starting == 0;
     }
 
-    fn on_not_started(&mut self, number: u32, message: &str) {
+    fn on_not_started(&mut self, number: u32, is_temporary: bool, message: &str) {
         let log = Arc::clone(&self.shared.log);
         let Some(app) = self.by_number(number) else { return };
         app.starting = app.starting.saturating_sub(1);
@@ -213,7 +213,8 @@ impl Pools {
         let message = format!("no worker could be started: {message}");
         if app.failure.as_ref() != Some(&message) {
             let name = &app.config.name;
-            log.write(Level::Alert, format_args!("\"{name}\" application: {message}"));
+            let level = if is_temporary { Level::Warn } else { Level::Alert };
+            log.write(level, format_args!("\"{name}\" application: {message}"));
             app.failure = Some(message);
         }
     }
