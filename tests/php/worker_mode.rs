@@ -316,7 +316,8 @@ fn a_template_that_is_slow_is_kept() {
     let first = template(&server).unwrap();
     under_load(&server, || {
         harness::processes::signal(first, Signal::STOP);
-        server.wait_for_log("its template has not forked it in time");
+        let line = server.wait_for_log("its template has not forked it in time");
+        assert!(line.contains("[warn]"), "{line}");
         harness::processes::signal(first, Signal::CONT);
     });
     assert_eq!(template(&server), Some(first));
@@ -349,6 +350,24 @@ fn a_script_that_does_not_come_back_after_a_response_is_ended_when_requests_wait
     let (.., pid) = ask(&server, "/");
     assert!(!stayed.contains(&pid), "{stayed:?} {pid}");
     server.wait_for_log("its script has not asked for another request within limits/timeout");
+}
+
+#[test]
+fn a_worker_that_ends_between_two_requests_has_its_reason_in_the_log() {
+    let script = "<?php putenv('BOOT=1');
+        while (frankenphp_handle_request(function () { echo 'one 1 ', getmypid(); })) {
+            eval(urldecode($_GET['pause'] ?? ''));
+        }";
+    let server = site(json!({"processes": 1})).file("worker.php", script).serve();
+    for (pause, reason) in [
+        ("putenv('BOOT=2')", "changed state: environment"),
+        ("exit", "its script has ended"),
+        ("nothing()", "fatal"),
+    ] {
+        ask(&server, &format!("/?pause={};", pause.replace('(', "%28")));
+        server.wait_for_log(&format!("a worker is replaced between two requests: {reason}"));
+    }
+    ask(&server, "/");
 }
 
 #[test]

@@ -242,8 +242,9 @@ void howdah_php_handle(const struct howdah_request *request, struct howdah_outco
 /*
  * Runs a worker script to its end. `boot` has its parameters and no client. Each call of
  * frankenphp_handle_request() calls the callback `serve` with `context`.
+ * Returns why it has ended; 0 if it has not booted.
  */
-void howdah_php_run_worker_script(const struct howdah_request *boot, void *context);
+enum howdah_end howdah_php_run_worker_script(const struct howdah_request *boot, void *context);
 
 /* Handles one request by the function that the worker script has passed. Only for `serve`. A request
  * without a client is handled and its response is dropped. */

@@ -24,6 +24,9 @@ static void *resident;
 static const struct howdah_request *boot;
 static char boot_error[1024];
 
+/* Why the script must not ask for another request, if it is known before it does. */
+static enum howdah_end pause_end;
+
 /* The function of the script that handles the next request. */
 static zend_fcall_info handler;
 static zend_fcall_info_cache handler_cache;
@@ -494,7 +497,8 @@ ZEND_FUNCTION(frankenphp_handle_request)
     if (!has_booted) {
         session = dlsym(RTLD_DEFAULT, "ps_globals");
     }
-    if (end_pause() != HOWDAH_END_NONE) {
+    pause_end = end_pause();
+    if (pause_end != HOWDAH_END_NONE) {
         /* As exit() does: another process takes its place. */
         zend_throw_unwind_exit();
         RETURN_THROWS();
@@ -534,7 +538,7 @@ static void keep_error(void)
     }
 }
 
-void howdah_php_run_worker_script(const struct howdah_request *request, void *context)
+enum howdah_end howdah_php_run_worker_script(const struct howdah_request *request, void *context)
 {
     resident = context;
     boot = request;
@@ -549,10 +553,13 @@ void howdah_php_run_worker_script(const struct howdah_request *request, void *co
     } zend_end_try();
     if (!has_booted) {
         keep_error();
+    } else if (pause_end == HOWDAH_END_NONE) {
+        pause_end = PG(last_error_type) & E_FATAL_ERRORS ? cause_of_bailout() : HOWDAH_END_EXIT;
     }
     join_shutdown_functions();
     zend_first_try {
         php_request_shutdown(NULL);
     } zend_end_try();
     SG(server_context) = NULL;
+    return pause_end;
 }

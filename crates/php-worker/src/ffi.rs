@@ -39,22 +39,27 @@ impl RequestResult {
 
     /// Returns the reason for which a worker script's process must end.
     pub fn end(&self) -> Option<Retirement> {
-        Some(match self.end {
-            0 => return None,
-            1 => Retirement::Exit,
-            2 => Retirement::Fatal,
-            3 => Retirement::Timeout,
-            4 => Retirement::Disconnected,
-            5 => Retirement::Locale,
-            6 => Retirement::TimeZone,
-            7 => Retirement::Environment,
-            8 => Retirement::Directory,
-            9 => Retirement::Restart,
-            10 => Retirement::Signals,
-            11 => Retirement::Limits,
-            _ => Retirement::Broken,
-        })
+        retirement(self.end)
     }
+}
+
+/// Returns the reason with a number of `enum howdah_end` in `shim/howdah.h`.
+fn retirement(end: u64) -> Option<Retirement> {
+    Some(match end {
+        0 => return None,
+        1 => Retirement::Exit,
+        2 => Retirement::Fatal,
+        3 => Retirement::Timeout,
+        4 => Retirement::Disconnected,
+        5 => Retirement::Locale,
+        6 => Retirement::TimeZone,
+        7 => Retirement::Environment,
+        8 => Retirement::Directory,
+        9 => Retirement::Restart,
+        10 => Retirement::Signals,
+        11 => Retirement::Limits,
+        _ => Retirement::Broken,
+    })
 }
 
 /// The layout of a script's stack in the memory of a worker: an address, `current`, and offsets.
@@ -191,7 +196,7 @@ unsafe extern "C" {
     fn howdah_php_child();
     fn howdah_php_release_memory();
     fn howdah_php_handle(request: *const RawRequest, outcome: *mut RequestResult);
-    fn howdah_php_run_worker_script(boot: *const RawRequest, context: *mut c_void);
+    fn howdah_php_run_worker_script(boot: *const RawRequest, context: *mut c_void) -> u32;
     fn howdah_php_handle_resident(request: *const RawRequest, outcome: *mut RequestResult);
     fn howdah_php_boot_error() -> *const c_char;
 }
@@ -388,12 +393,18 @@ impl Php {
 
     /// Runs a worker script to its end. Each time that it asks for a request, calls `serve`, which
     /// waits for one and calls [`Php::handle_resident`]; if it returns false, the script must end.
-    pub fn run_worker_script(&self, params: &Params<'_>, mut serve: &mut dyn FnMut() -> bool) {
+    /// Returns why the script has ended if it has booted; `None` otherwise.
+    pub fn run_worker_script(
+        &self,
+        params: &Params<'_>,
+        mut serve: &mut dyn FnMut() -> bool,
+    ) -> Option<Retirement> {
         let boot = params.raw(ptr::null_mut(), 0);
         let context: *mut Serve<'_> = &mut serve;
         // SAFETY: PHP is loaded. The parameters and `serve` outlive the call, and C passes `context`
         // only to the callback `serve`, which does not nest: C refuses that.
-        unsafe { howdah_php_run_worker_script(&boot, context.cast()) };
+        let end = unsafe { howdah_php_run_worker_script(&boot, context.cast()) };
+        retirement(end.into())
     }
 
     /// Handles a request with a body of `length` bytes in the running worker script; without

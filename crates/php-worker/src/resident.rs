@@ -10,6 +10,7 @@ use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 
 use howdah_sys::process;
+use howdah_wire::frame::Retirement;
 use howdah_wire::messages::WorkerScript;
 
 use crate::application::Application;
@@ -20,13 +21,13 @@ use crate::worker::{Progress, RESIDENT_MARK, Worker};
 pub fn run(application: &Application, worker: Worker<'_>) -> ! {
     let mut serving = Serving::new(worker);
     let script = script(application);
-    run_script(application, script, &mut || serving.serve());
+    let end = run_script(application, script, &mut || serving.serve());
     if !serving.has_been_called {
         let error = boot_problem(application, script);
         eprintln!("application \"{}\": {error}", application.spec.name);
         process::exit_now(1);
     }
-    process::exit_now(0)
+    serving.end(application, end)
 }
 
 /// A worker inside its worker script.
@@ -54,6 +55,24 @@ impl<'a> Serving<'a> {
         self.has_ended = !self.worker.serve_next(&mut self.progress);
         !self.has_ended
     }
+
+    /// Ends the process after its script. If the script was not told to end, logs the reason: no request
+    /// is at hand whose log line could have it.
+    pub fn end(self, application: &Application, end: Option<Retirement>) -> ! {
+        if !self.has_ended
+            && let Some(reason) = end
+        {
+            let reason = match reason {
+                Retirement::Exit => "its script has ended".to_owned(),
+                reason => reason.name().to_owned(),
+            };
+            let name = &application.spec.name;
+            eprintln!(
+                "application \"{name}\": a worker is replaced between two requests: {reason}"
+            );
+        }
+        process::exit_now(0)
+    }
 }
 
 /// Returns the worker script of a resident application.
@@ -64,14 +83,15 @@ pub fn script(application: &Application) -> &WorkerScript {
     application.spec.worker.as_ref().expect("only resident applications run a worker script")
 }
 
-/// Runs a worker script to its end. `serve` is called each time that it asks for a request.
+/// Runs a worker script to its end. `serve` is called each time that it asks for a request. Returns why
+/// it has ended, if it has booted.
 pub fn run_script(
     application: &Application,
     script: &WorkerScript,
     serve: &mut dyn FnMut() -> bool,
-) {
+) -> Option<Retirement> {
     let variables = Variables::new(script, "/");
-    application.php.run_worker_script(&variables.params(), serve);
+    application.php.run_worker_script(&variables.params(), serve)
 }
 
 /// Handles a request for the target `target` in the running script and drops its response. Returns

@@ -50,18 +50,22 @@ pub fn run(application: &Application, connection: Connection, warms_up: bool) ->
     let began = Instant::now();
     let before = OpenFiles::of_this_process();
     let mut state = Some(State::Booting { connection, began, before, warms_up });
-    resident::run_script(application, script, &mut || {
+    let end = resident::run_script(application, script, &mut || {
         let Some(current) = state.take() else { process::exit_now(70) };
         let (next, goes_on) = current.step(application);
         state = Some(next);
         goes_on
     });
-    if let Some(State::Booting { connection, warms_up, .. }) = state {
-        let has_warmed_up = !warms_up && script.warm_up.is_some();
-        let message = resident::boot_problem(application, script);
-        connection.report(&FromTemplate::Failed { message, in_warm_up: has_warmed_up });
+    match state {
+        Some(State::Booting { connection, warms_up, .. }) => {
+            let has_warmed_up = !warms_up && script.warm_up.is_some();
+            let message = resident::boot_problem(application, script);
+            connection.report(&FromTemplate::Failed { message, in_warm_up: has_warmed_up });
+            process::exit_now(0)
+        }
+        Some(State::Worker(serving)) => serving.end(application, end),
+        None => process::exit_now(0),
     }
-    process::exit_now(0)
 }
 
 impl<'a> State<'a> {
