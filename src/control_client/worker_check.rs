@@ -64,6 +64,8 @@ impl Url {
 #[derive(Default)]
 struct Findings {
     pages: usize,
+    /// The status of each page in the classic mode.
+    statuses: Vec<u16>,
     /// Targets, each with how the answers differ.
     different: Vec<(String, String)>,
     /// Targets whose body changes from one request to the next in the classic mode already.
@@ -89,16 +91,55 @@ pub(super) fn run(client: &Client, args: &WorkerCheckArgs) -> Result<(), Failure
     };
     let classic = start("the classic mode", "classic", &classic)?;
     let resident = start("the worker mode", "worker", &resident)?;
-    let findings = compare(&url, args.pages, &classic, &resident)?;
     let control = Client::new(&format!("unix:{}", resident.control.display()), None)?;
-    let worker =
-        control.request("GET", &format!("/status/php/{}/worker", encode(&name, |_| false)), b"")?;
+    // Beside other applications, the copy starts also if the worker script does not work.
+    let part = |part: &str| format!("/{part}/{}", encode(&name, |_| false));
+    let status = control.request("GET", &part("status/php"), b"")?;
+    if status["worker"].is_null() {
+        let application = control.request("GET", &part("status/applications"), b"")?;
+        return Err(Failure::Failed(not_booted(&name, &application, &resident.last_problem())));
+    }
+    let findings = compare(&url, args.pages, &classic, &resident)?;
+    let pool = control.request("GET", &part("pools"), b"")?;
+    if pool["accepted-conn"] == 0 {
+        return Err(Failure::Failed(not_reached(&name, &url, &running, &findings)));
+    }
+    let worker = control.request("GET", &part("status/php"), b"")?["worker"].take();
     write_out(&report(&name, &findings, &worker))?;
     match findings.different.len() {
         0 => Ok(()),
         1 => Err(Failure::Failed("one page differs in worker mode".to_owned())),
         count => Err(Failure::Failed(format!("{count} pages differ in worker mode"))),
     }
+}
+
+/// Returns the message for a worker script that does not ask for a request.
+fn not_booted(name: &str, application: &Value, logged: &str) -> String {
+    let problem = application["problem"].as_str().filter(|text| !text.contains("started again"));
+    format!(
+        "the worker script of the application \"{}\" does not start: {}\nIt must load the framework and then \
+         call frankenphp_handle_request() in a loop; \"worker\" of the application, or --script, names it",
+        printable(name),
+        printable(problem.unwrap_or(logged))
+    )
+}
+
+/// Returns the message for a URL whose pages do not come from the application.
+fn not_reached(name: &str, url: &Url, running: &Value, findings: &Findings) -> String {
+    let listener = servers::listener(running, url.port).map_or("", |(listener, _)| listener);
+    let status = findings.statuses.first().copied().unwrap_or_default();
+    let pages = match findings.pages {
+        1 => format!("{} was not answered", printable(&url.target)),
+        count => format!("none of {count} pages from {} on was answered", printable(&url.target)),
+    };
+    format!(
+        "{pages} by the application \"{}\": requests for the host \"{}\" to the listener \"{}\" lead \
+         elsewhere, and the first got status {status}\nGive the URL of a page of the application, with the name \
+         and the port of its site, or another --application",
+        printable(name),
+        printable(&url.host),
+        printable(listener)
+    )
 }
 
 /// Visits pages of both servers, beginning with that of the URL.
@@ -124,6 +165,7 @@ fn compare(url: &Url, pages: usize, classic: &Copy, resident: &Copy) -> Result<F
                 waiting.push_back(link);
             }
         }
+        findings.statuses.push(first.status);
         let expected = Expected::new(first, &second);
         let mut difference = None;
         for _ in 0..VISITS {
@@ -154,8 +196,12 @@ fn compare(url: &Url, pages: usize, classic: &Copy, resident: &Copy) -> Result<F
 }
 
 fn report(name: &str, findings: &Findings, worker: &Value) -> String {
-    let Findings { pages, different, not_comparable, classic, resident } = findings;
-    let mut text = format!("{pages} pages of \"{}\" were compared.\n", printable(name));
+    let Findings { pages, different, not_comparable, classic, resident, .. } = findings;
+    let name = printable(name);
+    let mut text = match pages {
+        1 => format!("One page of \"{name}\" was compared.\n"),
+        _ => format!("{pages} pages of \"{name}\" were compared.\n"),
+    };
     let mut list = |title: &str, lines: Vec<String>| {
         let _ = writeln!(text, "\n{title}: {}", lines.len());
         for line in lines.iter().take(MAX_NAMED) {
@@ -222,6 +268,7 @@ mod tests {
         let different = (0..30).map(|n| (format!("/{n}"), "status 500 instead of 200".to_owned()));
         let findings = Findings {
             pages: 40,
+            statuses: vec![200; 40],
             different: different.collect(),
             not_comparable: vec!["/clock".to_owned()],
             classic: vec![Duration::from_millis(9); 3],

@@ -65,6 +65,54 @@ fn pages_that_depend_on_an_earlier_request_are_named() {
 }
 
 #[test]
+fn a_script_that_does_not_boot_beside_other_applications_is_named_with_its_error() {
+    let site = Site::new()
+        .file("index.php", "<?php echo 1;")
+        .file("worker.php", "<?php throw new Exception('no database');")
+        .with(json!({
+            "routes": [
+                {"match": {"uri": "/other"}, "action": {"pass": "applications/other"}},
+                {"action": {"pass": "applications/site"}},
+            ],
+            "applications": {"site": {"script": "index.php"}},
+        }));
+    let root = site.root().display().to_string();
+    let other = json!({"type": "php", "root": root, "script": "index.php", "processes": 1});
+    let address = format!("unix:{}", site.control_socket().display());
+    let server = site
+        .with(json!({"applications": {"other": other}}))
+        .argument("--control")
+        .argument(&address)
+        .serve();
+    let (code, text) = check(&server, &["--application", "site", "--script", "worker.php"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(
+        text.contains("the worker script of the application \"site\" does not start"),
+        "{text}"
+    );
+    assert!(text.contains("no database") && text.contains("frankenphp_handle_request"), "{text}");
+}
+
+#[test]
+fn a_url_that_leads_elsewhere_is_no_comparison() {
+    let site = Site::new().file("index.php", "<?php echo 1;").with(json!({
+        "routes": [
+            {"match": {"host": "shop.example"}, "action": {"pass": "applications/site"}},
+            {"action": {"return": 404}},
+        ],
+        "applications": {"site": {"script": "index.php", "worker": {"script": "worker.php"}}},
+    }));
+    let site = site.file("worker.php", "<?php while (frankenphp_handle_request(fn () => 1));");
+    let address = format!("unix:{}", site.control_socket().display());
+    let server = site.argument("--control").argument(&address).serve();
+    let (code, text) = check(&server, &[]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("/ was not answered by the application \"site\""), "{text}");
+    assert!(text.contains(&format!("\"{}\" lead elsewhere", server.address)), "{text}");
+    assert!(text.contains("status 404"), "{text}");
+}
+
+#[test]
 fn a_script_that_is_no_worker_script_is_named() {
     let server = serve("");
     let (code, text) = check(&server, &["--script", "missing.php"]);

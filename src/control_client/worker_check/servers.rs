@@ -18,6 +18,7 @@ pub(super) struct Copy {
     pub(super) address: SocketAddr,
     /// Its control socket.
     pub(super) control: PathBuf,
+    log: PathBuf,
 }
 
 /// The files of the copies; removed with this value.
@@ -63,7 +64,7 @@ impl Copy {
         command.arg("--state").arg(directory.join("state"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let child = command.spawn().map_err(|error| failed("no server", error))?;
-        let mut copy = Copy { child, address, control };
+        let mut copy = Copy { child, address, control, log };
         let output = copy.child.stdout.take();
         let lines = output.into_iter().flat_map(|output| BufReader::new(output).lines()).flatten();
         for line in lines {
@@ -74,7 +75,12 @@ impl Copy {
                 break;
             }
         }
-        Err(last_problem(&log))
+        Err(copy.last_problem())
+    }
+
+    /// Returns the last problem in its log.
+    pub(super) fn last_problem(&self) -> String {
+        last_problem(&self.log)
     }
 }
 
@@ -126,6 +132,13 @@ fn is_classic(worker: &Value) -> bool {
     matches!(worker, Value::Null | Value::Bool(false))
 }
 
+/// Returns the listener with this port, and its name.
+pub(super) fn listener(running: &Value, port: u16) -> Option<(&str, &Value)> {
+    let suffix = format!(":{port}");
+    let found = running["listeners"].as_object()?.iter().find(|(key, _)| key.ends_with(&suffix));
+    found.map(|(name, listener)| (name.as_str(), listener))
+}
+
 /// Returns the documents of both copies: the application in the classic mode, and in worker mode with
 /// `script`, if it is given. In place of the listeners, both have the one with this port.
 pub(super) fn documents(
@@ -135,11 +148,12 @@ pub(super) fn documents(
     script: Option<&str>,
 ) -> Result<[Value; 2], String> {
     let mut copy = running.clone();
-    let listeners = running["listeners"].as_object();
-    let suffix = format!(":{port}");
-    let listener = listeners.and_then(|all| all.iter().find(|(key, _)| key.ends_with(&suffix)));
-    let (_, listener) =
-        listener.ok_or_else(|| format!("the server has no listener at port {port}"))?;
+    let (_, listener) = listener(running, port).ok_or_else(|| {
+        let names = running["listeners"].as_object().into_iter().flat_map(Map::keys);
+        let names: Vec<_> = names.map(|name| format!("\"{name}\"")).collect();
+        let hint = "give the URL of the site with the port of one of them";
+        format!("the server has no listener at port {port}; there is {}: {hint}", names.join(", "))
+    })?;
     let mut listener = listener.clone();
     if let Some(listener) = listener.as_object_mut() {
         listener.remove("tls");
