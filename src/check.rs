@@ -293,13 +293,15 @@ impl Findings {
         if let Some(log) = &application.limits.slow_log {
             self.should(&format!("{path}/limits/slow_log"), opened(log));
         }
-        if application.isolation.rootfs.is_some() {
+        if let Some(directory) = &application.isolation.rootfs {
+            self.worker_in(directory, application);
             return; // the paths are below `rootfs`
         }
+        let worker = application.worker.as_ref().map(|worker| &worker.script);
         for target in &application.targets {
-            let Some(script) = target.script.as_ref().filter(|_| target.root.is_dir()) else {
-                continue;
-            };
+            let script = target.script.as_ref().filter(|_| target.root.is_dir());
+            // A worker script has been checked as the application's user.
+            let Some(script) = script.filter(|script| Some(*script) != worker) else { continue };
             let script = target.root.join(script.trim_start_matches('/'));
             let found = fs::metadata(&script).map(|_| ());
             self.should(&format!("{path}/{}", target.key("script")), named(&script, found));
@@ -308,6 +310,20 @@ impl Findings {
         for directory in directories.allowed.iter().chain(&directories.forbidden) {
             let found = fs::read_dir(directory).map(|_| ());
             self.should(&format!("{path}/script_directories"), named(directory, found));
+        }
+    }
+
+    /// Checks a worker script and what it watches below another root directory, as this command sees
+    /// it: what is mounted there later is not known.
+    fn worker_in(&mut self, directory: &Path, application: &Application) {
+        let Some(worker) = &application.worker else { return };
+        let Some(target) = application.targets.first() else { return };
+        let place = format!("{}/worker", place(application));
+        let watched = worker.watch.iter().map(|path| (format!("{place}/watch"), path));
+        for (place, path) in [(place.clone(), &worker.script)].into_iter().chain(watched) {
+            let path = target.root.join(path);
+            let path = directory.join(path.strip_prefix("/").unwrap_or(&path));
+            self.should(&place, named(&path, fs::metadata(&path).map(|_| ())));
         }
     }
 }

@@ -129,6 +129,56 @@ fn what_keeps_the_server_from_starting_is_found_with_its_place_and_leaves_no_tra
 }
 
 #[test]
+fn a_worker_script_and_what_it_watches_must_exist() {
+    let site = Site::script("index.php", "echo 1;").file("w.php", "<?php").file("watched/a", "");
+    let worker = |worker: Value| json!({"applications": {"site": {"worker": worker}}});
+    for (given, place, named) in [
+        (json!({"script": "none.php"}), "worker", "/none.php cannot be read"),
+        (
+            json!({"script": "w.php", "watch": ["watched", "none"]}),
+            "worker/watch",
+            "/none cannot be watched",
+        ),
+    ] {
+        let (output, name) = check(&site, &worker(given));
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let beginning = format!("howdah: {}: /applications/site/{place}: ", name.display());
+        assert!(text.starts_with(&beginning) && text.contains(named), "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+    // What still runs is only warned of.
+    let (output, _) = check(&site, &worker(json!({"script": "none.php", "fallback": "classic"})));
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        said(&output).contains("warning: ") && said(&output).contains("none.php"),
+        "{output:?}"
+    );
+    let sound = json!({"script": "w.php", "watch": ["watched", "../www/w.php"]});
+    let (output, _) = check(&site, &worker(sound));
+    assert!(output.status.success() && said(&output).is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_worker_script_in_another_root_directory_is_looked_for_there() {
+    if !requirements::root() {
+        return;
+    }
+    let site = Site::script("index.php", "echo 1;");
+    let root = site.data().join("new-root");
+    fs::create_dir_all(root.join("srv/app")).unwrap();
+    let application = json!({
+        "root": "/srv/app", "worker": {"script": "w.php"}, "isolation": {"rootfs": root},
+    });
+    let changes = json!({"applications": {"site": application}});
+    let text = said(&check(&site, &changes).0);
+    let missing = format!("/applications/site/worker: {}/srv/app/w.php: ", root.display());
+    assert!(text.contains("warning: ") && text.contains(&missing), "{text}");
+    fs::write(root.join("srv/app/w.php"), "<?php").unwrap();
+    assert!(!said(&check(&site, &changes).0).contains("/worker"));
+}
+
+#[test]
 fn a_document_in_order_is_valid_and_nothing_is_made_bound_or_run() {
     let site = Site::script("index.php", "echo 1;");
     let ran = site.data().join("ran");

@@ -2,21 +2,26 @@
 //! runs no script of the site. The preload script is only opened, and PHP's messages are written to
 //! no file.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem};
+use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem, WorkerScript};
 
 use crate::ffi::Php;
 use crate::loading::{check_roots, load};
 use crate::mail;
 use crate::supervisor::Supervisor;
+use crate::watch;
 
 /// Reports warnings and notes to the supervisor. Returns PHP's version; Error: the reason why the
 /// application cannot run.
 pub fn run(supervisor: &Supervisor, spec: &ApplicationSpec, tmp: &str) -> Result<String, Problem> {
     check_roots(&spec.roots)?;
+    if let Some(script) = &spec.worker {
+        check_worker_script(supervisor, script)?;
+    }
     Php::skip_preload();
     let mut spec = spec.clone();
     spec.ini_admin.push(("error_log".to_owned(), String::new()));
@@ -43,11 +48,40 @@ pub fn run(supervisor: &Supervisor, spec: &ApplicationSpec, tmp: &str) -> Result
     Ok(php.version())
 }
 
+/// Checks that a worker script and what it watches can be opened.
+fn check_worker_script(supervisor: &Supervisor, worker: &WorkerScript) -> Result<(), Problem> {
+    if let Err(error) = open_script(Path::new(&worker.script)) {
+        let script = &worker.script;
+        let message = format!("the worker script {script} cannot be read: {error}");
+        if !worker.has_fallback {
+            return Err(Problem::at("worker", message));
+        }
+        let message = format!("{message}; \"fallback\" runs a script for each request instead");
+        let problem = Problem::at("worker", message);
+        let _ = supervisor.report(&FromPrototype::Noticed { problem, is_note: false });
+    }
+    for path in &worker.watch {
+        let path = watch::normal(Path::new(path));
+        fs::metadata(&path).map_err(|error| {
+            let path = path.display();
+            Problem::at("worker/watch", format_args!("{path} cannot be watched: {error}"))
+        })?;
+    }
+    Ok(())
+}
+
 /// Checks that a preload script can be opened. A relative path is not checked: PHP looks it up in
 /// `include_path`.
 fn check_preload(script: &Path) -> io::Result<()> {
-    if script.is_absolute() && !File::open(script)?.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a file"));
+    if script.is_absolute() { open_script(script) } else { Ok(()) }
+}
+
+fn open_script(script: &Path) -> io::Result<()> {
+    // A FIFO must not block.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(script)?;
+    match file.metadata()?.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other("it is not a file")),
     }
-    Ok(())
 }

@@ -175,7 +175,7 @@ fn is_of_one_directory(error: &io::Error) -> bool {
 }
 
 /// Returns an absolute path without `.` and `..`.
-fn normal(path: &Path) -> PathBuf {
+pub fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {
         match part {
