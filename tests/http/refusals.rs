@@ -1,8 +1,11 @@
-//! Each request that the server refuses because of its client has a line in the log, with the reason and
-//! the key that changes it.
+//! Each request that the server refuses or fails to answer has a line in the log, with the reason and the
+//! key that changes it.
 
+use std::time::Duration;
+
+use harness::raw::{Connection, Raw};
 use harness::{Server, Site};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn serve() -> Server {
     let site = Site::script("a.php", "echo strlen(file_get_contents('php://input'));");
@@ -59,4 +62,100 @@ fn a_refusal_says_which_key_changes_it() {
             server.log().lines().any(is_told).then_some(())
         });
     }
+}
+
+const SCRIPT: &str = "
+    if (isset($_GET['sleep'])) sleep((int) $_GET['sleep']);
+    if (isset($_GET['kill'])) posix_kill(getmypid(), SIGKILL);";
+
+/// Starts a server with a route for each way to fail, in front of servers that answer nothing and garbage.
+fn failing(silent: &Raw, garbage: &Raw) -> Server {
+    let site = Site::script("a.php", SCRIPT);
+    let php = |limits: Value| json!({"type": "php", "root": site.root(), "processes": 1, "limits": limits});
+    let applications = json!({
+        "site": {"limits": {"timeout": 1}},
+        "full": php(json!({"queue": 1})),
+        "slow": php(json!({"queue_timeout": 1})),
+    });
+    let upstream = |server: Value, mut changes: Value| {
+        changes["servers"] = json!({silent.address.to_string(): server});
+        changes
+    };
+    let one_at_once = json!({"max_connections": 1});
+    let upstreams = json!({
+        "first": upstream(json!({}), json!({"timeouts": {"first_byte": 1}})),
+        "other": upstream(json!({}), json!({})),
+        "full": upstream(one_at_once.clone(), json!({"queue": 0})),
+        "slow": upstream(one_at_once.clone(), json!({"queue_timeout": 1})),
+    });
+    let at = |uri: &str, action: Value| json!({"match": {"uri": uri}, "action": action});
+    let limited = |limit: Value| json!({"return": 200, "limit": limit});
+    let closed = format!("http://{}", harness::free_address());
+    let routes = json!([
+        at("/rate", limited(json!({"rate": "1/h"}))),
+        at("/zone", limited(json!([{"zone": "a", "rate": "1/h"}]))),
+        at("/once", json!({"proxy": silent.url(), "limit": {"concurrency": 1}})),
+        at("/full", json!({"rewrite": "/a.php?sleep=3", "pass": "applications/full"})),
+        at("/slow", json!({"rewrite": "/a.php?sleep=3", "pass": "applications/slow"})),
+        at("/closed", json!({"proxy": closed})),
+        at("/garbage", json!({"proxy": garbage.url()})),
+        at("/first", json!({"pass": "upstreams/first"})),
+        at("/action", json!({"pass": "upstreams/other", "timeouts": {"first_byte": 1}})),
+        at("/upstream-full", json!({"pass": "upstreams/full"})),
+        at("/upstream-slow", json!({"pass": "upstreams/slow"})),
+        at("/cached", json!({"proxy": silent.url(), "cache": {}})),
+        {"action": {"pass": "applications/site"}},
+    ]);
+    site.with(json!({"routes": null}))
+        .with(json!({"routes": routes, "applications": applications, "upstreams": upstreams}))
+        .serve()
+}
+
+/// Each way in which the server itself answers with 429, 499, 502, 503 or 504.
+#[test]
+fn a_failure_says_why_and_which_key_changes_it() {
+    let (silent, garbage) = (Raw::new(Connection::wait_for_end), Raw::answering("garbage\r\n\r\n"));
+    let server = failing(&silent, &garbage);
+    // The requests are sent one after the other, without waiting; the last one is refused.
+    for (target, requests, status, line) in [
+        (
+            "/rate",
+            2,
+            429,
+            "limit /routes/0/action/limit refuses 127.0.0.1 (429): \
+             more requests than /routes/0/action/limit/rate allows",
+        ),
+        (
+            "/zone",
+            2,
+            429,
+            "limit a refuses 127.0.0.1 (429): more requests than /routes/1/action/limit/0/rate allows",
+        ),
+        ("/once", 2, 429, "more requests at once than /routes/2/action/limit/concurrency allows"),
+        ("/closed", 1, 502, "cannot connect: "),
+        ("/garbage", 1, 502, "GET /garbage ("),
+        ("/a.php?kill", 1, 502, "was killed by signal 9"),
+        ("/full", 3, 503, "the queue of the application is full (limits/queue)"),
+        ("/slow", 2, 503, "within the queue's time limit (limits/queue_timeout)"),
+        ("/upstream-full", 2, 503, "\"upstreams/full\" request"),
+        ("/upstream-slow", 2, 503, "time limit (queue_timeout)"),
+        ("/a.php?sleep=5", 1, 504, "longer than limits/timeout allows"),
+        ("/first", 1, 504, "no response came in time (timeouts/first_byte)"),
+        ("/action", 1, 504, "GET /action ("),
+    ] {
+        let mut clients: Vec<_> = (0..requests).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let response = clients.pop().unwrap().response();
+        assert_eq!(response.status, status, "{target}: {response:?}");
+        server.wait_for_log(line);
+    }
+    let fields = "Host: a\r\nCache-Control: only-if-cached\r\nConnection: close";
+    let response = server.send(format!("GET /cached HTTP/1.1\r\n{fields}\r\n\r\n"));
+    assert_eq!(response.status, 504);
+    server.wait_for_log("504: the request says only-if-cached");
+    server.connect().send("GET /once HTTP/1.1\r\nHost: a\r\n\r\n");
+    server.wait_for_log("499: the client closed the connection before the response");
 }

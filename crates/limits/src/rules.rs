@@ -63,6 +63,8 @@ pub struct Refusal {
     pub zone: String,
     /// The key, for people.
     pub key: String,
+    /// The limit that was exceeded, with its path in the document, for the log.
+    pub reason: String,
 }
 
 /// A key that is to be blocked on all servers of a cluster.
@@ -146,7 +148,10 @@ impl Rule {
         let permit = match self.settings.concurrency {
             None => None,
             Some(max) => match self.zone.at_once.enter(hash, max) {
-                None => return Err(Box::new(self.refusal(SECOND, text))),
+                None => {
+                    let reason = self.reason("more requests at once", "concurrency");
+                    return Err(Box::new(self.refusal(SECOND, text, reason)));
+                }
                 permit => permit,
             },
         };
@@ -172,7 +177,12 @@ impl Rule {
         Ok(())
     }
 
-    fn refusal(&self, wait: Nanos, key: &[u8]) -> Refusal {
+    /// Returns the reason of a refusal by a key of the rule.
+    fn reason(&self, excess: &str, key: &str) -> String {
+        format!("{excess} than {}/{key} allows", self.settings.place)
+    }
+
+    fn refusal(&self, wait: Nanos, key: &[u8], reason: String) -> Refusal {
         Refusal {
             status: self.settings.status,
             wait,
@@ -182,6 +192,7 @@ impl Rule {
             shared_block: None,
             zone: self.zone.name.clone(),
             key: key::shown(key),
+            reason,
         }
     }
 
@@ -194,12 +205,13 @@ impl Rule {
             debt: rate.blocked_until(now.saturating_add(block)).saturating_sub(now),
             longest_debt: self.longest_debt(rate),
         });
+        let reason = self.reason("more requests", "rate");
         Refusal {
             announcement: Some(self.announcement(rate, 0, exceeded.wait)),
             close: exceeded.punishment.close,
             block,
             shared_block,
-            ..self.refusal(exceeded.wait, text)
+            ..self.refusal(exceeded.wait, text, reason)
         }
     }
 
@@ -320,7 +332,8 @@ pub fn connect<'r>(
         match rule.zone.connections.enter(key, max) {
             Some(permit) => permits.push(permit),
             None => {
-                let refusal = rule.refusal(SECOND, &text);
+                let reason = rule.reason("more connections", "connections");
+                let refusal = rule.refusal(SECOND, &text, reason);
                 if rule.refuse(&refusal, key, &text, now) {
                     return Err(TooManyConnections);
                 }

@@ -201,7 +201,12 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
             },
         };
         round.tried.push(active.index());
-        let Some(server) = active.server() else { break };
+        let Some(server) = active.server() else {
+            let owner = (protocol.owner(), protocol.log_limit());
+            let problem = format_args!("its server has just been removed from the upstream");
+            log_request(protocol.context().thread, owner, exchange, problem);
+            break;
+        };
         let attempt = Attempt::new(protocol.owner(), server, exchange);
         let failed = match attempt.run(protocol, active, round.is_repeatable).await {
             Ok((answer, active)) => {

@@ -35,6 +35,7 @@ use super::context::Context;
 use super::fetch::{Answer, Fetch, Stale, Step, first_met, forwarded, now, show};
 use super::origin::{Origin, ask};
 use super::refresh;
+use super::refusals;
 use crate::snapshot::action::ActionCache;
 use crate::snapshot::effects::Handling;
 
@@ -211,6 +212,8 @@ impl<'s> Step<'_, 's> {
             },
         };
         if control.only_if_cached {
+            let reason = "the request says only-if-cached, and the cache has no response to it";
+            refusals::write(self.context, exchange, 504, reason);
             let mut response = error(504);
             show(&mut response, Outcome::NotForwarded);
             return (response, None);

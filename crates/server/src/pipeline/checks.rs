@@ -14,6 +14,7 @@ use howdah_sys::log::Level;
 
 use super::auth_request;
 use super::context::Context;
+use super::refusals;
 use crate::route::{Decision, Routed, matching};
 
 /// Status of a request whose client left while it waited; nginx's 499, for the log only.
@@ -31,6 +32,12 @@ pub async fn check<'s>(
             Decision::Authenticate(auth) => {
                 let (now, log) = (context.routing.now.monotonic, context.routing.log);
                 let user = auth.check(&exchange.request, now, log).await;
+                if user.as_ref().is_err_and(|refusal| refusal.status == 503) {
+                    let reason = "too many passwords of the users_file of basic_auth are being \
+                                  checked; a \"limit\" of the action, which is checked before, slows \
+                                  down who tries passwords";
+                    refusals::write(context, exchange, 503, reason);
+                }
                 user.map(|user| exchange.request.user = Some(user))
             }
             Decision::Authorize => match routed.auth_request() {
@@ -131,13 +138,13 @@ async fn client_name(
 fn log(context: &Context<'_>, exchange: &Exchange<'_>, refusal: &Refusal) {
     let thread = context.thread;
     let Some(left_out) = thread.client_errors.next(context.routing.now.monotonic) else { return };
-    let Refusal { status, zone, key, block, .. } = refusal;
+    let Refusal { status, zone, key, block, reason, .. } = refusal;
     let block = block.map(|block| format!(", for {} seconds from now on", block / 1_000_000_000));
     let block = block.unwrap_or_default();
     let left_out = match left_out {
         0 => String::new(),
         many => format!("; {many} earlier lines about clients were not logged"),
     };
-    let problem = format_args!("limit {zone} refuses {key} ({status}){block}{left_out}");
+    let problem = format_args!("limit {zone} refuses {key} ({status}){block}: {reason}{left_out}");
     context.log(Level::Info, &exchange.request, problem);
 }

@@ -8,6 +8,7 @@ use howdah_http::respond;
 use super::cached;
 use super::context::Context;
 use super::origin::{self, Origin};
+use super::refusals;
 use crate::route::Decision;
 use crate::snapshot::delegations::Instruction;
 use crate::snapshot::effects::Handling;
@@ -25,6 +26,11 @@ pub async fn carry_out<'s>(
             let listings = &context.thread.shared.listings;
             let response = listings.respond(*listing, &exchange.request);
             return (Box::pin(response).await, None);
+        }
+        Decision::Refuse(503, _) => {
+            let reason = "the application of \"ping\" does not run; lines with its name say why";
+            refusals::write(context, exchange, 503, reason);
+            return (respond::error(503), None);
         }
         Decision::Refuse(status, allow) => return (respond::error_allowing(status, allow), None),
         // `directives` takes these.

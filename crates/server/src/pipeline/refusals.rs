@@ -36,10 +36,14 @@ pub fn log(
         // Nothing that could be configured.
         _ => "the client closed the connection before the response".to_owned(),
     };
+    write(context, exchange, response.status, &reason);
+}
+
+/// Logs the reason of a refusal with this status, unless there are too many lines about clients.
+pub fn write(context: &Context<'_>, exchange: &Exchange<'_>, status: u16, reason: &str) {
     let Some(left_out) = context.thread.client_errors.next(context.routing.now.monotonic) else {
         return;
     };
-    let status = response.status;
     let left_out = match left_out {
         0 => String::new(),
         many => format!("; {many} earlier lines about clients were not logged"),
