@@ -4,7 +4,6 @@
 //! sends purges, and asks from time to time whether the server still answers. Once it has kept a
 //! request waiting for the maximum time, no request waits until it answers in time again.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -21,14 +20,13 @@ use tokio::time::{sleep, timeout};
 
 use crate::connect::{Allowance, Connector, describe};
 use crate::message::{Message, Sender};
+use crate::missed::{self, PURGE};
 use crate::script::{self, BLOCK, COUNT};
 use crate::state::{ClusterReport, State};
+use crate::waiting::{Outgoing, Waiting};
 
 /// Number of purges that the stream keeps at least.
 pub const KEPT_PURGES: u64 = 10_000;
-
-/// Maximum number of messages that wait for the server.
-const MAX_WAITING: usize = 1000;
 
 /// Maximum time for an answer to a command that no request waits for.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -55,7 +53,7 @@ pub struct Counting {
     connected: ArcSwapOption<Connected>,
     /// The last answer came in time.
     is_answering: AtomicBool,
-    waiting: Mutex<VecDeque<Outgoing>>,
+    waiting: Mutex<Waiting>,
     wake: Notify,
 }
 
@@ -67,13 +65,6 @@ struct Connected {
     /// Hashes of the scripts that the server knows.
     count: String,
     block: String,
-}
-
-/// A message that no request waits for.
-#[derive(Debug, Clone)]
-enum Outgoing {
-    Purge(Arc<[u8]>),
-    Block(Arc<SharedBlock>),
 }
 
 impl Counting {
@@ -151,11 +142,8 @@ impl Counting {
     /// Blocks a key on all servers, if the server can be reached.
     pub fn block(&self, block: SharedBlock) {
         if self.is_answering.load(Relaxed) {
-            let mut waiting = self.waiting();
-            if waiting.len() < MAX_WAITING {
-                waiting.push_back(Outgoing::Block(Arc::new(block)));
-                self.wake.notify_one();
-            }
+            self.waiting().block(block);
+            self.wake.notify_one();
         }
     }
 
@@ -221,17 +209,18 @@ impl Counting {
     /// Sends what waits. Returns when the server has refused something, after a pause.
     async fn send_waiting(&self, connected: &Connected) -> Result<(), String> {
         loop {
-            let Some(next) = self.waiting().front().cloned() else {
+            let Some(next) = self.waiting().next() else {
                 self.wake.notified().await;
                 continue;
             };
             let prefix = &self.connector.settings().prefix;
             let mut command;
             match &next {
-                Outgoing::Purge(message) => {
-                    command = redis::cmd("XADD");
-                    command.arg(purges_key(prefix)).arg("MAXLEN").arg("~").arg(KEPT_PURGES);
-                    command.arg("*").arg("purge").arg(&**message);
+                Outgoing::Purge(subject, message) => {
+                    // The server may have forgotten a script, and a purge must not be lost.
+                    command = redis::cmd("EVAL");
+                    command.arg(PURGE).arg(2).arg(purges_key(prefix)).arg(last_purges_key(prefix));
+                    command.arg(KEPT_PURGES).arg(missed::field(subject)).arg(&**message);
                 }
                 Outgoing::Block(block) => {
                     command = redis::cmd("EVALSHA");
@@ -246,27 +235,23 @@ impl Counting {
             match sent {
                 Err(error) if error.is_unrecoverable_error() => return Err(describe(&error)),
                 // A purge must not be lost: it stays the first that waits.
-                Err(error) if matches!(next, Outgoing::Purge(_)) => {
+                Err(error) if matches!(next, Outgoing::Purge(..)) => {
                     self.state.fails(&format!("a purge is not passed on: {}", describe(&error)));
                     sleep(ANSWER_TIMEOUT).await;
                     return Ok(());
                 }
                 // A block that is lost costs accuracy only.
                 Err(_) => {}
-                Ok(_) if matches!(next, Outgoing::Purge(_)) => {
+                Ok(_) if matches!(next, Outgoing::Purge(..)) => {
                     self.state.sent.fetch_add(1, Relaxed);
                 }
                 Ok(_) => {}
             }
-            let mut waiting = self.waiting();
-            // What waits may have been replaced meanwhile.
-            if waiting.front().is_some_and(|first| first.is(&next)) {
-                waiting.pop_front();
-            }
+            self.waiting().sent(&next);
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Outgoing>> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -280,16 +265,9 @@ impl Peers for Counting {
             store.extend_from_slice(owner);
         }
         let message = Message { sender, store, what: what.clone(), is_soft };
-        let mut waiting = self.waiting();
-        if waiting.len() >= MAX_WAITING {
-            // Other servers purge more than they would have to, and miss nothing.
-            waiting.clear();
-            let message = Message { store: Vec::new(), what: Purge::All, ..message };
-            waiting.push_back(Outgoing::Purge(message.encode().into()));
-        } else {
-            waiting.push_back(Outgoing::Purge(message.encode().into()));
-        }
-        drop(waiting);
+        // Other servers purge more of this application than they would have to, and miss nothing.
+        let all = || Message { what: Purge::All, is_soft: false, ..message.clone() }.encode();
+        self.waiting().purge(&message.store, message.encode(), all);
         self.wake.notify_one();
     }
 }
@@ -321,19 +299,14 @@ impl Connected {
     }
 }
 
-impl Outgoing {
-    fn is(&self, other: &Outgoing) -> bool {
-        match (self, other) {
-            (Outgoing::Purge(own), Outgoing::Purge(other)) => Arc::ptr_eq(own, other),
-            (Outgoing::Block(own), Outgoing::Block(other)) => Arc::ptr_eq(own, other),
-            _ => false,
-        }
-    }
-}
-
 /// Returns the key of the stream of purges.
 pub fn purges_key(prefix: &str) -> String {
     format!("{prefix}purges")
+}
+
+/// Returns the key of the hash with the last purge of each application.
+pub fn last_purges_key(prefix: &str) -> String {
+    format!("{prefix}purges:last")
 }
 
 fn is_unknown_script(error: &RedisError) -> bool {

@@ -6,7 +6,9 @@
 //! | `member` | follows the configuration; starts and ends the thread that has the connections |
 //! | `counting` | the connection for limits and outgoing purges, and when requests do not wait for it |
 //! | `script` | the script that counts a request by several rates, and its answers |
+//! | `waiting` | what waits to leave this server, apart for each application |
 //! | `receiving` | the connection for purges of other servers |
+//! | `missed` | which purges a server has missed that Valkey no longer keeps |
 //! | `message` | the bytes of a purge |
 //! | `connect` | connections with a bound for what they receive; errors without secrets |
 //! | `state` | counters, and log lines about the connections |
@@ -20,9 +22,11 @@ mod connect;
 mod counting;
 mod member;
 mod message;
+mod missed;
 mod receiving;
 mod script;
 mod state;
+mod waiting;
 
 pub use self::counting::Counting;
 pub use self::member::Cluster;

@@ -1,8 +1,8 @@
 //! The connection for purges of other servers.
 //!
 //! Purges are entries of a stream, of which Valkey keeps the last ones. A server reads them from the
-//! last that it knows, so it misses none while it has no connection. If that one is gone, purges may
-//! have been missed, and everything is purged.
+//! last that it knows, so it misses none while it has no connection. If entries after that one are
+//! gone, everything is purged of the applications that they were about.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -18,8 +18,9 @@ use redis::{Cmd, Value};
 use tokio::time::{sleep, timeout};
 
 use crate::connect::{Connection, Connector, describe};
-use crate::counting::{KEPT_PURGES, RETRY_DELAYS, purges_key};
+use crate::counting::{RETRY_DELAYS, last_purges_key, purges_key};
 use crate::message::{MAX_BYTES, Message, Sender};
+use crate::missed::{BEGINNING, LastEntries, Missed, Position, Received};
 use crate::state::State;
 
 /// Time for which the server waits for the next purge.
@@ -34,12 +35,6 @@ const MAX_PURGES: usize = 16;
 /// Maximum length of an answer: purges, and what is around them.
 const MAX_ANSWER_BYTES: u64 = (MAX_PURGES * (MAX_BYTES + 1024)) as u64;
 
-/// Position before the first entry.
-const BEGINNING: &str = "0-0";
-
-/// Maximum length of a position: two numbers of 64 bits.
-const MAX_POSITION_BYTES: usize = 41;
-
 /// Stores by their names. The configuration owns them.
 pub type Stores = HashMap<String, Weak<Store>>;
 
@@ -53,8 +48,23 @@ pub struct Receiving {
     pub stores: ArcSwap<Stores>,
 }
 
-/// An entry of the stream: its position, and its message if it has one.
-type Entry = (String, Option<Vec<u8>>);
+/// An entry of the stream.
+#[derive(Debug, PartialEq, Eq)]
+struct Entry {
+    position: Position,
+    /// Bytes of a purge; `None` if it is none.
+    message: Option<Vec<u8>>,
+    /// Position of the purge before it, if it names one.
+    after: Option<Position>,
+}
+
+/// How far the stream was read.
+#[derive(Debug)]
+struct Reading {
+    /// Position of the last entry that was read.
+    at: Position,
+    received: Received,
+}
 
 impl Receiving {
     /// Creates the receiver of a server with this random number.
@@ -64,10 +74,11 @@ impl Receiving {
 
     /// Connects again and again.
     pub async fn run(&self) {
-        let (mut delay, mut position) = (RETRY_DELAYS.0, None);
+        let mut delay = RETRY_DELAYS.0;
+        let mut reading = Reading { at: BEGINNING, received: Received::default() };
         loop {
             let started_at = Instant::now();
-            let Err(problem) = self.session(&mut position).await;
+            let Err(problem) = self.session(&mut reading).await;
             self.state.fails(&problem);
             if started_at.elapsed() > RETRY_DELAYS.1 {
                 delay = RETRY_DELAYS.0;
@@ -77,63 +88,84 @@ impl Receiving {
         }
     }
 
-    async fn session(&self, position: &mut Option<String>) -> Result<Infallible, String> {
+    async fn session(&self, reading: &mut Reading) -> Result<Infallible, String> {
         let connection = self.connector.connect().await?;
         let key = purges_key(&self.connector.settings().prefix);
-        if self.has_missed(&connection, &key, position.as_deref()).await? {
-            // Purges that come from now on are read again.
-            *position = Some(newest(&connection, &key).await?);
-            self.state.misses();
-            self.apply(&[], &Purge::All, false);
+        if self.newest(&connection).await? < reading.received.last() {
+            self.catch_up(&connection, reading).await?;
         }
-        let mut last = position.take().unwrap_or_else(|| BEGINNING.to_owned());
+        // The stream had nothing after the last entry, although there is a newer one.
+        let mut is_suspicious = false;
         loop {
-            *position = Some(last.clone());
             let mut command = redis::cmd("XREAD");
             command.arg("COUNT").arg(MAX_PURGES).arg("BLOCK").arg(BLOCK_MS);
-            command.arg("STREAMS").arg(&key).arg(&last);
+            command.arg("STREAMS").arg(&key).arg(reading.at.to_string());
             let answer = ask(&connection, &command).await?;
             let Some(entries) = read_streams(answer) else {
                 self.state.invalid.fetch_add(1, Relaxed);
                 return Err("it sends what is no answer".to_owned());
             };
-            for (position, message) in entries {
-                last = position;
-                self.take(message.as_deref());
+            // Between two questions an entry may have been added.
+            let has_newer =
+                entries.is_empty() && self.newest(&connection).await? != reading.received.last();
+            if has_newer && is_suspicious {
+                self.catch_up(&connection, reading).await?;
+            }
+            is_suspicious = has_newer && !is_suspicious;
+            for entry in entries {
+                if entry.after.is_some_and(|after| reading.received.is_gap(after)) {
+                    self.catch_up(&connection, reading).await?;
+                    reading.at = reading.at.max(entry.position);
+                    // What has come meanwhile is among what was caught up with.
+                    break;
+                }
+                reading.at = entry.position;
+                self.take(&entry, &mut reading.received);
             }
         }
     }
 
-    /// Returns true if the stream does no longer have all purges since the last one that was
-    /// received.
-    async fn has_missed(
-        &self,
-        connection: &Connection,
-        key: &str,
-        position: Option<&str>,
-    ) -> Result<bool, String> {
-        if let Some(position) = position.filter(|position| *position != BEGINNING) {
-            let mut command = redis::cmd("XRANGE");
-            command.arg(key).arg(position).arg(position).arg("COUNT").arg(1);
-            return Ok(ask(connection, &command).await? == Value::Array(Vec::new()));
+    /// Returns the position of the newest purge.
+    async fn newest(&self, connection: &Connection) -> Result<Position, String> {
+        let mut command = redis::cmd("HGET");
+        command.arg(last_purges_key(&self.connector.settings().prefix)).arg("last");
+        match ask(connection, &command).await? {
+            Value::BulkString(position) => Ok(Position::read(&position).unwrap_or(BEGINNING)),
+            _ => Ok(BEGINNING),
         }
-        // Nothing was received yet. The cache of an earlier run may be older than what is kept.
-        let mut command = redis::cmd("XLEN");
-        command.arg(key);
-        Ok(
-            matches!(ask(connection, &command).await?, Value::Int(count) if count >= KEPT_PURGES as i64),
-        )
+    }
+
+    /// Purges everything of the applications whose purges were missed.
+    async fn catch_up(&self, connection: &Connection, reading: &mut Reading) -> Result<(), String> {
+        let mut command = redis::cmd("HGETALL");
+        command.arg(last_purges_key(&self.connector.settings().prefix));
+        let last = read_last(ask(connection, &command).await?);
+        match reading.received.compare(last) {
+            Missed::Of(subjects) => {
+                self.state.misses(Some(subjects.len()));
+                subjects.iter().for_each(|subject| self.apply(subject, &Purge::All, false));
+            }
+            Missed::Unknown => {
+                self.state.misses(None);
+                self.apply(&[], &Purge::All, false);
+            }
+        }
+        reading.at = reading.received.last();
+        Ok(())
     }
 
     /// Carries out a message, which anybody may have written.
-    fn take(&self, message: Option<&[u8]>) {
-        match message.and_then(Message::decode) {
-            None => drop(self.state.invalid.fetch_add(1, Relaxed)),
-            Some(message) if message.sender == self.own => {}
-            Some(message) => {
-                self.state.received.fetch_add(1, Relaxed);
-                self.apply(&message.store, &message.what, message.is_soft);
-            }
+    fn take(&self, entry: &Entry, received: &mut Received) {
+        let Some(message) = entry.message.as_deref().and_then(Message::decode) else {
+            self.state.invalid.fetch_add(1, Relaxed);
+            return;
+        };
+        if entry.after.is_some() {
+            received.receive(entry.position, &message.store);
+        }
+        if message.sender != self.own {
+            self.state.received.fetch_add(1, Relaxed);
+            self.apply(&message.store, &message.what, message.is_soft);
         }
     }
 
@@ -163,13 +195,29 @@ async fn ask(connection: &Connection, command: &Cmd) -> Result<Value, String> {
     }
 }
 
-/// Returns the position of the newest entry.
-async fn newest(connection: &Connection, key: &str) -> Result<String, String> {
-    let mut command = redis::cmd("XREVRANGE");
-    command.arg(key).arg("+").arg("-").arg("COUNT").arg(1);
-    let entries = read_entries(ask(connection, &command).await?);
-    let entries = entries.ok_or_else(|| "it sends what is no answer".to_owned())?;
-    Ok(entries.into_iter().next().map_or_else(|| BEGINNING.to_owned(), |(position, _)| position))
+/// Reads the hash with the last purges. A field that is none is left out.
+fn read_last(answer: Value) -> LastEntries {
+    let mut last = LastEntries::default();
+    let mut add = |field: Value, value: Value| {
+        let (Value::BulkString(field), Value::BulkString(value)) = (field, value) else { return };
+        let Some(position) = Position::read(&value) else { return };
+        match field.strip_prefix(b":") {
+            Some(subject) => drop(last.of.insert(subject.to_vec(), position)),
+            None if field == b"last" => last.last = Some(position),
+            None => {}
+        }
+    };
+    match answer {
+        Value::Map(pairs) => pairs.into_iter().for_each(|(field, value)| add(field, value)),
+        Value::Array(values) => {
+            let mut values = values.into_iter();
+            while let (Some(field), Some(value)) = (values.next(), values.next()) {
+                add(field, value);
+            }
+        }
+        _ => {}
+    }
+    last
 }
 
 /// Reads the answer of `XREAD` for one stream; nothing if there is no entry.
@@ -194,30 +242,30 @@ fn read_entry(entry: Value) -> Option<Entry> {
     let Value::Array(entry) = entry else { return None };
     let [position, fields] = <[Value; 2]>::try_from(entry).ok()?;
     let Value::BulkString(position) = position else { return None };
-    let position = String::from_utf8(position).ok().filter(|position| is_position(position))?;
+    let position = Position::read(&position)?;
     // An entry of somebody else may have other fields, and a deleted one has none.
-    let message = match fields {
-        Value::Array(fields) => match <[Value; 2]>::try_from(fields) {
-            Ok([Value::BulkString(name), Value::BulkString(message)]) if name == b"purge" => {
-                Some(message)
-            }
-            _ => None,
-        },
+    let fields = match fields {
+        Value::Array(fields) => fields.into_iter().map(|field| match field {
+            Value::BulkString(text) => text,
+            _ => Vec::new(),
+        }),
+        _ => return Some(Entry { position, message: None, after: None }),
+    };
+    let mut fields = fields.collect::<Vec<_>>().into_iter();
+    let message = match (fields.next(), fields.next()) {
+        (Some(name), Some(message)) if name == b"purge" => Some(message),
         _ => None,
     };
-    Some((position, message))
-}
-
-fn is_position(text: &str) -> bool {
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    text.len() <= MAX_POSITION_BYTES
-        && text.split_once('-').is_some_and(|(time, number)| is_number(time) && is_number(number))
+    let after = match (fields.next(), fields.next()) {
+        (Some(name), Some(after)) if name == b"after" => Position::read(&after),
+        _ => None,
+    };
+    let is_whole = fields.next().is_none();
+    Some(Entry { position, message: message.filter(|_| is_whole), after })
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn text(text: &str) -> Value {
@@ -236,15 +284,22 @@ mod tests {
     fn entries_are_read_and_those_of_others_have_no_message() {
         let answer = stream(vec![
             entry("5-0", &["purge", "a"]),
-            entry("5-1", &["purge", "a", "b", "c"]),
+            entry("5-1", &["purge", "a", "b", "c", "d", "e"]),
+            entry("5-2", &["purge", "a", "after", "5-1"]),
             entry("6-0", &["x", "y"]),
             Value::Array(vec![text("7-0"), Value::Nil]),
         ]);
-        let expected: Vec<Entry> = vec![
-            ("5-0".into(), Some(b"a".to_vec())),
-            ("5-1".into(), None),
-            ("6-0".into(), None),
-            ("7-0".into(), None),
+        let entry = |position: &str, message: Option<&str>, after: Option<&str>| Entry {
+            position: Position::read(position.as_bytes()).unwrap(),
+            message: message.map(|message| message.as_bytes().to_vec()),
+            after: after.and_then(|after| Position::read(after.as_bytes())),
+        };
+        let expected = vec![
+            entry("5-0", Some("a"), None),
+            entry("5-1", None, None),
+            entry("5-2", Some("a"), Some("5-1")),
+            entry("6-0", None, None),
+            entry("7-0", None, None),
         ];
         assert_eq!(read_streams(answer), Some(expected));
         assert_eq!(read_streams(Value::Nil), Some(Vec::new()));
@@ -269,13 +324,14 @@ mod tests {
         }
     }
 
-    proptest! {
-        #[test]
-        fn a_position_is_two_numbers(text in "[0-9-]{0,45}") {
-            let expected = text.len() <= 41
-                && text.split('-').count() == 2
-                && text.split('-').all(|part| !part.is_empty());
-            prop_assert_eq!(is_position(&text), expected);
-        }
+    #[test]
+    fn last_purges_are_read_and_other_fields_are_left_out() {
+        let fields = ["last", "7-1", ":a", "7-1", ":b", "5-0", ":c", "x", "d", "5-0"];
+        let last = read_last(Value::Array(fields.iter().map(|field| text(field)).collect()));
+        let at = |position: &str| Position::read(position.as_bytes()).unwrap();
+        assert_eq!(last.last, Some(at("7-1")));
+        let expected = [(b"a".to_vec(), at("7-1")), (b"b".to_vec(), at("5-0"))];
+        assert_eq!(last.of, expected.into());
+        assert_eq!(read_last(Value::Nil), LastEntries::default());
     }
 }

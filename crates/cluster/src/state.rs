@@ -1,9 +1,13 @@
 //! Counters, and log lines when the server begins or ceases to answer.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use howdah_sys::log::{Level, Log};
+
+/// Minimum time between two log lines about purges that were missed.
+const MISSED_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Counters since the configuration named the server, and whether it answers.
 #[derive(Debug)]
@@ -23,8 +27,10 @@ pub struct State {
     pub received: AtomicU64,
     /// Messages that were no purges, and answers that were none.
     pub invalid: AtomicU64,
-    /// Number of times that purges may have been missed, so that everything was purged.
+    /// Number of times that purges may have been missed.
     pub missed: AtomicU64,
+    /// Time of the last log line about that.
+    missed_logged_at: Mutex<Option<Instant>>,
 }
 
 /// Report about the server that several servers share.
@@ -44,7 +50,7 @@ pub struct ClusterReport {
     pub purges_received: u64,
     /// Messages and answers that were invalid.
     pub invalid: u64,
-    /// Number of times that everything was purged, as purges may have been missed.
+    /// Number of times that more was purged, as purges may have been missed.
     pub missed: u64,
 }
 
@@ -61,6 +67,7 @@ impl State {
             received: AtomicU64::new(0),
             invalid: AtomicU64::new(0),
             missed: AtomicU64::new(0),
+            missed_logged_at: Mutex::default(),
         }
     }
 
@@ -84,12 +91,24 @@ impl State {
         }
     }
 
-    /// Logs that purges may have been missed.
-    pub fn misses(&self) {
+    /// Logs that purges may have been missed: those of some applications, or of all if `None`.
+    pub fn misses(&self, applications: Option<usize>) {
         self.missed.fetch_add(1, Relaxed);
+        let logged_at = self.missed_logged_at.lock();
+        let mut logged_at = logged_at.unwrap_or_else(|poisoned| poisoned.into_inner());
+        if logged_at.is_some_and(|at| at.elapsed() < MISSED_LOG_INTERVAL) {
+            return;
+        }
+        *logged_at = Some(Instant::now());
+        let which = match applications {
+            None => "all cached responses".to_owned(),
+            Some(count) => {
+                format!("the cached responses of what has purged since (number: {count})")
+            }
+        };
         let line = format_args!(
-            "cluster: the server {} has no longer all purges since the last one that was received; all \
-             cached responses are purged",
+            "cluster: the server {} has no longer all purges since the last one that was received; {which} \
+             are purged",
             self.address
         );
         self.log.write(Level::Notice, line);
