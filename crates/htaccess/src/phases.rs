@@ -17,6 +17,7 @@ mod fixups;
 mod handler;
 mod index;
 mod response;
+mod script_variables;
 mod server;
 mod services;
 mod sub_request;

@@ -73,6 +73,8 @@ def observe(answer, request, port, own_page=False):
             values = [entity_tag(value) for value in values]
         if name == "expires":
             values = [since(value, answer.get("date")) for value in values]
+        if name == "cache-control":
+            values = [absolute_ages(value, answer.get("date")) for value in values]
         joined = " ¦ ".join(values) if name in ("set-cookie", "www-authenticate") else ", ".join(values)
         if name in ("vary", "allow"):
             joined = ", ".join(sorted({member.strip() for member in joined.split(",")}, key=str.lower))
@@ -119,6 +121,20 @@ def since(value, dates):
     # The second may turn between the two times.
     seconds -= seconds % 60 == 1
     return f"Date + {seconds:.0f} s" if 0 <= seconds <= MAX_AGE_OF_EXPIRES else value
+
+
+def absolute_ages(value, dates):
+    """Ages that depend on when a file was changed, which are negative or odd, as times: the second may turn."""
+    try:
+        date = int(parsedate_to_datetime(dates[0]).timestamp())
+    except (ValueError, TypeError, IndexError):
+        return value
+    def absolute(found):
+        seconds = int(found[1])
+        if 0 <= seconds <= MAX_AGE_OF_EXPIRES:
+            return found[0]
+        return f"max-age until {date + seconds}"
+    return re.sub(r"max-age=(-?\d+)", absolute, value)
 
 
 def mask(text, port):

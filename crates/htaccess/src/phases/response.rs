@@ -3,6 +3,7 @@
 use md5::{Digest, Md5};
 
 use super::handler::{ALLOWED, REFUSED_METHOD};
+use super::script_variables;
 use super::server::Server;
 use super::services::add_vary;
 use crate::modules::accept_list::join_vary;
@@ -43,6 +44,11 @@ impl Server<'_> {
             headers::error_response(record, self.world, self);
         } else {
             // A request without a handler is handled by its type, which `%{HANDLER}` shows only now.
+            if let Action::Script(script) = action
+                && !record.config.headers.is_constant()
+            {
+                script_variables::add(record, script);
+            }
             let is_unhandled = record.handler.is_none();
             if is_unhandled {
                 record.handler = Some(implied_handler(record));

@@ -156,8 +156,8 @@ impl<'s> Attempt<'_, 's> {
             },
             Action::Page(text) => {
                 let body = Body::from(Bytes::from(text.clone()));
-                // The length of a page is not known to a request for its head only.
-                (Response { chunked: true, ..Response::new(record.status, body) }, None)
+                // The length of a listing is not known to a request for its head only, for which it is empty.
+                (Response { chunked: text.is_empty(), ..Response::new(record.status, body) }, None)
             }
             Action::Options => (Response::new(200, Body::Empty), None),
             Action::Error(page) => (error(&record, page), None),

@@ -102,10 +102,15 @@ pub(super) fn request(
         method: Bytes::copy_from_slice(method),
         query: Bytes::copy_from_slice(query),
         target: Bytes::copy_from_slice(target),
-        fields: Fields::from_pairs(record.headers_in.iter()),
+        fields: Fields::from_pairs(record.headers_in.iter().filter(|(name, _)| is_plain(name))),
         user: record.user.as_deref().map(Bytes::copy_from_slice),
         ..request.clone()
     }
+}
+
+/// Returns true if a script sees a field of the request by its name: not one that could be taken for another.
+fn is_plain(name: &[u8]) -> bool {
+    name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
 }
 
 /// Returns the fields of a record as those of a response. What a connection writes itself is left out, and so
