@@ -92,6 +92,9 @@ pub struct Record {
     pub path_info: Vec<u8>,
     /// What `filename` names.
     pub file: FileInfo,
+    /// Time of the last change of the response, in seconds since 1970: that of a file that is sent. 0 before that,
+    /// and for other responses.
+    pub modified: i64,
     /// Header fields of the request.
     pub headers_in: Table,
     /// Header fields of the response.

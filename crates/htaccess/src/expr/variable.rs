@@ -191,7 +191,7 @@ impl Variable {
     fn computed(&self, record: &Record, scope: &dyn Scope) -> Vec<u8> {
         let now = record.connection.time.0;
         match self {
-            Variable::LastModified => local_time(record.file.modified, scope).0.into_bytes(),
+            Variable::LastModified => local_time(record.modified, scope).0.into_bytes(),
             Variable::Time => local_time(now, scope).0.into_bytes(),
             Variable::TimePart(start, length) => {
                 let (start, length) = (usize::from(*start), usize::from(*length));

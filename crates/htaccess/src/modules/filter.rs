@@ -292,8 +292,7 @@ impl Smart {
         let holds = |provider: &&Provider| match &provider.when {
             When::Types(types) => {
                 let content_type = record.content_type.as_deref().map(without_parameters);
-                content_type
-                    .is_some_and(|name| types.iter().any(|wanted| matches_type(name, wanted)))
+                content_type.is_some_and(|name| types.iter().any(|wanted| name == wanted))
             }
             When::Expression(condition) => {
                 services.holds(record, condition).unwrap_or_else(|error| {
@@ -304,10 +303,6 @@ impl Smart {
         };
         self.providers.iter().find(holds).map(|provider| provider.name.clone())
     }
-}
-
-fn matches_type(content_type: &[u8], wanted: &[u8]) -> bool {
-    content_type.eq_ignore_ascii_case(wanted)
 }
 
 fn is_encoded(record: &Record) -> bool {

@@ -137,6 +137,7 @@ impl Server<'_> {
         if record.file.kind != FileKind::File || is_rejected {
             return Err(404);
         }
+        record.modified = record.file.modified;
         Ok(Action::File)
     }
 }
