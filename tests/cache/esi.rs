@@ -1,5 +1,8 @@
 //! Pages that are assembled from parts, and what an attacker could make of them.
 
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
 use harness::client::Response;
 use harness::raw::Raw;
 use harness::{Server, Site};
@@ -223,4 +226,106 @@ fn conditions_and_ranges_are_not_about_the_stored_page() {
             && head.field("ETag").is_none()
             && head.field("Content-Length").is_none()
     );
+}
+
+/// Each part waits until all six were asked for.
+#[test]
+fn parts_are_asked_for_at_the_same_time_and_stay_in_order() {
+    let arrived = Arc::new((Mutex::new(0), Condvar::new()));
+    let origin = origin(move |head, _| {
+        let target = head.split(' ').nth(1).unwrap_or_default();
+        if target == "/" {
+            let parts: String = (0..6)
+                .map(|number| format!("{number}={};", include(&format!("/{number}"))))
+                .collect();
+            return marked(parts);
+        }
+        let (count, changed) = &*arrived;
+        let mut count = count.lock().unwrap();
+        *count += 1;
+        changed.notify_all();
+        let all = |count: &mut usize| *count < 6;
+        let (_count, waited) =
+            changed.wait_timeout_while(count, Duration::from_secs(10), all).unwrap();
+        page("", format!("{target} {}", if waited.timed_out() { "alone" } else { "together" }))
+    });
+    let text = get(&assembling(&origin), "/", "").text();
+    let expected: String = (0..6).map(|number| format!("{number}=/{number} together;")).collect();
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn a_page_asks_for_a_limited_number_of_parts_at_once() {
+    let state = Arc::new(Mutex::new((0usize, 0usize)));
+    let of_origin = Arc::clone(&state);
+    let origin = origin(move |head, _| {
+        let target = head.split(' ').nth(1).unwrap_or_default();
+        match target {
+            "/" => return marked("<esi:include src='/nested'/>".repeat(4)),
+            "/nested" => return marked("<esi:include src='/part'/>".repeat(10)),
+            _ => {}
+        }
+        {
+            let (now, most) = &mut *of_origin.lock().unwrap();
+            *now += 1;
+            *most = (*most).max(*now);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        of_origin.lock().unwrap().0 -= 1;
+        page("", "x")
+    });
+    assert_eq!(get(&assembling(&origin), "/", "").text(), "x".repeat(40));
+    let most = state.lock().unwrap().1;
+    assert!((2..=6).contains(&most), "{most}");
+}
+
+/// A part that fails is replaced by its second address, by nothing, or ends the page, whatever the others do.
+#[test]
+fn a_part_that_fails_early_waits_for_no_other() {
+    let slow = "<esi:include src='/slow'/>";
+    for (failing, expected) in [
+        ("<esi:include src='/gone' alt='/other'/>", Some("other slow")),
+        ("<esi:include src='/gone' onerror='continue'/>", Some("slow")),
+        ("<esi:include src='/gone'/>", None),
+    ] {
+        let page_at_root: &str = Box::leak(format!("{failing}{slow}").into());
+        let origin = origin(move |head, _| match head.split(' ').nth(1).unwrap_or_default() {
+            "/" => marked(page_at_root),
+            "/gone" => response("500 Oops", "", "gone"),
+            "/other" => page("", "other "),
+            _ => {
+                std::thread::sleep(Duration::from_secs(if expected.is_some() { 1 } else { 20 }));
+                page("", "slow")
+            }
+        });
+        let started_at = Instant::now();
+        let response = get(&assembling(&origin), "/", "");
+        match expected {
+            Some(text) => assert_eq!(status_and_text(&response), (200, text.to_owned())),
+            None => assert_eq!(response.status, 502),
+        }
+        assert!(started_at.elapsed() < Duration::from_secs(10), "{failing}");
+    }
+}
+
+/// Files of any age and size are parts, through the routes of the host, but no files that routes do not give.
+#[test]
+fn files_are_parts() {
+    let parts = ["/files/new.html", "/files/large.html", "/files/new.html"];
+    let origin = application(Box::leak(parts.map(include).concat().into()));
+    let proxy = json!({"proxy": origin.url(), "cache": {"esi": true}});
+    let large = "large".repeat(200 << 10);
+    let site = Site::new().file("files/new.html", "<b>new</b>").file("files/large.html", &large);
+    let share = json!({"share": format!("{}$uri", site.root().display())});
+    let routes = json!([
+        {"match": {"uri": "/files/*"}, "action": share},
+        {"match": {"uri": "/bad"}, "action": {"return": 404}},
+        {"action": proxy},
+    ]);
+    let server = site.with(json!({"routes": routes})).serve();
+    for fields in ["", "Range: bytes=0-1\r\n", "If-None-Match: *\r\nAccept-Encoding: gzip\r\n"] {
+        let response = get(&server, "/", fields);
+        assert_eq!(response.status, 200);
+        assert_eq!(response.text(), format!("<b>new</b>{large}<b>new</b>"), "{fields}");
+    }
 }

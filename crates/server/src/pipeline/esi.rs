@@ -5,15 +5,25 @@
 //! 2. Each include is a GET request of the same client to the same host, which the listener routes like any other: the
 //!    client gets nothing that it could not ask for itself. A part may have parts.
 //! 3. Depth, number of includes and bytes are limited for a page with all its parts.
-//! 4. Of a part, only the body counts. The page loses its validators, and no other cache may store it.
+//! 4. Parts are asked for at the same time, as a browser would, up to a limit for the whole page. The first failure
+//!    that counts ends the page; parts in progress are then given up.
+//! 5. Of a part, only the body counts. The page loses its validators, and no other cache may store it.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
 use howdah_cache::esi::{self, Include, Segment};
-use howdah_http::body::{Body, Piece};
+use howdah_http::body::{Body, Piece, file};
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{FieldBlock, Request, Response};
 use howdah_http::respond;
 use howdah_http::target::Target;
+use tokio::sync::Semaphore;
 
 use super::answer::answer;
 use super::checks;
@@ -27,6 +37,20 @@ const MAX_DEPTH: usize = 5;
 
 /// Maximum bytes of a page with all its parts.
 const MAX_BYTES: usize = 16 << 20;
+
+/// Maximum number of parts that are asked for at once, for a page with all its parts: as many connections as browsers
+/// have to a server, so that limits that suit browsers suit pages of parts.
+const MAX_AT_ONCE: usize = 6;
+
+/// Maximum bytes of a file that are read at once.
+const FILE_STEP: usize = 256 << 10;
+
+/// A page that is being assembled.
+struct Assembly<'a> {
+    listener: &'a str,
+    budget: RefCell<Budget>,
+    turns: Semaphore,
+}
 
 /// The rest of the limits of a page.
 struct Budget {
@@ -117,9 +141,11 @@ pub async fn assemble(
         return;
     }
     let body = std::mem::take(&mut response.body);
-    let mut budget = Budget::new();
-    match page(context, listener, exchange, body, &mut budget, 0).await {
+    let (budget, turns) = (RefCell::new(Budget::new()), Semaphore::new(MAX_AT_ONCE));
+    let assembly = Assembly { listener, budget, turns };
+    match assembly.page(context, exchange, body).await {
         Ok(assembled) => {
+            let budget = assembly.budget.into_inner();
             let Budget { left_out, first_problem, .. } = &budget;
             if *left_out > 0 {
                 let problem =
@@ -141,100 +167,193 @@ pub async fn assemble(
     }
 }
 
-/// Returns the content of a page with its parts. Error: the reason for the log.
-async fn page(
-    context: &Context<'_>,
-    listener: &str,
-    exchange: &Exchange<'_>,
-    body: Body,
-    budget: &mut Budget,
-    depth: usize,
-) -> Result<Bytes, String> {
-    let page = read(body, budget).await?;
-    let segments = esi::parse(&page)
-        .map_err(|_| budget.exceeded(format!("more than {} parts", esi::MAX_INCLUDES)))?;
-    if let [] | [Segment::Text(_)] = &*segments {
-        return Ok(segments.first().map_or(Bytes::new(), |segment| text(&page, segment)));
+impl Assembly<'_> {
+    /// Returns the content of a page with its parts. Error: the reason for the log.
+    async fn page(
+        &self,
+        context: &Context<'_>,
+        exchange: &Exchange<'_>,
+        body: Body,
+    ) -> Result<Bytes, String> {
+        let page = self.read(body).await?;
+        self.parts(context, exchange, page, 0).await
     }
-    let mut assembled = BytesMut::with_capacity(page.len());
-    for segment in &segments {
-        match segment {
-            Segment::Text(_) => assembled.extend_from_slice(&text(&page, segment)),
+
+    /// Replaces the includes of a page.
+    async fn parts(
+        &self,
+        context: &Context<'_>,
+        exchange: &Exchange<'_>,
+        page: Bytes,
+        depth: usize,
+    ) -> Result<Bytes, String> {
+        let segments = esi::parse(&page).map_err(|_| {
+            self.budget.borrow_mut().exceeded(format!("more than {} parts", esi::MAX_INCLUDES))
+        })?;
+        if let [] | [Segment::Text(_)] = &*segments {
+            return Ok(segments.first().map_or(Bytes::new(), |segment| text(&page, segment)));
+        }
+        let pieces = segments.iter().map(|segment| match segment {
+            Segment::Text(_) => Part::Ready(text(&page, segment)),
             Segment::Include(include) => {
-                let part = part(context, listener, exchange, include, budget, depth + 1);
-                assembled.extend_from_slice(&part.await?);
+                Part::Asked(Box::pin(self.part(context, exchange, include, depth + 1)))
+            }
+        });
+        Ok(all(pieces.collect()).await?.concat().into())
+    }
+
+    /// Returns the content of an include: of its first address, or else of its second one.
+    async fn part(
+        &self,
+        context: &Context<'_>,
+        exchange: &Exchange<'_>,
+        include: &Include,
+        depth: usize,
+    ) -> Result<Bytes, String> {
+        let mut problem = String::new();
+        for address in [Some(&include.src), include.alt.as_ref()].into_iter().flatten() {
+            let shown = String::from_utf8_lossy(address);
+            if depth > MAX_DEPTH {
+                problem = format!("{shown} is deeper than {MAX_DEPTH} parts in parts");
+                break;
+            }
+            self.budget.borrow_mut().take_include()?;
+            match self.ask(context, exchange, address, depth).await {
+                Ok(part) => return Ok(part),
+                Err(why) => problem = format!("{shown}: {why}"),
+            }
+        }
+        let mut budget = self.budget.borrow_mut();
+        if include.continues && !budget.is_exceeded {
+            budget.leave_out(problem);
+            return Ok(Bytes::new());
+        }
+        Err(problem)
+    }
+
+    /// Returns the content of an address. Error: the reason for the log.
+    async fn ask(
+        &self,
+        context: &Context<'_>,
+        exchange: &Exchange<'_>,
+        address: &[u8],
+        depth: usize,
+    ) -> Result<Bytes, String> {
+        let mut request = request(&exchange.request, address)?;
+        // Until the part has come; its own parts need turns, too.
+        let turn = self.turns.acquire().await.map_err(|error| error.to_string())?;
+        // Its limits and added fields are its own.
+        let own = Context::new(context.thread, context.routing.snapshot, exchange.started_at);
+        let mut routed = own.routing.route(self.listener, &mut request);
+        let connection = exchange.without_body();
+        let mut asked = Exchange::new(request, exchange.started_at, &connection);
+        checks::check(&own, &mut routed, &mut asked).await;
+        let (mut response, instruction) = answer(&own, &mut routed, &mut asked).await;
+        if let Some(instruction) = instruction {
+            redirects::follow(&own, instruction, &mut routed, &asked, &mut response).await;
+        }
+        if !matches!(response.status, 200..=299) || response.status == 206 {
+            return Err(format!("the status is {}", response.status));
+        }
+        if response.fields.get("content-encoding").is_some_and(|coding| coding != b"identity") {
+            return Err("it is encoded".to_owned());
+        }
+        let has_parts = is_wanted(&routed.effects, &response);
+        let part = self.read(response.body).await?;
+        drop(turn);
+        match has_parts {
+            true => self.parts(&own, &asked, part, depth).await,
+            false => Ok(part),
+        }
+    }
+
+    /// Returns the bytes of a body, which count against the budget. Error: the reason for the log.
+    async fn read(&self, body: Body) -> Result<Bytes, String> {
+        let take = |len: usize| self.budget.borrow_mut().take_bytes(len);
+        match body {
+            Body::Empty => Ok(Bytes::new()),
+            Body::Bytes(bytes) => take(bytes.len()).map(|()| bytes),
+            Body::Pieces(pieces) => {
+                let mut all = BytesMut::new();
+                for piece in pieces {
+                    take(usize::try_from(piece.len()).unwrap_or(usize::MAX))?;
+                    match piece {
+                        Piece::Bytes(bytes) => all.extend_from_slice(&bytes),
+                        Piece::File { file, offset, len } => {
+                            read_file(&file, offset, len, &mut all).await?;
+                        }
+                    }
+                }
+                Ok(all.freeze())
+            }
+            Body::Stream(mut stream) => {
+                let mut all = BytesMut::new();
+                while let Some(next) = poll_fn(|cx| stream.poll_next(cx)).await {
+                    let bytes = next.map_err(|error| format!("its body is cut: {error}"))?;
+                    take(bytes.len())?;
+                    all.extend_from_slice(&bytes);
+                }
+                Ok(all.freeze())
             }
         }
     }
-    Ok(assembled.freeze())
+}
+
+/// Appends a range of a file, which may have been truncated since its length was read.
+async fn read_file(
+    file: &Arc<File>,
+    mut offset: u64,
+    len: u64,
+    all: &mut BytesMut,
+) -> Result<(), String> {
+    let end = offset.saturating_add(len);
+    while offset < end {
+        let count = usize::try_from(end - offset).unwrap_or(FILE_STEP).min(FILE_STEP);
+        let read = file::read(file, offset, count).await;
+        let bytes = read.map_err(|_| "its file cannot be read to its end".to_owned())?;
+        offset = offset.saturating_add(bytes.len() as u64);
+        all.extend_from_slice(&bytes);
+    }
+    Ok(())
+}
+
+/// The content of a segment, or a request for it.
+enum Part<'a> {
+    Ready(Bytes),
+    Asked(Pin<Box<dyn Future<Output = Result<Bytes, String>> + 'a>>),
+}
+
+/// Waits for all parts at once. Returns their contents in order, or the first failure.
+///
+/// All are polled with the waker of the task, because requests of one connection watch it with one waker. Their number
+/// is limited, and those without a turn return at once.
+async fn all(mut parts: Vec<Part<'_>>) -> Result<Vec<Bytes>, String> {
+    poll_fn(|cx| {
+        let mut is_ready = true;
+        for part in &mut parts {
+            let Part::Asked(asked) = part else { continue };
+            match asked.as_mut().poll(cx) {
+                Poll::Ready(content) => match content {
+                    Ok(content) => *part = Part::Ready(content),
+                    Err(problem) => return Poll::Ready(Err(problem)),
+                },
+                Poll::Pending => is_ready = false,
+            }
+        }
+        if is_ready { Poll::Ready(Ok(())) } else { Poll::Pending }
+    })
+    .await?;
+    let content = |part| match part {
+        Part::Ready(content) => content,
+        Part::Asked(_) => Bytes::new(),
+    };
+    Ok(parts.into_iter().map(content).collect())
 }
 
 fn text(page: &Bytes, segment: &Segment) -> Bytes {
     match segment {
         Segment::Text(range) if range.end <= page.len() => page.slice(range.clone()),
         _ => Bytes::new(),
-    }
-}
-
-/// Returns the content of an include: of its first address, or else of its second one.
-async fn part(
-    context: &Context<'_>,
-    listener: &str,
-    exchange: &Exchange<'_>,
-    include: &Include,
-    budget: &mut Budget,
-    depth: usize,
-) -> Result<Bytes, String> {
-    let mut problem = String::new();
-    for address in [Some(&include.src), include.alt.as_ref()].into_iter().flatten() {
-        let shown = String::from_utf8_lossy(address);
-        if depth > MAX_DEPTH {
-            problem = format!("{shown} is deeper than {MAX_DEPTH} parts in parts");
-            break;
-        }
-        budget.take_include()?;
-        let asked = Box::pin(ask(context, listener, exchange, address, budget, depth));
-        match asked.await {
-            Ok(part) => return Ok(part),
-            Err(why) => problem = format!("{shown}: {why}"),
-        }
-    }
-    if include.continues && !budget.is_exceeded {
-        budget.leave_out(problem);
-        return Ok(Bytes::new());
-    }
-    Err(problem)
-}
-
-/// Returns the content of an address. Error: the reason for the log.
-async fn ask(
-    context: &Context<'_>,
-    listener: &str,
-    exchange: &Exchange<'_>,
-    address: &[u8],
-    budget: &mut Budget,
-    depth: usize,
-) -> Result<Bytes, String> {
-    let mut request = request(&exchange.request, address)?;
-    // Its limits and added fields are its own.
-    let own = Context::new(context.thread, context.routing.snapshot, exchange.started_at);
-    let mut routed = own.routing.route(listener, &mut request);
-    let connection = exchange.without_body();
-    let mut asked = Exchange::new(request, exchange.started_at, &connection);
-    checks::check(&own, &mut routed, &mut asked).await;
-    let (mut response, instruction) = answer(&own, &mut routed, &mut asked).await;
-    if let Some(instruction) = instruction {
-        redirects::follow(&own, instruction, &mut routed, &asked, &mut response).await;
-    }
-    if !matches!(response.status, 200..=299) || response.status == 206 {
-        return Err(format!("the status is {}", response.status));
-    }
-    if response.fields.get("content-encoding").is_some_and(|coding| coding != b"identity") {
-        return Err("it is encoded".to_owned());
-    }
-    match is_wanted(&routed.effects, &response) {
-        true => page(&own, listener, &asked, response.body, budget, depth).await,
-        false => read(response.body, budget).await,
     }
 }
 
@@ -256,35 +375,6 @@ fn request(original: &Request, address: &[u8]) -> Result<Request, String> {
         .fields
         .retain(|name| !NOT_OF_PARTS.iter().any(|other| name.eq_ignore_ascii_case(other)));
     Ok(request)
-}
-
-/// Returns the bytes of a body, which count against the budget. Error: the reason for the log.
-async fn read(body: Body, budget: &mut Budget) -> Result<Bytes, String> {
-    match body {
-        Body::Empty => Ok(Bytes::new()),
-        Body::Bytes(bytes) => budget.take_bytes(bytes.len()).map(|()| bytes),
-        Body::Pieces(pieces) => {
-            let mut all = BytesMut::new();
-            for piece in pieces {
-                let Piece::Bytes(bytes) = piece else {
-                    // Read in a thread of its own, which a page does not wait for.
-                    return Err("it is a file; name it in an address for the browser".to_owned());
-                };
-                budget.take_bytes(bytes.len())?;
-                all.extend_from_slice(&bytes);
-            }
-            Ok(all.freeze())
-        }
-        Body::Stream(mut stream) => {
-            let mut all = BytesMut::new();
-            while let Some(next) = std::future::poll_fn(|cx| stream.poll_next(cx)).await {
-                let bytes = next.map_err(|error| format!("its body is cut: {error}"))?;
-                budget.take_bytes(bytes.len())?;
-                all.extend_from_slice(&bytes);
-            }
-            Ok(all.freeze())
-        }
-    }
 }
 
 /// Returns the fields of an assembled page.
