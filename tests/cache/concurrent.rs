@@ -4,8 +4,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
 
+use harness::client::Response;
 use harness::raw::Raw;
 use harness::{Server, eventually};
 use serde_json::json;
@@ -59,20 +59,33 @@ fn one_request_computes_and_the_others_wait() {
     assert_eq!(origin.asked().len(), 1);
 }
 
-/// A thousand visitors of a page that has just expired cost one computation, however many threads the server has.
-#[test]
-fn a_thousand_clients_of_an_expired_page_cost_one_computation() {
-    const MANY: usize = 1000;
-    let (origin, allow) = held("Cache-Control: max-age=1\r\n");
+/// Number of clients of an expired page.
+const MANY: usize = 1000;
+
+/// Starts an origin with a page that has expired, and a server that has it. The first request that the origin gets
+/// for it again has to be allowed; its answer is the other one.
+fn expired(fields: &'static str, other: &'static str) -> (Raw, mpsc::Sender<()>, Server) {
+    let (allow, allowed) = mpsc::channel();
+    let allowed = Mutex::new(allowed);
+    let origin = origin(move |_, number| match number {
+        0 => page(fields, "page 0"),
+        _ => {
+            let _ = allowed.lock().unwrap().recv();
+            other.to_owned()
+        }
+    });
     let server = controlled(&origin, json!({"lock_timeout": 600}));
-    allow.send(()).unwrap();
     assert_eq!(get(&server, "/", "").text(), "page 0");
-    thread::sleep(Duration::from_millis(2100));
+    (origin, allow, server)
+}
+
+/// Sends requests of a thousand clients, and returns their answers. Calls `release` when the server has them all.
+fn a_thousand(server: &Server, release: impl FnOnce()) -> Vec<Response> {
     // The limit of this process, which has the other half of each connection.
     let own = std::process::id().to_string();
     let raised = Command::new("prlimit").args(["--pid", &own, "--nofile=8192:"]).status();
     assert!(raised.is_ok_and(|status| status.success()), "prlimit raises the limit of open files");
-    let before = requests(&server);
+    let before = requests(server);
     let request = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
     let mut clients: Vec<_> = (0..MANY)
         .map(|_| {
@@ -82,13 +95,50 @@ fn a_thousand_clients_of_an_expired_page_cost_one_computation() {
         })
         .collect();
     eventually("all requests have arrived", || {
-        (requests(&server) >= before + MANY as u64).then_some(())
+        (requests(server) >= before + MANY as u64).then_some(())
     });
-    allow.send(()).unwrap();
-    let answers: Vec<_> = clients.iter_mut().map(|client| client.response()).collect();
+    release();
+    clients.iter_mut().map(|client| client.response()).collect()
+}
+
+/// A thousand visitors of a page that has just expired cost one computation, however many threads the server has.
+#[test]
+fn a_thousand_clients_of_an_expired_page_cost_one_computation() {
+    let new = "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: 6\r\n\r\npage 1";
+    let (origin, allow, server) = expired("Cache-Control: max-age=1\r\nAge: 5\r\n", new);
+    let answers = a_thousand(&server, || allow.send(()).unwrap());
     assert!(answers.iter().all(|answer| answer.text() == "page 1"));
     assert_eq!(answers.iter().filter(|answer| !is_hit(answer)).count(), 1);
     assert_eq!(origin.asked().len(), 2);
+}
+
+/// None of them waits for it if the page may be sent while it is refreshed.
+#[test]
+fn a_thousand_clients_of_a_page_that_is_refreshed_cost_one_computation() {
+    const FIELDS: &str = "Cache-Control: max-age=1, stale-while-revalidate=600\r\nAge: 5\r\n";
+    let new = "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: 6\r\n\r\npage 1";
+    let (origin, allow, server) = expired(FIELDS, new);
+    let answers = a_thousand(&server, || {});
+    assert!(answers.iter().all(|answer| answer.text() == "page 0" && is_hit(answer)));
+    assert_eq!(origin.asked().len(), 2);
+    allow.send(()).unwrap();
+    eventually("it is refreshed", || (get(&server, "/", "").text() == "page 1").then_some(()));
+    assert_eq!(origin.asked().len(), 2);
+}
+
+/// An origin in trouble is not asked by all who have waited, at once.
+#[test]
+fn a_thousand_clients_of_an_expired_page_ask_a_failing_origin_once() {
+    for fields in [
+        "Cache-Control: max-age=1, stale-if-error=600\r\nAge: 5\r\n",
+        "Cache-Control: max-age=1, stale-while-revalidate=600\r\nAge: 5\r\n",
+    ] {
+        let bad = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+        let (origin, allow, server) = expired(fields, bad);
+        let answers = a_thousand(&server, || allow.send(()).unwrap());
+        assert!(answers.iter().all(|answer| answer.text() == "page 0"));
+        assert_eq!(origin.asked().len(), 2, "{fields}");
+    }
 }
 
 /// A page that cannot be shared must not make its visitors queue one behind the other.

@@ -16,6 +16,9 @@ pub enum Landing {
     Pending,
     /// Its response is stored.
     Stored,
+    /// The origin has failed, and a stored response was sent instead. Those that wait send theirs,
+    /// rather than ask an origin all at once that is in trouble.
+    Failed,
     /// Its response is for its own client only, or there is none. Those that wait go on by
     /// themselves, all at once.
     NotShared,
@@ -71,7 +74,7 @@ impl Flights {
 }
 
 impl Leader {
-    /// Ends the flight: the response is stored, or is not shared.
+    /// Ends the flight.
     pub fn land(self, landing: Landing) {
         self.end(landing);
     }

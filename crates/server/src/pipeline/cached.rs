@@ -226,7 +226,8 @@ impl<'s> Step<'_, 's> {
         let leader = match store.flights.join(&self.key) {
             Role::Leader(leader) => Some(leader),
             Role::Follower(follower) if waits => {
-                if let Some(answer) = self.wait(follower, now, &control, exchange).await {
+                let waited = self.wait(follower, stale.as_ref(), now, &control, exchange);
+                if let Some(answer) = waited.await {
                     return answer;
                 }
                 None
@@ -262,6 +263,7 @@ impl<'s> Step<'_, 's> {
     async fn wait(
         &self,
         follower: Follower,
+        stale: Option<&Stale>,
         since: u64,
         control: &RequestControl,
         exchange: &Exchange<'_>,
@@ -271,6 +273,9 @@ impl<'s> Step<'_, 's> {
             () = tokio::time::sleep(self.settings().lock_timeout) => Landing::Pending,
             _ = exchange.client_gone() => Landing::NotShared,
         };
+        if let (Landing::Failed, Some(Stale { entry, on_error: true })) = (landing, stale) {
+            return Some(self.hit(entry, &exchange.request, Some("stale-if-error"), true));
+        }
         if landing != Landing::Stored || control.no_cache {
             return None;
         }

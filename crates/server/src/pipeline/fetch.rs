@@ -143,6 +143,9 @@ impl<'s> Step<'_, 's> {
         if let Some(Stale { entry, on_error: true }) = &stale
             && matches!(response.status, 500 | 502..=504)
         {
+            if let Some(leader) = leader {
+                leader.land(Landing::Failed);
+            }
             return self.hit(entry, request, Some("stale-if-error"), false);
         }
         if let (304, Some(Stale { entry, .. })) = (response.status, &stale) {
