@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 18] = [
     "shim/apache.c",
     "shim/directory.c",
     "shim/request_settings.c",
@@ -25,9 +25,11 @@ const SOURCES: [&str; 16] = [
     "shim/layout.c",
     "shim/mail.c",
     "shim/memory.c",
+    "shim/module_state.c",
     "shim/process_state.c",
     "shim/resident.c",
     "shim/resident_state.c",
+    "shim/stream_state.c",
     "shim/time_limit.c",
     "shim/zygote.c",
 ];

@@ -78,6 +78,9 @@ enum howdah_end {
     /* More of what could not be restored. */
     HOWDAH_END_SIGNALS = 10,
     HOWDAH_END_LIMITS = 11,
+    HOWDAH_END_IDENTITY = 12,
+    HOWDAH_END_XML = 13,
+    HOWDAH_END_TEXT_DOMAIN = 14,
 };
 
 /* The result of a request. */

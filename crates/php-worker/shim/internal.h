@@ -171,6 +171,19 @@ void howdah_watch_process(void);
 /* Makes the present signals and limits those to return to. */
 void howdah_forget_process_changes(void);
 
+/* Replaces a function of PHP, whose handler becomes `*original`, unless that has happened already. */
+void howdah_watch(const char *name, zif_handler *original, zif_handler replacement);
+
+/* The same as the above for state of extensions, see module_state.c. */
+void howdah_watch_modules(void);
+void howdah_forget_module_changes(void);
+enum howdah_end howdah_restore_modules(void);
+
+/* The same for streams, see stream_state.c. */
+void howdah_watch_streams(void);
+void howdah_remember_streams(void);
+void howdah_restore_streams(void);
+
 /* Restores signals and limits after a request. Returns why the process must end if it cannot, or 0. */
 enum howdah_end howdah_restore_process(void);
 

@@ -7,6 +7,7 @@
 
 #include <signal.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 /* What the functions below have changed since the last call of howdah_forget_process_changes(). */
@@ -18,6 +19,9 @@ static struct {
 static sigset_t mask;
 static struct rlimit limits[RLIM_NLIMITS];
 static int priority;
+/* Seconds after which the boot's alarm was to come when a request changed it, and the time then. */
+static unsigned int alarm_in;
+static struct timespec alarm_noted;
 
 static void note_handlers(const zend_execute_data *execute_data)
 {
@@ -27,7 +31,12 @@ static void note_handlers(const zend_execute_data *execute_data)
 
 static void note_alarm(const zend_execute_data *execute_data)
 {
-    changed.alarm = true;
+    if (!changed.alarm) {
+        changed.alarm = true;
+        clock_gettime(CLOCK_MONOTONIC, &alarm_noted);
+        alarm_in = alarm(0);
+        alarm(alarm_in); /* the function returns it, too */
+    }
 }
 
 static void note_mask(const zend_execute_data *execute_data)
@@ -71,7 +80,7 @@ WATCHED(posix_setrlimit, note_limits)
 WATCHED(pcntl_setpriority, note_priority)
 WATCHED(proc_nice, note_priority)
 
-static void watch(const char *name, zif_handler *original, zif_handler replacement)
+void howdah_watch(const char *name, zif_handler *original, zif_handler replacement)
 {
     zend_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
 
@@ -81,7 +90,7 @@ static void watch(const char *name, zif_handler *original, zif_handler replaceme
     }
 }
 
-#define WATCH(name) watch(#name, &php_##name, ZEND_FN(howdah_watched_##name))
+#define WATCH(name) howdah_watch(#name, &php_##name, ZEND_FN(howdah_watched_##name))
 
 void howdah_watch_process(void)
 {
@@ -92,6 +101,8 @@ void howdah_watch_process(void)
     WATCH(posix_setrlimit);
     WATCH(pcntl_setpriority);
     WATCH(proc_nice);
+    howdah_watch_modules();
+    howdah_watch_streams();
 }
 
 void howdah_forget_process_changes(void)
@@ -114,12 +125,23 @@ static bool restore_limits(void)
     return are_same;
 }
 
+static void restore_alarm(void)
+{
+    struct timespec now;
+    unsigned int passed;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    passed = (unsigned int)(now.tv_sec - alarm_noted.tv_sec);
+    /* If it should have come meanwhile, it comes now. */
+    alarm(alarm_in == 0 ? 0 : alarm_in > passed ? alarm_in - passed : 1);
+}
+
 enum howdah_end howdah_restore_process(void)
 {
     enum howdah_end end = HOWDAH_END_NONE;
 
     if (changed.alarm) {
-        alarm(0);
+        restore_alarm();
     }
     if (changed.mask) {
         sigprocmask(SIG_SETMASK, &mask, NULL);

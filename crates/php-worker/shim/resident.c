@@ -31,7 +31,7 @@ static enum howdah_end pause_end;
 static zend_fcall_info handler;
 static zend_fcall_info_cache handler_cache;
 
-static bool has_booted, in_request, discards_output, restart_requested;
+static bool has_booted, is_warming, in_request, discards_output, restart_requested;
 
 /* The state of PHP's sessions; null if PHP has none. */
 static php_ps_globals *session;
@@ -405,7 +405,9 @@ void howdah_php_handle_resident(const struct howdah_request *request,
             outcome->peak_memory = zend_memory_peak_usage(1);
             end = end_request();
         }
-        if (end == HOWDAH_END_NONE) {
+        /* What the request that warms the script up has left belongs to the boot. */
+        is_warming = discards_output;
+        if (end == HOWDAH_END_NONE && !is_warming) {
             end = howdah_restore_state();
         }
         if (end == HOWDAH_END_NONE && restart_requested) {
@@ -459,10 +461,11 @@ static enum howdah_end end_pause(void)
     if (end != HOWDAH_END_NONE) {
         return end;
     }
-    if (has_booted) {
+    if (has_booted && !is_warming) {
         return howdah_restore_state();
     }
     has_booted = true;
+    is_warming = false;
     /* Whatever the boot has asked for: its processes are new. */
     restart_requested = false;
     howdah_remember_state();

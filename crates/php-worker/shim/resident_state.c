@@ -6,9 +6,9 @@
 
 #include <locale.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "ext/standard/basic_functions.h"
-#include "ext/standard/file.h"
 #include "zend_smart_str.h"
 
 extern char **environ;
@@ -23,8 +23,6 @@ static struct {
     char *locale, **environment;
     mode_t umask;
     int directory;
-    bool has_stream_wrappers, has_stream_filters;
-    zval stream_options;
 } booted = {.directory = -1};
 
 void howdah_call(const char *name, zval *result)
@@ -85,10 +83,26 @@ static bool has_environment(char **expected)
     return expected[i] == environ[i];
 }
 
+/* The state is kept anew after `warm_up`. */
+static void forget_state(void)
+{
+    zval_ptr_dtor(&booted.error_handler);
+    zval_ptr_dtor(&booted.exception_handler);
+    if (booted.time_limit) {
+        zend_string_release(booted.time_limit);
+    }
+    if (booted.time_zone) {
+        zend_string_release(booted.time_zone);
+    }
+    free(booted.locale);
+    free(booted.environment);
+}
+
 void howdah_remember_state(void)
 {
     const char *locale = setlocale(LC_ALL, NULL);
 
+    forget_state();
     ZVAL_COPY(&booted.error_handler, &EG(user_error_handler));
     ZVAL_COPY(&booted.exception_handler, &EG(user_exception_handler));
     booted.error_level = EG(user_error_handler_error_reporting);
@@ -101,16 +115,14 @@ void howdah_remember_state(void)
     booted.tick_functions
         = BG(user_tick_functions) ? zend_llist_count(BG(user_tick_functions)) : 0;
     howdah_forget_process_changes();
+    howdah_forget_module_changes();
     booted.locale = locale ? strdup(locale) : NULL;
     booted.environment = copy_of_environment();
     booted.umask = umask(0);
     umask(booted.umask);
-    booted.has_stream_wrappers = FG(stream_wrappers) != NULL;
-    booted.has_stream_filters = FG(stream_filters) != NULL;
-    if (FG(default_context)
-        && zend_hash_num_elements(Z_ARRVAL(FG(default_context)->options)) > 0) {
-        ZVAL_ARR(&booted.stream_options,
-                 zend_array_dup(Z_ARRVAL(FG(default_context)->options)));
+    howdah_remember_streams();
+    if (booted.directory >= 0) {
+        close(booted.directory);
     }
     booted.directory = howdah_remember_directory();
 }
@@ -252,45 +264,6 @@ static void restore_umask(void)
     }
 }
 
-static void remove_table(HashTable **table)
-{
-    if (*table) {
-        zend_hash_destroy(*table);
-        efree(*table);
-        *table = NULL;
-    }
-}
-
-/* The default context has the options of the boot, if it has set any. */
-static void restore_stream_context(void)
-{
-    php_stream_context *context = FG(default_context);
-
-    if (context == NULL) {
-        return;
-    }
-    if (Z_TYPE(booted.stream_options) == IS_ARRAY) {
-        zval_ptr_dtor(&context->options);
-        ZVAL_ARR(&context->options, zend_array_dup(Z_ARRVAL(booted.stream_options)));
-    } else {
-        zend_list_delete(context->res);
-        FG(default_context) = NULL;
-    }
-}
-
-/* Wrappers, filters and the default context of streams are those of PHP, unless the boot has changed
-   them. */
-static void restore_streams(void)
-{
-    if (!booted.has_stream_wrappers) {
-        remove_table(&FG(stream_wrappers));
-    }
-    if (!booted.has_stream_filters) {
-        remove_table(&FG(stream_filters));
-    }
-    restore_stream_context();
-}
-
 static void forget_last_error(void)
 {
     PG(last_error_type) = 0;
@@ -307,11 +280,13 @@ static void forget_last_error(void)
 
 enum howdah_end howdah_restore_state(void)
 {
+    enum howdah_end end;
+
     restore_handlers();
     restore_settings();
     restore_tick_functions();
     restore_umask();
-    restore_streams();
+    howdah_restore_streams();
     /* Of output_add_rewrite_var() and session.use_trans_sid; as at PHP's end of a request. */
     end_url_rewriting(&BG(url_adapt_session_ex));
     end_url_rewriting(&BG(url_adapt_output_ex));
@@ -329,5 +304,6 @@ enum howdah_end howdah_restore_state(void)
     if (!restore_environment()) {
         return HOWDAH_END_ENVIRONMENT;
     }
-    return howdah_restore_process();
+    end = howdah_restore_modules();
+    return end == HOWDAH_END_NONE ? howdah_restore_process() : end;
 }

@@ -58,6 +58,9 @@ fn retirement(end: u64) -> Option<Retirement> {
         9 => Retirement::Restart,
         10 => Retirement::Signals,
         11 => Retirement::Limits,
+        12 => Retirement::Identity,
+        13 => Retirement::Xml,
+        14 => Retirement::TextDomain,
         _ => Retirement::Broken,
     })
 }

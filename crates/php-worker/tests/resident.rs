@@ -3,12 +3,11 @@
 
 mod harness;
 
-use std::path::PathBuf;
-
-use harness::{Answer, Application, Request, start_failing};
+use harness::resident::{LOOP, PAUSING_LOOP, Resident, Script};
+use harness::{Application, start_failing};
 use howdah_sys::signals;
 use howdah_wire::frame::Retirement;
-use howdah_wire::messages::{Exit, FromTemplate, WorkerScript};
+use howdah_wire::messages::{Exit, FromTemplate};
 use howdah_wire::queue::WorkerId;
 
 const FIRST: WorkerId = WorkerId { index: 0, incarnation: 0 };
@@ -16,103 +15,6 @@ const SECOND: WorkerId = WorkerId { index: 1, incarnation: 0 };
 
 /// Lets a stopped process go on.
 const SIGCONT: i32 = 18;
-
-/// The loop of a worker script; each request brings its own code.
-const LOOP: &str =
-    "while (frankenphp_handle_request(function () { eval($_SERVER['HTTP_CODE']); }));";
-
-/// The same; a request may also bring code that runs after its response.
-const PAUSING_LOOP: &str = "ini_set('session.save_path', sys_get_temp_dir());
-    while (frankenphp_handle_request(function () { eval($_SERVER['HTTP_CODE']); })) {
-        eval($_SERVER['HTTP_PAUSE'] ?? '');
-    }";
-
-/// A worker script in a directory of its own.
-struct Script {
-    directory: tempfile::TempDir,
-    warm_up: Option<String>,
-    has_fallback: bool,
-}
-
-impl Script {
-    fn new(code: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        harness::open_to_all(directory.path());
-        let script = Script { directory, warm_up: None, has_fallback: false };
-        script.write(code);
-        script
-    }
-
-    fn path(&self) -> PathBuf {
-        self.directory.path().join("worker.php")
-    }
-
-    fn write(&self, code: &str) {
-        std::fs::write(self.path(), format!("<?php {code}")).unwrap();
-    }
-
-    fn spec(&self) -> WorkerScript {
-        WorkerScript {
-            script: self.path().display().to_string(),
-            root: self.directory.path().display().to_string(),
-            warm_up: self.warm_up.clone(),
-            has_fallback: self.has_fallback,
-            watch: Vec::new(),
-        }
-    }
-
-    fn start(&self, workers: u16) -> Resident<'_> {
-        self.start_with(workers, 0)
-    }
-
-    fn start_with(&self, workers: u16, requests: u64) -> Resident<'_> {
-        let application = Application::start_with(workers, &|spec| {
-            spec.worker = Some(self.spec());
-            spec.requests = requests;
-        });
-        Resident { application, script: self }
-    }
-
-    fn request(&self, code: &str) -> Request {
-        Request::get(&self.path(), self.directory.path()).with("HTTP_CODE", code)
-    }
-}
-
-/// A running resident application.
-struct Resident<'a> {
-    application: Application,
-    script: &'a Script,
-}
-
-impl Resident<'_> {
-    fn send(&mut self, request: &Request) -> Answer {
-        self.application.send(request).wait(&mut self.application)
-    }
-
-    fn run(&mut self, code: &str) -> Answer {
-        let request = self.script.request(code);
-        self.send(&request)
-    }
-
-    /// Runs code in a request whose worker must go on, and returns the output.
-    fn text(&mut self, code: &str) -> String {
-        let answer = self.run(code);
-        let retirement = answer.done.unwrap().retirement;
-        assert_eq!(retirement, None, "{code}: {answer:?}");
-        answer.text()
-    }
-
-    /// Runs code in a request that ends its worker, and replaces the worker.
-    fn last(&mut self, code: &str) -> (Answer, Retirement) {
-        let answer = self.run(code);
-        let retirement = answer.done.unwrap().retirement;
-        let (owner, ..) = self.application.death();
-        let next = WorkerId { incarnation: owner.incarnation + 1, ..owner };
-        self.application.spawn(next);
-        let retirement = retirement.unwrap_or_else(|| panic!("{code}: the worker goes on"));
-        (answer, retirement)
-    }
-}
 
 #[test]
 fn workers_are_forked_from_a_script_that_has_booted() {

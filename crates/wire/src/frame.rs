@@ -172,11 +172,17 @@ pub enum Retirement {
     Signals = 13,
     /// A request has changed limits of the process or its priority, and they could not be restored.
     Limits = 14,
+    /// A request has changed the user, the groups, the session or the namespaces of the process.
+    Identity = 15,
+    /// A request has changed how XML is loaded, and it could not be restored.
+    Xml = 16,
+    /// A request has changed the encoding of a text domain, which cannot be restored.
+    TextDomain = 17,
 }
 
 impl Retirement {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Retirement; 14] = [
+    pub const ALL: [Retirement; 17] = [
         Retirement::Requests,
         Retirement::Memory,
         Retirement::Broken,
@@ -191,6 +197,9 @@ impl Retirement {
         Retirement::Restart,
         Retirement::Signals,
         Retirement::Limits,
+        Retirement::Identity,
+        Retirement::Xml,
+        Retirement::TextDomain,
     ];
 
     /// Returns the reason with this number on the wire; `None` if it is unknown.
@@ -215,6 +224,9 @@ impl Retirement {
             Retirement::Restart => "restart",
             Retirement::Signals => "changed state: signals",
             Retirement::Limits => "changed state: limits",
+            Retirement::Identity => "changed state: identity",
+            Retirement::Xml => "changed state: xml",
+            Retirement::TextDomain => "changed state: text domain",
         }
     }
 }

@@ -4,6 +4,8 @@
 // Each test file uses another part of this module.
 #![allow(dead_code)]
 
+pub mod resident;
+
 use std::collections::HashMap;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};

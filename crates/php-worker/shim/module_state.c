@@ -1,0 +1,335 @@
+/*
+ * What a request to a worker script changes in extensions with functions that PHP undoes only at the end of
+ * a request, or not at all: encodings, errors of XML, text domains, user and group of the process. The
+ * functions are replaced by ones that note their call, so that a request which calls none of them costs
+ * next to nothing.
+ */
+#include "internal.h"
+
+#include <libintl.h>
+
+#include "ext/standard/basic_functions.h"
+#include "ext/standard/php_filestat.h"
+
+/* ---- values that a function sets and, without an argument, returns ---- */
+
+#define VALUES(each)                                               \
+    each(mb_internal_encoding, mb_internal_encoding)               \
+    each(mb_http_output, mb_http_output)                           \
+    each(mb_substitute_character, mb_substitute_character)         \
+    each(mb_language, mb_language)                                 \
+    each(mb_detect_order, mb_detect_order)                         \
+    each(mb_regex_encoding, mb_regex_encoding)                     \
+    each(mb_regex_set_options, mb_regex_set_options)               \
+    each(libxml_use_internal_errors, libxml_use_internal_errors)   \
+    each(locale_set_default, locale_get_default)
+
+#define NUMBER(name, getter) VALUE_##name,
+#define SETTER(name, getter) #name,
+#define GETTER(name, getter) #getter,
+
+enum { VALUES(NUMBER) VALUE_COUNT };
+
+static const char *const setters[] = {VALUES(SETTER)};
+static const char *const getters[] = {VALUES(GETTER)};
+
+/* Each value before the first change by the request; undefined if it has made none. */
+static zval before[VALUE_COUNT];
+
+static void note_value(int number, uint32_t arguments)
+{
+    if (arguments > 0 && howdah_is_resident() && Z_TYPE(before[number]) == IS_UNDEF) {
+        howdah_call(getters[number], &before[number]);
+    }
+}
+
+static void forget_values(void)
+{
+    for (int i = 0; i < VALUE_COUNT; i++) {
+        zval_ptr_dtor(&before[i]);
+        ZVAL_UNDEF(&before[i]);
+    }
+}
+
+static void call_with(const char *name, zval *argument)
+{
+    zend_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
+    zval result;
+
+    if (function) {
+        ZVAL_UNDEF(&result);
+        zend_call_known_function(function, NULL, NULL, &result, 1, argument, NULL);
+        zval_ptr_dtor(&result);
+    }
+}
+
+static void restore_values(void)
+{
+    for (int i = 0; i < VALUE_COUNT; i++) {
+        if (Z_TYPE(before[i]) != IS_UNDEF) {
+            call_with(setters[i], &before[i]);
+        }
+    }
+    forget_values();
+}
+
+#define WATCHED_VALUE(name, getter)                        \
+    static zif_handler php_##name;                         \
+    static ZEND_FUNCTION(howdah_watched_##name)            \
+    {                                                      \
+        note_value(VALUE_##name, ZEND_NUM_ARGS());         \
+        php_##name(INTERNAL_FUNCTION_PARAM_PASSTHRU);      \
+    }
+
+VALUES(WATCHED_VALUE)
+
+/* ---- what cannot be set back, or not always ---- */
+
+static struct {
+    bool xml, entity_loader, identity, codeset, search;
+    /* The text domain, and the directories of text domains, before the first change. */
+    char *domain;
+    HashTable *directories;
+} changed;
+
+static bool boot_has_entity_loader;
+
+static void note_xml(zend_execute_data *execute_data)
+{
+    changed.xml = true;
+}
+
+static void note_entity_loader(zend_execute_data *execute_data)
+{
+    changed.entity_loader = true;
+}
+
+/* The text to search, and what was found in it. */
+static void note_search(zend_execute_data *execute_data)
+{
+    if (howdah_is_resident()) {
+        changed.search = true;
+        /* They are lost when the search is forgotten. */
+        for (int i = VALUE_mb_internal_encoding; i <= VALUE_mb_regex_set_options; i++) {
+            note_value(i, 1);
+        }
+    }
+}
+
+static const char *text_argument(zend_execute_data *execute_data)
+{
+    zval *argument = ZEND_CALL_ARG(execute_data, 1);
+
+    return ZEND_NUM_ARGS() > 0 && Z_TYPE_P(argument) == IS_STRING ? Z_STRVAL_P(argument) : NULL;
+}
+
+static void note_domain(zend_execute_data *execute_data)
+{
+    const char *current = textdomain(NULL);
+
+    if (changed.domain == NULL && current) {
+        changed.domain = strdup(current);
+    }
+}
+
+static void free_text(zval *text)
+{
+    free(Z_PTR_P(text));
+}
+
+static void note_directory(zend_execute_data *execute_data)
+{
+    const char *domain = text_argument(execute_data);
+    const char *current = domain && *domain ? bindtextdomain(domain, NULL) : NULL;
+    char *copy;
+
+    if (current == NULL) {
+        return;
+    }
+    if (changed.directories == NULL) {
+        changed.directories = pemalloc(sizeof(HashTable), 1);
+        zend_hash_init(changed.directories, 1, NULL, free_text, 1);
+    }
+    copy = strdup(current);
+    if (copy && !zend_hash_str_add_ptr(changed.directories, domain, strlen(domain), copy)) {
+        free(copy);
+    }
+}
+
+static void note_nothing(zend_execute_data *execute_data)
+{
+}
+
+#define WATCHED(name, note_before, after)                  \
+    static zif_handler php_##name;                         \
+    static ZEND_FUNCTION(howdah_watched_##name)            \
+    {                                                      \
+        note_before(execute_data);                         \
+        php_##name(INTERNAL_FUNCTION_PARAM_PASSTHRU);      \
+        after;                                             \
+    }
+
+#define NOTE_IDENTITY changed.identity |= Z_TYPE_P(return_value) == IS_TRUE
+
+WATCHED(libxml_set_streams_context, note_xml, )
+WATCHED(libxml_disable_entity_loader, note_xml, )
+WATCHED(libxml_set_external_entity_loader, note_entity_loader, )
+WATCHED(mb_ereg_search_init, note_search, )
+WATCHED(textdomain, note_domain, )
+WATCHED(bindtextdomain, note_directory, )
+WATCHED(posix_setuid, note_nothing, NOTE_IDENTITY)
+WATCHED(posix_seteuid, note_nothing, NOTE_IDENTITY)
+WATCHED(posix_setgid, note_nothing, NOTE_IDENTITY)
+WATCHED(posix_setegid, note_nothing, NOTE_IDENTITY)
+WATCHED(posix_initgroups, note_nothing, NOTE_IDENTITY)
+WATCHED(posix_setpgid, note_nothing, NOTE_IDENTITY)
+WATCHED(posix_setsid, note_nothing, changed.identity |= Z_TYPE_P(return_value) == IS_LONG && Z_LVAL_P(return_value) > 0)
+WATCHED(pcntl_unshare, note_nothing, NOTE_IDENTITY)
+
+static bool is_same(const char *one, const char *two)
+{
+    return one == two || (one && two && strcmp(one, two) == 0);
+}
+
+/* The encoding of a text domain cannot be unset. */
+static zif_handler php_bind_textdomain_codeset;
+static ZEND_FUNCTION(howdah_watched_bind_textdomain_codeset)
+{
+    const char *domain = text_argument(execute_data);
+    const char *current = domain && *domain ? bind_textdomain_codeset(domain, NULL) : NULL;
+    char *old = current ? strdup(current) : NULL;
+
+    php_bind_textdomain_codeset(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+    if (domain && *domain && !is_same(old, bind_textdomain_codeset(domain, NULL))) {
+        changed.codeset = true;
+    }
+    free(old);
+}
+
+#define WATCH(name) howdah_watch(#name, &php_##name, ZEND_FN(howdah_watched_##name));
+#define WATCH_VALUE(name, getter) WATCH(name)
+
+/* Locale::setDefault() is the same function. */
+static void watch_locale_class(void)
+{
+    zend_class_entry *class = zend_hash_str_find_ptr(CG(class_table), ZEND_STRL("locale"));
+    zend_function *method
+        = class ? zend_hash_str_find_ptr(&class->function_table, ZEND_STRL("setdefault")) : NULL;
+
+    if (method && method->type == ZEND_INTERNAL_FUNCTION && php_locale_set_default
+        && method->internal_function.handler == php_locale_set_default) {
+        method->internal_function.handler = ZEND_FN(howdah_watched_locale_set_default);
+    }
+}
+
+void howdah_watch_modules(void)
+{
+    VALUES(WATCH_VALUE)
+    watch_locale_class();
+    WATCH(libxml_set_streams_context)
+    WATCH(libxml_disable_entity_loader)
+    WATCH(libxml_set_external_entity_loader)
+    WATCH(mb_ereg_search_init)
+    WATCH(textdomain)
+    WATCH(bindtextdomain)
+    WATCH(bind_textdomain_codeset)
+    WATCH(posix_setuid)
+    WATCH(posix_seteuid)
+    WATCH(posix_setgid)
+    WATCH(posix_setegid)
+    WATCH(posix_initgroups)
+    WATCH(posix_setpgid)
+    WATCH(posix_setsid)
+    WATCH(pcntl_unshare)
+}
+
+void howdah_forget_module_changes(void)
+{
+    forget_values();
+    boot_has_entity_loader |= changed.entity_loader;
+    free(changed.domain);
+    if (changed.directories) {
+        zend_hash_destroy(changed.directories);
+        pefree(changed.directories, 1);
+    }
+    memset(&changed, 0, sizeof(changed));
+}
+
+/* ---- after a request ---- */
+
+static void forget_search(void)
+{
+    zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("mbstring"));
+
+    if (module && module->request_shutdown_func && module->request_startup_func) {
+        module->request_shutdown_func(module->type, module->module_number);
+        module->request_startup_func(module->type, module->module_number);
+    }
+}
+
+static void restore_text_domains(void)
+{
+    zend_string *domain;
+    const char *directory;
+
+    if (changed.domain) {
+        textdomain(changed.domain);
+    }
+    if (changed.directories) {
+        ZEND_HASH_FOREACH_STR_KEY_PTR(changed.directories, domain, directory) {
+            if (!is_same(bindtextdomain(ZSTR_VAL(domain), NULL), directory)) {
+                bindtextdomain(ZSTR_VAL(domain), directory);
+            }
+        } ZEND_HASH_FOREACH_END();
+    }
+}
+
+/* What functions remember from one call to the next. */
+static void forget_calls(void)
+{
+    zend_module_entry *json = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("json"));
+    zval cleared;
+
+    php_clear_stat_cache(0, NULL, 0);
+    if (BG(strtok_string)) {
+        zend_string_release(BG(strtok_string));
+        BG(strtok_string) = NULL;
+        BG(strtok_last) = NULL;
+    }
+    howdah_call("libxml_clear_errors", &cleared);
+    /* Forgets json_last_error(), and nothing else. */
+    if (json && json->request_startup_func) {
+        json->request_startup_func(json->type, json->module_number);
+    }
+}
+
+enum howdah_end howdah_restore_modules(void)
+{
+    enum howdah_end end = HOWDAH_END_NONE;
+
+    if (changed.search) {
+        forget_search();
+    }
+    restore_values();
+    restore_text_domains();
+    forget_calls();
+    if (changed.entity_loader && !boot_has_entity_loader) {
+        zval none;
+
+        ZVAL_NULL(&none);
+        call_with("libxml_set_external_entity_loader", &none);
+        changed.entity_loader = false;
+    }
+    if (changed.xml || changed.entity_loader) {
+        end = HOWDAH_END_XML;
+    }
+    if (changed.codeset) {
+        end = HOWDAH_END_TEXT_DOMAIN;
+    }
+    if (changed.identity) {
+        end = HOWDAH_END_IDENTITY;
+    }
+    changed.entity_loader = false;
+    howdah_forget_module_changes();
+    return end;
+}

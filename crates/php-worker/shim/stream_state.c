@@ -1,0 +1,165 @@
+/*
+ * Wrappers, filters and the default context of streams: after each request to a worker script, they are those
+ * that the boot has left.
+ */
+#include "internal.h"
+
+#include "ext/standard/basic_functions.h"
+#include "ext/standard/file.h"
+
+/* Tables after the boot; null where PHP's own are used. */
+static HashTable *wrappers, *filters, *user_filters;
+static zval options;
+
+/* The resource that PHP creates for each wrapper of a script has a higher number if a request creates it. */
+static zend_ulong first_resource;
+
+/* The request may have changed the wrappers. */
+static bool has_changed_wrappers;
+
+#define WATCHED(name)                                      \
+    static zif_handler php_##name;                         \
+    static ZEND_FUNCTION(howdah_watched_##name)            \
+    {                                                      \
+        has_changed_wrappers = true;                       \
+        php_##name(INTERNAL_FUNCTION_PARAM_PASSTHRU);      \
+    }
+
+WATCHED(stream_wrapper_register)
+WATCHED(stream_wrapper_unregister)
+WATCHED(stream_wrapper_restore)
+
+#define WATCH(name) howdah_watch(#name, &php_##name, ZEND_FN(howdah_watched_##name))
+
+void howdah_watch_streams(void)
+{
+    WATCH(stream_wrapper_register);
+    WATCH(stream_wrapper_unregister);
+    WATCH(stream_wrapper_restore);
+}
+
+static HashTable *copy_of(HashTable *table)
+{
+    HashTable *copy;
+
+    if (table == NULL) {
+        return NULL;
+    }
+    ALLOC_HASHTABLE(copy);
+    zend_hash_init(copy, zend_hash_num_elements(table), NULL, NULL, 0);
+    zend_hash_copy(copy, table, NULL);
+    return copy;
+}
+
+static void remove_table(HashTable **table)
+{
+    if (*table) {
+        zend_hash_destroy(*table);
+        FREE_HASHTABLE(*table);
+        *table = NULL;
+    }
+}
+
+void howdah_remember_streams(void)
+{
+    remove_table(&wrappers);
+    remove_table(&filters);
+    remove_table(&user_filters);
+    wrappers = copy_of(FG(stream_wrappers));
+    filters = copy_of(FG(stream_filters));
+    user_filters = copy_of(BG(user_filter_map));
+    first_resource = EG(regular_list).nNextFreeElement;
+    has_changed_wrappers = false;
+    zval_ptr_dtor(&options);
+    ZVAL_UNDEF(&options);
+    if (FG(default_context)
+        && zend_hash_num_elements(Z_ARRVAL(FG(default_context)->options)) > 0) {
+        ZVAL_ARR(&options, zend_array_dup(Z_ARRVAL(FG(default_context)->options)));
+    }
+}
+
+/* Returns true if a stream that is still open was opened by a wrapper. */
+static bool is_in_use(const void *wrapper)
+{
+    zend_resource *resource;
+
+    ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
+        if ((resource->type == php_file_le_stream()) && resource->ptr
+            && (const void *)((const php_stream *)resource->ptr)->wrapper == wrapper) {
+            return true;
+        }
+    } ZEND_HASH_FOREACH_END();
+    return false;
+}
+
+/* Frees the wrappers that the request has registered. PHP does so at the end of a request. */
+static void free_wrappers(void)
+{
+    int type = zend_fetch_list_dtor_id("stream factory");
+    zend_resource *resource;
+
+    ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
+        /* What is freed begins with the wrapper (php_user_stream_wrapper in main/streams/userspace.c). */
+        if (resource->type == type && (zend_ulong)resource->handle >= first_resource
+            && GC_REFCOUNT(resource) == 1 && !is_in_use(resource->ptr)) {
+            zend_list_delete(resource);
+        }
+    } ZEND_HASH_FOREACH_END();
+}
+
+static void restore_wrappers(void)
+{
+    if (has_changed_wrappers) {
+        has_changed_wrappers = false;
+        remove_table(&FG(stream_wrappers));
+        FG(stream_wrappers) = copy_of(wrappers);
+        free_wrappers();
+    }
+}
+
+/* Removes the members of a table that the boot has not left. */
+static void remove_new(HashTable **table, HashTable *expected)
+{
+    zend_string *name;
+
+    if (*table == NULL) {
+        return;
+    }
+    if (expected == NULL) {
+        remove_table(table);
+        return;
+    }
+    if (zend_hash_num_elements(*table) == zend_hash_num_elements(expected)) {
+        return;
+    }
+    ZEND_HASH_FOREACH_STR_KEY(*table, name) {
+        if (name && !zend_hash_exists(expected, name)) {
+            zend_hash_del(*table, name);
+        }
+    } ZEND_HASH_FOREACH_END();
+}
+
+/* The default context has the options of the boot, if it has set any. */
+static void restore_context(void)
+{
+    php_stream_context *context = FG(default_context);
+
+    if (context == NULL) {
+        return;
+    }
+    if (Z_TYPE(options) == IS_ARRAY) {
+        zval_ptr_dtor(&context->options);
+        ZVAL_ARR(&context->options, zend_array_dup(Z_ARRVAL(options)));
+    } else {
+        zend_list_delete(context->res);
+        FG(default_context) = NULL;
+    }
+}
+
+void howdah_restore_streams(void)
+{
+    restore_wrappers();
+    remove_new(&FG(stream_filters), filters);
+    remove_new(&BG(user_filter_map), user_filters);
+    restore_context();
+}
