@@ -90,7 +90,14 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
     let certificates = certificates::read(next())?;
     let router = next().ok_or_else(|| std::io::Error::other("there is no socket to the router"))?;
     let router = Rc::new(Router::new(Packets::new(router)?));
-    tokio::task::spawn_local(Rc::clone(&router).listen());
+    let router_gone = Rc::new(Notify::new());
+    {
+        let (router, router_gone) = (Rc::clone(&router), Rc::clone(&router_gone));
+        tokio::task::spawn_local(async move {
+            router.listen().await;
+            router_gone.notify_one();
+        });
+    }
     let listener = next();
     let mut idle_time = if listener.is_some() { IDLE_TIME } else { IDLE_TIME_WITHOUT_SOCKET };
     let activity = Rc::new(Activity::default());
@@ -145,6 +152,12 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
                 }
                 (answer, descriptors) => supervisor.answered(answer, descriptors),
             },
+            // Another process answers with the next router. The supervisor lets this one live only for a client
+            // that waits for the end of an upgrade.
+            () = router_gone.notified() => {
+                api.stop_accepting();
+                idle_time = Duration::ZERO;
+            }
             () = activity.idle(idle_time) => return Ok(()),
         }
     }

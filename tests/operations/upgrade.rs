@@ -428,15 +428,19 @@ fn serve_waiting() -> Server {
 fn begin(server: &Server) -> u32 {
     let _ = fs::remove_file(server.site.data().join("start"));
     server.signal(Signal::USR2);
-    eventually("the new server loads PHP", || {
-        let all = processes::descendants(server.supervisor());
-        let new = all.iter().find(|process| {
-            process.parent == server.supervisor() && process.title.contains(" serve ")
-        })?;
-        all.iter()
-            .any(|process| process.parent == new.pid && process.title.contains("prototype"))
-            .then_some(new.pid)
-    })
+    eventually("the new server loads PHP", || new_server(server))
+}
+
+/// Returns the process id of a new server that loads PHP.
+fn new_server(server: &Server) -> Option<u32> {
+    let all = processes::descendants(server.supervisor());
+    let new = all.iter().find(|process| {
+        process.parent == server.supervisor() && process.title.contains(" serve ")
+    })?;
+    let is_loading = |process: &processes::Process| {
+        process.parent == new.pid && process.title.contains("prototype")
+    };
+    all.iter().any(is_loading).then_some(new.pid)
 }
 
 fn go_on(server: &Server) {
@@ -528,6 +532,26 @@ fn the_old_router_may_be_killed_while_the_new_server_starts() {
     server.wait_for_end_of(old);
     assert_eq!(server.get("/a.php").text(), "hello");
     assert_eq!(pid_file(&server), new);
+}
+
+#[test]
+fn an_upgrade_succeeds_for_its_command_too_if_the_old_router_is_killed() {
+    let server = serve_waiting();
+    fs::remove_file(server.site.data().join("start")).unwrap();
+    let old = server.supervisor();
+    let (output, new) = std::thread::scope(|scope| {
+        let upgrading = scope.spawn(|| command(&server));
+        let new = eventually("the new server loads PHP", || new_server(&server));
+        processes::signal(child(old, "howdah: router"), Signal::KILL);
+        server.wait_for_log("exited on signal 9");
+        go_on(&server);
+        (upgrading.join().unwrap(), new)
+    });
+    assert!(output.status.success(), "{output:?}");
+    server.replaced_by(new);
+    server.wait_for_end_of(old);
+    // The new server has a control process that knows its own router.
+    server.control("GET", "/status", "").succeeded();
 }
 
 #[test]

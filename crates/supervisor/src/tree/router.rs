@@ -45,12 +45,13 @@ impl Tree {
 
     pub(super) fn router_ended(&mut self, exit: Exit) {
         let Some(router) = self.router.take() else { return };
-        self.router_of_upgrade_ended();
-        // The control process waits for answers of this router.
-        self.changes.abandon();
-        if !self.upgrade.is_replaced() {
+        // The control process waits for answers of this router. During an upgrade, in which nothing is changed,
+        // it ends by itself once its client knows the outcome.
+        if !self.upgrade.is_in_progress() {
             self.kill_control();
         }
+        self.router_of_upgrade_ended();
+        self.changes.abandon();
         // The memory that the workers write to has no reader any more.
         for application in self.applications.values_mut() {
             application.deadline = Some(Instant::now());
