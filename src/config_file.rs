@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use howdah_config::include::{self, IncludedFiles};
+use howdah_config::json;
 use howdah_config::{Config, Defaults};
 
 /// Reads a configuration file. The error has the path and, for common mistakes, what to do.
@@ -33,6 +34,25 @@ pub fn read_document(path: &Path, defaults: &Defaults) -> Result<Vec<u8>, String
     }
 }
 
+/// Reads the tables of a running document that are in files again. The error has the file and the line.
+pub fn reread_tables(document: &[u8], defaults: &Defaults) -> Result<Vec<u8>, String> {
+    let document = json::parse(document).map_err(|error| error.to_string())?;
+    let expanded = include::expand_tables(document, &Disk)?;
+    match Config::from_value_with(expanded.document.clone(), defaults) {
+        Ok(_) => Ok(expanded.document.to_string().into_bytes()),
+        Err(error) => Err(expanded.explain(&error)),
+    }
+}
+
+/// Returns the files and directories on which the tables of a running document depend.
+pub fn watched_by_tables(document: &[u8]) -> Vec<PathBuf> {
+    let may_have_tables = |text: &str| text.contains("\"/variables/");
+    if !std::str::from_utf8(document).is_ok_and(may_have_tables) {
+        return Vec::new(); // as nearly always: nothing is parsed
+    }
+    include::watched_by_tables(&json::parse(document).unwrap_or_default(), &Disk)
+}
+
 /// The files of the disk.
 struct Disk;
 
@@ -58,5 +78,9 @@ impl IncludedFiles for Disk {
         let names = entries.map(|entry| entry.map(|entry| entry.file_name().into_string().ok()));
         let names: Vec<_> = names.collect::<Result<_, _>>().map_err(failed)?;
         Ok(names.into_iter().flatten().collect())
+    }
+
+    fn absolute(&self, file: PathBuf) -> PathBuf {
+        std::path::absolute(&file).unwrap_or(file)
     }
 }

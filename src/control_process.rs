@@ -114,7 +114,19 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
         reload_source: is_undone_by_reload.then(|| origin.clone()),
     };
     let api = api::start(options);
-    let reload = Rc::new(Notify::new());
+    let (reload, reload_tables) = (Rc::new(Notify::new()), Rc::new(Notify::new()));
+    {
+        let (api, reload, log) = (Rc::clone(&api), Rc::clone(&reload_tables), Arc::clone(&log));
+        let (supervisor, activity) = (Rc::clone(&supervisor), Rc::clone(&activity));
+        tokio::task::spawn_local(async move {
+            loop {
+                reload.notified().await;
+                let _busy = activity.begin();
+                api.reload_tables_and_log(&log).await;
+                let _ = supervisor.tell(&FromControl::Reloaded { tables: true });
+            }
+        });
+    }
     {
         let (api, reload, log) = (Rc::clone(&api), Rc::clone(&reload), Arc::clone(&log));
         let (supervisor, activity) = (Rc::clone(&supervisor), Rc::clone(&activity));
@@ -123,14 +135,15 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
                 reload.notified().await;
                 let _busy = activity.begin();
                 api.reload_and_log(&origin, &log).await;
-                let _ = supervisor.tell(&FromControl::Reloaded {});
+                let _ = supervisor.tell(&FromControl::Reloaded { tables: false });
             }
         });
     }
     loop {
         tokio::select! {
             message = supervisor.receive() => match message? {
-                (ToControl::Reload {}, _) => reload.notify_one(),
+                (ToControl::Reload { tables: false }, _) => reload.notify_one(),
+                (ToControl::Reload { tables: true }, _) => reload_tables.notify_one(),
                 (ToControl::Renewed { name }, descriptors) => {
                     api.show_certificate(name, from_memory(descriptors.into_iter().next(), MAX_TEXT)?);
                 }

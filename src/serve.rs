@@ -146,6 +146,7 @@ fn serve(
         document: if config.is_some() { plan.document } else { b"{}".to_vec() },
         origin: plan.origin,
         reload_document: plan::reload_document(&arguments)?,
+        table_files: plan::table_files(&arguments),
         state: absolute(&arguments.common.state)?.filter(|_| plan::keeps_document(&arguments)),
         certificates,
         upkeep: upkeep(plan.local),

@@ -275,7 +275,7 @@ impl Api {
             Command::InspectCaches { cache, url } => {
                 of_cache(self.router.inspect_caches(cache.clone(), url).await, cache)
             }
-            Command::Reload => match self.reload().await {
+            Command::Reload => match self.reload(false).await {
                 Ok(()) => Done::Reloaded.into(),
                 Err(refusal) => refusal.into(),
             },
@@ -327,18 +327,18 @@ impl Api {
     }
 
     /// Reads the configuration again from its source at the start of the server, applies it, and
-    /// restarts all applications.
-    async fn reload(&self) -> Result<(), Refusal> {
-        let read = self.supervisor.read_document().await;
+    /// restarts all applications. With `tables`, only the tables in files, and without a restart.
+    async fn reload(&self, tables: bool) -> Result<(), Refusal> {
+        let read = self.supervisor.read_document(tables).await;
         let text = read.map_err(|detail| Refusal::NotRead { detail })?;
         let store = Arc::clone(&self.store.borrow());
-        self.apply(on_helper_thread(move || store.read(text)).await?, true).await
+        self.apply(on_helper_thread(move || store.read(text)).await?, !tables).await
     }
 
     /// Reloads on a signal: like [`Api::reload`], with the outcome in the log.
     pub async fn reload_and_log(&self, origin: &str, log: &Log) {
         let _changing = self.changing.lock().await;
-        match self.reload().await {
+        match self.reload(false).await {
             Ok(()) => log.write(Level::Notice, format_args!("{origin} was read again")),
             Err(refusal) => {
                 let consequence = match refusal {
@@ -351,6 +351,23 @@ impl Api {
                 let word = |name: &str| reply.body().get(name).and_then(Value::as_str);
                 let problem = word("detail").or(word("error")).unwrap_or_default();
                 log.write(Level::Alert, format_args!("{origin} {consequence}: {problem}"));
+            }
+        }
+    }
+
+    /// Reads tables in files that have changed, with the outcome in the log.
+    pub async fn reload_tables_and_log(&self, log: &Log) {
+        let _changing = self.changing.lock().await;
+        match self.reload(true).await {
+            Ok(()) => log.write(Level::Notice, "changed tables of variables were read again"),
+            Err(refusal) => {
+                let reply = Reply::from(refusal);
+                let word = |name: &str| reply.body().get(name).and_then(Value::as_str);
+                let problem = word("detail").or(word("error")).unwrap_or_default();
+                let line = format_args!(
+                    "changed tables of variables are not taken over, the old ones stay in use: {problem}"
+                );
+                log.write(Level::Alert, line);
             }
         }
     }

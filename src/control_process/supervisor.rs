@@ -127,9 +127,9 @@ impl Supervisor {
     }
 
     /// Reads the configuration again from its source at the start of the server. Error: the reason
-    /// why it cannot be read.
-    pub async fn read_document(&self) -> Result<Vec<u8>, String> {
-        match self.ask(&FromControl::ReadDocument {}, &[]).await? {
+    /// why it cannot be read. With `tables`, reads only the tables of the running configuration.
+    pub async fn read_document(&self, tables: bool) -> Result<Vec<u8>, String> {
+        match self.ask(&FromControl::ReadDocument { tables }, &[]).await? {
             (ToControl::DocumentRead { error }, descriptors) if error.is_empty() => {
                 let read = from_memory(descriptors.into_iter().next(), MAX_TEXT);
                 read.map_err(|error| error.to_string())

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use howdah_config::{Address, Config, Defaults, detect};
-use howdah_supervisor::{self as supervisor, Predecessor, ReloadDocument, state_format};
+use howdah_supervisor::{
+    self as supervisor, Predecessor, ReloadDocument, TableFiles, state_format,
+};
 use howdah_sys::credentials;
 use serde_json::Value;
 
@@ -200,6 +202,15 @@ pub(super) fn keeps_document(arguments: &Serve) -> bool {
     let is_https = arguments.tls || !arguments.domain.is_empty();
     let is_given = arguments.dir.is_some() || arguments.config.is_some() || is_https;
     arguments.common.state.is_some() && !is_given
+}
+
+/// Returns the functions that read the tables of a document file again.
+pub(super) fn table_files(arguments: &Serve) -> Option<TableFiles> {
+    let defaults = Defaults::of(arguments.unit);
+    arguments.config.as_ref().map(|_| TableFiles {
+        watched: config_file::watched_by_tables,
+        read: Box::new(move |document| config_file::reread_tables(document, &defaults)),
+    })
 }
 
 /// Returns the function that reads the document again; `None` if the control API is its only

@@ -97,3 +97,42 @@ fn parts_of_files_are_served_reloaded_and_owned_by_the_files() {
     assert_eq!(printed["routes"]["a"], json!([{"action": {"return": 203}}]));
     assert!(printed.get("included").is_none() && printed.get("include").is_none());
 }
+
+#[test]
+fn a_table_in_a_file_is_read_again_when_it_changes() {
+    let site = site(&[("a.json", r#"{"routes": {"a": [{"action": {"return": 201}}]}}"#)]);
+    let file = site.root().with_file_name("hosts.json");
+    fs::write(&file, r#"{"a": "one"}"#).unwrap();
+    let variables = json!({"place": {"map": "$host", "values": "hosts.json", "default": "none"}});
+    let redirect = json!({"action": {"return": 302, "location": "/$place"}});
+    let server = serve(
+        site.with(json!({"variables": variables, "routes": null}))
+            .with(json!({"routes": {"main": [redirect]}})),
+    );
+    let place = || server.get("/").field("Location").map(str::to_owned);
+    assert_eq!(place().as_deref(), Some("/one"));
+
+    // The rest of the document on the disk is not taken over, and changes through the API stay.
+    fs::write(server.site.root().with_file_name("config.json"), "{").unwrap();
+    server.put("/config/routes/main/0/action/return", &json!(307));
+    fs::write(&file, r#"{"a": "two"}"#).unwrap();
+    harness::eventually("the table is new", || (place().as_deref() == Some("/two")).then_some(()));
+    server.wait_for_log("changed tables of variables were read again");
+    assert_eq!(server.get("/").status, 307);
+
+    fs::write(&file, "{\n\"a\": \"$nothing\"}").unwrap();
+    server.wait_for_log("are not taken over, the old ones stay in use: ");
+    server.wait_for_log("hosts.json: line 2, column 6: /variables/place/values/a: ");
+    assert_eq!(place().as_deref(), Some("/two"));
+    fs::remove_file(&file).unwrap();
+    server.wait_for_log("hosts.json: there is no such file");
+    let new = file.with_extension("new");
+    fs::write(&new, r#"{"a": "three"}"#).unwrap();
+    fs::rename(&new, &file).unwrap();
+    harness::eventually("the table is new", || {
+        (place().as_deref() == Some("/three")).then_some(())
+    });
+
+    let answer = server.control("PUT", "/config/included", "{\"/variables/place/values\": \"/x\"}");
+    assert_eq!(answer.status, 400);
+}

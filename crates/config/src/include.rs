@@ -33,6 +33,11 @@ pub trait IncludedFiles {
     ///
     /// The reason why it cannot be read.
     fn names(&self, directory: &Path) -> Result<Vec<String>, String>;
+
+    /// Returns a path that stays valid in another working directory.
+    fn absolute(&self, file: PathBuf) -> PathBuf {
+        file
+    }
 }
 
 /// A document whose parts come from several files.
@@ -92,7 +97,7 @@ pub fn expand(
     // The text of the document alone is parsed, and its errors are reported, by the caller.
     let Ok(value) = json::parse(text) else { return Ok(None) };
     let sources = vec![Source { file: file.to_owned(), text: text.to_vec() }];
-    let mut reading = Reading { files, sources, origins: Vec::new(), bytes: text.len(), nested: 0 };
+    let mut reading = Reading { bytes: text.len(), ..Reading::new(files, sources) };
     let place = Place { source: 0, inner: Vec::new(), path: Vec::new() };
     if value.get(INCLUDED).is_some() {
         let problem = "\"included\" is made by the server; write \"include\"";
@@ -100,17 +105,23 @@ pub fn expand(
     }
     let original = value.clone();
     let mut document = reading.value(value, &place)?;
-    let Reading { sources, origins, .. } = reading;
+    let Reading { sources, origins, tables, .. } = reading;
     if sources.len() == 1 && !has_include(text) && document == original {
         return Ok(None);
     }
     if let Some(members) = document.as_object_mut() {
-        let of_files = origins.iter().filter(|origin| origin.source != 0);
+        let is_of_table = |origin: &Origin| {
+            origin.path.get(..3).is_some_and(|path| tables.iter().any(|(table, _)| table == path))
+        };
+        let of_files = origins.iter().filter(|origin| origin.source != 0 && !is_of_table(origin));
         let named = of_files.map(|origin| {
             let file = sources.get(origin.source).map(|source| source.file.as_path());
             let file = file.unwrap_or(Path::new("")).to_string_lossy().into_owned();
             (path(&origin.path), Value::String(file))
         });
+        let named = named.chain(tables.iter().map(|(table, files)| {
+            (path(table), Value::String(files.to_string_lossy().into_owned()))
+        }));
         members.insert(INCLUDED.to_owned(), Value::Object(named.collect()));
     }
     Ok(Some(Expanded { document, sources, origins }))
@@ -132,6 +143,69 @@ pub fn owner<'a>(document: &'a Value, steps: &[String]) -> Option<(&'a str, &'a 
         part.starts_with(steps) || steps.starts_with(&part)
     });
     found.map(|(part, file)| (part.as_str(), file.as_str().unwrap_or_default()))
+}
+
+/// Returns the paths of the tables of an expanded document that are in files, and the name of the file or
+/// the pattern of each.
+pub fn tables(document: &Value) -> Vec<(Vec<String>, PathBuf)> {
+    let included = document.get(INCLUDED).and_then(Value::as_object);
+    let all = included.into_iter().flatten().map(|(part, file)| (split_path(part), file));
+    all.filter(|(steps, _)| is_table(steps))
+        .filter_map(|(steps, file)| Some((steps, PathBuf::from(file.as_str()?))))
+        .collect()
+}
+
+/// Reads the tables of an expanded document that are in files again.
+///
+/// # Errors
+///
+/// The file, the place in it, and the problem.
+pub fn expand_tables(mut document: Value, files: &dyn IncludedFiles) -> Result<Expanded, String> {
+    let source = Source { file: PathBuf::new(), text: Vec::new() };
+    let mut reading = Reading::new(files, vec![source]);
+    for (steps, file) in tables(&document) {
+        let place = Place { source: 0, inner: Vec::new(), path: steps.clone() };
+        let name = Value::String(file.to_string_lossy().into_owned());
+        let table = reading.value(name, &place)?;
+        let values = steps.iter().try_fold(&mut document, |part, step| part.get_mut(step));
+        if let Some(values) = values {
+            *values = table;
+        }
+    }
+    let Reading { sources, origins, .. } = reading;
+    Ok(Expanded { document, sources, origins })
+}
+
+/// Returns the files and directories on which the tables of an expanded document depend.
+pub fn watched_by_tables(document: &Value, files: &dyn IncludedFiles) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for (_, file) in tables(document) {
+        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let directory = file.parent().unwrap_or(Path::new("/"));
+        if !is_pattern(name) {
+            all.push(file);
+            continue;
+        }
+        let there = files.names(directory).unwrap_or_default();
+        let there = there.into_iter().filter(|other| is_named(name, other));
+        all.extend(there.map(|other| directory.join(other)));
+        all.push(directory.to_owned());
+    }
+    all
+}
+
+/// Returns true for the path of the values of a variable, which may be the name of a file.
+fn is_table(steps: &[String]) -> bool {
+    matches!(steps, [first, _, last] if first == "variables" && last == "values")
+}
+
+fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?'])
+}
+
+/// Returns true for a file that a pattern names.
+fn is_named(pattern: &str, file: &str) -> bool {
+    !file.starts_with('.') && matches(pattern.as_bytes(), file.as_bytes())
 }
 
 /// Reads `included`: objects of paths and files.
@@ -194,11 +268,6 @@ impl Place {
         matches!(self.path.as_slice(), [a, b, c] if a == "settings" && b == "http" && c == "static")
     }
 
-    /// Returns true for the values of a variable, which may be the name of a file.
-    fn is_table(&self) -> bool {
-        matches!(self.path.as_slice(), [first, _, last] if first == "variables" && last == "values")
-    }
-
     /// Returns true for an array of steps.
     fn is_route(&self) -> bool {
         self.path.first().is_some_and(|first| first == "routes") && self.path.len() <= 2
@@ -216,9 +285,16 @@ struct Reading<'f> {
     bytes: usize,
     /// Number of files whose value is being expanded, without the document.
     nested: usize,
+    /// The paths of tables in files, and the names of the files.
+    tables: Vec<(Vec<String>, PathBuf)>,
 }
 
-impl Reading<'_> {
+impl<'f> Reading<'f> {
+    fn new(files: &'f dyn IncludedFiles, sources: Vec<Source>) -> Self {
+        let (origins, tables) = (Vec::new(), Vec::new());
+        Reading { files, sources, origins, bytes: 0, nested: 0, tables }
+    }
+
     fn value(&mut self, value: Value, place: &Place) -> Result<Value, String> {
         match value {
             Value::Object(members) if place.allows_include() => {
@@ -241,8 +317,13 @@ impl Reading<'_> {
                 }
                 Ok(Value::Object(all))
             }
-            Value::String(_) if place.is_table() => {
+            Value::String(name) if is_table(&place.path) => {
                 let mut all = Map::new();
+                let directory =
+                    self.sources.get(place.source).and_then(|source| source.file.parent());
+                let whole = directory.unwrap_or(Path::new("")).join(&name);
+                self.tables.push((place.path.clone(), self.files.absolute(whole)));
+                let value = Value::String(name);
                 for file in self.named(&value, place)? {
                     let (table, source) = self.read(&file, place)?;
                     let inside = Place { source, inner: Vec::new(), path: place.path.clone() };
@@ -408,7 +489,6 @@ impl Reading<'_> {
                 (Some(above), Some(name)) => (above, name),
                 _ => return Err(self.problem(place, "must be the name of a file, or a pattern")),
             };
-            let is_pattern = |text: &str| text.contains(['*', '?']);
             if is_pattern(&above.to_string_lossy()) {
                 let problem = "must have \"*\" and \"?\" only in the name of the file";
                 return Err(self.problem(place, problem));
@@ -421,11 +501,8 @@ impl Reading<'_> {
                 Ok(there) => there,
                 Err(problem) => return Err(self.problem(place, &problem)),
             };
-            let mut there: Vec<_> = { there.into_iter() }
-                .filter(|other| {
-                    !other.starts_with('.') && matches(name.as_bytes(), other.as_bytes())
-                })
-                .collect();
+            let mut there: Vec<_> =
+                there.into_iter().filter(|other| is_named(name, other)).collect();
             there.sort();
             files.extend(there.iter().map(|name| above.join(name)));
         }

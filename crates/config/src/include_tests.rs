@@ -151,8 +151,7 @@ fn the_table_of_a_variable_may_be_in_files() {
     let table = json!({"a": "1", "include": "2"});
     assert_eq!(found.document["variables"]["v"]["values"], table);
     Config::from_value(found.document.clone()).unwrap();
-    let names = found.document["included"].as_object().unwrap().keys();
-    assert_eq!(names.collect::<Vec<_>>(), ["/variables/v/values/a", "/variables/v/values/include"]);
+    assert_eq!(found.document["included"], json!({"/variables/v/values": "/etc/h/t/1.json"}));
     let found = expanded(&document("t/*.json"), &files).unwrap();
     let explained = found.explain(&Config::from_value(found.document.clone()).unwrap_err());
     assert!(
@@ -163,6 +162,41 @@ fn the_table_of_a_variable_may_be_in_files() {
     assert!(error.contains("/variables/v/values: must be an object of values"), "{error}");
     let found = expanded(&document("none*"), &files).unwrap();
     assert_eq!(found.document["variables"]["v"]["values"], json!({}));
+}
+
+#[test]
+fn tables_are_read_again_without_the_rest_of_the_document() {
+    let document = br#"{"variables": {
+        "v": {"map": "$host", "values": "t/*.json"},
+        "w": {"map": "$host", "values": {"x": "y"}}
+    }}"#;
+    let old = [("/etc/h/t/1.json", r#"{"a": "1"}"#)];
+    let old = Memory::new(&old);
+    let found = expand(document, Path::new("/etc/h/howdah.json"), &old).unwrap().unwrap();
+    let mut running = found.document;
+    assert_eq!(
+        watched_by_tables(&running, &old),
+        [Path::new("/etc/h/t/1.json"), Path::new("/etc/h/t")]
+    );
+    running["variables"]["w"]["values"]["x"] = json!("z");
+
+    let new = [("/etc/h/t/1.json", r#"{"a": "2"}"#), ("/etc/h/t/2.json", r#"{"b": "3"}"#)];
+    let again = expand_tables(running.clone(), &Memory::new(&new)).unwrap();
+    assert_eq!(again.document["variables"]["v"]["values"], json!({"a": "2", "b": "3"}));
+    assert_eq!(again.document["variables"]["w"], running["variables"]["w"]);
+    assert_eq!(again.document["included"], running["included"]);
+
+    let bad = [("/etc/h/t/1.json", "{\n\"a\": \"$nothing\"}")];
+    let again = expand_tables(running.clone(), &Memory::new(&bad)).unwrap();
+    let error = again.explain(&Config::from_value(again.document.clone()).unwrap_err());
+    assert!(
+        error.starts_with("/etc/h/t/1.json: line 2, column 6: /variables/v/values/a: "),
+        "{error}"
+    );
+    let cut = [("/etc/h/t/1.json", "{\"a\": ")];
+    assert!(
+        expand_tables(running, &Memory::new(&cut)).unwrap_err().starts_with("/etc/h/t/1.json: ")
+    );
 }
 
 #[test]

@@ -63,6 +63,11 @@ impl Store {
         }
         let mut document = self.document.clone();
         change.apply(&mut document)?;
+        if document.get("included") != self.document.get("included") {
+            // The server reads the files that it names.
+            let (part, file) = ("/included".to_owned(), "the files of the document".to_owned());
+            return Err(Refusal::Included { part, file });
+        }
         let text = document.to_string().into_bytes();
         drop(document);
         // The document may exceed limits that each change is within, and a stored document must be

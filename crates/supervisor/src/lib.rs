@@ -55,6 +55,7 @@ mod service_manager;
 mod sockets;
 pub mod state_format;
 mod store;
+mod table_watch;
 mod tree;
 mod unprivileged;
 mod usage;
@@ -62,7 +63,7 @@ mod zygote;
 
 pub use grants::{DeriveGrants, Grants, Names};
 pub use handover::{Invocation, Predecessor};
-pub use options::{LogTarget, Options, PhpProgram, ReloadDocument, UnusableProgram};
+pub use options::{LogTarget, Options, PhpProgram, ReloadDocument, TableFiles, UnusableProgram};
 pub use passed_socket::{InheritedSocket, Owner as SocketOwner};
 pub use store::{load_document, open_log};
 #[cfg(any(test, feature = "model"))]

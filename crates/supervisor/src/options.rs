@@ -17,6 +17,15 @@ use crate::passed_socket::InheritedSocket;
 /// Reads a document again. Error: the reason why it cannot be read.
 pub type ReloadDocument = Box<dyn Fn() -> Result<Vec<u8>, String>>;
 
+/// Reads the tables of documents that are in files.
+pub struct TableFiles {
+    /// Returns the files and directories on which the tables of a document depend.
+    pub watched: fn(&[u8]) -> Vec<PathBuf>,
+    /// Returns a document with its tables as they are in the files now.
+    #[expect(clippy::type_complexity, reason = "as other functions of the options")]
+    pub read: Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String>>,
+}
+
 /// The settings of the command line.
 #[derive(Default)]
 pub struct Options {
@@ -35,6 +44,8 @@ pub struct Options {
     pub origin: String,
     /// Reads the document again from its source; `None` if it has none.
     pub reload_document: Option<ReloadDocument>,
+    /// Reads the tables of documents again; `None` if documents come from the control API only.
+    pub table_files: Option<TableFiles>,
     /// Directory in which the configuration is stored; `None`: changes are lost at the end.
     pub state: Option<PathBuf>,
     /// Directory in which certificates are stored; `None`: they are lost at the end.

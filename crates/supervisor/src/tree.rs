@@ -11,6 +11,7 @@
 //! - `control`: the control process and its messages.
 //! - `upgrade`: the replacement of this server by a new start of its program; `succession`: its other
 //!   side; `upgrade_state`: both.
+//! - `tables`: notices changes of files with tables.
 //! - `service_manager`: notifications to systemd.
 //! - `shutdown`: the end of the server.
 
@@ -34,6 +35,7 @@ mod signals;
 mod startup;
 mod state;
 mod succession;
+mod tables;
 mod upgrade;
 mod upgrade_state;
 mod wait;
@@ -74,6 +76,7 @@ impl Tree {
             self.programs.end_if_due(now);
             self.check_upgrade(now);
             self.run_upkeep_if_due(now);
+            self.check_tables_if_due(now);
             self.ping_router_if_due(now);
             if self.is_over(now) {
                 return self.finish();

@@ -99,6 +99,7 @@ impl Tree {
         let error = stored.err().map_or(String::new(), |error| error.to_string());
         if error.is_empty() {
             self.changes.commit(Instant::now());
+            self.tables.document_changed();
             self.prepare_zygotes();
         }
         self.send_to_router(&FromSupervisor::Commit { generation, error }, &[]);

@@ -67,7 +67,8 @@ impl Tree {
         }
         if let Some(attempts) = &mut self.control.reload_attempts {
             *attempts += 1;
-            self.send_to_control(&ToControl::Reload {}, &[]);
+            let tables = self.control.reloads_tables;
+            self.send_to_control(&ToControl::Reload { tables }, &[]);
         }
     }
 
@@ -91,8 +92,16 @@ impl Tree {
     /// Makes the control process read the configuration again.
     pub(super) fn reload(&mut self) {
         self.control.reload_attempts = Some(0);
+        self.control.reloads_tables = false;
         self.notify_reloading();
-        self.send_to_control(&ToControl::Reload {}, &[]);
+        self.send_to_control(&ToControl::Reload { tables: false }, &[]);
+    }
+
+    /// Makes the control process read the tables of the configuration that are in files again.
+    pub(super) fn reload_tables(&mut self) {
+        self.control.reload_attempts = Some(0);
+        self.control.reloads_tables = true;
+        self.send_to_control(&ToControl::Reload { tables: true }, &[]);
     }
 
     pub(super) fn kill_control(&mut self) {
@@ -166,20 +175,23 @@ impl Tree {
                     self.send_to_control(&ToControl::Applied { outcome }, &[]);
                 }
             }
-            FromControl::ReadDocument {} => self.send_document(),
+            FromControl::ReadDocument { tables } => self.send_document(tables),
             FromControl::StoreCertificate { name } => self.store_certificate(name, descriptors),
             FromControl::DeleteCertificate { name } => self.delete_certificate(name),
-            FromControl::Reloaded {} => {
+            // That of the tables is no answer to a signal that has come meanwhile.
+            FromControl::Reloaded { tables } if tables != self.control.reloads_tables => {}
+            FromControl::Reloaded { .. } => {
                 self.control.reload_attempts = None;
                 self.notify_ready();
             }
         }
     }
 
-    fn send_document(&self) {
-        let read = match &self.options.reload_document {
-            Some(read) => read(),
-            None => Ok(self.changes.current.document.clone()),
+    fn send_document(&self, tables: bool) {
+        let read = match (&self.options.reload_document, &self.options.table_files) {
+            (_, Some(files)) if tables => (files.read)(&self.changes.current.document),
+            (Some(read), _) if !tables => read(),
+            _ => Ok(self.changes.current.document.clone()),
         };
         let in_memory =
             |text: Vec<u8>| memory_file("document", &text).map_err(|error| error.to_string());

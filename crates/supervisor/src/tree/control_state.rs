@@ -13,6 +13,8 @@ pub(super) struct ControlState {
     pub(super) is_wanted: bool,
     /// Number of attempts to read the configuration again; `None` if no reload is requested.
     pub(super) reload_attempts: Option<u32>,
+    /// The reload is only of tables in files.
+    pub(super) reloads_tables: bool,
     pub(super) backoff: Backoff,
     /// Earliest time of the next start.
     pub(super) start_after: Option<Instant>,

@@ -24,6 +24,7 @@ use crate::prototype::Application;
 use crate::router::Router;
 use crate::service_manager::ServiceManager;
 use crate::sockets::Sockets;
+use crate::table_watch::TableWatch;
 
 /// How the server ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -68,6 +69,7 @@ pub(super) struct Tree {
     /// Orphans of ended prototypes that are being killed.
     pub(super) orphans: PendingKills,
     pub(super) programs: Programs,
+    pub(super) tables: TableWatch,
     pub(super) next_upkeep: Instant,
     pub(super) service_manager: ServiceManager,
     pub(super) control_groups: ControlGroups,
@@ -131,6 +133,7 @@ impl Tree {
             zygotes: Zygotes::default(),
             orphans: PendingKills::default(),
             programs: Programs::default(),
+            tables: TableWatch::default(),
             next_upkeep: Instant::now() + UPKEEP_INTERVAL,
             control_groups: ControlGroups::default(),
             refusals: Refusals::default(),

@@ -69,6 +69,7 @@ impl Tree {
             .chain(self.orphans.due())
             .chain(self.zygotes.due())
             .chain(self.programs.due())
+            .chain(self.tables.due())
             .chain(self.upgrade.due())
             .chain(self.service_manager.due())
             .chain(self.options.upkeep.is_some().then_some(self.next_upkeep))

@@ -19,7 +19,10 @@ messages! {
             restart: bool,
         }
         /// Reads the configuration again from its source; answered with `DocumentRead`.
-        2 ReadDocument {}
+        2 ReadDocument {
+            /// Only the tables of the running configuration that are in files.
+            tables: bool,
+        }
         /// Stores a certificate bundle; answered with `Stored`. Descriptor: a memfd with its text.
         3 StoreCertificate {
             /// Name of the certificate.
@@ -31,7 +34,10 @@ messages! {
             name: String,
         }
         /// Answer to `Reload`; the result is in the log.
-        5 Reloaded {}
+        5 Reloaded {
+            /// The `tables` of the request.
+            tables: bool,
+        }
         /// Replaces the server by a new start of its program; answered with `UpgradeEnded`.
         6 Upgrade {}
     }
@@ -75,7 +81,11 @@ messages! {
             is_upgrading: bool,
         }
         /// Reads the configuration again and applies it, because of a signal.
-        5 Reload {}
+        5 Reload {
+            /// Only the tables of the running configuration that are in files, because they have
+            /// changed. Applications are not restarted.
+            tables: bool,
+        }
         /// The router has got a certificate from an authority. Descriptor: a memfd with its text.
         6 Renewed {
             /// Name of the certificate.

@@ -123,7 +123,7 @@ fn every_message_is_read_back_whole() {
         ToSupervisor::Serving {},
     );
     assert_read_back!(FromSupervisor: FromSupervisor::Quit { graceful: true, is_replaced: true });
-    assert_read_back!(FromControl: FromControl::ReadDocument {});
+    assert_read_back!(FromControl: FromControl::ReadDocument { tables: true });
     assert_read_back!(ToRouter: ToRouter::Pools { number: 1, name: None });
     assert_read_back!(ToRouter: ToRouter::PurgeCaches {
         number: 1,
