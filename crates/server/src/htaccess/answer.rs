@@ -71,6 +71,20 @@ pub async fn answer<'s>(
     exchange: &mut Exchange<'_>,
 ) -> Answered<'s> {
     let asked = exchange.request.clone();
+    let Some(turn) = site.allowance.turn().await else {
+        let problem = format_args!(
+            "503, the directives of {} have used up the processor time of the site; patterns that take long \
+             on such requests are to be simplified",
+            String::from_utf8_lossy(root)
+        );
+        context.log_error(&asked, problem);
+        let response = respond::error(503);
+        return Answered { response, instruction: None, is_missing: false };
+    };
+    let known = match turn.has_waited() {
+        true => world::known(context, site, root),
+        false => known,
+    };
     let mut world = SiteWorld::new(context, site, root, &asked, known);
     let engine = match context.thread.engines.of(site) {
         Ok(engine) => engine,
@@ -85,15 +99,16 @@ pub async fn answer<'s>(
     };
     let software = context.software(site.scripts.as_deref());
     let record = || exchange::record(&asked, root, &software, context.routing.now.wall);
-    let mut outcome = engine.handle(record(), &world).await;
+    let mut outcome = site.allowance.metered(engine.handle(record(), &world)).await;
     let mut rounds = 0;
     while rounds < world.settling_rounds() {
         rounds += 1;
         // Nothing has been answered yet: the request is taken through its phases once more.
         tokio::time::sleep(SETTLING_TIME).await;
         world = SiteWorld::new(context, site, root, &asked, world::known(context, site, root));
-        outcome = engine.handle(record(), &world).await;
+        outcome = site.allowance.metered(engine.handle(record(), &world)).await;
     }
+    drop(turn);
     let attempt = Attempt {
         context,
         site,
@@ -107,7 +122,8 @@ pub async fn answer<'s>(
         match attempt.carry_out(outcome, exchange).await {
             Ok(answered) => return answered,
             Err((record, status)) => {
-                outcome = engine.fail(*record, status, &world).await;
+                let failing = engine.fail(*record, status, &world);
+                outcome = site.allowance.metered(failing).await;
             }
         }
     }
@@ -337,7 +353,8 @@ impl<'s> Attempt<'_, 's> {
             }
         }
         record.length = response.body.len().filter(|_| !matches!(response.body, Body::Stream(_)));
-        let compression = self.engine.finish(&mut record, action, self.world);
+        let compression =
+            self.site.allowance.timed(|| self.engine.finish(&mut record, action, self.world));
         response.status = record.status;
         if matches!(record.status, 204 | 304) {
             record.headers_out.unset(b"Content-Type");

@@ -12,6 +12,7 @@ use howdah_htaccess::engine::{Base, Engine};
 use howdah_htaccess::merge;
 use howdah_htaccess::world::Broken;
 
+use super::allowance::Allowance;
 use super::compiled::CompiledFiles;
 use crate::auth::HashPermits;
 
@@ -35,6 +36,8 @@ pub struct Site {
     pub(super) compiled: CompiledFiles,
     /// Permits for passwords that take long to check.
     pub(super) permits: HashPermits,
+    /// Processor time for directives.
+    pub(super) allowance: Allowance,
 }
 
 impl Site {
@@ -64,6 +67,7 @@ impl Site {
             scripts: scripts.map(Into::into),
             compiled: CompiledFiles::default(),
             permits: HashPermits::default(),
+            allowance: Allowance::default(),
         }
     }
 }

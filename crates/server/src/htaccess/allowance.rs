@@ -1,0 +1,246 @@
+//! Processor time that the directives of a site may take from threads that serve other sites, too.
+//!
+//! 1. Each run of a request's directives, until it waits or ends, is timed. One that takes long puts the site under
+//!    watch: the clock of processor time, unlike that of real time, costs a system call.
+//! 2. Under watch, the processor time of long runs is charged to the site. A debt is paid off at a fixed rate.
+//! 3. With a large debt, the requests of the site run one after the other, each once the debt is small again. Those
+//!    that would wait too long are refused.
+//!
+//! Short runs are never charged: they hold up nobody.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{sleep, timeout};
+
+/// Shortest run that is charged. Those of ordinary sites take less than a tenth. Builds without optimization are
+/// slower.
+const LONG_RUN: Duration = Duration::from_millis(if cfg!(debug_assertions) { 20 } else { 5 });
+
+/// Number of runs that are measured after a long one.
+const WATCHED_RUNS: u32 = 100;
+
+/// Debt up to which requests do not wait.
+const MAX_DEBT: Duration = Duration::from_secs(1);
+
+/// Time in which a second of debt is paid off, in seconds: a site may use a quarter of a processor for long runs.
+const SECONDS_PER_SECOND: u32 = 4;
+
+/// Longest time that a request waits for the debt of its site.
+const MAX_WAIT: Duration = Duration::from_secs(3);
+
+/// Most requests of a site that wait.
+const MAX_WAITING: usize = 64;
+
+/// The allowance of a site, shared by all threads.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    /// Number of further runs that are measured.
+    watched: AtomicU32,
+    has_debt: AtomicBool,
+    debt: Mutex<Debt>,
+    /// The turn of one request while the debt is large.
+    turn: Semaphore,
+    waiting: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Debt {
+    amount: Duration,
+    /// Time of `amount`.
+    at: Instant,
+}
+
+/// The right to run.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    permit: Option<SemaphorePermit<'a>>,
+}
+
+impl Turn<'_> {
+    /// Returns true if the request may have waited.
+    pub fn has_waited(&self) -> bool {
+        self.permit.is_some()
+    }
+}
+
+impl Default for Allowance {
+    fn default() -> Allowance {
+        Allowance {
+            watched: AtomicU32::new(0),
+            has_debt: AtomicBool::new(false),
+            debt: Mutex::new(Debt { amount: Duration::ZERO, at: Instant::now() }),
+            turn: Semaphore::new(1),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Allowance {
+    /// Waits until a request may run, which ends with the turn; `None` if that would take too long.
+    pub async fn turn(&self) -> Option<Turn<'_>> {
+        if self.wait(Instant::now()).is_none() {
+            return Some(Turn { permit: None });
+        }
+        let waiting = Waiting(&self.waiting);
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
+            return None;
+        }
+        let permit = timeout(MAX_WAIT, async {
+            // Nobody closes the semaphore.
+            let permit = self.turn.acquire().await.ok()?;
+            while let Some(rest) = self.wait(Instant::now()) {
+                sleep(rest).await;
+            }
+            Some(permit)
+        });
+        let permit = permit.await.ok().flatten()?;
+        drop(waiting);
+        Some(Turn { permit: Some(permit) })
+    }
+
+    /// Charges each long run of a future.
+    pub async fn metered<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        poll_fn(|context| self.timed(|| future.as_mut().poll(context))).await
+    }
+
+    /// Charges a function if it runs long.
+    pub fn timed<T>(&self, run: impl FnOnce() -> T) -> T {
+        if self.watched.load(Ordering::Relaxed) == 0 {
+            let start = Instant::now();
+            let result = run();
+            self.note(None, start.elapsed());
+            return result;
+        }
+        let start = processor_time();
+        let result = run();
+        self.note(Some(Instant::now()), processor_time().saturating_sub(start));
+        result
+    }
+
+    /// Notes a run; `charged_at` is the time if it was measured in processor time.
+    fn note(&self, charged_at: Option<Instant>, time: Duration) {
+        if time >= LONG_RUN {
+            self.watched.store(WATCHED_RUNS, Ordering::Relaxed);
+            if let Some(now) = charged_at {
+                self.charge(time, now);
+            }
+        } else if charged_at.is_some() {
+            let rest = self.watched.load(Ordering::Relaxed).saturating_sub(1);
+            self.watched.store(rest, Ordering::Relaxed);
+        }
+    }
+
+    fn charge(&self, time: Duration, now: Instant) {
+        let mut debt = self.debt.lock().unwrap_or_else(PoisonError::into_inner);
+        debt.pay(now);
+        debt.amount += time;
+        self.has_debt.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns how long the debt stays too large; `None` if it is not.
+    fn wait(&self, now: Instant) -> Option<Duration> {
+        if !self.has_debt.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut debt = self.debt.lock().unwrap_or_else(PoisonError::into_inner);
+        debt.pay(now);
+        if debt.amount.is_zero() {
+            self.has_debt.store(false, Ordering::Relaxed);
+        }
+        let excess = debt.amount.checked_sub(MAX_DEBT).filter(|excess| !excess.is_zero())?;
+        // A timer has steps of a millisecond.
+        Some(excess * SECONDS_PER_SECOND + Duration::from_millis(1))
+    }
+}
+
+impl Debt {
+    fn pay(&mut self, now: Instant) {
+        let paid = now.saturating_duration_since(self.at) / SECONDS_PER_SECOND;
+        self.amount = self.amount.saturating_sub(paid);
+        self.at = self.at.max(now);
+    }
+}
+
+/// Counts a waiting request until it goes on or is given up.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Returns the processor time that the thread has used.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn only_long_runs_of_a_watched_site_are_charged() {
+        let allowance = Allowance::default();
+        let now = Instant::now();
+        // In real time: the thread may have waited for a processor.
+        allowance.note(None, MAX_DEBT * 2);
+        assert_eq!(allowance.wait(now), None);
+        assert_eq!(allowance.watched.load(Ordering::Relaxed), WATCHED_RUNS);
+        for _ in 0..WATCHED_RUNS {
+            allowance.note(Some(now), LONG_RUN - MILLISECOND);
+        }
+        assert_eq!(allowance.watched.load(Ordering::Relaxed), 0);
+        assert_eq!(allowance.wait(now), None);
+        allowance.note(Some(now), MAX_DEBT + MILLISECOND);
+        assert_eq!(allowance.wait(now), Some(MILLISECOND * SECONDS_PER_SECOND + MILLISECOND));
+    }
+
+    #[test]
+    fn a_debt_is_paid_off_with_time() {
+        let allowance = Allowance::default();
+        let now = Instant::now();
+        for _ in 0..30 {
+            allowance.charge(MAX_DEBT / 10, now);
+        }
+        let rest = allowance.wait(now).unwrap();
+        assert!(allowance.wait(now + rest / 2).is_some());
+        assert!(allowance.wait(now + rest).is_none());
+        assert!(allowance.has_debt.load(Ordering::Relaxed));
+        assert!(allowance.wait(now + MAX_DEBT * 3 * SECONDS_PER_SECOND).is_none());
+        assert!(!allowance.has_debt.load(Ordering::Relaxed));
+        // The clocks of two threads may be read in another order.
+        allowance.charge(MAX_DEBT * 2, now);
+        assert!(allowance.wait(now).is_some());
+    }
+
+    #[tokio::test]
+    async fn requests_of_a_site_in_debt_have_their_turn_one_after_the_other() {
+        let allowance = Allowance::default();
+        assert!(!allowance.turn().await.unwrap().has_waited());
+        allowance.charge(MAX_DEBT + MILLISECOND, Instant::now());
+        let first = allowance.turn().await.unwrap();
+        assert!(first.has_waited());
+        allowance.charge(MAX_DEBT, Instant::now());
+        let mut second = pin!(allowance.turn());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        assert_eq!(allowance.waiting.load(Ordering::Relaxed), 1);
+        // The debt takes longer than a request waits.
+        allowance.charge(MAX_WAIT, Instant::now());
+        assert!(second.await.is_none());
+        assert_eq!(allowance.waiting.load(Ordering::Relaxed), 0);
+        allowance.waiting.store(MAX_WAITING, Ordering::Relaxed);
+        assert!(allowance.turn().await.is_none());
+        assert_eq!(allowance.waiting.load(Ordering::Relaxed), MAX_WAITING);
+    }
+}
