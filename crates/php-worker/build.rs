@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
-const SOURCES: [&str; 18] = [
+const SOURCES: [&str; 19] = [
     "shim/apache.c",
     "shim/directory.c",
     "shim/request_settings.c",
@@ -26,6 +26,7 @@ const SOURCES: [&str; 18] = [
     "shim/mail.c",
     "shim/memory.c",
     "shim/module_state.c",
+    "shim/opcache.c",
     "shim/process_state.c",
     "shim/resident.c",
     "shim/resident_state.c",

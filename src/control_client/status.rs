@@ -42,6 +42,7 @@ pub(super) fn table(status: &Value) -> String {
             }
         }
     }
+    text.push_str(&opcaches(status));
     let upstreams = status.get("upstreams").and_then(Value::as_object);
     let servers: Vec<_> = { upstreams.into_iter().flatten() }
         .flat_map(|(name, upstream)| {
@@ -132,6 +133,29 @@ fn protection(status: &Value) -> String {
         applications.into_iter().flatten().map(|(name, one)| row(&format!("\"{name}\""), one)),
     );
     format!("\n{}", columns(&rows, &[0, 1, 2, 3]))
+}
+
+/// Returns the table of OPcache's state in each application that runs.
+fn opcaches(status: &Value) -> String {
+    let applications = status.get("php").and_then(Value::as_object);
+    let headings = ["OPCACHE", "MEMORY", "FREE", "WASTED", "SCRIPTS", "HITS", "MISSES", "RESTARTS"];
+    let mut rows = vec![headings.map(str::to_owned).to_vec()];
+    for (name, application) in applications.into_iter().flatten() {
+        let Some(opcache) = application.get("opcache") else { continue };
+        let number = |pointer: &str| opcache.pointer(pointer).and_then(Value::as_u64);
+        let cell = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+        let mut row = vec![printable(name)];
+        if opcache.get("enabled") == Some(&Value::Bool(false)) {
+            row.push("off".to_owned());
+        } else {
+            let memory = ["/memory/used", "/memory/free", "/memory/wasted"];
+            row.extend(memory.map(|pointer| cell(number(pointer).map(size))));
+            let counts = ["/scripts", "/hits", "/misses", "/restarts"];
+            row.extend(counts.map(|pointer| cell(number(pointer).map(|count| count.to_string()))));
+        }
+        rows.push(row);
+    }
+    if rows.len() > 1 { format!("\n{}", columns(&rows, &[0])) } else { String::new() }
 }
 
 /// Returns the table of listeners with TLS.
@@ -235,8 +259,8 @@ const SERVER_COLUMNS: [&str; 4] = ["/state", "/requests/active", "/requests/tota
 mod tests {
     use howdah_control::{
         ApplicationStatus, CertificateStatus, Connections, ListenerStatus, MemoryStatus, Module,
-        ProcessProtection, Processes, ProtectionStatus, Renewal, ServerStatus, Status,
-        UpstreamStatus,
+        OpcacheStatus, ProcessProtection, Processes, ProtectionStatus, Renewal, ServerStatus,
+        Status, UpstreamStatus,
     };
 
     use super::*;
@@ -254,6 +278,15 @@ mod tests {
             problem: (active_requests == 0).then(|| "its root\nis gone".to_owned()),
             given_up: 0,
             worker: None,
+            opcache: (running > 0).then_some(OpcacheStatus {
+                is_enabled: true,
+                used: 9 << 20,
+                free: 119 << 20,
+                scripts: 12,
+                hits: 400,
+                misses: 14,
+                ..OpcacheStatus::default()
+            }),
         };
         let status = Status {
             modules: vec![Module { version: "8.2.30".into(), path: "/p".into() }],
@@ -316,6 +349,9 @@ APPLICATION   PROCESSES  IDLE  STARTING  ACTIVE REQUESTS  MEMORY  SHARE  STATE
 blog                 16    11         0                5  336 MB   66 %  loaded
 a long\u{fffd} name          0     0         0                0    0 KB    0 %  unloaded
 a long\u{fffd} name has a problem: its root\u{fffd}is gone
+
+OPCACHE  MEMORY    FREE  WASTED  SCRIPTS  HITS  MISSES  RESTARTS
+blog       9 MB  119 MB    0 KB       12   400      14         0
 
 UPSTREAM       SERVER    STATE  ACTIVE  REQUESTS  FAILURES
 app       10.0.0.1:80  failing       2        12         3

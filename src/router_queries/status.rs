@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use howdah_acme::AcmeReport;
 use howdah_control::{
     ApplicationStatus, CacheStatus, CertificateStatus, ClusterStatus, Connections, LimitStatus,
-    ListenerStatus, MemoryStatus, Module, ProcessProtection, Processes, ProtectionStatus,
-    RefusedKey, Renewal, ServerStatus, Status, UpstreamStatus, WorkerStatus,
+    ListenerStatus, MemoryStatus, Module, OpcacheStatus, ProcessProtection, Processes,
+    ProtectionStatus, RefusedKey, Renewal, ServerStatus, Status, UpstreamStatus, WorkerStatus,
 };
 use howdah_server::router::{
     LimitReport, ProcessProtection as Protected, Report, ServerReport, TlsReport,
@@ -58,6 +58,16 @@ pub(crate) fn of(report: Report) -> Status {
                         .into_iter()
                         .map(|(reason, count)| (reason.name(), count))
                         .collect(),
+                }),
+                opcache: application.opcache.map(|opcache| OpcacheStatus {
+                    is_enabled: opcache.is_enabled,
+                    used: opcache.used,
+                    free: opcache.free,
+                    wasted: opcache.wasted,
+                    scripts: opcache.scripts,
+                    hits: opcache.hits,
+                    misses: opcache.misses,
+                    restarts: opcache.restarts,
                 }),
             })
             .collect(),

@@ -220,3 +220,53 @@ fn a_script_may_ask_in_the_first_moment_of_its_worker() {
     (0..100).for_each(|n| assert_eq!(client.get("/a.php").text(), "site", "request {n}"));
     assert!(!server.log().contains("protocol error of the worker"), "{}", server.log());
 }
+
+fn with_control(site: Site) -> Site {
+    let address = format!("unix:{}", site.control_socket().display());
+    site.argument("--control").argument(&address)
+}
+
+#[test]
+fn the_status_has_the_state_of_each_applications_opcache() {
+    let site = Site::new()
+        .file("a.php", "<?php require 'b.php'; echo 'a';")
+        .file("b.php", "<?php")
+        .with(json!({
+            "routes": [{"action": {"pass": "applications/site"}}],
+            // Scripts are kept also if they are new.
+            "applications": {"site": {"script": "a.php", "processes": 1, "options": {"admin":
+                {"opcache.file_update_protection": "0"}}}},
+        }));
+    let server = with_control(site).serve();
+    let state = || server.control("GET", "/status/php/site", "").succeeded()["opcache"].clone();
+    assert_eq!(state(), Value::Null, "no process has had a request");
+    assert_eq!(server.get("/").text(), "a");
+    let first = eventually("a process has reported", || Some(state()).filter(|s| !s.is_null()));
+    assert_eq!((&first["enabled"], &first["scripts"]), (&json!(true), &json!(2)), "{first}");
+    assert!(first["memory"]["free"].as_u64().unwrap() > 1 << 20, "{first}");
+    assert_eq!(first["misses"], 2, "{first}");
+    // The figures are at most a second old while there are requests.
+    eventually("the scripts are found", || {
+        server.get("/");
+        (state()["hits"].as_u64() > Some(0)).then_some(())
+    });
+    // They belong to processes that run.
+    server.control("GET", "/control/applications/site/restart", "").succeeded();
+    assert_eq!(state(), Value::Null);
+}
+
+#[test]
+fn without_opcache_the_status_says_so() {
+    let application = json!({"options": {"admin": {"opcache.enable": "0"}}});
+    let server = with_control(watched("echo 'a';", 1, application)).serve();
+    assert_eq!(server.get("/a.php").text(), "a");
+    eventually("a process has reported", || {
+        let state = server.control("GET", "/status/php/site", "").succeeded();
+        (state["opcache"]["enabled"] == false).then_some(())
+    });
+    let disabled = json!({"options": {"admin": {"disable_functions": "opcache_get_status"}}});
+    let server = with_control(watched("echo 'a';", 1, disabled)).serve();
+    assert_eq!(server.get("/a.php").text(), "a");
+    let state = server.control("GET", "/status/php/site", "").succeeded();
+    assert!(state.get("opcache").is_none(), "{state}");
+}

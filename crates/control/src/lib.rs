@@ -50,7 +50,8 @@ pub use refusal::Refusal;
 pub use reply::{Done, Reply};
 pub use status::{
     ApplicationStatus, CertificateStatus, Connections, ListenerStatus, MemoryStatus, Module,
-    Processes, Renewal, ServerStatus, Status, UpstreamStatus, WorkerStatus, status_part,
+    OpcacheStatus, Processes, Renewal, ServerStatus, Status, UpstreamStatus, WorkerStatus,
+    status_part,
 };
 pub use store::{Prepared, Store};
 pub use token::{MAX_TOKEN, Token};

@@ -131,6 +131,29 @@ pub struct ApplicationStatus {
     pub given_up: u64,
     /// The worker script, if the application is resident and the script has started.
     pub worker: Option<WorkerStatus>,
+    /// OPcache, as a process has last reported it; `None` if none has.
+    pub opcache: Option<OpcacheStatus>,
+}
+
+/// OPcache of an application. Memory is in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OpcacheStatus {
+    /// It keeps scripts.
+    pub is_enabled: bool,
+    /// Memory in use.
+    pub used: u64,
+    /// Memory that is free.
+    pub free: u64,
+    /// Memory of scripts that have changed.
+    pub wasted: u64,
+    /// Number of scripts.
+    pub scripts: u64,
+    /// Number of scripts that were found.
+    pub hits: u64,
+    /// Number of scripts that were not found.
+    pub misses: u64,
+    /// Number of times that it was emptied.
+    pub restarts: u64,
 }
 
 /// The worker script of a resident application.
@@ -297,6 +320,18 @@ fn php(status: &ApplicationStatus) -> (String, Value) {
             "retired": Map::from_iter(retired),
         });
     }
+    if let Some(opcache) = &status.opcache {
+        let OpcacheStatus { is_enabled, used, free, wasted, scripts, hits, misses, restarts } =
+            opcache;
+        value["opcache"] = json!({
+            "enabled": is_enabled,
+            "memory": { "used": used, "free": free, "wasted": wasted },
+            "scripts": scripts,
+            "hits": hits,
+            "misses": misses,
+            "restarts": restarts,
+        });
+    }
     (status.name.clone(), value)
 }
 
@@ -338,6 +373,16 @@ mod tests {
                     boot_ms: 12,
                     has_template: true,
                     retired: vec![("requests", 7), ("exit", 1)],
+                }),
+                opcache: Some(OpcacheStatus {
+                    is_enabled: true,
+                    used: 9,
+                    free: 20,
+                    wasted: 1,
+                    scripts: 3,
+                    hits: 8,
+                    misses: 4,
+                    restarts: 2,
                 }),
             }],
             ..Status::default()
@@ -411,6 +456,11 @@ mod tests {
                     "worker": {
                         "generation": 3, "boot_ms": 12, "template": true,
                         "retired": {"requests": 7, "exit": 1}
+                    },
+                    "opcache": {
+                        "enabled": true,
+                        "memory": {"used": 9, "free": 20, "wasted": 1},
+                        "scripts": 3, "hits": 8, "misses": 4, "restarts": 2
                     }
                 }
             },

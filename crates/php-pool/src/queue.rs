@@ -318,6 +318,7 @@ impl Queue {
         if new.is_some() {
             inner.stopped = None;
         }
+        inner.counters.instance_ended();
         let mut old = std::mem::replace(&mut inner.serving, new);
         inner.waiting.take_back(old.iter_mut().flat_map(Serving::take_back));
         inner.feed();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use howdah_config::{DynamicProcesses, Processes};
 use howdah_sys::clock;
-use howdah_wire::frame::{RequestUsage, Retirement};
+use howdah_wire::frame::{OpcacheUsage, RequestUsage, Retirement};
 use howdah_wire::queue::WorkerId;
 
 use super::request::RequestContext;
@@ -52,6 +52,8 @@ pub struct PoolStatus {
     /// Number of workers that have ended after a request, by the reason. Reasons without any are left
     /// out.
     pub retired: Vec<(Retirement, u64)>,
+    /// State of OPcache, as a worker has last reported it; `None` if none has.
+    pub opcache: Option<OpcacheUsage>,
     /// All workers, if requested.
     pub processes: Vec<ProcessStatus>,
 }
@@ -143,6 +145,8 @@ pub(super) struct Counters {
     max_waiting_time: u64,
     /// Retired workers, in the order of [`Retirement::ALL`].
     retired: [u64; Retirement::ALL.len()],
+    /// The last report of a worker of the present instance.
+    opcache: Option<OpcacheUsage>,
     /// Number of slow requests.
     pub(super) slow: u64,
     /// Number of requests that were given up in an overloaded queue.
@@ -179,6 +183,12 @@ impl Counters {
             *count += 1;
         }
         self.memory_peak = self.memory_peak.max(done.peak_memory);
+        self.opcache = done.opcache.or(self.opcache);
+    }
+
+    /// Forgets what belongs to an instance.
+    pub(super) fn instance_ended(&mut self) {
+        self.opcache = None;
     }
 
     /// Returns a status with the counters; the caller adds the current state.
@@ -201,6 +211,7 @@ impl Counters {
                 .zip(self.retired)
                 .filter(|(_, count)| *count > 0)
                 .collect(),
+            opcache: self.opcache,
             ..PoolStatus::default()
         }
     }

@@ -83,6 +83,16 @@ enum howdah_end {
     HOWDAH_END_TEXT_DOMAIN = 14,
 };
 
+/* The state of OPcache. The figures are those of opcache_get_status(). */
+struct howdah_opcache {
+    /* 0: it was not read after this request. */
+    uint64_t is_known;
+    uint64_t is_enabled;
+    /* Memory in bytes. */
+    uint64_t used, free, wasted;
+    uint64_t scripts, hits, misses, restarts;
+};
+
 /* The result of a request. */
 struct howdah_outcome {
     /* memory_get_peak_usage(true) */
@@ -91,6 +101,7 @@ struct howdah_outcome {
     uint64_t broken;
     /* enum howdah_end; 0 without a worker script. */
     uint64_t end;
+    struct howdah_opcache opcache;
 };
 
 /* The result of a callback. */
@@ -258,6 +269,7 @@ void howdah_php_handle_resident(const struct howdah_request *request,
  * there was none. */
 const char *howdah_php_boot_error(void);
 
+_Static_assert(sizeof(struct howdah_outcome) == 96, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_string) == 16, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_param) == 32, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_param, value) == 16, "shared with src/ffi/params.rs");
@@ -265,7 +277,6 @@ _Static_assert(sizeof(struct howdah_setting) == 32, "shared with src/ffi/params.
 _Static_assert(sizeof(struct howdah_request) == 88, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_request, authorization) == 48, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_request, content_length) == 24, "shared with src/ffi/params.rs");
-_Static_assert(sizeof(struct howdah_outcome) == 24, "shared with src/ffi.rs");
 _Static_assert(offsetof(struct howdah_outcome, broken) == 8, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_callbacks) == 96, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_layout) == 23 * 8, "shared with src/ffi.rs");

@@ -184,6 +184,9 @@ void howdah_watch_streams(void);
 void howdah_remember_streams(void);
 void howdah_restore_streams(void);
 
+/* Reads the state of OPcache, at most once in a second, between two requests. */
+void howdah_read_opcache(struct howdah_opcache *status);
+
 /* Restores signals and limits after a request. Returns why the process must end if it cannot, or 0. */
 enum howdah_end howdah_restore_process(void);
 

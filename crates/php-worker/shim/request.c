@@ -285,6 +285,9 @@ void howdah_php_handle(const struct howdah_request *request, struct howdah_outco
     } zend_catch {
         outcome->broken = 1;
     } zend_end_try();
+    if (!outcome->broken) {
+        howdah_read_opcache(&outcome->opcache);
+    }
 
     have_script_stat = false;
     SG(request_info).path_translated = NULL;

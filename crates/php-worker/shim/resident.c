@@ -413,6 +413,9 @@ void howdah_php_handle_resident(const struct howdah_request *request,
         if (end == HOWDAH_END_NONE && restart_requested) {
             end = HOWDAH_END_RESTART;
         }
+        if (end == HOWDAH_END_NONE && !is_warming) {
+            howdah_read_opcache(&outcome->opcache);
+        }
     } zend_catch {
         end = cause_of_bailout();
     } zend_end_try();

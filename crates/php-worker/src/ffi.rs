@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::ptr;
 
-use howdah_wire::frame::Retirement;
+use howdah_wire::frame::{OpcacheUsage, Retirement};
 
 use self::callbacks::{CALLBACKS, Callbacks, ON_EXIT, STARTUP, Serve};
 pub use self::params::Params;
@@ -29,12 +29,44 @@ pub struct RequestResult {
     pub peak_memory: u64,
     broken: u64,
     end: u64,
+    opcache: OpcacheStatus,
+}
+
+/// As `struct howdah_opcache` in `shim/howdah.h`.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct OpcacheStatus {
+    is_known: u64,
+    is_enabled: u64,
+    used: u64,
+    free: u64,
+    wasted: u64,
+    scripts: u64,
+    hits: u64,
+    misses: u64,
+    restarts: u64,
 }
 
 impl RequestResult {
     /// Returns true if PHP must not serve another request in this process.
     pub fn is_broken(&self) -> bool {
         self.broken != 0
+    }
+
+    /// Returns the state of OPcache, if it was read after this request.
+    pub fn opcache(&self) -> Option<OpcacheUsage> {
+        let OpcacheStatus { used, free, wasted, scripts, hits, misses, restarts, .. } =
+            self.opcache;
+        (self.opcache.is_known != 0).then_some(OpcacheUsage {
+            is_enabled: self.opcache.is_enabled != 0,
+            used,
+            free,
+            wasted,
+            scripts,
+            hits,
+            misses,
+            restarts,
+        })
     }
 
     /// Returns the reason for which a worker script's process must end.
@@ -162,7 +194,7 @@ impl IniFiles {
 
 const _: () = {
     assert!(size_of::<RawSettings>() == 16 && size_of::<RawPause>() == 24);
-    assert!(size_of::<RequestResult>() == 24 && std::mem::offset_of!(RequestResult, broken) == 8);
+    assert!(size_of::<RequestResult>() == 96 && std::mem::offset_of!(RequestResult, broken) == 8);
     assert!(size_of::<Layout>() == 23 * 8);
 };
 

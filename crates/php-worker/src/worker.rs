@@ -12,7 +12,7 @@ use howdah_sys::packet::Received;
 use howdah_sys::shm::Mapping;
 use howdah_sys::spin::SpinPolicy;
 use howdah_sys::{clock, futex, process};
-use howdah_wire::frame::{RequestUsage, Retirement};
+use howdah_wire::frame::{OpcacheUsage, RequestUsage, Retirement};
 use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::{Work, WorkerId};
 use howdah_wire::region::Region;
@@ -111,6 +111,8 @@ struct Buffers {
 struct Outcome {
     /// `memory_get_peak_usage(true)` in bytes.
     peak_memory: u64,
+    /// State of OPcache, if it was read.
+    opcache: Option<OpcacheUsage>,
     /// Reason for which the worker must leave, if PHP has one.
     retirement: Option<Retirement>,
     /// PHP must not be called again.
@@ -230,7 +232,8 @@ impl Worker<'_> {
         let before = std::mem::replace(cpu, cpu_time_us());
         let retirement = outcome.retirement.or_else(|| self.retirement(*served, &exchange));
         let cpu_us = cpu.saturating_sub(before);
-        let usage = RequestUsage { peak_memory: outcome.peak_memory, cpu_us, retirement };
+        let Outcome { peak_memory, opcache, .. } = outcome;
+        let usage = RequestUsage { peak_memory, cpu_us, retirement, opcache };
         let (output, may_wait) = exchange.done(usage, self.output);
         buffers.output = output;
         let is_last = retirement.is_some() || outcome.is_php_broken;
@@ -319,12 +322,14 @@ impl Worker<'_> {
             let result = self.php.handle(&list, length, exchange);
             let retirement = result.is_broken().then_some(Retirement::Broken);
             let peak_memory = result.peak_memory;
-            return Ok(Outcome { peak_memory, retirement, is_php_broken: false });
+            let opcache = result.opcache();
+            return Ok(Outcome { peak_memory, opcache, retirement, is_php_broken: false });
         }
         list.push(RESIDENT_MARK.0, RESIDENT_MARK.1);
         let result = self.php.handle_resident(&list, length, Some(exchange));
         let (retirement, is_php_broken) = (result.end(), result.is_broken());
-        Ok(Outcome { peak_memory: result.peak_memory, retirement, is_php_broken })
+        let (peak_memory, opcache) = (result.peak_memory, result.opcache());
+        Ok(Outcome { peak_memory, opcache, retirement, is_php_broken })
     }
 
     /// Creates this worker's directory for uploaded files, once.

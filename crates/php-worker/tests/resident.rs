@@ -696,3 +696,19 @@ fn opcache_counts_each_worker_as_a_user_of_its_memory() {
         assert!(locks.lines().any(|line| held(&line)), "{} in {locks}", worker.pid);
     }
 }
+
+#[test]
+fn the_state_of_opcache_comes_with_a_request_at_most_once_a_second() {
+    let script = Script::new(LOOP);
+    let mut resident = script.start(1);
+    let mut states = Vec::new();
+    let began = std::time::Instant::now();
+    while states.len() < 2 {
+        states.extend(resident.run("").done.unwrap().opcache);
+        assert!(began.elapsed().as_secs() < 30);
+    }
+    let state = states[1];
+    assert!(state.is_enabled && state.misses > 0 && state.used > 0 && state.free > 0, "{state:?}");
+    let next = (0..5).filter_map(|_| resident.run("").done.unwrap().opcache).count();
+    assert!(next <= 1 + began.elapsed().as_secs() as usize, "{next}");
+}

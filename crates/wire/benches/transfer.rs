@@ -71,7 +71,8 @@ fn transfer(criterion: &mut Criterion) {
     let (mut head, mut done) = (Vec::new(), Vec::new());
     Head::put(&mut head, 200, b"");
     Head::put_field(&mut head, b"Content-type: text/html; charset=UTF-8");
-    RequestUsage { peak_memory: 2 << 20, cpu_us: 100, retirement: None }.put(&mut done);
+    RequestUsage { peak_memory: 2 << 20, cpu_us: 100, retirement: None, opcache: None }
+        .put(&mut done);
 
     let mut group = criterion.benchmark_group("transfer");
     let small = [(Kind::Head, &head[..]), (Kind::Body, b"Hello, world!"), (Kind::Done, &done)];

@@ -240,6 +240,52 @@ pub struct RequestUsage {
     pub cpu_us: u64,
     /// Reason for which the worker ends after this request; `None` if it goes on.
     pub retirement: Option<Retirement>,
+    /// State of OPcache; `None` if the worker has reported it shortly before, or there is none.
+    pub opcache: Option<OpcacheUsage>,
+}
+
+/// State of OPcache, with the figures of `opcache_get_status()`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OpcacheUsage {
+    /// It keeps scripts.
+    pub is_enabled: bool,
+    /// Memory in use, in bytes.
+    pub used: u64,
+    /// Memory that is free, in bytes.
+    pub free: u64,
+    /// Memory of scripts that have changed, in bytes; free after a restart.
+    pub wasted: u64,
+    /// Number of scripts.
+    pub scripts: u64,
+    /// Number of scripts that were found since its start.
+    pub hits: u64,
+    /// Number of scripts that were not found since its start.
+    pub misses: u64,
+    /// Number of times that it was emptied.
+    pub restarts: u64,
+}
+
+impl OpcacheUsage {
+    fn put(self, out: &mut Vec<u8>) {
+        let OpcacheUsage { is_enabled, used, free, wasted, scripts, hits, misses, restarts } = self;
+        out.put_u8(u8::from(is_enabled));
+        for number in [used, free, wasted, scripts, hits, misses, restarts] {
+            out.put_u64(number);
+        }
+    }
+
+    fn take(take: &mut Decoder<'_>) -> Result<Self, Malformed> {
+        Ok(OpcacheUsage {
+            is_enabled: take.u8()? != 0,
+            used: take.u64()?,
+            free: take.u64()?,
+            wasted: take.u64()?,
+            scripts: take.u64()?,
+            hits: take.u64()?,
+            misses: take.u64()?,
+            restarts: take.u64()?,
+        })
+    }
 }
 
 impl RequestUsage {
@@ -248,6 +294,9 @@ impl RequestUsage {
         out.put_u64(self.peak_memory);
         out.put_u64(self.cpu_us);
         out.put_u8(self.retirement.map_or(0, |reason| reason as u8));
+        if let Some(opcache) = self.opcache {
+            opcache.put(out);
+        }
     }
 
     /// Decodes a payload.
@@ -259,6 +308,10 @@ impl RequestUsage {
             retirement: match take.u8()? {
                 0 => None,
                 byte => Some(Retirement::from_byte(byte).ok_or(Malformed)?),
+            },
+            opcache: match take.0 {
+                [] => None,
+                _ => Some(OpcacheUsage::take(&mut take)?),
             },
         };
         take.end()?;
@@ -350,12 +403,16 @@ mod tests {
     fn the_figures_of_a_request_are_read_back() {
         let reasons = Retirement::ALL.into_iter().map(Some);
         for retirement in reasons.chain([None]) {
-            let done = RequestUsage { peak_memory: 1 << 40, cpu_us: 7, retirement };
-            let mut out = Vec::new();
-            done.put(&mut out);
-            assert_eq!(RequestUsage::decode(&out), Ok(done));
-            out.push(0);
-            assert_eq!(RequestUsage::decode(&out), Err(Malformed));
+            let opcache =
+                OpcacheUsage { is_enabled: true, used: 9, restarts: 3, ..Default::default() };
+            for opcache in [None, Some(opcache), Some(OpcacheUsage::default())] {
+                let done = RequestUsage { peak_memory: 1 << 40, cpu_us: 7, retirement, opcache };
+                let mut out = Vec::new();
+                done.put(&mut out);
+                assert_eq!(RequestUsage::decode(&out), Ok(done));
+                out.push(0);
+                assert_eq!(RequestUsage::decode(&out), Err(Malformed));
+            }
         }
         let mut unknown = Vec::new();
         RequestUsage::default().put(&mut unknown);

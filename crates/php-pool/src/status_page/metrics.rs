@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use howdah_wire::frame::OpcacheUsage;
+
 use super::pool::Pool;
 
 /// Writes the metrics of an application.
@@ -73,8 +75,29 @@ pub(super) fn write(pool: &Pool) -> String {
             "# HELP phpfpm_{name} {help}.\n# TYPE phpfpm_{name} {kind}\nphpfpm_{name} {value}\n"
         );
     }
+    for (name, kind, help, value) in status.opcache.iter().flat_map(opcache) {
+        let _ = write!(
+            out,
+            "# HELP phpfpm_opcache_{name} {help}.\n# TYPE phpfpm_opcache_{name} {kind}\n\
+             phpfpm_opcache_{name} {value}\n"
+        );
+    }
     out.push_str("# EOF\n");
     out
+}
+
+/// Returns the metrics of OPcache.
+fn opcache(state: &OpcacheUsage) -> [(&'static str, &'static str, &'static str, u64); 8] {
+    [
+        ("enabled", GAUGE, "1 where OPcache keeps scripts", state.is_enabled.into()),
+        ("used_bytes", GAUGE, "Memory of OPcache in use", state.used),
+        ("free_bytes", GAUGE, "Memory of OPcache that is free", state.free),
+        ("wasted_bytes", GAUGE, "Memory of scripts that have changed", state.wasted),
+        ("scripts", GAUGE, "Scripts in OPcache", state.scripts),
+        ("hits", COUNTER, "Scripts that were found in OPcache", state.hits),
+        ("misses", COUNTER, "Scripts that were not found in OPcache", state.misses),
+        ("restarts", COUNTER, "How often OPcache was emptied", state.restarts),
+    ]
 }
 
 const GAUGE: &str = "gauge";

@@ -1,3 +1,5 @@
+use howdah_wire::frame::OpcacheUsage;
+
 use super::*;
 use crate::status::{PoolStatus, RequestStatus};
 
@@ -32,6 +34,7 @@ fn pool() -> Pool {
         waiting_time: 1_500_000,
         max_waiting_time: 2_000_001,
         retired: Vec::new(),
+        opcache: Some(OpcacheUsage { is_enabled: true, used: 70, hits: 5, ..Default::default() }),
         processes: vec![ProcessStatus { request, ..busy }, ProcessStatus::default()],
     };
     Pool { name: "blog".into(), status }
@@ -138,6 +141,10 @@ fn metrics_have_php_fpms_names() {
         "phpfpm_listen_queue_length 8192",
         "phpfpm_total_processes 2",
         "phpfpm_max_children_reached 3",
+        "phpfpm_opcache_enabled 1",
+        "phpfpm_opcache_used_bytes 70",
+        "phpfpm_opcache_hits 5",
+        "phpfpm_opcache_restarts 0",
         "phpfpm_slow_requests 5",
         "phpfpm_waiting_seconds 1.500000",
         "# EOF",

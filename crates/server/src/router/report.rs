@@ -10,7 +10,7 @@ use howdah_limits::zone::ZoneReport;
 use howdah_php_pool::sizing::{Decision, Measured};
 use howdah_tls::CertificateInUse;
 use howdah_upstream::servers::server::ServerReport;
-use howdah_wire::frame::Retirement;
+use howdah_wire::frame::{OpcacheUsage, Retirement};
 
 use super::sandbox::{ProcessProtection, Protection};
 
@@ -124,6 +124,8 @@ pub struct ApplicationReport {
     pub boot: Option<BootReport>,
     /// Workers that have ended after a request, by the reason.
     pub retired: Vec<(Retirement, u64)>,
+    /// State of OPcache, as a worker has last reported it.
+    pub opcache: Option<OpcacheUsage>,
 }
 
 /// A start of the worker script of a resident application.

@@ -218,6 +218,7 @@ impl PooledApplication {
             boot: self.boot,
             given_up: status.given_up,
             retired: status.retired,
+            opcache: status.opcache,
         }
     }
 }
