@@ -19,6 +19,7 @@ use howdah_config::{
 use howdah_http::spool;
 use howdah_server::check as tls;
 use howdah_server::check::{CertificateSources, Stored};
+use howdah_server::geo_databases;
 use howdah_server::router::{Protection, spec};
 use howdah_supervisor::{Options, check};
 use howdah_sys::credentials::{self, Credentials, run_as};
@@ -117,6 +118,7 @@ impl Findings {
             ));
         }
         self.directories(config, options, user.as_ref());
+        self.databases(config);
         let ports = howdah_supervisor::check::Ports::of_machine();
         for listener in &config.listeners {
             let path = howdah_config::path(["listeners", listener.name.as_str()]);
@@ -215,6 +217,12 @@ impl Findings {
                 self.warnings.extend(state.as_deref().and_then(directories::state_problem))
             }
             Err(problem) => self.errors.push(problem),
+        }
+    }
+
+    fn databases(&mut self, config: &Config) {
+        for (place, database) in &config.geo_databases {
+            self.must(place, geo_databases::read(&database.file).map(drop));
         }
     }
 

@@ -3,6 +3,7 @@
 mod action_options;
 mod auth_request;
 mod error_pages;
+mod geo_databases;
 mod hosting;
 mod http1;
 mod http2;

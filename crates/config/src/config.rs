@@ -1,6 +1,7 @@
 //! The document as a whole.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -12,6 +13,7 @@ use crate::defined::DefinedVariables;
 use crate::definitions::Definitions;
 use crate::error::Error;
 use crate::fastcgi::{FastCgi, Servers};
+use crate::geo_database::GeoDatabase;
 use crate::groups::Groups;
 use crate::include;
 use crate::json;
@@ -43,6 +45,8 @@ pub struct Config {
     pub settings: Settings,
     /// The access logs of requests that no other log is configured for.
     pub access_log: Vec<AccessLog>,
+    /// The databases of addresses that variables name, each with its place.
+    pub geo_databases: Vec<(String, Arc<GeoDatabase>)>,
     /// The parts that come from other files, by their paths (`included`).
     pub included: Vec<(String, PathBuf)>,
 }
@@ -100,6 +104,7 @@ impl Config {
             upstreams,
             settings,
             access_log,
+            geo_databases: variables.databases(),
             included,
             document,
         };

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::defined_networks::Networks;
 use crate::error::Error;
+use crate::geo_database::{GeoDatabase, GeoPath};
 use crate::node::{Node, Object};
 use crate::pattern::{Pattern, Subject};
 use crate::template::{Part, Template, Variable};
@@ -21,6 +22,12 @@ pub struct Defined(Arc<Definition>);
 /// The defined variables of a document that have been read so far.
 #[derive(Default)]
 pub(crate) struct DefinedVariables(RefCell<HashMap<String, Defined>>);
+
+/// The value that a table has for a text.
+enum Found<'t> {
+    Template(&'t Template),
+    Text(String),
+}
 
 struct Definition {
     name: String,
@@ -40,6 +47,8 @@ enum Table {
         patterns: Vec<(Pattern, Template)>,
     },
     Geo(Networks<Template>),
+    /// A file with records of networks, and the path of the value in a record.
+    Database(Arc<GeoDatabase>, GeoPath),
     /// Upper ends of the shares of all 32-bit hashes, and their values.
     Split(Vec<(u64, Template)>),
 }
@@ -59,7 +68,11 @@ impl Defined {
         let mut source = Vec::new();
         self.0.source.expand(&mut source, value);
         let before = out.len();
-        self.0.table.find(&source).unwrap_or(&self.0.default).expand(out, value);
+        match self.0.table.find(&source) {
+            Some(Found::Template(found)) => found.expand(out, value),
+            Some(Found::Text(found)) => out.extend_from_slice(found.as_bytes()),
+            None => self.0.default.expand(out, value),
+        }
         out.len() > before
     }
 
@@ -91,6 +104,21 @@ impl DefinedVariables {
     /// Returns the variable of this name.
     pub fn get(&self, name: &str) -> Option<Defined> {
         self.0.borrow().get(name).cloned()
+    }
+
+    /// Returns the databases of variables, each with its place in the document.
+    pub fn databases(&self) -> Vec<(String, Arc<GeoDatabase>)> {
+        let all = self.0.borrow();
+        let databases = all.values().filter_map(|defined| match &defined.0.table {
+            Table::Database(database, _) => {
+                let place = crate::node::path(["variables", defined.name(), "database"]);
+                Some((place, Arc::clone(database)))
+            }
+            _ => None,
+        });
+        let mut databases: Vec<_> = databases.collect();
+        databases.sort_by(|(one, _), (other, _)| one.cmp(other));
+        databases
     }
 
     /// Returns the name that is most similar to a text, if one is similar.
@@ -129,6 +157,7 @@ impl Definition {
             Table::Map { texts, patterns } => (Some(texts), Some(patterns), None, None),
             Table::Geo(networks) => (None, None, Some(networks), None),
             Table::Split(shares) => (None, None, None, Some(shares)),
+            Table::Database(..) => (None, None, None, None),
         };
         let values = texts.into_iter().flat_map(HashMap::values);
         let values = values.chain(patterns.into_iter().flatten().map(|(_, value)| value));
@@ -167,6 +196,21 @@ impl Table {
     }
 
     fn read_geo(object: &Object<'_>) -> Result<Table, Error> {
+        let database = object.read("database", |node| {
+            let file = node.file()?;
+            match file.is_absolute() && file.file_name().is_some() {
+                true => Ok(GeoDatabase::at(&file)),
+                false => Err(node.invalid("must be the name of a file that starts with \"/\"")),
+            }
+        })?;
+        if let Some(database) = database {
+            let path = object.required("path")?;
+            let found = GeoPath::parse(path.text()?).ok_or_else(|| {
+                let error = path.invalid("must be names with dots between them");
+                error.with_hint("write \"country.iso_code\"")
+            })?;
+            return Ok(Table::Database(database, found));
+        }
         let mut networks = Vec::new();
         let node = object.required("values")?;
         for (key, value) in node.members()? {
@@ -199,23 +243,25 @@ impl Table {
     }
 
     /// Returns the value for a text.
-    fn find(&self, text: &[u8]) -> Option<&Template> {
-        match self {
+    fn find(&self, text: &[u8]) -> Option<Found<'_>> {
+        let address = || std::str::from_utf8(text).ok()?.parse::<IpAddr>().ok();
+        let found = match self {
             Table::Map { texts, patterns } => {
                 texts.get(text.to_ascii_lowercase().as_slice()).or_else(|| {
                     let found = patterns.iter().find(|(pattern, _)| pattern.matches(text));
                     found.map(|(_, value)| value)
                 })
             }
-            Table::Geo(networks) => {
-                let address: IpAddr = std::str::from_utf8(text).ok()?.parse().ok()?;
-                networks.find(address)
+            Table::Geo(networks) => networks.find(address()?),
+            Table::Database(database, path) => {
+                return database.find(address()?, path).map(Found::Text);
             }
             Table::Split(shares) => {
                 let hash = u64::from(hash(text));
                 shares.iter().find(|(end, _)| hash < *end).map(|(_, value)| value)
             }
-        }
+        };
+        found.map(Found::Template)
     }
 }
 

@@ -44,6 +44,7 @@ mod file_conditions;
 mod fixed_response;
 mod foreign;
 mod forwarded;
+pub mod geo_database;
 mod groups;
 mod htaccess;
 pub mod include;

@@ -18,6 +18,9 @@ impl Config {
             let symlinks = Symlinks::default();
             all.push(RouterPath { path, file, is_directory, symlinks });
         };
+        for (place, database) in &self.geo_databases {
+            add(place.clone(), (database.file.clone(), false));
+        }
         for (place, action) in self.actions() {
             if let Some(auth) = &action.access.basic_auth {
                 add(format!("{place}/basic_auth/users_file"), (auth.users_file.clone(), false));

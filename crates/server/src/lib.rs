@@ -14,6 +14,7 @@ mod connection;
 mod descriptor_shortage;
 mod descriptors;
 mod filters;
+pub mod geo_databases;
 mod htaccess;
 mod listener;
 mod listings;

@@ -56,10 +56,16 @@ pub(super) const TABLE: &[Shape] = &[
     },
     Shape {
         name: "variable",
-        required: &["values"],
+        required: &[],
         keys: &[
             Key("map", Text, "Text with variables that is looked up in \"values\""),
             Key("geo", Text, "Address that is looked up among networks, such as \"$remote_addr\""),
+            Key(
+                "database",
+                Text,
+                "With \"geo\", in place of \"values\": a MaxMind database (.mmdb)",
+            ),
+            Key("path", Text, "Path of the value in the database, such as \"country.iso_code\""),
             Key("split", Text, "Text by which visitors are divided into shares"),
             Key(
                 "values",

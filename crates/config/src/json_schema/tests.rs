@@ -103,7 +103,10 @@ fn samples(name: &str) -> Vec<Value> {
             json!({"ping": "applications/a"}),
         ],
         "limit" => vec![json!({"rate": "1/s"})],
-        "variable" => vec![json!({"map": "$uri", "values": {}})],
+        "variable" => vec![
+            json!({"map": "$uri", "values": {}}),
+            json!({"geo": "$uri", "database": "/a", "path": "a"}),
+        ],
         "bandwidth" => vec![json!({"rate": 1})],
         "cors" => vec![json!({"origins": "*"})],
         "auth_request" => vec![json!({"action": {"return": 200}})],

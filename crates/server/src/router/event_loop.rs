@@ -16,6 +16,7 @@ use tokio::task::spawn_local;
 use super::certificate_reload::CertificateWatch;
 use super::command::{Command, Commands, Queries};
 use super::control_thread::{ControlThread, sleep_until};
+use crate::geo_databases::GeoWatch;
 use crate::snapshot::Snapshot;
 
 /// The control thread and the sources of its events.
@@ -25,6 +26,7 @@ pub(super) struct EventLoop {
     /// Takes the sockets of new control processes.
     control_processes: UnboundedSender<OwnedFd>,
     certificate_watch: CertificateWatch,
+    geo_watch: GeoWatch,
     renewer: Renewer,
     /// Snapshot whose certificates the renewer keeps.
     renewed: Arc<Snapshot>,
@@ -56,9 +58,15 @@ impl EventLoop {
         let renewed = control.shared.snapshot.load_full();
         renewer.follow(&renewed.config);
         let (control_processes, links) = unbounded_channel();
-        let certificate_watch = CertificateWatch::new();
-        let event_loop =
-            EventLoop { control, commands, control_processes, certificate_watch, renewer, renewed };
+        let event_loop = EventLoop {
+            control,
+            commands,
+            control_processes,
+            certificate_watch: CertificateWatch::new(),
+            geo_watch: GeoWatch::default(),
+            renewer,
+            renewed,
+        };
         (event_loop, Queries { links, commands: handle })
     }
 
@@ -101,6 +109,10 @@ impl EventLoop {
                 () = self.certificate_watch.wait(&control.shared) => {
                     control.pools.postpone_wanted_restart()?;
                     control.renew_from_files(&mut self.certificate_watch).await;
+                }
+                // `update_renewer` has just taken over the current configuration.
+                () = self.geo_watch.wait(&self.renewed.config) => {
+                    self.geo_watch.look(&self.renewed.config, &control.shared.log).await;
                 }
                 () = names::files::FILES.requested() => {
                     control.link.send(&ToSupervisor::OpenNameFiles {})?;

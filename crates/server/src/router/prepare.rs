@@ -17,6 +17,7 @@ use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
 use super::tls::TlsListeners;
+use crate::geo_databases;
 use crate::snapshot::Snapshot;
 
 /// Default length of a listening socket's backlog; the kernel limits it to `net.core.somaxconn`.
@@ -103,6 +104,7 @@ impl ControlThread {
         trigger: Trigger,
     ) -> Result<(), String> {
         self.sandbox.check(config)?;
+        self.prepare_databases(config, trigger).await?;
         if let Some(directory) = &config.settings.http.body_temp_path {
             spool::check_directory(directory).map_err(|error| {
                 let trouble = spool::directory_error(directory, &error);
@@ -124,6 +126,30 @@ impl ControlThread {
         }
         let logs = self.open_access_logs(current, config, prepared)?;
         self.wait_until_prepared(Awaited { sockets, logs }, prepared, trigger).await
+    }
+
+    /// Reads databases of addresses. After the server has served once, a database that cannot be read has no
+    /// values: a restart of the router must not fail.
+    async fn prepare_databases(&mut self, config: &Config, trigger: Trigger) -> Result<(), String> {
+        if config.geo_databases.is_empty() {
+            return Ok(());
+        }
+        let databases = config.geo_databases.clone();
+        let reading = tokio::task::spawn_blocking(move || geo_databases::read_new(&databases));
+        while !reading.is_finished() {
+            // Large files take a while, in which the supervisor wants answers.
+            let soon = Instant::now() + Duration::from_millis(10);
+            if let Some((message, descriptors)) = self.receive_until(Some(soon)).await? {
+                self.on_unrelated(message, descriptors)?;
+            }
+        }
+        match reading.await.map_err(|error| error.to_string())? {
+            Err(problem) if matches!(trigger, Trigger::Start(start) if start.has_served) => {
+                self.shared.log.write(Level::Alert, format_args!("{problem}; it has no values"));
+                Ok(())
+            }
+            result => result,
+        }
     }
 
     /// Asks the supervisor for the sockets of listeners. Returns their addresses.

@@ -1,0 +1,113 @@
+//! Reads the databases of addresses that variables name, when a configuration is prepared and when a file
+//! changes.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use howdah_config::Config;
+use howdah_config::geo_database::{FileStamp, GeoContent, GeoDatabase, MAX_DATABASE};
+use howdah_files::regular_file;
+use howdah_sys::log::{Level, Log};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+/// Interval between two looks at the files.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The databases of the current configuration, which are looked at in turns.
+pub struct GeoWatch {
+    due: Instant,
+    /// The look in progress. It returns the files that were refused.
+    look: Option<JoinHandle<Refused>>,
+    refused: Refused,
+}
+
+/// Files that were refused, so that each is logged once.
+type Refused = HashMap<PathBuf, Option<FileStamp>>;
+
+/// Reads the databases of a configuration that have not been read yet. The error has the place.
+pub fn read_new(databases: &[(String, Arc<GeoDatabase>)]) -> Result<(), String> {
+    for (place, database) in databases {
+        if database.stamp().is_none() {
+            let content = read(&database.file).map_err(|problem| format!("{place}: {problem}"))?;
+            database.set(content);
+        }
+    }
+    Ok(())
+}
+
+/// Reads a database file and checks all of it.
+pub fn read(file: &Path) -> Result<GeoContent, String> {
+    let named = |problem: &dyn std::fmt::Display| format!("{}: {problem}", file.display());
+    let (opened, found) = regular_file::open(file).map_err(|error| named(&error))?;
+    if found.len() > MAX_DATABASE {
+        return Err(named(&"it is longer than 1 GiB"));
+    }
+    let mut bytes = Vec::new();
+    opened.take(MAX_DATABASE).read_to_end(&mut bytes).map_err(|error| named(&error))?;
+    GeoContent::read(bytes, stamp(&found)).map_err(|problem| named(&problem))
+}
+
+fn stamp(found: &std::fs::Metadata) -> FileStamp {
+    [found.ino().cast_signed(), found.size().cast_signed(), found.mtime(), found.mtime_nsec()]
+}
+
+impl Default for GeoWatch {
+    /// Starts with the first look after one interval.
+    fn default() -> GeoWatch {
+        let due = Instant::now() + CHECK_INTERVAL;
+        GeoWatch { due, look: None, refused: HashMap::new() }
+    }
+}
+
+impl GeoWatch {
+    /// Waits until the next look; forever if the configuration has no databases.
+    pub async fn wait(&mut self, config: &Config) {
+        if config.geo_databases.is_empty() {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep_until(self.due.into()).await;
+        self.due = Instant::now() + CHECK_INTERVAL;
+    }
+
+    /// Looks at the files on another thread, unless the last look has not ended. A changed file that is
+    /// not valid leaves the old content in use.
+    pub async fn look(&mut self, config: &Config, log: &Arc<Log>) {
+        match &mut self.look {
+            Some(look) if !look.is_finished() => return,
+            Some(look) => self.refused = look.await.unwrap_or_default(),
+            None => {}
+        }
+        let databases: Vec<_> =
+            config.geo_databases.iter().map(|(_, database)| Arc::clone(database)).collect();
+        let (mut refused, log) = (std::mem::take(&mut self.refused), Arc::clone(log));
+        self.look = Some(spawn_blocking(move || {
+            databases.iter().for_each(|database| renew(database, &mut refused, &log));
+            refused
+        }));
+    }
+}
+
+/// Reads a database whose file has changed.
+fn renew(database: &GeoDatabase, refused: &mut Refused, log: &Log) {
+    let file = &database.file;
+    let found = std::fs::metadata(file).ok().map(|found| stamp(&found));
+    if found.is_some() && found == database.stamp() || refused.get(file) == Some(&found) {
+        return;
+    }
+    match read(file) {
+        Ok(content) => {
+            refused.remove(file);
+            database.set(content);
+            log.write(Level::Notice, format_args!("{}: new content is in use", file.display()));
+        }
+        Err(problem) => {
+            refused.insert(file.clone(), found);
+            let line = format_args!("{problem}; its old content stays in use");
+            log.write(Level::Alert, line);
+        }
+    }
+}
