@@ -6,6 +6,8 @@ program does not say), answers other than 2xx, errors of sockets, and requests t
 
 import json
 import re
+import time
+from shlex import join
 
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -171,7 +173,37 @@ def read_siege(text, _directory=None):
                    0, int(found["failed_transactions"]))
 
 
-CLIENTS = {"wrk": (wrk, read_wrk), "ab": (ab, read_ab), "handshakes": (handshakes, read_handshakes),
+NEW_ADDRESSES = """local thread = 0
+function setup(one) one:set("number", thread); thread = thread + 1 end
+function init(arguments) prefix, count = wrk.path .. "?" .. arguments[1] .. "-" .. number .. "-", 0 end
+function request() count = count + 1; return wrk.format(nil, prefix .. count) end
+"""
+# Seconds for which others ask for new addresses before the measured clients begin.
+STORM_AHEAD = 0.5
+
+
+def storm(url, workload, seconds, _threads, directory):
+    """wrk for one address, while another wrk asks for an address each time that nobody has asked for before."""
+    script = directory / "new.lua"
+    script.write_text(NEW_ADDRESSES)
+    # Ends after the measured one.
+    length = round(seconds) + 2
+    others = ["wrk", "-t1", f"-c{workload.beside}", f"-d{length}s", "-s", str(script), url, "--", str(time.time_ns())]
+    measured = wrk(url, workload, seconds, 1, directory)
+    return ["sh", "-c", f"{join(others)} > {join([str(directory / 'others.txt')])} 2>&1 & sleep {STORM_AHEAD}; "
+                        f"{join(measured)}; wait"]
+
+
+def read_storm(text, directory=None):
+    """What the measured wrk prints, with the rate of the others and their failures."""
+    found, others = read_wrk(text), read_wrk((directory / "others.txt").read_text())
+    for name in ("non_2xx", "errors", "timeouts"):
+        found[name] += others[name]
+    found["beside"] = others["requests"] / others["seconds"]
+    return found
+
+
+CLIENTS = {"wrk": (wrk, read_wrk), "storm": (storm, read_storm), "ab": (ab, read_ab), "handshakes": (handshakes, read_handshakes),
            "h2load": (h2load, read_h2load), "http2": (http2, read_h2load), "siege": (siege, read_siege)}
 
 

@@ -35,6 +35,7 @@ METRICS = {
     "cpu": cpu_per_request,
     "p50": lambda result: result.get("p50"),
     "p99": lambda result: result.get("p99"),
+    "beside": lambda result: result.get("beside"),
     "seconds": lambda result: result["seconds"],
 }
 

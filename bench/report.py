@@ -22,7 +22,7 @@ GROUPS = {
     "ab": "Files, by ab",
 }
 # Clients that are not called as their program.
-PROGRAMS = {"handshakes": "ab (one for each processor)", "http2": "h2load"}
+PROGRAMS = {"handshakes": "ab (one for each processor)", "http2": "h2load", "storm": "wrk"}
 METRIC_NAMES = {"rate": "requests/s", "cpu": "processor time a request", "p99": "p99", "p50": "p50"}
 
 
@@ -124,14 +124,20 @@ def workload_part(one):
         ratio = figures.ratio(one["rounds"], "howdah", name) if name != "howdah" else None
         row = [servers.title_of(name), count(found["rate"]), times(ratio), micro(found["cpu"]),
                milli(found["p50"]), milli(found["p99"]), failed(found), count(found["starved"])]
+        if one.get("beside"):
+            row.append(count(found["beside"]))
         if one["ideal"]:
             good = (found["requests"] - found["non_2xx"]) / (found["requests"] + found["errors"] + found["timeouts"])
             row.append(times(found["seconds"] / (one["ideal"] * good) if good else None))
         rows.append(row)
     columns = ["server", "requests/s", "Howdah is", "CPU µs/request", "p50 ms", "p99 ms", "failed", "starved"]
+    if one.get("beside"):
+        columns.append("misses/s")
     if one["ideal"]:
         columns.append("of ideal time")
     said = f"{PROGRAMS.get(one['client'], one['client'])}, {one['connections']} connection{'s' if one['connections'] > 1 else ''}, {one['workers']} PHP processes"
+    if one.get("beside"):
+        said += f", beside {one['beside']} connections that ask for new addresses"
     if one["stretch"] > 1:
         said += f", rounds of {one['stretch']} times the length"
     notes = []

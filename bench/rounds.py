@@ -158,7 +158,7 @@ def run(workload, running, options, directory, progress, shared=()):
     for name, problem in failures.items():
         progress.note(f"{workload.title}: {name} cannot be measured: {problem.strip().splitlines()[-1]}")
     return {"id": workload.id, "group": workload.group, "title": workload.title, "client": workload.client,
-            "connections": workload.connections, "workers": workload.setup.workers, "ideal": workload.ideal, "stretch": workload.stretch,
+            "connections": workload.connections, "workers": workload.setup.workers, "ideal": workload.ideal, "beside": workload.beside, "stretch": workload.stretch,
             "rounds": believed, "discarded": discarded, "doubtful": doubtful, "failures": failures, "memory": used}
 
 

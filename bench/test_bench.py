@@ -99,6 +99,13 @@ class Reading(unittest.TestCase):
             with self.assertRaises(clients.Unreadable):
                 read("unable to connect to 127.0.0.1:18998 Connection refused\n")
 
+    def test_a_storm_of_misses_counts_its_failures_and_its_rate(self):
+        with tempfile.TemporaryDirectory() as name:
+            (Path(name) / "others.txt").write_text(WRK.replace("1810 requests in 1.02s", "3000 requests in 3.00s"))
+            found = clients.read_storm(WRK, Path(name))
+        self.assertEqual((found["requests"], found["p99"], found["beside"]), (1810, 1.25, 1000.0))
+        self.assertEqual((found["non_2xx"], found["errors"], found["timeouts"]), (14, 12, 8))
+
     def test_ab_does_not_call_another_length_an_error(self):
         found = clients.read_ab(AB)
         self.assertEqual((found["requests"], found["seconds"], found["errors"], found["non_2xx"]), (50, 0.038, 5, 5))

@@ -51,11 +51,12 @@ WORDPRESS = Setup("wordpress", 8, 64, wordpress=True)
 NESTED_RULES = Setup("nested-rules", 8, 64, nested_rules=True)
 WORDPRESS_RULES = Setup("wordpress-rules", 8, 64, wordpress=True)
 CACHE = Setup("cache", 8, 0, wordpress=True, cached=True)
+STORM = Setup("storm", 4, 0, cached=True)
 BEHIND = Setup("behind", 8, 0, behind=True)
 BACKLOG = Setup("backlog", 4, 0, behind=True, backlog=128)
 TLS = Setup("tls", 8, 0, tls=True)
 WORKERS = tuple(Setup(f"worker-{name}", 4, 0, worker=name) for name in ("hello", "symfony", "laravel"))
-SETUPS = (MAIN, CROWD, BEHIND, BACKLOG, TLS, *WORKERS, NESTED_RULES, WORDPRESS_RULES, WORDPRESS, CACHE)
+SETUPS = (MAIN, CROWD, BEHIND, BACKLOG, TLS, *WORKERS, NESTED_RULES, WORDPRESS_RULES, WORDPRESS, CACHE, STORM)
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ class Workload:
     quick: bool = False
     # Requests that a connection has on the way at once.
     streams: int = 1
+    # Connections of others that ask for ever new addresses.
+    beside: int = 0
 
     @property
     def scheme(self):
@@ -191,6 +194,8 @@ def cache():
                    keep_alive=False, servers=CACHE_SERVERS)
     yield Workload("cache-page-1000", "cache", "WordPress, front page from the cache, 1,000 connections", "/", CACHE,
                    connections=1000, servers=CACHE_SERVERS)
+    yield Workload("cache-storm", "cache", "a page from the cache while new addresses miss into PHP", "/page.php", STORM, "storm", 8,
+                   servers=CACHE_SERVERS, beside=32)
 
 
 def all_workloads(addresses=("/",)):
@@ -264,6 +269,7 @@ AIMS = (
     Aim("worker-laravel", "p50", ("howdah-classic",), 1 / 6, "a sixth of the classic mode's p50"),
     Aim("cache-page", "rate", NGINX, 1.2, "1.2 × nginx with fastcgi_cache"),
     Aim("cache-page", "rate", ("varnish",), 1.0, "Varnish"),
+    Aim("cache-storm", "p99", ("nginx-unix", "varnish"), 1.0, "the p99 of nginx with fastcgi_cache and of Varnish"),
     Aim("wordpress-front", "rate", EVERY, 1.0, "every peer"),
     Aim("wordpress-front", "p99", NGINX, 1.0, "nginx + PHP-FPM's p99"),
 )
