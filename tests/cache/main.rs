@@ -2,6 +2,8 @@
 
 mod attacks;
 mod concurrent;
+mod conditions;
+mod conformance;
 mod control;
 mod esi;
 mod origin;

@@ -24,8 +24,10 @@ pub struct RequestControl {
     pub max_age: Option<u64>,
     /// Least remaining lifetime in seconds.
     pub min_fresh: u64,
-    /// Greatest staleness in seconds.
-    pub max_stale: u64,
+    /// Greatest staleness in seconds, if the client accepts stale responses.
+    pub max_stale: Option<u64>,
+    /// Greatest staleness in seconds of a response in place of an error (RFC 5861, 4).
+    pub stale_if_error: u64,
 }
 
 impl RequestControl {
@@ -48,10 +50,14 @@ impl RequestControl {
                 } else if directive.is("min-fresh") {
                     control.min_fresh = control.min_fresh.max(seconds);
                 } else if directive.is("max-stale") {
-                    control.max_stale = match directive.argument {
+                    let accepted = match directive.argument {
                         None => directives::MAX_SECONDS,
                         Some(_) => seconds,
                     };
+                    let known = control.max_stale.unwrap_or(accepted);
+                    control.max_stale = Some(known.min(accepted));
+                } else if directive.is("stale-if-error") {
+                    control.stale_if_error = seconds;
                 }
             }
         }
@@ -76,6 +82,8 @@ pub struct ResponseControl {
     pub public: bool,
     /// Must not be used stale.
     pub must_revalidate: bool,
+    /// Must not be used stale by shared caches.
+    pub proxy_revalidate: bool,
     /// May be stored only if the status is understood; `no_store` then has no effect.
     pub must_understand: bool,
     /// Lifetime in seconds for shared caches.
@@ -132,8 +140,10 @@ impl ResponseControl {
                 self.no_store = true;
             } else if directive.is("public") {
                 self.public = true;
-            } else if directive.is("must-revalidate") || directive.is("proxy-revalidate") {
+            } else if directive.is("must-revalidate") {
                 self.must_revalidate = true;
+            } else if directive.is("proxy-revalidate") {
+                self.proxy_revalidate = true;
             } else if directive.is("must-understand") {
                 self.must_understand = true;
             } else if directive.is("stale-while-revalidate") {
@@ -201,7 +211,8 @@ fn of_members(members: &[(Vec<u8>, Value)]) -> ResponseControl {
             b"no-store" => control.no_store = is_on,
             b"private" => control.private = is_on,
             b"public" => control.public = is_on,
-            b"must-revalidate" | b"proxy-revalidate" => control.must_revalidate |= is_on,
+            b"must-revalidate" => control.must_revalidate = is_on,
+            b"proxy-revalidate" => control.proxy_revalidate = is_on,
             b"must-understand" => control.must_understand = is_on,
             _ => {}
         }
@@ -245,7 +256,7 @@ mod tests {
         let names = [&b"A"[..], b"b", b"Set-Cookie"].map(Box::<[u8]>::from);
         assert!(!control.no_cache && !control.private && control.withheld == names);
         let control = response(&[("Cache-Control", "no-cache=\"\", private, proxy-revalidate")]);
-        assert!(control.no_cache && control.private && control.must_revalidate);
+        assert!(control.no_cache && control.private && control.proxy_revalidate);
     }
 
     #[test]
@@ -296,8 +307,9 @@ mod tests {
     fn requests_limit_the_age() {
         let control = request(&[("Cache-Control", "max-age=5, min-fresh=2, max-stale, max-age=3")]);
         assert_eq!((control.max_age, control.min_fresh), (Some(3), 2));
-        assert_eq!(control.max_stale, directives::MAX_SECONDS);
-        assert_eq!(request(&[("Cache-Control", "max-stale=7")]).max_stale, 7);
+        assert_eq!(control.max_stale, Some(directives::MAX_SECONDS));
+        assert_eq!(request(&[("Cache-Control", "max-stale=7, max-stale=9")]).max_stale, Some(7));
+        assert_eq!(request(&[("Cache-Control", "stale-if-error=7")]).stale_if_error, 7);
         assert!(request(&[("Cache-Control", "only-if-cached, no-store")]).only_if_cached);
     }
 }

@@ -25,11 +25,14 @@ fn resolve(reference: &[u8], host: &[u8], base: &[u8]) -> Option<Vec<u8>> {
         let start = reference.get(..scheme.len())?;
         start.eq_ignore_ascii_case(scheme).then(|| reference.get(scheme.len()..)).flatten()
     };
-    let authority = scheme(b"http://").or_else(|| scheme(b"https://"));
-    if let Some(rest) = authority.or_else(|| reference.strip_prefix(b"//")) {
+    let (http, https) = (scheme(b"http://"), scheme(b"https://"));
+    // The port of the scheme may be left out.
+    let port: &[u8] = if https.is_some() { b":443" } else { b":80" };
+    if let Some(rest) = http.or(https).or_else(|| reference.strip_prefix(b"//")) {
         let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
         let (named, path) = rest.split_at_checked(end)?;
-        if !named.eq_ignore_ascii_case(host) {
+        let bare = |authority: &'_ [u8]| authority.strip_suffix(port).unwrap_or(authority).to_vec();
+        if !bare(named).eq_ignore_ascii_case(&bare(host)) {
             return None;
         }
         return Some(match path.first() {
@@ -80,6 +83,17 @@ mod tests {
         ] {
             assert_eq!(found(reference), [target], "{reference}");
         }
+    }
+
+    #[test]
+    fn the_port_of_the_scheme_may_be_left_out() {
+        let is_same = |reference: &str, host: &str| {
+            resolve(reference.as_bytes(), host.as_bytes(), b"/").is_some()
+        };
+        assert!(is_same("http://a:80/x", "a") && is_same("http://a/x", "a:80"));
+        assert!(is_same("https://a:443/x", "a") && is_same("https://a/", "a:443"));
+        assert!(!is_same("http://a:443/x", "a") && !is_same("https://a:80/x", "a"));
+        assert!(!is_same("http://a:8080/x", "a"));
     }
 
     #[test]

@@ -102,10 +102,11 @@ fn has_conditions(fields: &Fields) -> bool {
 fn is_not_modified(request: &Fields, etag: Option<&[u8]>, modified: Option<&[u8]>) -> bool {
     let mut lists = request.get_all("if-none-match").peekable();
     if lists.peek().is_some() {
-        let Some(etag) = etag else { return false };
-        let opaque = etag.strip_prefix(b"W/").unwrap_or(etag);
+        let opaque = etag.map(|etag| etag.strip_prefix(b"W/").unwrap_or(etag));
         return lists.any(|list| {
-            list.trim_ascii() == b"*" || parse_entity_tags(list).any(|tag| tag.opaque == opaque)
+            // Any response is one, with or without a tag (RFC 9110, 13.1.2).
+            list.trim_ascii() == b"*"
+                || parse_entity_tags(list).any(|tag| Some(tag.opaque) == opaque)
         });
     }
     let Some(since) = request.get("if-modified-since").and_then(parse_date) else { return false };
@@ -121,8 +122,10 @@ fn range<'r>(request: &'r Fields, entry: &Entry) -> Option<&'r [u8]> {
     }
     let Some(wanted) = request.get("if-range") else { return Some(range) };
     let is_tag = wanted.starts_with(b"\"") && Some(wanted) == entry.etag.as_deref();
-    let is_date = parse_date(wanted).is_some()
-        && parse_date(wanted) == entry.last_modified.as_deref().and_then(parse_date);
+    let modified = entry.last_modified.as_deref().and_then(parse_date);
+    // A date tells versions apart only if it is older than the response (RFC 9110, 8.8.2.2).
+    let is_strong = modified < entry.fields.get("date").and_then(parse_date);
+    let is_date = modified.is_some() && parse_date(wanted) == modified && is_strong;
     (is_tag || is_date).then_some(range)
 }
 

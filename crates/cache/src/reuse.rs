@@ -29,7 +29,13 @@ pub fn assess(entry: &Entry, request: &RequestControl, purged: Option<u64>, now:
         None => age.saturating_sub(terms.lifetime),
     };
     let is_fresh = purged.is_none() && age < terms.lifetime;
-    let on_error = staleness <= terms.stale_if_error && terms.stale_if_error > 0;
+    // What the client accepts (RFC 5861, 4) counts where nothing forbids stale use.
+    let accepted = match purged.is_none() && terms.may_be_stale {
+        true => request.stale_if_error,
+        false => 0,
+    };
+    let limit = terms.stale_if_error.max(accepted);
+    let on_error = staleness <= limit && limit > 0;
     let validation = Use::AfterValidation { on_error };
     let is_too_old = request.max_age.is_some_and(|max| max == 0 || age > max);
     if terms.no_cache || request.no_cache || is_too_old {
@@ -39,10 +45,14 @@ pub fn assess(entry: &Entry, request: &RequestControl, purged: Option<u64>, now:
         let remaining = terms.lifetime - age;
         return if remaining >= request.min_fresh { Use::Fresh } else { validation };
     }
-    if staleness < terms.stale_while_revalidate {
+    let is_accepted = request.max_stale.is_some_and(|max| staleness <= max);
+    // A client that limits the age, or asks for a remaining lifetime, accepts nothing stale unless it says so (RFC 9111,
+    // 5.2.1.1 and 5.2.1.3).
+    let wants_fresh = (request.max_age.is_some() || request.min_fresh > 0) && !is_accepted;
+    if staleness < terms.stale_while_revalidate && !wants_fresh {
         return Use::WhileRevalidating;
     }
-    if purged.is_none() && terms.may_be_stale && staleness < request.max_stale {
+    if purged.is_none() && terms.may_be_stale && is_accepted {
         return Use::Stale;
     }
     validation

@@ -33,9 +33,10 @@ fn requests_may_ask_for_more_or_less() {
     let min_fresh = RequestControl { min_fresh: 10, ..any };
     assert_eq!(assessed("max-age=60", min_fresh, 50), Use::Fresh);
     assert_eq!(assessed("max-age=60", min_fresh, 51), VALIDATE);
-    let max_stale = RequestControl { max_stale: 10, ..any };
-    assert_eq!(assessed("max-age=60", max_stale, 69), Use::Stale);
-    assert_eq!(assessed("max-age=60", max_stale, 70), VALIDATE);
+    let max_stale = RequestControl { max_stale: Some(10), ..any };
+    assert_eq!(assessed("max-age=60", max_stale, 70), Use::Stale);
+    assert_eq!(assessed("max-age=60", max_stale, 71), VALIDATE);
+    assert_eq!(assessed("max-age=60, proxy-revalidate", max_stale, 60), VALIDATE);
     assert_eq!(assessed("max-age=60, must-revalidate", max_stale, 60), VALIDATE);
     assert_eq!(assessed("s-maxage=60", max_stale, 60), VALIDATE);
 }
@@ -48,6 +49,17 @@ fn stale_responses_bridge_refreshes_and_errors() {
     assert_eq!(assessed(control, any, 70), Use::AfterValidation { on_error: true });
     assert_eq!(assessed(control, any, 90), Use::AfterValidation { on_error: true });
     assert_eq!(assessed(control, any, 91), VALIDATE);
+    // The client wants a fresh one, or accepts a stale one in place of an error.
+    let validate_first = Use::AfterValidation { on_error: true };
+    assert_eq!(assessed(control, RequestControl { min_fresh: 1, ..any }, 61), validate_first);
+    let max_age = RequestControl { max_age: Some(100), ..any };
+    assert_eq!(assessed(control, max_age, 61), validate_first);
+    let both = RequestControl { max_stale: Some(5), ..max_age };
+    assert_eq!(assessed(control, both, 61), Use::WhileRevalidating);
+    let on_error = RequestControl { stale_if_error: 40, ..any };
+    assert_eq!(assessed(control, on_error, 100), validate_first);
+    assert_eq!(assessed(control, on_error, 101), VALIDATE);
+    assert_eq!(assessed("s-maxage=60", on_error, 70), VALIDATE);
 }
 
 #[test]
@@ -69,7 +81,8 @@ proptest! {
     ) {
         let control = format!(
             "max-age={lifetime}, {control}, stale-while-revalidate=99, stale-if-error=99");
-        let request = RequestControl { max_stale, ..RequestControl::default() };
+        let max_stale = Some(max_stale);
+        let request = RequestControl { max_stale, stale_if_error: 99, ..RequestControl::default() };
         match assessed(&control, request, age) {
             Use::Fresh => prop_assert!(age < lifetime),
             other => prop_assert_eq!(other, VALIDATE),

@@ -152,7 +152,7 @@ pub fn judge(
     }
     let is_shared = control.public || control.s_maxage.is_some() || control.must_revalidate;
     let has_user = request.fields.get("authorization").is_some() || request.user.is_some();
-    if has_user && !is_shared && !control.is_targeted && !settings.considers_authorization() {
+    if has_user && !is_shared && !settings.considers_authorization() {
         return Err(Refusal::Authorization);
     }
     let media_type = fields.get("content-type").unwrap_or_default();
@@ -207,7 +207,7 @@ fn terms(
     fields: &FieldBlock,
     times: Times,
 ) -> Terms {
-    let may_be_stale = !control.must_revalidate && !control.no_cache;
+    let may_be_stale = !control.must_revalidate && !control.proxy_revalidate && !control.no_cache;
     // `s-maxage` forbids stale use too (RFC 9111, 5.2.2.10), but not what the response or the
     // administrator allows by name.
     let allowed = |own: Option<u64>, configured: Option<u64>| match may_be_stale {
@@ -296,6 +296,33 @@ pub fn update(
     let merged = FieldBlock::from_lines(lines.into());
     let judged = judge(settings, request, entry.status, entry.reason.as_ref(), &merged, times)?;
     Ok(Entry { copies: entry.copies.clone(), ..judged.with_body(entry.body.clone()) })
+}
+
+/// The relation of a response to HEAD to a stored response to GET.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadMatch {
+    /// A validator shows that it is about the stored response.
+    Same,
+    /// A validator or the length shows that it is not.
+    Other,
+    /// It has no validator.
+    Unknown,
+}
+
+/// Compares the fields of a response to HEAD, and the length that it states, with a stored response.
+pub fn compare_head(entry: &Entry, fields: &FieldBlock, length: Option<u64>) -> HeadMatch {
+    let (etag, modified) = (fields.get("etag"), fields.get("last-modified"));
+    let differs = |new: Option<&[u8]>, stored: Option<&[u8]>| new.is_some() && new != stored;
+    if differs(etag, entry.etag.as_deref())
+        || differs(modified, entry.last_modified.as_deref())
+        || length.is_some_and(|length| length != entry.body.len() as u64)
+    {
+        return HeadMatch::Other;
+    }
+    match etag.is_some() || modified.is_some() {
+        true => HeadMatch::Same,
+        false => HeadMatch::Unknown,
+    }
 }
 
 /// Returns true for statuses whose caching this server implements (RFC 9111, 5.2.2.3).

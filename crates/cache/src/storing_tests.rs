@@ -205,3 +205,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_response_to_head_is_about_the_stored_one_or_shows_another() {
+    let lines = [("Cache-Control", "max-age=60"), ("ETag", "\"a\""), ("Last-Modified", "x")];
+    let entry = crate::testing::entry("/a", &lines, "body");
+    let compared = |lines: &[(&str, &str)], length| {
+        let mut fields = FieldBlock::default();
+        lines.iter().for_each(|(name, value)| fields.push(name, value));
+        compare_head(&entry, &fields, length)
+    };
+    assert_eq!(compared(&[("ETag", "\"a\"")], Some(4)), HeadMatch::Same);
+    assert_eq!(compared(&[("ETag", "\"b\"")], None), HeadMatch::Other);
+    assert_eq!(compared(&[("ETag", "\"a\"")], Some(5)), HeadMatch::Other);
+    assert_eq!(compared(&[("ETag", "\"a\""), ("Last-Modified", "y")], None), HeadMatch::Other);
+    assert_eq!(compared(&[], Some(4)), HeadMatch::Unknown);
+}

@@ -218,10 +218,11 @@ impl<'s> Step<'_, 's> {
             show(&mut response, Outcome::NotForwarded);
             return (response, None);
         }
-        if &*request.method == b"HEAD" || (stale.is_none() && request.fields.get("range").is_some())
-        {
-            let reason = if &*request.method == b"HEAD" { reason } else { Forward::Partial };
-            return self.pass(reason, None, exchange).await;
+        if &*request.method == b"HEAD" {
+            return self.pass_head(reason, stale, exchange).await;
+        }
+        if stale.is_none() && request.fields.get("range").is_some() {
+            return self.pass(Forward::Partial, None, exchange).await;
         }
         let leader = match store.flights.join(&self.key) {
             Role::Leader(leader) => Some(leader),

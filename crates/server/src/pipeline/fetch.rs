@@ -17,7 +17,7 @@ use howdah_cache::place::Place;
 use howdah_cache::search::Variance;
 use howdah_cache::status::{Forward, Outcome};
 use howdah_cache::store::Store;
-use howdah_cache::storing::{self, Refusal, Times};
+use howdah_cache::storing::{self, HeadMatch, Refusal, Times};
 use howdah_cache::{key, respond, tee, vary};
 use howdah_config::{Cache, Encoding, Match};
 use howdah_http::body::Body;
@@ -186,6 +186,44 @@ impl<'s> Step<'_, 's> {
         respond::apply_conditions(&request.fields, &mut response);
         show(&mut response, outcome);
         (response, None)
+    }
+
+    /// Passes a HEAD request on. Its response updates the stored response to GET that it is about, or shows that there
+    /// is another one now (RFC 9111, 4.3.5).
+    pub async fn pass_head(
+        &self,
+        reason: Forward,
+        stale: Option<Stale>,
+        exchange: &mut Exchange<'_>,
+    ) -> Answer<'s> {
+        let (asked_at, epoch) = (now(), self.store().purges.count());
+        self.store().counters.bypassed.fetch_add(1, Relaxed);
+        let asked = ask(self.context, self.origin, self.handling.clone(), exchange);
+        let (mut response, instruction) = asked.await;
+        if let (Some(Stale { entry, .. }), 200, None) = (stale, response.status, &instruction) {
+            let mut asked = exchange.request.clone();
+            if self.handling.is_authorized {
+                asked.user.get_or_insert_default();
+            }
+            let times = Times { asked: asked_at, received: now(), epoch };
+            let fields = &response.fields;
+            // A script may have left out the content without saying how long it is.
+            let length = response.body.len().filter(|length| *length > 0);
+            let updated = match storing::compare_head(&entry, fields, length) {
+                HeadMatch::Same => {
+                    Some(storing::update(&entry, self.settings(), &asked, fields, times).ok())
+                }
+                HeadMatch::Other => Some(None),
+                HeadMatch::Unknown => None,
+            };
+            match updated {
+                Some(Some(updated)) => drop(self.store().insert(&self.key, &self.owner, updated)),
+                Some(None) => self.store().forget(&self.key, &entry),
+                None => {}
+            }
+        }
+        show(&mut response, forwarded(reason, None));
+        (response, instruction)
     }
 
     /// Judges a response by the rules of HTTP and the settings.

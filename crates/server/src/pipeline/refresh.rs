@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use howdah_cache::entry::Entry;
 use howdah_cache::flight::Leader;
 use howdah_cache::status::Forward;
@@ -30,6 +31,8 @@ pub fn start(step: &Step<'_, '_>, entry: Arc<Entry>, leader: Leader, request: Re
         let step = Step { context: &context, cache: &cache, origin: &origin, handling, key, owner };
         let stale = Some(Stale { entry, on_error: false });
         let fetch = Fetch { reason: Forward::Stale, why: None, stale, leader: Some(leader) };
+        // Of a HEAD request, too, the whole response is stored.
+        let request = Request { method: Bytes::from_static(b"GET"), ..request };
         let mut exchange = Exchange::new(request, started_at, &NoClient);
         // The response is stored without a reader.
         drop(Box::pin(step.fetch(fetch, &mut exchange)).await);
