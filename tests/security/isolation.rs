@@ -310,6 +310,43 @@ fn a_process_is_put_into_its_control_group_which_goes_with_it() {
 }
 
 #[test]
+fn an_applications_share_of_processor_and_disk_is_that_of_its_group() {
+    if !requirements::root() {
+        return;
+    }
+    let base = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);
+    let controllers =
+        |base: &PathBuf| fs::read_to_string(base.join("cgroup.controllers")).unwrap_or_default();
+    let has =
+        |base: &PathBuf, name: &str| controllers(base).split_whitespace().any(|one| one == name);
+    let Some(base) = base.iter().find(|base| has(base, "cpu")) else {
+        return requirements::skipped("no control groups of version 2 have the controller cpu");
+    };
+    let name = format!("howdah-test-weights-{}", std::process::id());
+    if let Err(error) = fs::create_dir(base.join(&name)) {
+        return requirements::skipped(format!("no control group can be made: {error}"));
+    }
+    fs::remove_dir(base.join(&name)).unwrap();
+    let mut group = json!({"path": format!("/{name}/site"), "cpu_weight": 300});
+    if has(base, "io") {
+        group["io_weight"] = json!(50);
+    }
+    let server = isolated(json!({"cgroup": group}));
+    sees(&server);
+    let read = |file: &str| fs::read_to_string(base.join(&name).join("site").join(file)).unwrap();
+    assert_eq!(read("cpu.weight").trim(), "300");
+    if has(base, "io") {
+        assert!(
+            read("io.weight").lines().any(|line| line == "default 50"),
+            "{}",
+            read("io.weight")
+        );
+    }
+    drop(server);
+    assert!(!base.join(&name).exists(), "it was made for the application");
+}
+
+#[test]
 fn limits_of_the_system_hold_for_workers() {
     let code = "echo json_encode(posix_getrlimit());";
     let rlimits = json!({"nofile": 200, "core": 0, "nproc": 300, "as": 4_000_000_000_u64, "stack": "unlimited"});

@@ -266,6 +266,45 @@ mod tests {
         assert!(problem.contains(&way), "{problem}");
     }
 
+    /// In the kernel's own hierarchy, with a controller that is off and that no other hierarchy has.
+    #[test]
+    fn a_controller_is_turned_on_in_the_groups_above() {
+        if !howdah_requirements::root() {
+            return;
+        }
+        let Some(root) = root() else {
+            return howdah_requirements::skipped("there are no control groups of version 2");
+        };
+        let read = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
+        let (there, on) = (read("cgroup.controllers"), read("cgroup.subtree_control"));
+        let has = |list: &str, name: &str| list.split_whitespace().any(|one| one == name);
+        let known = [
+            ("cpu", "cpu.weight", "300"),
+            ("io", "io.weight", "300"),
+            ("pids", "pids.max", "300"),
+            ("hugetlb", "hugetlb.2MB.max", "4194304"),
+        ];
+        let is_off = |name: &str| has(&there, name) && !has(&on, name);
+        let Some((controller, file, value)) = known.into_iter().find(|one| is_off(one.0)) else {
+            return howdah_requirements::skipped("there is no controller that is off");
+        };
+        let top = root.join(format!("howdah-test-controller-{}", std::process::id()));
+        let group = top.join("sites/a");
+        if let Err(error) = fs::create_dir_all(&group) {
+            return howdah_requirements::skipped(format!("no control group can be made: {error}"));
+        }
+        let result = set(&root, &group, file, value);
+        let found = fs::read_to_string(group.join(file));
+        for directory in [&group, &top.join("sites"), &top] {
+            fs::remove_dir(directory).unwrap();
+        }
+        let off = format!("-{controller}");
+        let _ = fs::write(root.join("cgroup.subtree_control"), off);
+        result.unwrap();
+        let found = found.unwrap();
+        assert!(found.split_whitespace().any(|word| word == value), "{file}: {found}");
+    }
+
     #[test]
     fn only_groups_that_were_made_here_are_removed() {
         let root = tempfile::tempdir().unwrap();
