@@ -71,6 +71,15 @@ fn parts_of_files_are_served_reloaded_and_owned_by_the_files() {
         assert!(detail.contains("howdah reload"), "{method} {path}: {detail}");
         assert!(path.ends_with("included") || detail.contains("conf.d/a.json"), "{detail}");
     }
+    // Sections of several files name them all; what is sent back as it was is no change.
+    let whole = server.control("GET", "/config", "").succeeded();
+    server.put("/config", &whole);
+    let mut own = whole.clone();
+    own.as_object_mut().unwrap().remove("included");
+    own["routes"]["main"][0]["action"]["return"] = json!(206);
+    server.put("/config", &own);
+    assert_eq!(server.get("/main").status, 206);
+    assert_eq!(server.control("GET", "/config/included", "").succeeded(), whole["included"]);
     // Another part is.
     server.put("/config/routes/main/0/action/return", &json!(205));
     assert_eq!((server.get("/main").status, server.get("/").status), (205, 201));

@@ -9,8 +9,11 @@
 //! all other places, `include` may be a name that the user has chosen. The `values` of a variable may be
 //! the name of a file, or a pattern: the files have the table.
 
+mod changed;
+
 use std::path::{Path, PathBuf};
 
+pub use changed::changed;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Position};
@@ -130,19 +133,6 @@ pub fn expand(
 /// Returns true if a text may have `include`, which may name no file.
 fn has_include(text: &[u8]) -> bool {
     memchr::memmem::find(text, b"\"include\"").is_some()
-}
-
-/// Returns the file of the part of a document with this path, or of a part below it.
-pub fn owner<'a>(document: &'a Value, steps: &[String]) -> Option<(&'a str, &'a str)> {
-    let included = document.get(INCLUDED)?.as_object()?;
-    if steps.first().is_some_and(|step| step == INCLUDED) {
-        return Some(("/included", "the files of the document"));
-    }
-    let found = included.iter().find(|(part, _)| {
-        let part = split_path(part);
-        part.starts_with(steps) || steps.starts_with(&part)
-    });
-    found.map(|(part, file)| (part.as_str(), file.as_str().unwrap_or_default()))
 }
 
 /// Returns the paths of the tables of an expanded document that are in files, and the name of the file or

@@ -72,13 +72,29 @@ fn members_of_files_are_added_in_the_order_of_names() {
     assert_eq!(sources.len(), 5);
     let config = Config::from_value(document.clone()).unwrap();
     assert_eq!(config.included.len(), 5, "{:?}", config.included);
-    let owner = |path: &str| owner(&document, &split_path(path)).map(|(_, file)| file.to_owned());
-    assert_eq!(owner("/routes/a/0/action").as_deref(), Some("/etc/h/conf.d/a.json"));
-    assert_eq!(owner("/upstreams").as_deref(), Some("/etc/h/conf.d/a.json"));
-    assert_eq!(owner("/routes/main/0"), None);
-    assert!(owner("/routes/main/1").is_some() && owner("/routes/main").is_some());
-    assert!(owner("").is_some());
-    assert_eq!(owner("/settings"), None);
+    let files = |pointer: &str, value: Value| {
+        let mut after = document.clone();
+        match after.pointer_mut(pointer) {
+            Some(part) => *part = value,
+            None => after[pointer.trim_start_matches('/')] = value,
+        }
+        let files = changed(&document, &mut after);
+        files.into_iter().map(|(_, file)| file.to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(files("/routes/a/0/action", json!({"return": 404})), ["/etc/h/conf.d/a.json"]);
+    assert!(files("/upstreams", Value::Null).contains(&"/etc/h/conf.d/a.json".to_owned()));
+    assert!(files("/routes/main/0", json!({"action": {"return": 404}})).is_empty());
+    assert!(!files("/routes/main/1", Value::Null).is_empty());
+    assert!(!files("/routes/main", json!([])).is_empty());
+    assert!(files("", json!({})).len() > 1, "all files are named");
+    assert!(files("/settings", json!({})).is_empty());
+    // What a client has read may be sent back, also without the names of the files.
+    assert!(files("", document.clone()).is_empty());
+    let mut without = document.clone();
+    without.as_object_mut().unwrap().remove("included");
+    assert!(changed(&document, &mut without).is_empty());
+    assert_eq!(without, document);
+    assert_eq!(changed(&json!({}), &mut document.clone()).len(), 1, "only the server names files");
 }
 
 #[test]
@@ -206,8 +222,10 @@ fn media_types_may_be_those_of_the_system() {
     let found = expanded(document, &files).unwrap();
     let config = Config::from_value(found.document.clone()).unwrap();
     assert_eq!(config.settings.http.mime_types.len(), 2);
-    let owner = owner(&found.document, &split_path("/settings/http/static/mime_types/text%2Fx-a"));
-    assert_eq!(owner.map(|(_, file)| file), Some("/etc/mime.types"));
+    let mut after = found.document.clone();
+    after["settings"]["http"]["static"]["mime_types"]["text/x-a"] = json!([".b"]);
+    let changed = changed(&found.document, &mut after);
+    assert!(changed.iter().any(|(_, file)| *file == "/etc/mime.types"), "{changed:?}");
     let error = expanded(document, &[]).unwrap_err();
     assert!(
         error.contains("/settings/http/static/mime_types: /etc/mime.types: there is no"),

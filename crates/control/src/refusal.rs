@@ -27,12 +27,10 @@ pub enum Refusal {
         /// The field, or the prefix of its name.
         field: &'static str,
     },
-    /// A file owns the part of the document.
+    /// Files own parts of the document that the change would make different.
     Included {
-        /// The path of the part.
-        part: String,
-        /// The file.
-        file: String,
+        /// The path of each part, and its file; at least one.
+        parts: Vec<(String, String)>,
     },
     /// The body is no certificate bundle.
     InvalidCertificate {

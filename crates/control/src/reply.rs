@@ -144,9 +144,16 @@ impl From<Refusal> for Reply {
             Refusal::FromBrowser { field } => error(403, "Request of a browser.").detail(format!(
                 "the request has a field \"{field}\"; over TCP, this API does not answer browsers"
             )),
-            Refusal::Included { part, file } => {
+            Refusal::Included { parts } => {
+                let shown = parts.iter().take(MAX_PARTS);
+                let mut list: Vec<_> =
+                    shown.map(|(part, file)| format!("{part} comes from {file}")).collect();
+                let more = parts.len().saturating_sub(MAX_PARTS);
+                list.extend((more > 0).then(|| format!("and {more} others from files")));
+                let files = if parts.len() == 1 { "that file" } else { "these files" };
                 error(400, "Part of a file.").detail(format!(
-                    "{part} comes from {file}; change that file, and run `howdah reload`"
+                    "{}; change {files}, and run `howdah reload`",
+                    list.join(", ")
                 ))
             }
             Refusal::InvalidCertificate { detail } => {
@@ -235,3 +242,5 @@ fn located(reply: Reply, problem: &Error) -> Reply {
         None => reply,
     }
 }
+/// Maximum number of parts of files that an error names.
+const MAX_PARTS: usize = 5;

@@ -58,15 +58,16 @@ impl Store {
 
     /// Makes the configuration that results from a change, without applying it.
     pub fn prepare(&self, change: Change) -> Result<Prepared, Refusal> {
-        if let Some((part, file)) = include::owner(&self.document, change.path().steps()) {
-            return Err(Refusal::Included { part: part.to_owned(), file: file.to_owned() });
+        if change.path().steps().first().is_some_and(|step| step == "included") {
+            let parts = vec![("/included".to_owned(), "the files of the document".to_owned())];
+            return Err(Refusal::Included { parts });
         }
         let mut document = self.document.clone();
         change.apply(&mut document)?;
-        if document.get("included") != self.document.get("included") {
-            // The server reads the files that it names.
-            let (part, file) = ("/included".to_owned(), "the files of the document".to_owned());
-            return Err(Refusal::Included { part, file });
+        let changed = include::changed(&self.document, &mut document);
+        if !changed.is_empty() {
+            let own = |(part, file): (&str, &str)| (part.to_owned(), file.to_owned());
+            return Err(Refusal::Included { parts: changed.into_iter().map(own).collect() });
         }
         let text = document.to_string().into_bytes();
         drop(document);
