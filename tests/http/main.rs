@@ -11,6 +11,7 @@ mod http2_floods;
 mod http2_strictness;
 mod lengths;
 mod limits;
+mod mirror;
 mod refusals;
 mod rewrites;
 mod routing;

@@ -16,8 +16,8 @@ import nginx_directives  # noqa: E402
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 
-NGINX = ["core", "log", "headers_filter", "rewrite", "access", "auth_basic", "auth_request", "limit_conn",
-         "limit_req", "fastcgi", "proxy", "index", "autoindex", "charset_filter", "try_files", "geo", "map",
+NGINX = ["core", "log", "headers_filter", "rewrite", "access", "auth_basic", "auth_request", "mirror",
+         "limit_conn", "limit_req", "fastcgi", "proxy", "index", "autoindex", "charset_filter", "try_files", "geo", "map",
          "split_clients", "realip"]
 APACHE = ["core", "mod_alias", "mod_dir", "mod_expires", "mod_headers", "mod_log_config", "mod_proxy"]
 

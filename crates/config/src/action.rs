@@ -36,6 +36,8 @@ pub struct Action {
     pub limit: Vec<LimitRule>,
     /// Check of requests by another action.
     pub auth_request: Option<AuthRequest>,
+    /// Other actions that get copies of requests.
+    pub mirror: Vec<Mirror>,
     /// Pages for errors that the server itself responds with.
     pub error_pages: Vec<ErrorPage>,
     /// Options that apply to every kind of action.
@@ -100,6 +102,17 @@ pub struct AuthRequest {
     pub response_headers: Vec<String>,
 }
 
+/// Another action that gets copies of requests; its responses are dropped.
+#[derive(Debug, Clone)]
+pub struct Mirror {
+    /// The action.
+    pub action: Box<Action>,
+    /// Maximum length of the body of a request that is copied, in bytes.
+    pub max_body_size: u64,
+    /// Maximum number of copies in progress; further requests are not copied.
+    pub concurrency: u32,
+}
+
 /// The content of responses with an error status.
 #[derive(Debug, Clone)]
 pub struct ErrorPage {
@@ -123,6 +136,12 @@ pub enum PageSource {
     },
 }
 
+/// Default of `max_body_size` of a mirror.
+const DEFAULT_MIRRORED_BODY: u64 = 1 << 20;
+
+/// Default of `concurrency` of a mirror.
+const DEFAULT_MIRROR_CONCURRENCY: u32 = 32;
+
 /// The keys of which an action has exactly one.
 const KINDS: [&str; 6] = ["pass", "return", "share", "status", "ping", "proxy"];
 
@@ -144,6 +163,7 @@ impl Action {
             access: Access::read(&object)?,
             limit: object.read("limit", LimitRule::read_all)?.unwrap_or_default(),
             auth_request: object.read("auth_request", AuthRequest::read)?,
+            mirror: object.read("mirror", Mirror::read_all)?.unwrap_or_default(),
             error_pages: object.read("error_pages", ErrorPage::read_all)?.unwrap_or_default(),
             options: ActionOptions::read(&object)?,
         };
@@ -202,6 +222,35 @@ impl AuthRequest {
         };
         object.end()?;
         Ok(check)
+    }
+}
+
+impl Mirror {
+    fn read_all(node: &Node<'_>) -> Result<Vec<Mirror>, Error> {
+        node.one_or_many().map(|mirror| Mirror::read(&mirror)).collect()
+    }
+
+    fn read(node: &Node<'_>) -> Result<Mirror, Error> {
+        // As of an `auth_request`.
+        let groups = Groups::default();
+        let scope = Scope { groups: &groups, ..*node.scope };
+        let object = node.object()?;
+        let value = object.required("action")?.within(&scope);
+        let action = Action::read(&value)?;
+        if !action.mirror.is_empty() {
+            return Err(value.invalid("must not have \"mirror\", as it is one itself"));
+        }
+        let mirror = Mirror {
+            action: Box::new(action),
+            max_body_size: object
+                .read("max_body_size", |node| node.size(0))?
+                .unwrap_or(DEFAULT_MIRRORED_BODY),
+            concurrency: object
+                .read("concurrency", |count| count.count(1))?
+                .unwrap_or(DEFAULT_MIRROR_CONCURRENCY),
+        };
+        object.end()?;
+        Ok(mirror)
     }
 }
 

@@ -181,6 +181,13 @@ fn add<'a>(all: &mut Vec<(String, &'a Action)>, place: String, action: &'a Actio
     if let Some(check) = &action.auth_request {
         add(all, format!("{place}/auth_request/action"), &check.action);
     }
+    for (index, mirror) in action.mirror.iter().enumerate() {
+        let key = match action.mirror.len() {
+            1 => "mirror".to_owned(),
+            _ => format!("mirror/{index}"),
+        };
+        add(all, format!("{place}/{key}/action"), &mirror.action);
+    }
     for page in &action.error_pages {
         if let PageSource::Action { action, .. } = &page.source {
             add(all, format!("{place}/error_pages/{}/action", page.status), action);

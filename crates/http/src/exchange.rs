@@ -143,6 +143,11 @@ impl<'c> Exchange<'c> {
         poll_fn(|cx| self.carrier.poll_flush(cx)).await
     }
 
+    /// Returns the connection of the exchange.
+    pub fn carrier(&self) -> &'c dyn Carrier {
+        self.carrier
+    }
+
     /// Returns a carrier for a further request on the same connection that has no body, even if
     /// this one has.
     pub fn without_body(&self) -> WithoutBody<'c> {

@@ -15,13 +15,14 @@
 //! | `compress` | compression of responses |
 //!
 //! Beside the folders: [`exchange`] is the interface between protocols and handlers, [`limits`]
-//! bounds the time and size of requests, [`request_body`] collects the body of a request,
+//! bounds the time and size of requests, [`request_body`] collects the body of a request, [`copied_body`] keeps a copy of one,
 //! [`handling`] records what its handlers did, [`respond`] makes error pages, and [`variables`] evaluates the variables of templates.
 #![forbid(unsafe_code)]
 
 pub mod body;
 pub mod compress;
 mod connection;
+pub mod copied_body;
 pub mod exchange;
 #[cfg(any(test, feature = "fixture"))]
 pub mod fixture;

@@ -286,6 +286,11 @@ pub(super) const TABLE: &[Shape] = &[
                 "Whether error pages also replace responses of applications and other servers",
             ),
             Key("auth_request", Kind::Shape("auth_request"), "Check requests by another action"),
+            Key(
+                "mirror",
+                Either(&[Kind::Shape("mirror"), Array(&Kind::Shape("mirror"))]),
+                "Other actions that get copies of requests; their responses are dropped",
+            ),
             Key("internal", Switch, "Respond with 404 unless the request is an internal one"),
             Key(
                 "environment",
@@ -302,6 +307,15 @@ pub(super) const TABLE: &[Shape] = &[
             Key("action", Kind::Shape("action"), "The action whose response decides"),
             Key("copy_headers", Texts, "Header fields of its response that the request gets"),
             Key("response_headers", Texts, "Header fields of its response that the client gets"),
+        ],
+    },
+    Shape {
+        name: "mirror",
+        required: &["action"],
+        keys: &[
+            Key("action", Kind::Shape("action"), "The action that gets the copies"),
+            Key("max_body_size", SIZE, "Maximum size of the body of a copied request in bytes"),
+            Key("concurrency", Integer(1, COUNT), "Maximum number of copies in progress"),
         ],
     },
     Shape {

@@ -113,6 +113,33 @@ fn an_action_has_variables_and_settings_for_scripts() {
 }
 
 #[test]
+fn requests_of_an_action_may_be_copied_to_others() {
+    let action = |mirror: Value| json!({"routes": [{"action": {"return": 200, "mirror": mirror}}]});
+    let mirror = |more: Value| {
+        let mut mirror = json!({"action": {"return": 204}});
+        mirror.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        mirror
+    };
+    let config = read(action(mirror(json!({}))));
+    assert_eq!(config.actions()[0].0, "/routes/0/action/mirror/action");
+    let several =
+        action(json!([mirror(json!({"max_body_size": 0})), mirror(json!({"concurrency": 1}))]));
+    assert_eq!(read(several).actions()[1].0, "/routes/0/action/mirror/1/action");
+    for (mirror, message) in [
+        (json!("upstreams/a"), "/routes/0/action/mirror: "),
+        (json!({}), "\"action\" is missing"),
+        (mirror(json!({"concurrency": 0})), "/routes/0/action/mirror/concurrency: "),
+        (
+            json!({"action": {"return": 204, "mirror": {"action": {"return": 204}}}}),
+            "must not have \"mirror\"",
+        ),
+    ] {
+        let line = refusal(action(mirror));
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
 fn an_action_may_be_checked_by_another() {
     let action =
         |check: Value| json!({"routes": [{"action": {"return": 200, "auth_request": check}}]});

@@ -12,6 +12,7 @@ mod error_pages;
 mod esi;
 mod fetch;
 mod internal_redirect;
+mod mirror;
 mod origin;
 mod purger;
 mod redirects;
@@ -71,7 +72,13 @@ impl Handler for RequestHandler {
         let mut routed = routing.route(&self.listener, &mut exchange.request);
         checks::check(&context, &mut routed, exchange).await;
         esi::prepare(&routed.effects, &mut exchange.request);
-        let (mut response, instruction) = answer(&context, &mut routed, exchange).await;
+        let (mut response, instruction) = match mirror::is_wanted(&routed, &exchange.request) {
+            false => answer(&context, &mut routed, exchange).await,
+            true => {
+                let answer = mirror::answer_and_copy(&context, &snapshot, &mut routed, exchange);
+                Box::pin(answer).await
+            }
+        };
         if let Some(instruction) = instruction {
             let follow =
                 redirects::follow(&context, instruction, &mut routed, exchange, &mut response);

@@ -1,6 +1,7 @@
 //! Compiled actions.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use bytes::Bytes;
 use howdah_access_log::AccessLog;
@@ -27,6 +28,8 @@ pub struct Action {
     pub limit: Vec<Rule>,
     /// Check by another action.
     pub auth_request: Option<Box<AuthRequest>>,
+    /// Other actions that get copies of requests.
+    pub mirror: Vec<Arc<Mirror>>,
     /// Users whose password is asked for.
     pub auth: Option<Arc<BasicAuth>>,
     /// Cache for responses of origins, if the options turn it on.
@@ -48,6 +51,19 @@ pub struct AuthRequest {
     pub copy_headers: Vec<String>,
     /// Header fields of its response that the client gets.
     pub response_headers: Vec<String>,
+}
+
+/// Another action that gets copies of requests.
+#[derive(Debug)]
+pub struct Mirror {
+    /// The action.
+    pub action: Action,
+    /// Maximum length of the body of a request that is copied, in bytes.
+    pub max_body_size: u64,
+    /// Maximum number of copies in progress.
+    pub concurrency: u32,
+    /// Number of copies in progress.
+    pub in_progress: AtomicU32,
 }
 
 /// The cache of an action.

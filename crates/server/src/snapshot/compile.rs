@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use howdah_access_log::LogFiles;
 use howdah_cache::store::Store;
@@ -21,7 +22,7 @@ use howdah_upstream::servers::upstream::Upstream;
 
 use super::action::{
     Action, ActionCache, ActionKind, AuthRequest, CompiledPass, ErrorPage, HtaccessShare, Location,
-    NameTemplate, PageSource, Return, Share, SharePath,
+    Mirror, NameTemplate, PageSource, Return, Share, SharePath,
 };
 use super::delegations::Delegations;
 use super::index::Index;
@@ -246,6 +247,16 @@ impl ActionCompiler<'_, '_> {
                     response_headers: check.response_headers.clone(),
                 })
             }),
+            mirror: { action.mirror.iter() }
+                .map(|mirror| {
+                    Arc::new(Mirror {
+                        action: self.action(&mirror.action),
+                        max_body_size: mirror.max_body_size,
+                        concurrency: mirror.concurrency,
+                        in_progress: AtomicU32::new(0),
+                    })
+                })
+                .collect(),
             cache: self.cache(action),
             options: action.options.clone(),
             access_log: { action.options.access_log.as_deref() }

@@ -9,7 +9,7 @@ use howdah_config::{
     ResponseHeader, ServerOptions,
 };
 
-use super::action::{Action, ActionCache, ErrorPage};
+use super::action::{Action, ActionCache, ErrorPage, Mirror};
 
 /// Effective options of a request: those of all actions on its way, merged.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub struct Effects<'s> {
     pub charset: Option<&'s str>,
     /// True if an action lets another action check requests.
     pub is_authorized: bool,
+    /// From the last action that has mirrors.
+    pub mirror: &'s [Arc<Mirror>],
     /// From the last action that sets it.
     pub cache: Option<&'s ActionCache>,
     /// From the last action that sets it.
@@ -84,6 +86,7 @@ impl Default for Effects<'_> {
             caching: Caching::default(),
             charset: None,
             is_authorized: false,
+            mirror: &[],
             cache: None,
             max_body_size: None,
             rate: None,
@@ -135,6 +138,9 @@ impl<'s> Effects<'s> {
         self.caching = self.caching.or(caching);
         self.charset = charset.as_deref().or(self.charset);
         self.is_authorized |= action.auth_request.is_some();
+        if !action.mirror.is_empty() {
+            self.mirror = &action.mirror;
+        }
         if cache.is_some() {
             self.cache = action.cache.as_ref();
         }

@@ -1,0 +1,169 @@
+//! `mirror` of an action: other actions get copies of a request, and their responses are dropped, as in nginx.
+//!
+//! 1. A request that the server refuses itself, or that asks for a tunnel, is not copied.
+//! 2. A copy without body is sent at once. One with a body is sent when the original has been answered, from
+//!    what the original has read: it never waits for a copy.
+//! 3. A copy is a task of its own. Whatever becomes of it, the original is answered as without it. Copies
+//!    beyond `concurrency`, and those that take longer than [`MAX_TIME`], are given up.
+//! 4. A copy is never copied again: by this server because copies do not pass here, by another one because of
+//!    the field [`MARK`].
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use howdah_http::body::Body;
+use howdah_http::copied_body::{CopiedBody, StoredBody};
+use howdah_http::exchange::Exchange;
+use howdah_http::handling::Handling;
+use howdah_http::message::{Fields, Request};
+use howdah_sys::log::Level;
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+
+use super::answer::{answer, answer_routed};
+use super::context::Context;
+use super::fetch::Answer;
+use crate::route::{Decision, Routed};
+use crate::snapshot::Snapshot;
+use crate::snapshot::action::Mirror;
+use crate::thread::RouterThread;
+
+/// Field of copies.
+const MARK: &str = "X-Howdah-Mirror";
+
+/// Maximum time of a copy.
+const MAX_TIME: Duration = Duration::from_secs(60);
+
+/// Maximum number of bytes of a response that are read, so that the connection to its server can be kept.
+const MAX_DRAINED: u64 = 1 << 20;
+
+/// Returns true if the request is to be copied.
+pub fn is_wanted(routed: &Routed<'_>, request: &Request) -> bool {
+    if routed.effects.mirror.is_empty() {
+        return false;
+    }
+    let is_refused = match &routed.decision {
+        Decision::Refuse(..) => true,
+        Decision::Respond(response) => response.is_default_error_page,
+        _ => false,
+    };
+    !is_refused
+        && request.fields.get(MARK).is_none()
+        && request.fields.get("upgrade").is_none()
+        && &*request.method != b"CONNECT"
+}
+
+/// Produces the response of a request, as [`answer`] does, and copies the request.
+pub async fn answer_and_copy<'s>(
+    context: &Context<'s>,
+    snapshot: &Arc<Snapshot>,
+    routed: &mut Routed<'s>,
+    exchange: &mut Exchange<'_>,
+) -> Answer<'s> {
+    let mirrors = routed.effects.mirror;
+    let request = copy(&exchange.request);
+    let start_all = |body: &Bytes| {
+        for mirror in mirrors.iter().filter(|mirror| body.len() as u64 <= mirror.max_body_size) {
+            start(context, snapshot, mirror, request.clone(), body.clone());
+        }
+    };
+    if exchange.body_len() == Some(0) {
+        start_all(&Bytes::new());
+        return answer(context, routed, exchange).await;
+    }
+    let longest = mirrors.iter().map(|mirror| mirror.max_body_size).max().unwrap_or(0);
+    let copied = CopiedBody::new(exchange.carrier(), longest);
+    let mut original = Exchange::new(exchange.request.clone(), exchange.started_at, &copied);
+    let answered = answer(context, routed, &mut original).await;
+    exchange.request = original.request;
+    if let Some(body) = copied.take() {
+        start_all(&body);
+    }
+    answered
+}
+
+/// Returns the request that the other actions get.
+fn copy(request: &Request) -> Request {
+    let mark = (MARK.as_bytes(), &b"1"[..]);
+    let kept = request.fields.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(b"expect"));
+    let fields = Fields::from_pairs(kept.chain([mark]).collect::<Vec<_>>());
+    Request { fields, handling: Handling::default(), ..request.clone() }
+}
+
+/// A copy in progress.
+struct InProgress(Arc<Mirror>);
+
+impl InProgress {
+    fn begin(mirror: &Arc<Mirror>) -> Option<InProgress> {
+        let begun = InProgress(Arc::clone(mirror));
+        (mirror.in_progress.fetch_add(1, Relaxed) < mirror.concurrency).then_some(begun)
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.0.in_progress.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Sends a copy, unless too many are in progress.
+fn start(
+    context: &Context<'_>,
+    snapshot: &Arc<Snapshot>,
+    mirror: &Arc<Mirror>,
+    request: Request,
+    body: Bytes,
+) {
+    let Some(begun) = InProgress::begin(mirror) else {
+        if let Some(left_out) = context.thread.client_errors.next(context.routing.now.monotonic) {
+            let problem = format_args!(
+                "it is not mirrored: {} copies are in progress (mirror/concurrency); {left_out} earlier lines \
+                 about clients were not logged",
+                mirror.concurrency
+            );
+            context.log(Level::Info, &request, problem);
+        }
+        return;
+    };
+    let (thread, snapshot) = (Rc::clone(context.thread), Arc::clone(snapshot));
+    spawn_local(async move {
+        let InProgress(mirror) = &begun;
+        // What becomes of the copy is in the log of the action that gets it.
+        let _ = timeout(MAX_TIME, send(&thread, &snapshot, mirror, request, body)).await;
+    });
+}
+
+/// Lets the action answer a copy, and drops the response.
+async fn send(
+    thread: &Rc<RouterThread>,
+    snapshot: &Snapshot,
+    mirror: &Mirror,
+    mut request: Request,
+    body: Bytes,
+) {
+    let started_at = Instant::now();
+    let context = Context::new(thread, snapshot, started_at);
+    let mut routed = context.routing.route_internally(&mirror.action, &mut request);
+    // The whole body is there.
+    routed.effects.buffering.requests = Some(true);
+    // A response that nobody gets is not stored for others.
+    routed.effects.cache = None;
+    let carrier = StoredBody::new(body);
+    let mut exchange = Exchange::new(request, started_at, &carrier);
+    super::checks::check(&context, &mut routed, &mut exchange).await;
+    routed.effects.cache = None;
+    let (response, _) = Box::pin(answer_routed(&context, &mut routed, &mut exchange)).await;
+    if let Body::Stream(mut stream) = response.body {
+        let mut drained = 0;
+        while let Some(Ok(bytes)) = poll_fn(|cx| stream.poll_next(cx)).await {
+            drained += bytes.len() as u64;
+            if drained > MAX_DRAINED {
+                break;
+            }
+        }
+    }
+}
