@@ -6,6 +6,7 @@ mod conditions;
 mod conformance;
 mod control;
 mod esi;
+mod large;
 mod origin;
 mod presets;
 mod purging;

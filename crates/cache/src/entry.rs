@@ -1,10 +1,11 @@
 //! A stored response.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use howdah_config::Encoding;
+use howdah_http::body::in_kernel::InKernel;
 use howdah_http::message::FieldBlock;
 
 use crate::freshness::Source;
@@ -74,11 +75,20 @@ pub struct Copies {
     known: [OnceLock<Bytes>; 4],
     /// A bit for each that a response is being compressed for.
     claims: AtomicU8,
+    /// Number of times that the content was sent to plain TCP, up to [`MIN_SENT`].
+    sent: AtomicU8,
+    /// A copy of the content that the kernel sends.
+    in_kernel: OnceLock<Option<Arc<InKernel>>>,
 }
+
+/// Number of times that content is sent before it is copied.
+const MIN_SENT: u8 = 8;
 
 impl Clone for Copies {
     fn clone(&self) -> Self {
-        Copies { known: self.known.clone(), claims: AtomicU8::new(0) }
+        let (known, in_kernel) = (self.known.clone(), self.in_kernel.clone());
+        let sent = AtomicU8::new(self.sent.load(Relaxed));
+        Copies { known, claims: AtomicU8::new(0), sent, in_kernel }
     }
 }
 
@@ -96,12 +106,31 @@ impl Copies {
 
     /// Returns the number of bytes.
     pub fn len(&self) -> usize {
-        self.known.iter().filter_map(OnceLock::get).map(Bytes::len).sum()
+        let encoded = self.known.iter().filter_map(OnceLock::get).map(Bytes::len);
+        let in_kernel = self.in_kernel.get().and_then(Option::as_ref).map(|copy| copy.len());
+        encoded.chain(in_kernel).sum()
     }
 
     /// Returns true if there are no copies.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns the copy of the content in memory of the kernel, and whether it was made for this: content that was sent
+    /// a few times gets one.
+    pub fn in_kernel(&self, content: &[u8]) -> (Option<Arc<InKernel>>, bool) {
+        if let Some(copy) = self.in_kernel.get() {
+            return (copy.clone(), false);
+        }
+        if self.sent.fetch_add(1, Relaxed) < MIN_SENT {
+            return (None, false);
+        }
+        let mut is_new = false;
+        let copy = self.in_kernel.get_or_init(|| {
+            is_new = true;
+            InKernel::new(content).map(Arc::new)
+        });
+        (copy.clone(), is_new && copy.is_some())
     }
 
     /// Claims the right to make the copy in an encoding. False if another response has it, or the

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
 use howdah_config::{Cache as Settings, CacheStore, Encoding};
+use howdah_http::body::in_kernel::{InKernel, offset_in};
 use howdah_http::message::Fields;
 
 use crate::decisions::Decisions;
@@ -226,6 +227,22 @@ impl Store {
         if entry.copies.set(encoding, content) {
             self.memory.grow(owner, entry, length);
         }
+    }
+
+    /// Returns the copy of an entry's content in memory of the kernel, and the offset of `part` in it. `None` if there is
+    /// none yet, or if `part` is no part of the content.
+    pub fn in_kernel(
+        &self,
+        owner: &Owner,
+        entry: &Entry,
+        part: &Bytes,
+    ) -> Option<(Arc<InKernel>, u64)> {
+        let offset = offset_in(&entry.body, part)?;
+        let (copy, is_new) = entry.copies.in_kernel(&entry.body);
+        if is_new {
+            self.memory.grow(owner, entry, entry.body.len() as u64);
+        }
+        Some((copy?, offset))
     }
 
     /// Counts a request for a response that is not stored. Returns true if there were `min_uses`.

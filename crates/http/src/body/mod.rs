@@ -2,6 +2,7 @@
 
 pub mod feed;
 pub mod file;
+pub mod in_kernel;
 mod large_buffers;
 mod request;
 mod response;

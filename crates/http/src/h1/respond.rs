@@ -26,8 +26,9 @@ impl<I: Io, H> Connection<I, H> {
     ) -> SentResponse {
         if response.is_unsent() {
             // Earlier responses may still be in the output.
-            let _ =
-                Sender { transport: &self.transport, limits, sent: 0, trailer: None }.flush().await;
+            let transport = &self.transport;
+            let sender = Sender { transport, limits, sent: 0, trailer: None, in_kernel: None };
+            let _ = sender.flush().await;
             let Response { status, fields, .. } = response;
             let outcome = SendOutcome::ClientGone;
             return SentResponse { status, fields, bytes: 0, body: 0, outcome };
@@ -41,8 +42,9 @@ impl<I: Io, H> Connection<I, H> {
             queued
         };
         let trailer = response.trailer().cloned();
-        let Response { status, fields, body, .. } = response;
-        let mut sender = Sender { transport: &self.transport, limits, sent: 0, trailer };
+        let Response { status, fields, body, extras, .. } = response;
+        let in_kernel = extras.and_then(|extras| extras.in_kernel);
+        let mut sender = Sender { transport: &self.transport, limits, sent: 0, trailer, in_kernel };
         let mut result = Ok(());
         if framing.sends_body() {
             result = sender.send_body(body, framing).await;

@@ -24,7 +24,13 @@ impl<I: Io> Sender<'_, I> {
                     Ok(())
                 }
                 Framing::Chunked(_) => self.chunk(bytes, b"\r\n0\r\n\r\n").await,
-                _ => self.bytes(bytes).await,
+                _ => match self.copy_in_kernel(&bytes) {
+                    Some((copy, offset)) => {
+                        let len = bytes.len() as u64;
+                        self.send_in_kernel(copy.file(), offset, len).await
+                    }
+                    None => self.bytes(bytes).await,
+                },
             },
             Body::Pieces(pieces) => {
                 for piece in pieces {

@@ -4,7 +4,8 @@
 //!    into the page cache first. The output before it is sent with `MSG_MORE`, so that both share
 //!    packets.
 //! 2. Any other range is read into a buffer, piece by piece.
-//! 3. Other connections have a turn after each piece.
+//! 3. Content of this process that has a copy in memory of the kernel is sent from there ([`in_kernel`](crate::body::in_kernel)).
+//! 4. Other connections have a turn after each piece.
 //!
 //! The response is cut short at the end of a file that has become shorter: nothing is padded or
 //! retried.
@@ -15,6 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use tokio::io::Interest;
@@ -23,6 +25,7 @@ use tokio::task::yield_now;
 
 use super::sender::Sender;
 use super::transport::{Io, Transport};
+use crate::body::in_kernel::InKernel;
 use crate::body::{SendError, file};
 use crate::exchange::Disconnect;
 use crate::limits::Limits;
@@ -63,6 +66,23 @@ impl<I: Io> Sender<'_, I> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the copy of content that the kernel sends to plain TCP, and the offset of the content in it.
+    pub fn copy_in_kernel(&self, content: &Bytes) -> Option<(Arc<InKernel>, u64)> {
+        let copy = self.in_kernel.as_ref()?;
+        self.transport.borrow().io.is_tcp().then(|| copy.get(content))?
+    }
+
+    /// Sends a part of a file in memory.
+    pub async fn send_in_kernel(
+        &mut self,
+        file: &File,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), SendError> {
+        self.send_buffered().await?;
+        self.send_piece(file, offset, len).await
     }
 
     /// Sends the output buffer, and tells the kernel that more follows.

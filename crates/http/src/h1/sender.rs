@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::output::{FLUSH_SIZE, MAX_COPY};
 use super::transport::{Io, Transport};
 use crate::body::SendError;
+use crate::body::in_kernel::KernelCopy;
 use crate::limits::Limits;
 use crate::message::Trailer;
 
@@ -19,6 +20,8 @@ pub(super) struct Sender<'c, I> {
     pub sent: u64,
     /// Trailer after the last chunk.
     pub trailer: Option<Trailer>,
+    /// A copy of the body that the kernel can send.
+    pub in_kernel: Option<Box<dyn KernelCopy>>,
 }
 
 impl<I: Io> Sender<'_, I> {

@@ -8,6 +8,7 @@ use howdah_config::Encoding;
 
 use super::fields::FieldBlock;
 use crate::body::Body;
+use crate::body::in_kernel::KernelCopy;
 use crate::feed::Feed;
 use crate::tunnel::Tunnel;
 
@@ -115,6 +116,8 @@ pub struct ResponseExtras {
     pub feed: Option<Rc<Feed>>,
     /// Compressed copies of the body.
     pub copies: Option<Box<dyn CompressedCopies>>,
+    /// A copy of the body that the kernel can send.
+    pub in_kernel: Option<Box<dyn KernelCopy>>,
     /// The response is not sent.
     pub is_unsent: bool,
     /// Variables that a script has set for the server (`apache_setenv`).
@@ -123,7 +126,7 @@ pub struct ResponseExtras {
 
 impl std::fmt::Debug for ResponseExtras {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ResponseExtras { trailer, tunnel, feed, copies: _, is_unsent, variables } = self;
+        let ResponseExtras { trailer, tunnel, feed, is_unsent, variables, .. } = self;
         f.debug_struct("ResponseExtras")
             .field("trailer", trailer)
             .field("tunnel", tunnel)

@@ -21,6 +21,7 @@ use howdah_cache::storing::{self, HeadMatch, Refusal, Times};
 use howdah_cache::{key, respond, tee, vary};
 use howdah_config::{Cache, Encoding, Match};
 use howdah_http::body::Body;
+use howdah_http::body::in_kernel::{self, InKernel, KernelCopy};
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{CompressedCopies, Fields, Request, Response, ResponseExtras};
 
@@ -119,6 +120,13 @@ impl<'s> Step<'_, 's> {
             let copies = Some(Box::new(copies) as Box<dyn CompressedCopies>);
             response.extras =
                 Some(Box::new(ResponseExtras { copies, ..ResponseExtras::default() }));
+        }
+        let connections = self.context.thread.counters.open();
+        if matches!(&response.body, Body::Bytes(bytes) if in_kernel::pays(bytes.len(), connections))
+        {
+            let (store, owner) = (Arc::clone(self.store()), Arc::clone(&self.owner));
+            let copies = KeptCopies { store, owner, entry: Arc::clone(entry) };
+            response.extras.get_or_insert_default().in_kernel = Some(Box::new(copies));
         }
         response
     }
@@ -387,6 +395,12 @@ impl CompressedCopies for KeptCopies {
 
     fn keep(&self, encoding: Encoding, content: Bytes) {
         self.store.keep_copy(&self.owner, &self.entry, encoding, content);
+    }
+}
+
+impl KernelCopy for KeptCopies {
+    fn get(&self, content: &Bytes) -> Option<(Arc<InKernel>, u64)> {
+        self.store.in_kernel(&self.owner, &self.entry, content)
     }
 }
 
