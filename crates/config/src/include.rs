@@ -9,17 +9,18 @@
 //! all other places, `include` may be a name that the user has chosen. The `values` of a variable may be
 //! the name of a file, or a pattern: the files have the table.
 
-mod changed;
-
 use std::path::{Path, PathBuf};
 
-pub use changed::changed;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Position};
 use crate::json;
 use crate::node::{Node, path, split_path};
 use crate::types_file;
+
+mod changed;
+
+pub use changed::changed;
 
 /// Reads the files that documents name.
 pub trait IncludedFiles {

@@ -81,6 +81,7 @@ enum howdah_end {
     HOWDAH_END_IDENTITY = 12,
     HOWDAH_END_XML = 13,
     HOWDAH_END_TEXT_DOMAIN = 14,
+    HOWDAH_END_SETTINGS = 15,
 };
 
 /* The state of OPcache. The figures are those of opcache_get_status(). */

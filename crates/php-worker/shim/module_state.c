@@ -13,25 +13,22 @@
 
 /* ---- values that a function sets and, without an argument, returns ---- */
 
-#define VALUES(each)                                               \
-    each(mb_internal_encoding, mb_internal_encoding)               \
-    each(mb_http_output, mb_http_output)                           \
-    each(mb_substitute_character, mb_substitute_character)         \
-    each(mb_language, mb_language)                                 \
-    each(mb_detect_order, mb_detect_order)                         \
-    each(mb_regex_encoding, mb_regex_encoding)                     \
-    each(mb_regex_set_options, mb_regex_set_options)               \
-    each(libxml_use_internal_errors, libxml_use_internal_errors)   \
-    each(locale_set_default, locale_get_default)
+#define VALUES(each)                 \
+    each(mb_internal_encoding)       \
+    each(mb_http_output)             \
+    each(mb_substitute_character)    \
+    each(mb_language)                \
+    each(mb_detect_order)            \
+    each(mb_regex_encoding)          \
+    each(mb_regex_set_options)       \
+    each(libxml_use_internal_errors)
 
-#define NUMBER(name, getter) VALUE_##name,
-#define SETTER(name, getter) #name,
-#define GETTER(name, getter) #getter,
+#define NUMBER(name) VALUE_##name,
+#define NAME(name) #name,
 
 enum { VALUES(NUMBER) VALUE_COUNT };
 
-static const char *const setters[] = {VALUES(SETTER)};
-static const char *const getters[] = {VALUES(GETTER)};
+static const char *const names[] = {VALUES(NAME)};
 
 /* Each value before the first change by the request; undefined if it has made none. */
 static zval before[VALUE_COUNT];
@@ -39,7 +36,7 @@ static zval before[VALUE_COUNT];
 static void note_value(int number, uint32_t arguments)
 {
     if (arguments > 0 && howdah_is_resident() && Z_TYPE(before[number]) == IS_UNDEF) {
-        howdah_call(getters[number], &before[number]);
+        howdah_call(names[number], &before[number]);
     }
 }
 
@@ -67,13 +64,13 @@ static void restore_values(void)
 {
     for (int i = 0; i < VALUE_COUNT; i++) {
         if (Z_TYPE(before[i]) != IS_UNDEF) {
-            call_with(setters[i], &before[i]);
+            call_with(names[i], &before[i]);
         }
     }
     forget_values();
 }
 
-#define WATCHED_VALUE(name, getter)                        \
+#define WATCHED_VALUE(name)                                \
     static zif_handler php_##name;                         \
     static ZEND_FUNCTION(howdah_watched_##name)            \
     {                                                      \
@@ -86,7 +83,7 @@ VALUES(WATCHED_VALUE)
 /* ---- what cannot be set back, or not always ---- */
 
 static struct {
-    bool xml, entity_loader, identity, codeset, search;
+    bool xml, entity_loader, identity, codeset, search, assert_callback;
     /* The text domain, and the directories of text domains, before the first change. */
     char *domain;
     HashTable *directories;
@@ -121,6 +118,12 @@ static const char *text_argument(zend_execute_data *execute_data)
     zval *argument = ZEND_CALL_ARG(execute_data, 1);
 
     return ZEND_NUM_ARGS() > 0 && Z_TYPE_P(argument) == IS_STRING ? Z_STRVAL_P(argument) : NULL;
+}
+
+/* assert_options(ASSERT_CALLBACK, ...) sets a function beside the setting. */
+static void note_assertion(zend_execute_data *execute_data)
+{
+    changed.assert_callback |= ZEND_NUM_ARGS() > 1;
 }
 
 static void note_domain(zend_execute_data *execute_data)
@@ -175,6 +178,7 @@ WATCHED(libxml_set_streams_context, note_xml, )
 WATCHED(libxml_disable_entity_loader, note_xml, )
 WATCHED(libxml_set_external_entity_loader, note_entity_loader, )
 WATCHED(mb_ereg_search_init, note_search, )
+WATCHED(assert_options, note_assertion, )
 WATCHED(textdomain, note_domain, )
 WATCHED(bindtextdomain, note_directory, )
 WATCHED(posix_setuid, note_nothing, NOTE_IDENTITY)
@@ -207,25 +211,10 @@ static ZEND_FUNCTION(howdah_watched_bind_textdomain_codeset)
 }
 
 #define WATCH(name) howdah_watch(#name, &php_##name, ZEND_FN(howdah_watched_##name));
-#define WATCH_VALUE(name, getter) WATCH(name)
-
-/* Locale::setDefault() is the same function. */
-static void watch_locale_class(void)
-{
-    zend_class_entry *class = zend_hash_str_find_ptr(CG(class_table), ZEND_STRL("locale"));
-    zend_function *method
-        = class ? zend_hash_str_find_ptr(&class->function_table, ZEND_STRL("setdefault")) : NULL;
-
-    if (method && method->type == ZEND_INTERNAL_FUNCTION && php_locale_set_default
-        && method->internal_function.handler == php_locale_set_default) {
-        method->internal_function.handler = ZEND_FN(howdah_watched_locale_set_default);
-    }
-}
-
 void howdah_watch_modules(void)
 {
-    VALUES(WATCH_VALUE)
-    watch_locale_class();
+    VALUES(WATCH)
+    WATCH(assert_options)
     WATCH(libxml_set_streams_context)
     WATCH(libxml_disable_entity_loader)
     WATCH(libxml_set_external_entity_loader)
@@ -319,6 +308,9 @@ enum howdah_end howdah_restore_modules(void)
         ZVAL_NULL(&none);
         call_with("libxml_set_external_entity_loader", &none);
         changed.entity_loader = false;
+    }
+    if (changed.assert_callback) {
+        end = HOWDAH_END_SETTINGS;
     }
     if (changed.xml || changed.entity_loader) {
         end = HOWDAH_END_XML;

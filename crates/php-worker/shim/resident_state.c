@@ -17,8 +17,8 @@ extern char **environ;
 static struct {
     zval error_handler, exception_handler;
     int error_handlers, exception_handlers, error_level;
-    zend_string *time_limit, *time_zone;
-    bool ignores_user_abort, collects_cycles;
+    HashTable *settings;
+    zend_string *time_zone;
     size_t tick_functions;
     char *locale, **environment;
     mode_t umask;
@@ -83,14 +83,35 @@ static bool has_environment(char **expected)
     return expected[i] == environ[i];
 }
 
+/* Functions that store sessions stay those that the script has set. */
+static bool is_kept(const zend_string *setting)
+{
+    return zend_string_equals_literal(setting, "session.save_handler");
+}
+
+static void remember_settings(void)
+{
+    zend_ini_entry *entry;
+
+    if (booted.settings) {
+        zend_array_destroy(booted.settings);
+    }
+    booted.settings = zend_new_array(0);
+    if (EG(modified_ini_directives)) {
+        ZEND_HASH_FOREACH_PTR(EG(modified_ini_directives), entry) {
+            zval value;
+
+            ZVAL_STR_COPY(&value, entry->value ? entry->value : ZSTR_EMPTY_ALLOC());
+            zend_hash_update(booted.settings, entry->name, &value);
+        } ZEND_HASH_FOREACH_END();
+    }
+}
+
 /* The state is kept anew after `warm_up`. */
 static void forget_state(void)
 {
     zval_ptr_dtor(&booted.error_handler);
     zval_ptr_dtor(&booted.exception_handler);
-    if (booted.time_limit) {
-        zend_string_release(booted.time_limit);
-    }
     if (booted.time_zone) {
         zend_string_release(booted.time_zone);
     }
@@ -108,10 +129,8 @@ void howdah_remember_state(void)
     booted.error_level = EG(user_error_handler_error_reporting);
     booted.error_handlers = zend_stack_count(&EG(user_error_handlers));
     booted.exception_handlers = zend_stack_count(&EG(user_exception_handlers));
-    booted.time_limit = strpprintf(0, ZEND_LONG_FMT, EG(timeout_seconds));
+    remember_settings();
     booted.time_zone = current_time_zone();
-    booted.ignores_user_abort = PG(ignore_user_abort);
-    booted.collects_cycles = gc_enabled();
     booted.tick_functions
         = BG(user_tick_functions) ? zend_llist_count(BG(user_tick_functions)) : 0;
     howdah_forget_process_changes();
@@ -210,26 +229,49 @@ static bool restore_time_zone(void)
     return same || booted.time_zone == NULL;
 }
 
-static void change_setting(const char *name_chars, const char *value)
+static bool has_value(const zend_ini_entry *entry, const zend_string *expected)
 {
-    zend_string *name = zend_string_init(name_chars, strlen(name_chars), 0);
-
-    zend_alter_ini_entry_chars(name, value, strlen(value), PHP_INI_SYSTEM, PHP_INI_STAGE_RUNTIME);
-    zend_string_release(name);
+    return entry->value == expected
+        || (entry->value ? zend_string_equals(entry->value, expected) : ZSTR_LEN(expected) == 0);
 }
 
-/* set_time_limit(), ignore_user_abort() and gc_disable() change settings. */
-static void restore_settings(void)
+/* Restores a setting that has changed since PHP's start. Returns false if that fails. */
+static bool restore_setting(zend_ini_entry *entry, zval *booted_value)
 {
-    if (EG(timeout_seconds) != ZEND_STRTOL(ZSTR_VAL(booted.time_limit), NULL, 10)) {
-        change_setting("max_execution_time", ZSTR_VAL(booted.time_limit));
+    /* The stage in which PHP itself restores settings; in others, some of them cannot be. The time limit
+       would not hold any more. */
+    int stage = zend_string_equals_literal(entry->name, "max_execution_time")
+        ? PHP_INI_STAGE_RUNTIME
+        : PHP_INI_STAGE_DEACTIVATE;
+
+    if (booted_value == NULL) {
+        return zend_restore_ini_entry(entry->name, stage) == SUCCESS;
     }
-    if (PG(ignore_user_abort) != booted.ignores_user_abort) {
-        change_setting("ignore_user_abort", booted.ignores_user_abort ? "1" : "0");
+    zend_alter_ini_entry_ex(entry->name, Z_STR_P(booted_value), PHP_INI_SYSTEM, stage, true);
+    return has_value(entry, Z_STR_P(booted_value));
+}
+
+/* ini_set(), and functions that change settings: set_time_limit(), error_reporting(), session_name(). */
+static bool restore_settings(void)
+{
+    zend_ini_entry *entry;
+    bool are_restored = true, have_changed = false;
+
+    if (EG(modified_ini_directives) == NULL) {
+        return true;
     }
-    if (gc_enabled() != booted.collects_cycles) {
-        change_setting("zend.enable_gc", booted.collects_cycles ? "1" : "0");
+    ZEND_HASH_FOREACH_PTR(EG(modified_ini_directives), entry) {
+        zval *value = zend_hash_find(booted.settings, entry->name);
+
+        if (!(value && has_value(entry, Z_STR_P(value))) && !is_kept(entry->name)) {
+            have_changed = true;
+            are_restored &= restore_setting(entry, value);
+        }
+    } ZEND_HASH_FOREACH_END();
+    if (have_changed) {
+        zend_set_memory_limit(PG(memory_limit));
     }
+    return are_restored;
 }
 
 /* New functions are at the end of the list. */
@@ -281,9 +323,10 @@ static void forget_last_error(void)
 enum howdah_end howdah_restore_state(void)
 {
     enum howdah_end end;
+    bool are_restored;
 
     restore_handlers();
-    restore_settings();
+    are_restored = restore_settings();
     restore_tick_functions();
     restore_umask();
     howdah_restore_streams();
@@ -292,6 +335,9 @@ enum howdah_end howdah_restore_state(void)
     end_url_rewriting(&BG(url_adapt_output_ex));
     forget_last_error();
     howdah_forget_random_seeds();
+    if (!are_restored) {
+        return HOWDAH_END_SETTINGS;
+    }
     if (!howdah_restore_directory(booted.directory)) {
         return HOWDAH_END_DIRECTORY;
     }

@@ -93,6 +93,7 @@ fn retirement(end: u64) -> Option<Retirement> {
         12 => Retirement::Identity,
         13 => Retirement::Xml,
         14 => Retirement::TextDomain,
+        15 => Retirement::Settings,
         _ => Retirement::Broken,
     })
 }

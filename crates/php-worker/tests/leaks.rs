@@ -43,6 +43,23 @@ const LEAKS: &[Leak] = &[
     ),
     ("Locale::setDefault('de_AT')", "Locale::getDefault()", None),
     ("locale_set_default('de_AT')", "Locale::getDefault()", None),
+    ("error_reporting(0)", "[error_reporting(), ini_get('error_reporting')]", None),
+    ("ini_set('memory_limit', '64M')", "ini_get('memory_limit')", None),
+    ("ini_set('display_errors', '1')", "ini_get('display_errors')", None),
+    ("ini_set('precision', '3')", "[ini_get('precision'), (string) (10 / 3)]", None),
+    ("ini_set('open_basedir', '/tmp:/usr:/var')", "ini_get('open_basedir')", None),
+    ("set_include_path('/tmp')", "get_include_path()", None),
+    (
+        "iconv_set_encoding('internal_encoding', 'UTF-7')",
+        "iconv_get_encoding('internal_encoding')",
+        None,
+    ),
+    ("session_name('VISITOR')", "session_name()", None),
+    ("session_cache_limiter('public')", "session_cache_limiter()", None),
+    ("session_set_cookie_params(7)", "session_get_cookie_params()", None),
+    ("assert_options(ASSERT_CALLBACK, 'strlen')", "1", Some(Retirement::Settings)),
+    ("set_time_limit(9)", "ini_get('max_execution_time')", None),
+    ("ignore_user_abort(true)", "ignore_user_abort()", None),
     ("textdomain('visitor')", "textdomain(null)", None),
     ("bindtextdomain('messages', '/tmp')", "bindtextdomain('messages', null)", None),
     (
@@ -154,6 +171,8 @@ fn a_request_sees_nothing_of_the_one_before_or_has_another_process() {
          if (function_exists('textdomain')) {
             textdomain('boot'); bindtextdomain('messages', '/usr');
          }
+         error_reporting(E_ALL & ~E_NOTICE); ini_set('precision', '5'); session_name('BOOT');
+         ini_set('memory_limit', '96M'); set_include_path('/usr'); set_time_limit(55);
          libxml_use_internal_errors(true); set_error_handler('strlen'); umask(0027);
          stream_wrapper_register('boot', 'W'); stream_filter_register('boot.*', 'F');
          stream_context_set_default(['http' => ['header' => 'X: of the boot']]);",

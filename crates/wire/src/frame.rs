@@ -178,11 +178,13 @@ pub enum Retirement {
     Xml = 16,
     /// A request has changed the encoding of a text domain, which cannot be restored.
     TextDomain = 17,
+    /// A request has changed settings of PHP, and they could not be restored.
+    Settings = 18,
 }
 
 impl Retirement {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Retirement; 17] = [
+    pub const ALL: [Retirement; 18] = [
         Retirement::Requests,
         Retirement::Memory,
         Retirement::Broken,
@@ -200,6 +202,7 @@ impl Retirement {
         Retirement::Identity,
         Retirement::Xml,
         Retirement::TextDomain,
+        Retirement::Settings,
     ];
 
     /// Returns the reason with this number on the wire; `None` if it is unknown.
@@ -227,6 +230,7 @@ impl Retirement {
             Retirement::Identity => "changed state: identity",
             Retirement::Xml => "changed state: xml",
             Retirement::TextDomain => "changed state: text domain",
+            Retirement::Settings => "changed state: settings",
         }
     }
 }
