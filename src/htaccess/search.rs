@@ -24,7 +24,7 @@ const QUICK: Limits = Limits { entries: 200_000, depth: 48, files: 500, is_thoro
 const REVIEW: Limits = Limits { entries: 2_000_000, depth: 48, files: 20_000, is_thorough: false };
 
 /// A search on which access depends.
-const THOROUGH: Limits = Limits { entries: 2_000_000, depth: 48, files: 5000, is_thorough: true };
+const THOROUGH: Limits = Limits { entries: 2_000_000, depth: 48, files: 20_000, is_thorough: true };
 
 /// Files that a search has found.
 #[derive(Debug, Default)]

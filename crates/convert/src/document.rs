@@ -23,6 +23,7 @@ use crate::redirects;
 use crate::rules::{self, Action, Step};
 use crate::site::{Conversion, Site};
 use crate::template::literal;
+use crate::tree::Tree;
 use crate::variants::Chain;
 
 /// Name of the application.
@@ -80,27 +81,35 @@ pub fn convert(site: &Site<'_>) -> Conversion {
         }
     }
     inherit(&mut folders, &mut notes);
-    let mut builder =
-        Builder { site, folders: &folders, notes, routes: Map::new(), fronts: Vec::new() };
+    let mut builder = Builder {
+        site,
+        tree: Tree::new(&folders),
+        notes,
+        routes: Map::new(),
+        directories: 0,
+        fronts: Vec::new(),
+    };
     let document = builder.document();
     Conversion { document, notes: builder.notes }
 }
 
 struct Builder<'b, 'a> {
     site: &'b Site<'b>,
-    folders: &'b [Folder<'a>],
+    tree: Tree<'b, 'a>,
     notes: Vec<Note>,
     routes: Map<String, Value>,
+    /// Number of directories with routes of their own.
+    directories: usize,
     /// Scripts of targets for all requests.
     fronts: Vec<String>,
 }
 
 impl<'b, 'a> Builder<'b, 'a> {
     fn document(&mut self) -> Value {
-        let root = &self.folders[0];
-        let entry = Entry::new(self.folders, self.site, &mut self.notes);
+        let root = &self.tree.folders[0];
+        let entry = Entry::new(&self.tree, self.site, &mut self.notes);
         let mut rest = self.dispatch(&entry);
-        rest.extend(self.route(&self.chain(root), &entry, "files", "missing"));
+        rest.extend(self.route(&self.tree.chain(root), &entry, "files", "missing"));
         for (name, steps) in entry.routes(rest, &Chain(&[root]).of_answers()) {
             self.routes.insert(name, Value::Array(steps));
         }
@@ -122,7 +131,7 @@ impl<'b, 'a> Builder<'b, 'a> {
             document["applications"] = json!({ APPLICATION: self.application() });
         }
         let mut types: Map<String, Value> = Map::new();
-        for (kind, suffix) in self.folders.iter().flat_map(|folder| &folder.types) {
+        for (kind, suffix) in self.tree.folders.iter().flat_map(|folder| &folder.types) {
             let list = types.entry(kind.clone()).or_insert_with(|| json!([]));
             if let Some(list) = list.as_array_mut() {
                 list.push(json!(format!(".{suffix}")));
@@ -135,11 +144,11 @@ impl<'b, 'a> Builder<'b, 'a> {
     }
 
     fn has_application(&self) -> bool {
-        (self.site.has_php || !self.fronts.is_empty()) && !self.folders[0].own.has_no_php
+        (self.site.has_php || !self.fronts.is_empty()) && !self.tree.folders[0].own.has_no_php
     }
 
     fn application(&self) -> Value {
-        let root = &self.folders[0];
+        let root = &self.tree.folders[0];
         let mut application = json!({ "type": "php" });
         let mut targets = json!({ "files": { "root": self.site.root } });
         for (index, script) in self.fronts.iter().enumerate() {
@@ -163,7 +172,7 @@ impl<'b, 'a> Builder<'b, 'a> {
             let pairs = root.environment.iter().map(|(name, value)| (name.clone(), json!(value)));
             application["environment"] = Value::Object(pairs.collect());
         }
-        let closed = self.folders.iter().filter(|folder| folder.own.has_no_php);
+        let closed = self.tree.folders.iter().filter(|folder| folder.own.has_no_php);
         let mut directories: Vec<String> = closed
             .map(|folder| {
                 let url = String::from_utf8_lossy(&folder.url);
@@ -177,15 +186,10 @@ impl<'b, 'a> Builder<'b, 'a> {
         application
     }
 
-    /// Returns the folders from the root to one.
-    fn chain(&self, folder: &Folder<'_>) -> Vec<&'b Folder<'a>> {
-        self.folders.iter().filter(|other| folder.url.starts_with(&other.url)).collect()
-    }
-
     /// Steps to the routes of directories that have rules or fields of their own.
     fn dispatch(&mut self, entry: &Entry) -> Vec<Value> {
         let mut steps = Vec::new();
-        for folder in self.folders.iter().skip(1).rev() {
+        for folder in self.tree.folders.iter().skip(1).rev() {
             if folder.broken.is_some() || !has_route(folder) {
                 continue;
             }
@@ -194,10 +198,10 @@ impl<'b, 'a> Builder<'b, 'a> {
                 .chars()
                 .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
                 .collect();
-            let number = self.routes.keys().filter(|known| known.starts_with("in-")).count();
-            let name = format!("in-{name}-{number}");
+            let name = format!("in-{name}-{}", self.directories);
+            self.directories += 1;
             let (files, missing) = (format!("{name}-files"), format!("{name}-missing"));
-            let route = self.route(&self.chain(folder), entry, &files, &missing);
+            let route = self.route(&self.tree.chain(folder), entry, &files, &missing);
             self.routes.insert(name.clone(), Value::Array(route));
             let mut action = self.error_pages(folder, entry);
             action.insert("pass".to_owned(), json!(format!("routes/{name}")));
@@ -216,10 +220,6 @@ impl<'b, 'a> Builder<'b, 'a> {
         missing: &str,
     ) -> Vec<Value> {
         let owner = chain.iter().rev().find(|folder| folder.rules.is_some());
-        let mut index: Vec<String> =
-            self.folders.iter().flat_map(|folder| entry::index_of(&[folder])).collect();
-        index.sort();
-        index.dedup();
         let mut translated =
             match owner.and_then(|folder| folder.rules.as_ref().map(|r| (folder, r))) {
                 Some((folder, rules)) => {
@@ -310,7 +310,7 @@ impl<'b, 'a> Builder<'b, 'a> {
         if !self.routes.contains_key("found") {
             // The name is taken before the steps are made.
             self.routes.insert("found".to_owned(), Value::Null);
-            let root = &self.folders[0];
+            let root = &self.tree.folders[0];
             let steps = self.files(&[root], None, None);
             self.routes.insert("found".to_owned(), Value::Array(steps));
         }
@@ -388,7 +388,7 @@ impl<'b, 'a> Builder<'b, 'a> {
     ) -> Value {
         let script = path.strip_prefix('/').filter(|path| is_literal && path.ends_with(".php"));
         let Some(script) =
-            script.filter(|_| entry.is_open(path) && !self.folders[0].own.has_no_php)
+            script.filter(|_| entry.is_open(path) && !self.tree.folders[0].own.has_no_php)
         else {
             let route = self.last_route(path, is_literal, entry);
             return json!({ "rewrite": path, "pass": route });
@@ -430,7 +430,7 @@ impl<'b, 'a> Builder<'b, 'a> {
             share["follow_symlinks"] = json!(false);
         }
         let has_fronts = !self.fronts.is_empty();
-        if (self.site.has_php || has_fronts) && !self.folders[0].own.has_no_php {
+        if (self.site.has_php || has_fronts) && !self.tree.folders[0].own.has_no_php {
             share["scripts"] = json!(format!("applications/{APPLICATION}/files"));
         }
         let directory = chain.last().map(|folder| folder.url.as_slice()).unwrap_or_default();

@@ -8,7 +8,8 @@ use crate::matching::Match;
 use crate::notes::Note;
 use crate::pcre::escape;
 use crate::site::Site;
-use crate::variants::{exact_name, finds, pattern_of};
+use crate::tree::Tree;
+use crate::variants::{exact_name, finds, may_find, pattern_of};
 
 /// Access control, translated.
 pub struct Entry {
@@ -35,15 +36,15 @@ enum System {
 
 impl Entry {
     /// Translates the directives of all folders.
-    pub fn new(folders: &[Folder<'_>], site: &Site<'_>, notes: &mut Vec<Note>) -> Entry {
+    pub fn new(tree: &Tree<'_, '_>, site: &Site<'_>, notes: &mut Vec<Note>) -> Entry {
         let mut entry = Entry { refusals: Vec::new(), compat: Vec::new(), require: Vec::new() };
-        for folder in folders.iter().rev() {
-            let index = index_of(&chain(folders, folder));
+        for folder in tree.folders.iter().rev() {
+            let chain = tree.chain(folder);
+            let index = index_of(&chain);
             if let Some(status) = folder.broken {
                 entry.refusals.push((below(folder), status));
             }
             // Apache rewrites nothing where links are not followed, and refuses.
-            let chain = chain(folders, folder);
             let rules = chain.iter().rev().find_map(|folder| folder.rules.as_ref());
             if rules.is_some_and(|rules| rules.is_on) && !follows_links(&chain) {
                 entry.refusals.push((below(folder), 403));
@@ -61,8 +62,8 @@ impl Entry {
                 }
             }
         }
-        entry.compat = rules(System::Compat, folders, site, notes);
-        entry.require = rules(System::Require, folders, site, notes);
+        entry.compat = rules(System::Compat, tree, site, notes);
+        entry.require = rules(System::Require, tree, site, notes);
         entry
     }
 
@@ -166,21 +167,12 @@ pub fn follows_links(chain: &[&Folder<'_>]) -> bool {
     all || own
 }
 
-fn chain<'f, 'a>(folders: &'f [Folder<'a>], folder: &Folder<'_>) -> Vec<&'f Folder<'a>> {
-    folders.iter().filter(|other| folder.url.starts_with(&other.url)).collect()
-}
-
 /// Rules in the order in which they decide: sections before directories, what is deeper or comes later before the
 /// rest. Those that grant at the end are left out.
-fn rules(
-    system: System,
-    folders: &[Folder<'_>],
-    site: &Site<'_>,
-    notes: &mut Vec<Note>,
-) -> Vec<Rule> {
+fn rules(system: System, tree: &Tree<'_, '_>, site: &Site<'_>, notes: &mut Vec<Note>) -> Vec<Rule> {
     let mut rules = Vec::new();
-    for folder in folders.iter().rev() {
-        let chain = chain(folders, folder);
+    for folder in tree.folders.iter().rev() {
+        let chain = tree.chain(folder);
         let index = index_of(&chain);
         for section in folder.sections.iter().rev() {
             let own = Some(&section.scope.auth);
@@ -194,8 +186,8 @@ fn rules(
             });
         }
     }
-    for folder in folders.iter().rev() {
-        let chain = chain(folders, folder);
+    for folder in tree.folders.iter().rev() {
+        let chain = tree.chain(folder);
         scope(system, &folder.own, None, &chain, below(folder), site, notes, &mut rules);
     }
     while rules.last().is_some_and(|rule| rule.access.is_granted()) {
@@ -432,14 +424,32 @@ fn narrow(section: &Section<'_>, folder: &Folder<'_>) -> Option<Match> {
 /// Returns true if a pattern of paths accepts one, or may do so.
 fn accepts(pattern: &str, path: &str) -> bool {
     if let Some(text) = pattern.strip_prefix('~') {
-        return finds(text, path);
+        // Most patterns are those of other directories; to compile each of them would take minutes.
+        return may_find(text, path) && finds(text, path);
     }
-    let mut regex = "(?s)^".to_owned();
-    for (index, part) in pattern.split('*').enumerate() {
-        if index > 0 {
-            regex.push_str(".*");
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == path };
+    let Some(mut path) = path.strip_prefix(start) else { return false };
+    let mut parts = rest.rsplitn(2, '*');
+    let end = parts.next().unwrap_or_default();
+    for part in parts.next().into_iter().flat_map(|middle| middle.split('*')) {
+        let Some(at) = path.find(part) else { return false };
+        path = &path[at + part.len()..];
+    }
+    path.ends_with(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn wildcards_accept_what_their_expressions_find(pattern in "[ab*]{0,7}", path in "[ab]{0,7}") {
+            let parts: Vec<_> = pattern.split('*').collect();
+            let expression = format!("^{}$", parts.join(".*"));
+            prop_assert_eq!(accepts(&pattern, &path), finds(&expression, &path));
         }
-        regex.push_str(&escape(part.as_bytes()));
     }
-    finds(&(regex + "$"), path)
 }

@@ -1,5 +1,7 @@
 //! Directives of a directory, sorted by what they become.
 
+use std::collections::HashMap;
+
 use howdah_htaccess::parse::Node;
 use howdah_htaccess::parse::review::is_denial;
 
@@ -313,7 +315,7 @@ impl<'a> Sorter<'_, 'a, '_> {
             "php_value" | "php_flag" if is_root => {
                 folder.php.push((word(0).to_owned(), word(1).to_owned()));
             }
-            "setenv" if is_root && !is_special(word(0)) => {
+            "setenv" if is_root && !is_special(word(0)) && !word(0).contains('=') => {
                 folder.environment.push((word(0).to_owned(), word(1).to_owned()));
             }
             "setenvif" | "setenvifnocase" | "browsermatch" | "browsermatchnocase" => {
@@ -527,15 +529,21 @@ fn leads_away(node: &Node) -> bool {
     }
 }
 
+/// Returns the URLs of the directories around one, which ends with a slash, and its own, from the root on.
+pub fn around(url: &[u8]) -> impl Iterator<Item = &[u8]> {
+    url.iter().zip(1..).filter(|(byte, _)| **byte == b'/').map(|(_, end)| &url[..end])
+}
+
 /// Takes over what directories around say about rules.
 pub fn inherit(folders: &mut [Folder<'_>], notes: &mut Vec<Note>) {
-    for index in 1..folders.len() {
+    let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+    for index in 0..folders.len() {
         let (before, rest) = folders.split_at_mut(index);
         let Some(folder) = rest.first_mut() else { continue };
         let Some(rules) = &mut folder.rules else { continue };
-        let around: Vec<(&str, &Rules<'_>)> = before
-            .iter()
-            .filter(|other| folder.url.starts_with(&other.url))
+        places.insert(folder.url.clone(), index);
+        let around: Vec<(&str, &Rules<'_>)> = around(&folder.url)
+            .filter_map(|url| before.get(*places.get(url)?))
             .filter_map(|other| other.rules.as_ref().map(|rules| (other.file, rules)))
             .collect();
         if let (false, Some((_, parent))) = (rules.has_switch, around.last()) {

@@ -27,6 +27,7 @@ mod residual;
 mod rules;
 mod site;
 mod template;
+mod tree;
 mod variants;
 
 #[cfg(test)]

@@ -208,6 +208,61 @@ pub fn finds(expression: &str, text: &str) -> bool {
     regex.map_or(true, |regex| regex.is_match(text.as_bytes()))
 }
 
+/// Returns false if an expression of a route finds nothing in any text with this beginning. It is much faster than
+/// to compile the expression.
+pub fn may_find(expression: &str, text: &str) -> bool {
+    let (flags, rest) = match expression.strip_prefix("(?").and_then(|rest| rest.split_once(')')) {
+        Some((flags, rest)) if flags.chars().all(|c| matches!(c, 'i' | 's')) => (flags, rest),
+        _ => ("", expression),
+    };
+    let start = literal_start(rest);
+    text.get(..start.len()).is_some_and(|text| match flags.contains('i') {
+        true => text.eq_ignore_ascii_case(&start),
+        false => text == start,
+    })
+}
+
+/// Returns a text that each text begins with in which an expression without flags finds something; empty if none is
+/// known.
+fn literal_start(expression: &str) -> String {
+    let mut start = String::new();
+    let Some(rest) = expression.strip_prefix('^').filter(|rest| !has_alternatives(rest)) else {
+        return start;
+    };
+    let mut rest = rest.chars().peekable();
+    while let Some(c) = rest.next() {
+        let literal = match c {
+            // `\<` and `\>` are ends of words.
+            '\\' => rest.next().filter(|c| c.is_ascii_punctuation() && !"<>".contains(*c)),
+            c => Some(c).filter(|c| c.is_ascii_alphanumeric() || "/-_~%=&,;:@!'\"".contains(*c)),
+        };
+        let is_repeated = matches!(rest.peek(), Some('*' | '?' | '+' | '{'));
+        match literal.filter(|_| !is_repeated) {
+            Some(literal) => start.push(literal),
+            None => break,
+        }
+    }
+    start
+}
+
+/// Returns true if an expression may have alternatives outside of groups.
+fn has_alternatives(expression: &str) -> bool {
+    let mut depth = 0_usize;
+    let mut rest = expression.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => drop(rest.next()),
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            // A bracket may stand for itself in a set.
+            '[' => return rest.as_str().contains('|'),
+            '|' if depth == 0 => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
 /// Returns the name of a section that is for one name.
 pub fn exact_name(section: &Section<'_>) -> Option<String> {
     let words = words_of(section.node);
@@ -232,4 +287,40 @@ fn from_wildcard(name: &str) -> Option<String> {
     }
     pattern.push('$');
     Some(pattern)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_expression_of_a_directory_begins_with_its_path() {
+        for (expression, start) in [
+            ("^/a\\.b/(.*/)?[^/]*\\.php$", "/a.b/"),
+            ("^/ab*c", "/a"),
+            ("/a", ""),
+            ("^/a|^/b", ""),
+            ("^/a/(x|y)", "/a/"),
+            ("^/a[(]|b)", ""),
+            ("^(?i)/a", ""),
+            ("^/a\\xff", "/a"),
+            ("^/a\\<b", "/a"),
+        ] {
+            assert_eq!(literal_start(expression), start, "{expression}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_an_expression_finds_is_ruled_out(
+            expression in "(\\(\\?[is]{1,2}\\))?\\^?([ab/|*?+.()\\[\\]]|\\\\[.|<(ab]){0,9}", text in "[abAB/.|(]{0,6}",
+        ) {
+            let compiles = regex::bytes::Regex::new(&expression).is_ok();
+            if compiles && finds(&expression, &text) {
+                prop_assert!(may_find(&expression, &text), "{}", expression);
+            }
+        }
+    }
 }
