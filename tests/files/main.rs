@@ -5,6 +5,7 @@ mod conversion;
 mod htaccess;
 mod links;
 mod listings;
+mod often;
 mod paths;
 mod releases;
 mod sendfile;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use howdah_config::Encoding;
-use howdah_http::body::in_kernel::InKernel;
+use howdah_http::body::in_kernel::{InKernel, MIN_SENT};
 use howdah_http::message::FieldBlock;
 
 use crate::freshness::Source;
@@ -80,9 +80,6 @@ pub struct Copies {
     /// A copy of the content that the kernel sends.
     in_kernel: OnceLock<Option<Arc<InKernel>>>,
 }
-
-/// Number of times that content is sent before it is copied.
-const MIN_SENT: u8 = 8;
 
 impl Clone for Copies {
     fn clone(&self) -> Self {

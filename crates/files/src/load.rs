@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use howdah_http::body::in_kernel::OwnCopy;
 use howdah_http::encoding::{AcceptEncoding, Coding};
 use howdah_http::message::{FieldBlock, FileFacts};
 
@@ -189,7 +190,7 @@ impl Loader<'_> {
         if has_siblings {
             lines.push("Vary", b"Accept-Encoding");
         }
-        let facts = Rc::new(FileFacts { media_type, modified });
+        let facts = Rc::new(FileFacts { media_type, modified, in_kernel: OwnCopy::default() });
         Variant { meta, etag, facts, fields: FieldBlock::from_lines(lines.0.freeze()), content }
     }
 }

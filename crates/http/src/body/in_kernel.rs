@@ -5,6 +5,7 @@
 //! receiving cost the kernel a third less. With few connections or short content, the second system call and the
 //! references to pages cost as much as is saved, or more.
 
+use std::cell::{Cell, OnceCell};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -24,6 +25,9 @@ const MAX_LENGTH: usize = 1 << 20;
 
 /// Maximum number of files, which are descriptors of this process.
 const MAX_FILES: usize = 256;
+
+/// Number of times that content is sent before it is copied.
+pub const MIN_SENT: u8 = 8;
 
 static FILES: AtomicUsize = AtomicUsize::new(0);
 
@@ -80,6 +84,29 @@ impl Drop for InKernel {
     }
 }
 
+/// The copy of content that a thread sends often, such as a file.
+#[derive(Debug, Default)]
+pub struct OwnCopy {
+    /// Number of times that the content was sent, up to [`MIN_SENT`].
+    sent: Cell<u8>,
+    /// The content and its copy; `None` if it cannot have one.
+    copy: OnceCell<Option<(Bytes, Arc<InKernel>)>>,
+}
+
+impl OwnCopy {
+    /// Returns the copy of this content, which is always the same, or a part of it. Content that was sent a few times
+    /// gets a copy.
+    pub fn get(&self, content: &Bytes) -> Option<(Arc<InKernel>, u64)> {
+        if self.copy.get().is_none() && self.sent.get() < MIN_SENT {
+            self.sent.set(self.sent.get() + 1);
+            return None;
+        }
+        let copy = || Some((content.clone(), Arc::new(InKernel::new(content)?)));
+        let (whole, copy) = self.copy.get_or_init(copy).as_ref()?;
+        Some((Arc::clone(copy), offset_in(whole, content)?))
+    }
+}
+
 /// Returns the offset of `part` in `whole`, of which it may be a slice.
 pub fn offset_in(whole: &Bytes, part: &Bytes) -> Option<u64> {
     let offset = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
@@ -89,10 +116,16 @@ pub fn offset_in(whole: &Bytes, part: &Bytes) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+
+    /// The number of files is that of the process.
+    static FILES_IN_USE: Mutex<()> = Mutex::new(());
 
     #[test]
     fn the_number_and_length_of_copies_are_limited() {
+        let _guard = FILES_IN_USE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let content = vec![b'x'; MIN_LENGTH];
         assert!(InKernel::new(&content[1..]).is_none());
         assert!(InKernel::new(&vec![b'x'; MAX_LENGTH + 1]).is_none());
@@ -100,6 +133,17 @@ mod tests {
         assert!(InKernel::new(&content).is_none());
         drop(copies);
         assert!(InKernel::new(&content).is_some());
+    }
+
+    #[test]
+    fn content_gets_a_copy_after_a_few_times_and_other_content_none() {
+        let _guard = FILES_IN_USE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (own, content) = (OwnCopy::default(), Bytes::from(vec![b'x'; MIN_LENGTH]));
+        assert!((0..MIN_SENT).all(|_| own.get(&content).is_none()));
+        let (copy, offset) = own.get(&content).unwrap();
+        assert_eq!((copy.len(), offset), (MIN_LENGTH, 0));
+        assert_eq!(own.get(&content.slice(5..)).unwrap().1, 5);
+        assert!(own.get(&Bytes::from(vec![b'y'; MIN_LENGTH])).is_none());
     }
 
     #[test]

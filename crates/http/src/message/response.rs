@@ -2,13 +2,14 @@
 
 use std::cell::OnceCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use howdah_config::Encoding;
 
 use super::fields::FieldBlock;
 use crate::body::Body;
-use crate::body::in_kernel::KernelCopy;
+use crate::body::in_kernel::{InKernel, KernelCopy, OwnCopy};
 use crate::feed::Feed;
 use crate::tunnel::Tunnel;
 
@@ -163,6 +164,14 @@ pub struct FileFacts {
     pub media_type: Bytes,
     /// Time of the last modification in seconds since 1970.
     pub modified: Option<u64>,
+    /// A copy of the content that the kernel can send.
+    pub in_kernel: OwnCopy,
+}
+
+impl KernelCopy for Rc<FileFacts> {
+    fn get(&self, content: &Bytes) -> Option<(Arc<InKernel>, u64)> {
+        self.in_kernel.get(content)
+    }
 }
 
 /// The lines of a trailer, which are known at the end of the body.

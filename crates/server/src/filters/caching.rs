@@ -183,8 +183,11 @@ mod tests {
     }
 
     fn file(status: u16, media_type: &'static str) -> Response {
-        let facts =
-            FileFacts { media_type: Bytes::from_static(media_type.as_bytes()), modified: None };
+        let facts = FileFacts {
+            media_type: Bytes::from_static(media_type.as_bytes()),
+            modified: None,
+            in_kernel: Default::default(),
+        };
         Response { file: Some(Rc::new(facts)), ..Response::new(status, Body::Empty) }
     }
 

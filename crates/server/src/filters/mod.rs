@@ -6,4 +6,5 @@ pub mod charset;
 pub mod cors;
 pub mod error_page;
 pub mod header_changes;
+pub mod kernel_copy;
 pub mod security_headers;

@@ -41,7 +41,9 @@ use self::answer::answer;
 
 pub use self::context::Context;
 pub use self::decision::carry_out;
-use crate::filters::{bandwidth, caching, charset, cors, header_changes, security_headers};
+use crate::filters::{
+    bandwidth, caching, charset, cors, header_changes, kernel_copy, security_headers,
+};
 use crate::snapshot::Snapshot;
 use crate::snapshot::effects::Effects;
 use crate::thread::{Progress, RouterThread};
@@ -105,6 +107,7 @@ impl Handler for RequestHandler {
         if let (true, Some(compression)) = (effects.compress, compression) {
             compress::apply(compression, request, &mut response);
         }
+        kernel_copy::apply(thread, &mut response);
         if let Some(rate) = effects.rate {
             bandwidth::apply(Bandwidth::of_response(rate), &mut response);
         }
