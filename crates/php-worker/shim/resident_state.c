@@ -83,10 +83,11 @@ static bool has_environment(char **expected)
     return expected[i] == environ[i];
 }
 
-/* Functions that store sessions stay those that the script has set. */
+/* Frameworks set up sessions once, when the first request needs one, and keep the object that did so:
+   Symfony's NativeSessionStorage sets name, limiter and cookies in its constructor. */
 static bool is_kept(const zend_string *setting)
 {
-    return zend_string_equals_literal(setting, "session.save_handler");
+    return strncmp(ZSTR_VAL(setting), "session.", strlen("session.")) == 0;
 }
 
 static void remember_settings(void)

@@ -54,9 +54,6 @@ const LEAKS: &[Leak] = &[
         "iconv_get_encoding('internal_encoding')",
         None,
     ),
-    ("session_name('VISITOR')", "session_name()", None),
-    ("session_cache_limiter('public')", "session_cache_limiter()", None),
-    ("session_set_cookie_params(7)", "session_get_cookie_params()", None),
     ("assert_options(ASSERT_CALLBACK, 'strlen')", "1", Some(Retirement::Settings)),
     ("set_time_limit(9)", "ini_get('max_execution_time')", None),
     ("ignore_user_abort(true)", "ignore_user_abort()", None),
@@ -281,4 +278,17 @@ fn an_alarm_of_the_boot_comes_although_a_request_has_set_another() {
         let left: u32 = resident.text("echo pcntl_alarm(0);").parse().unwrap();
         assert!((900..=1000).contains(&left), "{left}");
     }
+}
+
+/// An object that stores sessions may set them up once for all requests, as that of Symfony does.
+#[test]
+fn what_a_request_sets_up_for_sessions_stays() {
+    let script = Script::new(LOOP);
+    let mut resident = script.start(1);
+    resident.text(
+        "ini_set('session.name', 'OWN'); session_cache_limiter(''); ini_set('precision', '3');",
+    );
+    let state =
+        "echo session_name(), '|', session_cache_limiter(), '|', 10 / 3 > 3.33 ? 'ok' : '';";
+    assert_eq!(resident.text(state), "OWN||ok");
 }
