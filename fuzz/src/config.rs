@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 
+use howdah_config::geo_database::GeoContent;
 use howdah_config::{
-    ActionKind, Address, AddressPattern, Captures, Config, ErrorKind, Group, Groups, Part, Pattern,
-    Patterns, Prefix, QueryChange, RequiredTexts, Subject, Target, Template, Variable, parse,
+    ActionKind, Address, AddressPattern, Captures, Config, ErrorKind, Expiry, Group, Groups, Part,
+    Pattern, Patterns, Prefix, QueryChange, RequiredTexts, Subject, Target, Template, Variable,
+    parse,
 };
 use serde_json::{Value, json};
 
@@ -317,6 +319,54 @@ pub fn variables(input: &[u8]) {
     let found = expand();
     assert_eq!(found, expand());
     assert!(found.len() <= line.len() * (value.len() + 1));
+}
+
+/// A time of expiry. What is taken is within a hundred years, with blanks around it too.
+pub fn expires(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let read = |text: &str| {
+        let step = json!({"action": {"return": 200, "expires": text}});
+        let config = Config::from_value(json!({"routes": [step]})).ok()?;
+        let caching = &config.routes[0].steps[0].action.options.caching;
+        caching.expires.as_ref().and_then(|times| times.get(b"")).copied()
+    };
+    let Some(found) = read(text) else { return };
+    match found {
+        Expiry::Accessed(seconds) | Expiry::Modified(seconds) => {
+            assert!(seconds.unsigned_abs() <= 100 * 31_536_000, "{seconds}");
+        }
+        Expiry::Daily(seconds) => assert!(seconds < 86_400, "{seconds}"),
+        Expiry::Off | Expiry::Epoch | Expiry::Max => {}
+    }
+    assert_eq!(read(&format!(" {text} ")), Some(found));
+}
+
+/// First line: a path and an address; the rest: a database. Whatever its bytes are, a value is found in the
+/// same way each time, or the default.
+pub fn geo_database(input: &[u8]) {
+    let (line, bytes) = split(input);
+    let Ok(line) = std::str::from_utf8(line) else { return };
+    let Some((path, address)) = line.split_once(' ') else { return };
+    let Ok(content) = GeoContent::read(bytes.to_vec(), [0; 4]) else { return };
+    let variable = json!({
+        "geo": "$remote_addr", "database": "/fuzz.mmdb", "path": path, "default": "none",
+    });
+    let step = json!({"action": {"return": 301, "location": "$x"}});
+    let document = json!({"variables": {"x": variable}, "routes": [step]});
+    let Ok(config) = Config::from_value(document) else { return };
+    config.geo_databases[0].1.set(content);
+    let ActionKind::Return(answer) = &config.routes[0].steps[0].action.kind else { return };
+    let expand = || {
+        let mut out = Vec::new();
+        answer.location.as_ref().expect("a location").expand(&mut out, |variable, out| {
+            let Variable::Defined(defined) = variable else { unreachable!("it is $x") };
+            defined.write(out, &|_, out| out.extend_from_slice(address.as_bytes()));
+        });
+        out
+    };
+    let found = expand();
+    assert_eq!(found, expand());
+    assert!(address.parse::<std::net::IpAddr>().is_ok() || found == b"none");
 }
 
 /// An address is written so that it reads back.

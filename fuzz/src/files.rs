@@ -3,6 +3,7 @@
 use howdah_files::conditional::{Conditions, Validators, Verdict, format_date, parse_date};
 use howdah_files::etag::parse_entity_tags;
 use howdah_files::hidden::{has_dot_segment, is_php_source, is_script_name};
+use howdah_files::listing::Order;
 use howdah_files::range::{MAX_RANGES, Ranges, parse_range};
 use howdah_http::encoding::{AcceptEncoding, Coding};
 use howdah_http::message::Fields;
@@ -184,4 +185,18 @@ pub fn hidden(input: &[u8]) {
         segment.starts_with(b".") && !(place == 0 && segment == b".well-known")
     });
     assert!(!dotted || has_dot_segment(path));
+}
+
+/// The order of a listing that a query asks for: the last words count, and nothing else.
+pub fn listing_order(input: &[u8]) {
+    let order = Order::of_query(input);
+    let parts = || input.split(|byte| *byte == b'&');
+    let last = |words: &[&'static str]| {
+        parts().rev().find_map(|part| words.iter().find(|word| word.as_bytes() == part)).copied()
+    };
+    let by = last(&["sort=name", "sort=size", "sort=time"]).unwrap_or("sort=name");
+    let direction = last(&["order=asc", "order=desc"]).unwrap_or("order=asc");
+    assert_eq!(format!("sort={}", order.by.word()), by);
+    assert_eq!(order.is_descending, direction == "order=desc");
+    assert_eq!(Order::of_query(format!("{by}&{direction}").as_bytes()), order);
 }

@@ -13,12 +13,14 @@
 
 pub mod access_log;
 pub mod cache;
+pub mod cluster;
 pub mod config;
 pub mod control;
 pub mod files;
 pub mod htaccess;
 pub mod http1;
 pub mod http2;
+pub mod include;
 pub mod php;
 pub mod proxy;
 pub mod supervisor;
@@ -39,10 +41,14 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("cache_directives", cache::directives),
     ("cache_esi", cache::esi),
     ("cache_rules", cache::rules),
+    ("cluster_purge", cluster::purge),
     ("config_address", config::address),
     ("config_address_pattern", config::address_pattern),
     ("config_captures", config::captures),
     ("config_document", config::document),
+    ("config_expires", config::expires),
+    ("config_geo_database", config::geo_database),
+    ("config_include", include::expand),
     ("config_json", config::json),
     ("config_pattern", config::pattern),
     ("config_prefix", config::prefix),
@@ -56,6 +62,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("files_accept_encoding", files::accept_encoding),
     ("files_conditional", files::conditional),
     ("files_hidden", files::hidden),
+    ("files_listing_order", files::listing_order),
     ("files_range", files::range),
     ("htaccess_expression", htaccess::expression),
     ("htaccess_parser", htaccess::parser),

@@ -8,6 +8,7 @@ use howdah_http::exchange::{RequestRecord, SendOutcome};
 use howdah_http::fixture::request;
 use howdah_http::message::{ConnectionFields, FieldBlock, Request};
 use howdah_sys::log::Log;
+use proptest::prelude::*;
 
 use super::*;
 
@@ -117,6 +118,30 @@ fn no_client_forges_a_line_or_a_field() {
     assert_eq!(text, "\"x\\x22 200 0 \\x22y\\xc2\\x9b\\x5c\" /a\\x0a127.0.0.1\n");
     let text = formatted(r#""$response_header_etag@$response_header_server""#, "/", &[]);
     assert_eq!(text, "\"1\"@Howdah\n");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever a format has around the values, and whatever clients send.
+    #[test]
+    fn a_request_is_one_line_and_in_json_an_object(
+        around in "[ -~äß]{0,8}", agent in "[ -~\u{80}-\u{ff}]{0,20}", path in "(%[0-9a-f]{2}|[a-z]){0,8}",
+    ) {
+        let around = howdah_config::Template::escape(&around);
+        let template = format!("{around}$header_user_agent{around}$uri");
+        // An escape that begins with this mark would be an expression of its own.
+        prop_assume!(!template.starts_with('`') && !path.contains("%00"));
+        let target = format!("/{path}");
+        let fields = [("User-Agent", agent.as_str())];
+        let text = formatted(&serde_json::json!(template).to_string(), &target, &fields);
+        prop_assert!(text.ends_with('\n') && text.lines().count() == 1, "{text:?}");
+        let member = serde_json::json!({"a\"b": template, "status": "$status"}).to_string();
+        let text = formatted(&member, &target, &fields);
+        let read: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        prop_assert_eq!(&read["status"], "200");
+        prop_assert!(text.lines().count() == 1 && read.as_object().is_some_and(|all| all.len() == 2));
+    }
 }
 
 #[test]

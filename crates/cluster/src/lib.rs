@@ -21,7 +21,7 @@
 mod connect;
 mod counting;
 mod member;
-mod message;
+pub mod message;
 mod missed;
 mod receiving;
 mod script;

@@ -1,0 +1,57 @@
+//! Documents of several files.
+
+use std::path::Path;
+
+use howdah_config::Config;
+use howdah_config::include::{self, IncludedFiles};
+
+use crate::split;
+
+/// A file `a.json`, and the table `b.json`.
+struct Files<'i>(&'i [u8], &'i [u8]);
+
+impl IncludedFiles for Files<'_> {
+    fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
+        match file.to_str() {
+            Some("/h/a.json") => Ok(self.0.to_vec()),
+            Some("/h/b.json") => Ok(self.1.to_vec()),
+            _ => Err("there is no such file".to_owned()),
+        }
+    }
+
+    fn names(&self, directory: &Path) -> Result<Vec<String>, String> {
+        match directory.to_str() {
+            Some("/h") => Ok(vec!["b.json".to_owned(), ".c.json".to_owned(), "a.json".to_owned()]),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+/// First line: a document; second: a file; the rest: another one. Errors are one line and name a file; what
+/// is expanded has nothing more to expand, and its tables read again are the same.
+pub fn expand(input: &[u8]) {
+    let (document, rest) = split(input);
+    let (first, second) = split(rest);
+    let files = Files(first, second);
+    let main = Path::new("/h/howdah.json");
+    let expanded = match include::expand(document, main, &files) {
+        Ok(Some(expanded)) => expanded,
+        Ok(None) => return,
+        Err(problem) => {
+            assert!(problem.starts_with("/h/"), "{problem}");
+            assert!(!problem.chars().any(char::is_control), "{problem:?}");
+            return;
+        }
+    };
+    assert!(expanded.files().all(|file| file.starts_with("/h")));
+    if let Err(error) = Config::from_value(expanded.document.clone()) {
+        let explained = expanded.explain(&error);
+        assert!(explained.starts_with("/h/"), "{explained}");
+        assert!(!explained.chars().any(char::is_control), "{explained:?}");
+    }
+    let again = include::expand_tables(expanded.document.clone(), &files).expect("as before");
+    assert_eq!(again.document, expanded.document);
+    let tables = include::tables(&expanded.document);
+    let watched = include::watched_by_tables(&expanded.document, &files);
+    assert!(tables.is_empty() == watched.is_empty());
+}
