@@ -119,7 +119,7 @@ def since(value, dates):
     except (ValueError, TypeError, IndexError):
         return value
     # The second may turn between the two times.
-    seconds -= seconds % 60 == 1
+    seconds += {1: -1, 59: 1}.get(seconds % 60, 0)
     return f"Date + {seconds:.0f} s" if 0 <= seconds <= MAX_AGE_OF_EXPIRES else value
 
 
