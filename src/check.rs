@@ -147,6 +147,11 @@ impl Findings {
                 self.must(&place, opened(path));
             }
         }
+        for (place, store) in config.cache_files() {
+            if let Some(file) = store.file() {
+                self.must(&place, howdah_supervisor::check::cache_file(&file));
+            }
+        }
         let served = config.action_paths();
         let found = run_as(user.as_ref(), || served.iter().filter_map(not_served).collect());
         match found {

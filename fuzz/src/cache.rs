@@ -3,6 +3,10 @@
 use bytes::Bytes;
 use howdah_cache::control::{RequestControl, ResponseControl};
 use howdah_cache::directives::{MAX_SECONDS, directives as parse};
+use howdah_cache::disk::journal;
+use howdah_cache::disk::layout::{Header, Line, sum};
+use howdah_cache::disk::record::{self, PREFIX, Prefix};
+use howdah_cache::entry::Content;
 use howdah_cache::esi::{self as esi_language, Segment};
 use howdah_cache::reuse::{Use, assess};
 use howdah_cache::storing::{Times, judge};
@@ -25,6 +29,57 @@ pub fn directives(input: &[u8]) {
     assert!(length <= input.len());
     for (key, _) in structured::dictionary(input).unwrap_or_default() {
         assert!(input.windows(key.len()).any(|window| window == key));
+    }
+}
+
+/// Whatever a file of a cache has: what is read is what would be written, and what has no valid checksum is
+/// nothing. A description that is accepted is the one that describes its response.
+pub fn disk(input: &[u8]) {
+    let bytes = input.get(1..).unwrap_or_default();
+    match input.first().map(|kind| kind % 4) {
+        Some(0) => {
+            if let Some(header) = Header::decode(bytes) {
+                assert!(bytes.starts_with(&header.encode()));
+            }
+            if let Some(line) = Line::decode(bytes, 7) {
+                assert!(bytes.starts_with(&line.encode(7)));
+            }
+        }
+        Some(1) => {
+            let half = [journal::header(1), bytes.to_vec()].concat();
+            assert_eq!(journal::generation(&half), Some(1));
+            let Some((records, end)) = journal::read(&half, 1) else { return };
+            let mut again = journal::header(1);
+            records.iter().for_each(|record| journal::frame(record, 1, &mut again));
+            assert_eq!(again, half[..end]);
+        }
+        Some(2) => {
+            // With a checksum that is right, all that follows it counts.
+            let mut half = journal::header(1);
+            let length = 0xA5C3_0000 | (bytes.len() as u32 & 0xFFFF);
+            half.extend_from_slice(&length.to_le_bytes());
+            let sum = sum(&[&1u64.to_le_bytes(), &length.to_le_bytes(), bytes]);
+            half.extend_from_slice(&sum.to_le_bytes());
+            half.extend_from_slice(bytes);
+            let Some((records, _)) = journal::read(&half, 1) else { return };
+            let mut again = journal::header(1);
+            records.iter().for_each(|record| journal::frame(record, 1, &mut again));
+            assert_eq!(journal::read(&again, 1).map(|(found, _)| found), Some(records));
+        }
+        _ => {
+            let content = Content::from(Bytes::from_static(b"content"));
+            let Some(stored) = record::decode(bytes, content.clone()) else { return };
+            let encoded = record::encode(1, &stored.key, &stored.owner, &stored.entry, 2);
+            let encoded = encoded.expect("it was that long");
+            let prefix = Prefix::decode(&encoded).expect("a prefix");
+            let description = &encoded[PREFIX..];
+            assert!(prefix.is_of(&encoded, description));
+            let again = record::decode(description, content).expect("a description");
+            assert_eq!(format!("{:?}", again.entry), format!("{:?}", stored.entry));
+            // No line is added to a response.
+            let lines = stored.entry.fields.as_bytes();
+            assert!(!lines.windows(4).any(|end| end == b"\r\n\r\n") && !lines.starts_with(b"\r\n"));
+        }
     }
 }
 

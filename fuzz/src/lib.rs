@@ -39,6 +39,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("access_log_mask", access_log::mask),
     ("cache_directives", cache::directives),
+    ("cache_disk", cache::disk),
     ("cache_esi", cache::esi),
     ("cache_rules", cache::rules),
     ("cluster_purge", cluster::purge),

@@ -60,6 +60,7 @@ fn message(line: &[u8], model: &Model) -> Option<ToSupervisor> {
         "refuse" => ToSupervisor::Refuse { message: name },
         "finished" => ToSupervisor::Finished {},
         "log" => ToSupervisor::OpenLog { path: name },
+        "cache" => ToSupervisor::OpenCache { path: name },
         "read" => ToSupervisor::ReadFile { path: name },
         "store" => ToSupervisor::StoreCertificate { name },
         "run" => ToSupervisor::Run {

@@ -27,6 +27,9 @@ fn of(config: &Config) -> Grants {
             .filter_map(|application| application.limits.slow_log.as_deref())
             .map(text)
             .collect(),
+        caches: { config.cache_files().into_iter() }
+            .filter_map(|(_, store)| store.file().as_deref().map(text))
+            .collect(),
         log_sockets: BTreeSet::new(),
         tls_files: BTreeSet::new(),
         programs: { acme.iter() }

@@ -5,9 +5,11 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use howdah_config::Encoding;
+use howdah_http::body::Body;
 use howdah_http::body::in_kernel::{InKernel, MIN_SENT};
 use howdah_http::message::FieldBlock;
 
+use crate::disk::content::DiskContent;
 use crate::freshness::Source;
 use crate::place::Place;
 use crate::vary::Selection;
@@ -46,7 +48,7 @@ pub struct Entry {
     /// Fields for clients, with `Date`, without `Age` and those that must not be stored.
     pub fields: FieldBlock,
     /// Content.
-    pub body: Bytes,
+    pub body: Content,
     /// Conditions of its use.
     pub terms: Terms,
     /// Entity tag as received.
@@ -67,6 +69,70 @@ pub struct Entry {
     pub copies: Copies,
     /// The memory that a store counts for it.
     pub charge: Charge,
+}
+
+/// The content of a response.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// In memory.
+    Memory(Bytes),
+    /// In the file of the store.
+    Disk(DiskContent),
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Content::Memory(Bytes::new())
+    }
+}
+
+impl From<Bytes> for Content {
+    fn from(bytes: Bytes) -> Self {
+        Content::Memory(bytes)
+    }
+}
+
+impl Content {
+    /// Returns its length.
+    pub fn len(&self) -> u64 {
+        match self {
+            Content::Memory(bytes) => bytes.len() as u64,
+            Content::Disk(content) => content.len(),
+        }
+    }
+
+    /// Returns true if it is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns it if it is in memory.
+    pub fn memory(&self) -> Option<&Bytes> {
+        match self {
+            Content::Memory(bytes) => Some(bytes),
+            Content::Disk(_) => None,
+        }
+    }
+
+    /// Returns a part of it as a body, from its beginning if `start` is 0; both are limited by its
+    /// length.
+    pub fn body(&self, start: u64, end: u64) -> Body {
+        match self {
+            Content::Memory(bytes) => {
+                let at = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+                bytes.slice(at(start).min(at(end))..at(end)).into()
+            }
+            Content::Disk(content) => Body::Stream(Box::new(content.stream(start, end))),
+        }
+    }
+
+    /// Returns the whole of it as a body.
+    pub fn whole(&self) -> Body {
+        match self {
+            Content::Memory(bytes) => bytes.clone().into(),
+            Content::Disk(content) => Body::Stream(Box::new(content.stream(0, content.len()))),
+        }
+    }
 }
 
 /// The content in the encodings that clients have asked for.
@@ -197,7 +263,7 @@ impl Entry {
             name.len() + value.as_ref().map_or(0, |value| value.len()) + size_of_val(name) * 2
         });
         OVERHEAD
-            + self.body.len()
+            + self.body.memory().map_or(0, Bytes::len)
             + self.copies.len()
             + self.fields.as_bytes().len()
             + self.place.weight()

@@ -7,6 +7,7 @@
 //! | `respond`, `status` | responses from stored ones, and what they tell about the cache |
 //! | `key`, `place`, `search` | what tells responses apart, and what they can be purged by |
 //! | `entry`, `store`, `purge` | stored responses, in memory that all threads share |
+//! | `disk` | the file that a store may have besides |
 //! | `memory`, `sieve` | that memory, its division among applications, and what makes room |
 //! | `cause`, `decisions`, `report` | what administrators can ask |
 //! | `esi` | pages that are assembled from parts |
@@ -22,6 +23,7 @@ pub mod cause;
 pub mod control;
 pub mod decisions;
 pub mod directives;
+pub mod disk;
 pub mod entry;
 pub mod esi;
 pub mod flight;

@@ -32,7 +32,8 @@ pub enum Slot {
 }
 
 impl Slot {
-    fn entries(&self) -> &[Arc<Entry>] {
+    /// Returns the responses.
+    pub fn entries(&self) -> &[Arc<Entry>] {
         match self {
             Slot::Variants(entries) => entries,
             Slot::NotShared(..) => &[],
@@ -129,6 +130,12 @@ impl Memory {
     pub fn known_owner(&self, name: &[u8]) -> Option<Arc<Owner>> {
         let owners = self.owners.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         owners.get(name).map(Arc::clone)
+    }
+
+    /// Returns all owners.
+    pub fn owners(&self) -> Vec<Arc<Owner>> {
+        let owners = self.owners.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        owners.values().map(Arc::clone).collect()
     }
 
     /// Returns what is known about a key, and its owner, and counts that as a use.

@@ -56,6 +56,16 @@ impl Subject {
         Subject::of(4, [host, &tag.0.to_le_bytes()])
     }
 
+    /// Returns the hash.
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the subject with a hash.
+    pub(crate) fn of_number(number: u64) -> Subject {
+        Subject(number)
+    }
+
     fn of<const N: usize>(kind: u8, parts: [&[u8]; N]) -> Subject {
         let mut hasher = DefaultHasher::new();
         kind.hash(&mut hasher);
@@ -94,6 +104,14 @@ impl Place {
         let url = Subject::url(&request.host, &path, &query);
         let location = [&request.host[..], &path].concat().into();
         Place { location, host_len: request.host.len(), query, url, tags: Box::default() }
+    }
+
+    /// Returns the place of a response that was stored on the disk.
+    pub(crate) fn restored(host: &[u8], path: &[u8], query: &[u8], tags: Box<[Subject]>) -> Place {
+        let url = Subject::url(host, path, query);
+        let location = [host, path].concat().into();
+        let query = Bytes::copy_from_slice(query);
+        Place { location, host_len: host.len(), query, url, tags }
     }
 
     /// Adds the tags of a response. `None` if there are too many to be kept.

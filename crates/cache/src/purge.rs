@@ -107,12 +107,52 @@ struct Marks {
 }
 
 /// Numbers of the last purges of a subject; 0 for none.
-#[derive(Debug, Clone, Copy, Default)]
-struct Mark {
-    hard: u64,
-    soft: u64,
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Number of the last purge.
+    pub hard: u64,
+    /// Number of the last soft purge.
+    pub soft: u64,
     /// Time of the last soft purge, in seconds since 1970.
-    soft_at: u64,
+    pub soft_at: u64,
+}
+
+impl Mark {
+    /// Returns the number of the last purge of either kind.
+    pub fn last(&self) -> u64 {
+        self.hard.max(self.soft)
+    }
+
+    /// Adds the purges of another mark.
+    fn add(&mut self, other: Mark) {
+        self.hard = self.hard.max(other.hard);
+        if other.soft > self.soft {
+            (self.soft, self.soft_at) = (other.soft, other.soft_at);
+        }
+    }
+}
+
+/// What a mark is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MarkOf {
+    /// Entries with one of these subjects.
+    Subjects(Vec<Subject>),
+    /// Entries whose path begins so.
+    Prefix {
+        /// Host; all if `None`.
+        host: Option<Vec<u8>>,
+        /// Beginning of the decoded path.
+        path: Vec<u8>,
+    },
+}
+
+/// The effect of a purge on a group, for those that keep it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Entries with a lower number are gone.
+    Floor(u64),
+    /// These are purged.
+    Marks(MarkOf, Mark),
 }
 
 impl Purges {
@@ -121,25 +161,35 @@ impl Purges {
         self.count.load(Relaxed)
     }
 
-    /// Purges entries of all applications; softly, they are stale from `now` on.
-    pub fn purge(&self, what: &Purge, is_soft: bool, now: u64) {
-        self.purge_in(&self.everyone, what, is_soft, now);
+    /// Lets the next numbers be greater than this one.
+    pub fn skip_to(&self, number: u64) {
+        self.count.fetch_max(number, Relaxed);
     }
 
-    /// Purges entries of one application.
-    pub fn purge_in(&self, group: &Group, what: &Purge, is_soft: bool, now: u64) {
+    /// Returns the group of all applications.
+    pub fn everyone(&self) -> &Group {
+        &self.everyone
+    }
+
+    /// Purges entries of all applications; softly, they are stale from `now` on.
+    pub fn purge(&self, what: &Purge, is_soft: bool, now: u64) -> Effect {
+        self.purge_in(&self.everyone, what, is_soft, now)
+    }
+
+    /// Purges entries of one application. Returns the effect, which has taken place.
+    pub fn purge_in(&self, group: &Group, what: &Purge, is_soft: bool, now: u64) -> Effect {
         let mut marks = group.marks.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         // Under the lock, so that a reader that sees the number sees the mark too.
         let number = self.count.fetch_add(1, Relaxed) + 1;
         group.last.store(number, Relaxed);
-        let mark = |mark: &mut Mark| match is_soft {
-            true => (mark.soft, mark.soft_at) = (number, now),
-            false => mark.hard = number,
+        let mark = match is_soft {
+            true => Mark { hard: 0, soft: number, soft_at: now },
+            false => Mark { hard: number, ..Mark::default() },
         };
         let subjects = match what {
             Purge::All if !is_soft => {
                 *marks = Marks { floor: number, ..Marks::default() };
-                return;
+                return Effect::Floor(number);
             }
             Purge::All => vec![Subject::all()],
             Purge::Host(host) => vec![Subject::host(host)],
@@ -156,21 +206,14 @@ impl Purges {
                 tags.map(of_host).collect()
             }
             Purge::Prefix { host, path } => {
-                let known = marks.prefixes.iter_mut().find(|(h, p, _)| h == host && p == path);
-                match known {
-                    Some((_, _, known)) => mark(known),
-                    None => {
-                        let mut new = Mark::default();
-                        mark(&mut new);
-                        marks.prefixes.push((host.clone(), path.clone(), new));
-                    }
-                }
-                marks.limit(group.max_marks);
-                return;
+                let of = MarkOf::Prefix { host: host.clone(), path: path.clone() };
+                marks.add(&of, mark, group.max_marks);
+                return Effect::Marks(of, mark);
             }
         };
-        subjects.into_iter().for_each(|subject| mark(marks.subjects.entry(subject).or_default()));
-        marks.limit(group.max_marks);
+        let of = MarkOf::Subjects(subjects);
+        marks.add(&of, mark, group.max_marks);
+        Effect::Marks(of, mark)
     }
 
     /// Judges an entry by the purges of all applications and of its own.
@@ -195,7 +238,59 @@ impl Purges {
     }
 }
 
+impl Group {
+    /// Repeats the effect of a purge that took place before a restart.
+    pub fn repeat(&self, effect: &Effect) {
+        let mut marks = self.marks.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let number = match effect {
+            Effect::Floor(number) => {
+                marks.floor = marks.floor.max(*number);
+                *number
+            }
+            Effect::Marks(of, mark) => {
+                marks.add(of, *mark, self.max_marks);
+                mark.last()
+            }
+        };
+        self.last.fetch_max(number, Relaxed);
+    }
+
+    /// Returns the effects of all purges.
+    pub fn effects(&self) -> Vec<Effect> {
+        let marks = self.marks.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let floor = (marks.floor > 0).then_some(Effect::Floor(marks.floor));
+        let subjects = marks.subjects.iter();
+        let subjects = subjects.map(|(one, mark)| (MarkOf::Subjects(vec![*one]), *mark));
+        let prefixes = marks.prefixes.iter().map(|(host, path, mark)| {
+            (MarkOf::Prefix { host: host.clone(), path: path.clone() }, *mark)
+        });
+        let marks = subjects.chain(prefixes).map(|(of, mark)| Effect::Marks(of, mark));
+        floor.into_iter().chain(marks).collect()
+    }
+
+    /// Returns the number below which all entries are gone.
+    pub fn floor(&self) -> u64 {
+        self.marks.read().unwrap_or_else(|poisoned| poisoned.into_inner()).floor
+    }
+}
+
 impl Marks {
+    fn add(&mut self, of: &MarkOf, mark: Mark, max: usize) {
+        match of {
+            MarkOf::Subjects(subjects) => subjects.iter().for_each(|subject| {
+                self.subjects.entry(*subject).or_default().add(mark);
+            }),
+            MarkOf::Prefix { host, path } => {
+                let known = self.prefixes.iter_mut().find(|(h, p, _)| h == host && p == path);
+                match known {
+                    Some((_, _, known)) => known.add(mark),
+                    None => self.prefixes.push((host.clone(), path.clone(), mark)),
+                }
+            }
+        }
+        self.limit(max);
+    }
+
     fn judge(&self, place: &Place, epoch: u64) -> Verdict {
         if epoch < self.floor {
             return Verdict::Gone;
@@ -230,7 +325,7 @@ impl Marks {
         if self.subjects.len() <= max && self.prefixes.len() <= MAX_PREFIXES {
             return;
         }
-        let last = |mark: &Mark| mark.hard.max(mark.soft);
+        let last = Mark::last;
         let numbers = |marks: &mut Vec<u64>| {
             let middle = marks.len() / 2;
             marks.select_nth_unstable(middle).1.to_owned()

@@ -60,7 +60,7 @@ impl Store {
     pub fn report(&self) -> Vec<(&'static str, u64)> {
         let counters = &self.counters;
         let number = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
-        vec![
+        let mut report = vec![
             ("entries", self.memory().entries()),
             ("bytes", self.memory().bytes()),
             ("memory", self.config().memory),
@@ -73,7 +73,19 @@ impl Store {
             ("stored", number(&counters.stored)),
             ("refused", number(&counters.refused)),
             ("purges", number(&counters.purges)),
-        ]
+        ];
+        if let Some(disk) = self.disk() {
+            let (entries, bytes) = disk.usage();
+            report.extend([
+                ("disk_entries", entries),
+                ("disk_bytes", bytes),
+                ("disk_size", disk.size()),
+                ("disk_ready", u64::from(disk.is_ready())),
+                ("disk_reads", number(&disk.reads)),
+                ("disk_errors", number(&disk.errors)),
+            ]);
+        }
+        report
     }
 
     /// Returns the entries that have answered most requests, at most `max`.
@@ -142,7 +154,12 @@ mod tests {
     use crate::testing::{NOW, entry, entry_for};
 
     fn store() -> Arc<Store> {
-        Store::new(CacheStore { name: "a".into(), memory: 1 << 20, max_object: 1 << 16 })
+        Store::new(CacheStore {
+            name: "a".into(),
+            memory: 1 << 20,
+            max_object: 1 << 16,
+            disk: None,
+        })
     }
 
     #[test]

@@ -25,14 +25,14 @@ pub fn respond(entry: &Entry, request: &Request, outcome: Outcome, now: u64) -> 
     let is_unconditional =
         entry.status != 200 || !has_conditions(&request.fields) || esi::is_marked(&entry.fields);
     if is_unconditional {
-        return response(entry, entry.status, joined(&entry.fields, &end), entry.body.clone());
+        return response(entry, entry.status, joined(&entry.fields, &end), entry.body.whole());
     }
     // In place of an absent `Last-Modified`, the date of the response counts (RFC 9111, 4.3.2).
     let modified = entry.last_modified.as_deref().or_else(|| entry.fields.get("date"));
     if is_not_modified(&request.fields, entry.etag.as_deref(), modified) {
-        return response(entry, 304, not_modified(&entry.fields, &end), Bytes::new());
+        return response(entry, 304, not_modified(&entry.fields, &end), Body::from(Bytes::new()));
     }
-    let length = entry.body.len() as u64;
+    let length = entry.body.len();
     let range = match &*request.method {
         b"GET" => range(&request.fields, entry),
         _ => None,
@@ -41,8 +41,7 @@ pub fn respond(entry: &Entry, request: &Request, outcome: Outcome, now: u64) -> 
         // Several ranges would need a body of their own; a server may ignore them.
         Ranges::Parts(parts) if parts.len() == 1 => {
             let Some(part) = parts.into_iter().next() else { return whole(entry, &end) };
-            let at = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(entry.body.len());
-            let body = entry.body.slice(at(part.start)..at(part.end));
+            let body = entry.body.body(part.start, part.end);
             let _ = write!(
                 end,
                 "Content-Range: bytes {}-{}/{length}\r\n",
@@ -62,15 +61,15 @@ pub fn respond(entry: &Entry, request: &Request, outcome: Outcome, now: u64) -> 
 }
 
 fn whole(entry: &Entry, end: &str) -> Response {
-    response(entry, entry.status, joined(&entry.fields, end), entry.body.clone())
+    response(entry, entry.status, joined(&entry.fields, end), entry.body.whole())
 }
 
-fn response(entry: &Entry, status: u16, fields: FieldBlock, body: Bytes) -> Response {
+fn response(entry: &Entry, status: u16, fields: FieldBlock, body: Body) -> Response {
     Response {
         fields,
         reason: entry.reason.clone().filter(|_| status == entry.status),
         adds_date: false, // the fields have that of the stored response
-        ..Response::new(status, body.into())
+        ..Response::new(status, body)
     }
 }
 

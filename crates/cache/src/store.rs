@@ -2,12 +2,15 @@
 //!
 //! Each key has one [`Slot`]: the responses for several values of the fields that `Vary` names, or a
 //! mark that the response is not shared. Entries are in an `Arc`, so that no lock is held while one
-//! is sent. The store never has more bytes than configured ([`memory`](crate::memory)).
+//! is sent. The store never has more bytes than configured ([`memory`](crate::memory)). It may have a
+//! file besides ([`disk`](crate::disk)).
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use howdah_config::{Cache as Settings, CacheStore, Encoding};
@@ -15,11 +18,17 @@ use howdah_http::body::in_kernel::{InKernel, offset_in};
 use howdah_http::message::Fields;
 
 use crate::decisions::Decisions;
+use crate::disk::file::Disk;
+use crate::disk::front::Front;
+use crate::disk::journal::Record;
+use crate::disk::record::Stored;
+use crate::disk::space::Object;
+use crate::disk::writing;
 use crate::entry::Entry;
-use crate::flight::Flights;
+use crate::flight::{Flights, Landing, Role};
 use crate::memory::{Memory, Owner, Slot};
 use crate::peers::Peers;
-use crate::purge::{Purge, Purges, Verdict};
+use crate::purge::{Effect, Group, Purge, Purges, Verdict};
 use crate::search::Variances;
 use crate::storing::Refusal;
 use crate::vary;
@@ -30,6 +39,9 @@ const MAX_VARIANTS: usize = 32;
 /// Seconds for which requests with a key do not wait for each other, as their responses are not
 /// shared.
 const NOT_SHARED_SECONDS: u64 = 120;
+
+/// Number of applications up to which those that another server names are taken for known.
+const MAX_OWNERS: usize = 1 << 12;
 
 /// Maximum number of keys whose uses are counted for `min_uses`.
 const MAX_COUNTED: usize = 1 << 16;
@@ -51,6 +63,11 @@ pub enum Lookup {
 pub struct Store {
     config: CacheStore,
     memory: Memory,
+    disk: Option<Disk>,
+    /// Number of purges before the first request.
+    first_epoch: u64,
+    /// Responses that are being read from the disk.
+    loads: Arc<Flights>,
     /// Requests in progress.
     pub flights: Arc<Flights>,
     /// Purges.
@@ -85,8 +102,17 @@ pub struct Counters {
 impl Store {
     /// Creates an empty store.
     pub fn new(config: CacheStore) -> Arc<Store> {
-        Arc::new(Store {
+        let disk = config.disk.as_ref().map(|disk| Disk::new(disk.size, config.memory));
+        // Numbers that are greater than those before a restart.
+        let first_epoch = match disk {
+            Some(_) => microseconds_since_1970(),
+            None => 0,
+        };
+        let store = Store {
             memory: Memory::new(config.memory),
+            disk,
+            first_epoch,
+            loads: Arc::default(),
             config,
             flights: Arc::default(),
             purges: Purges::default(),
@@ -96,7 +122,9 @@ impl Store {
             uses: Mutex::default(),
             hasher: RandomState::new(),
             counters: Counters::default(),
-        })
+        };
+        store.purges.skip_to(first_epoch);
+        Arc::new(store)
     }
 
     /// Returns the settings.
@@ -109,26 +137,53 @@ impl Store {
         self.memory.owner(name)
     }
 
-    /// Looks a request up.
+    /// Looks a request up, in memory.
     pub fn lookup(&self, key: &[u8], request: &Fields, settings: &Settings, now: u64) -> Lookup {
         let Some((slot, owner)) = self.memory.get(key) else { return Lookup::Missing };
         match slot {
             Slot::NotShared(refusal, until) if now < until => Lookup::NotShared(refusal),
             Slot::NotShared(..) => Lookup::Missing,
-            Slot::Variants(variants) => {
-                let selects =
-                    |entry: &&Arc<Entry>| vary::matches(&entry.selection, request, settings);
-                let Some(entry) = variants.iter().find(selects) else {
-                    return Lookup::OtherVariants;
-                };
-                match self.purges.judge(entry, &owner.purges) {
-                    Verdict::Valid => Lookup::Found(Arc::clone(entry), None),
-                    Verdict::Stale(at) => Lookup::Found(Arc::clone(entry), Some(at)),
-                    Verdict::Gone => {
-                        self.forget(key, entry);
-                        Lookup::Missing
-                    }
-                }
+            Slot::Variants(variants) => self.choose(key, &variants, &owner, request, settings),
+        }
+    }
+
+    /// Looks a request up, in memory and on the disk, without blocking the thread.
+    pub async fn find(
+        self: &Arc<Self>,
+        key: &[u8],
+        request: &Fields,
+        settings: &Settings,
+        now: u64,
+    ) -> Lookup {
+        let found = self.lookup(key, request, settings, now);
+        if self.disk.is_none() || !matches!(found, Lookup::Missing | Lookup::OtherVariants) {
+            return found;
+        }
+        let Some((entries, owner)) = self.load(key).await else { return found };
+        // Memory may have lost them again.
+        match self.choose(key, &entries, &owner, request, settings) {
+            Lookup::Found(entry, purged) => Lookup::Found(entry, purged),
+            _ => self.lookup(key, request, settings, now),
+        }
+    }
+
+    /// Chooses among the responses of a key.
+    fn choose(
+        &self,
+        key: &[u8],
+        variants: &[Arc<Entry>],
+        owner: &Owner,
+        request: &Fields,
+        settings: &Settings,
+    ) -> Lookup {
+        let selects = |entry: &&Arc<Entry>| vary::matches(&entry.selection, request, settings);
+        let Some(entry) = variants.iter().find(selects) else { return Lookup::OtherVariants };
+        match self.purges.judge(entry, &owner.purges) {
+            Verdict::Valid => Lookup::Found(Arc::clone(entry), None),
+            Verdict::Stale(at) => Lookup::Found(Arc::clone(entry), Some(at)),
+            Verdict::Gone => {
+                self.forget(key, entry);
+                Lookup::Missing
             }
         }
     }
@@ -137,6 +192,7 @@ impl Store {
     pub fn insert(&self, key: &[u8], owner: &Arc<Owner>, entry: Entry) -> Arc<Entry> {
         let entry = Arc::new(entry);
         self.counters.stored.fetch_add(1, Relaxed);
+        let mut removed = None;
         self.memory.change(key, owner, |known| {
             let mut variants = vec![Arc::clone(&entry)];
             if let Some(Slot::Variants(others)) = known {
@@ -150,8 +206,11 @@ impl Store {
                 };
                 variants.extend(others.iter().filter(is_kept).take(MAX_VARIANTS - 1).cloned());
             }
+            // Under the lock of the key, so that the last one is the last one in both.
+            removed = self.disk.as_ref().map(|disk| disk.put(key, owner, &entry));
             Some(Slot::Variants(variants.into()))
         });
+        self.erase(removed);
         entry
     }
 
@@ -169,12 +228,115 @@ impl Store {
     /// stored.
     pub fn invalidate(&self, key: &[u8]) {
         self.flights.detach(key);
+        self.erase(self.disk.as_ref().map(|disk| disk.remove(key)));
         self.memory.remove(key);
     }
 
     /// Removes one response.
     pub fn forget(&self, key: &[u8], entry: &Arc<Entry>) {
-        self.memory.retain(key, |other| !Arc::ptr_eq(other, entry));
+        self.erase(self.disk.as_ref().map(|disk| disk.remove_one(key, entry)));
+        self.forget_in_memory(key, entry);
+    }
+
+    fn erase(&self, removed: Option<Vec<Arc<Object>>>) {
+        if let (Some(disk), Some(removed)) = (&self.disk, removed) {
+            disk.erase(&removed);
+        }
+    }
+
+    /// Returns the file.
+    pub fn disk(&self) -> Option<&Disk> {
+        self.disk.as_ref()
+    }
+
+    /// Takes the file, which is open, locked, and has been refused to all others.
+    pub fn open_disk(self: &Arc<Self>, file: File) -> std::io::Result<()> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        let store = Arc::downgrade(self);
+        writing::start(disk, file, store)
+    }
+
+    /// Reads the responses of a key that only the disk has, and puts them into memory. Returns them,
+    /// and their owner.
+    async fn load(self: &Arc<Self>, key: &[u8]) -> Option<(Vec<Arc<Entry>>, Arc<Owner>)> {
+        let disk = self.disk.as_ref()?;
+        let objects = || {
+            let slot = self.memory.get(key);
+            disk.find(key, slot.as_ref().map_or(&[][..], |(slot, _)| slot.entries()))
+        };
+        let mut found = objects();
+        if found.is_empty() {
+            return None;
+        }
+        // Of many requests, one reads.
+        let leader = match self.loads.join(key) {
+            Role::Leader(leader) => Some(leader),
+            Role::Follower(follower) => {
+                follower.wait().await;
+                found = objects();
+                None
+            }
+        };
+        let (store, wanted) = (Arc::clone(self), Box::<[u8]>::from(key));
+        let read = tokio::task::spawn_blocking(move || {
+            let disk = store.disk.as_ref()?;
+            let (mut entries, mut owner) = (Vec::new(), None);
+            for object in found {
+                if let Some(stored) = disk.read(&object, &wanted) {
+                    let known = owner.get_or_insert_with(|| store.owner(&stored.owner));
+                    entries.extend(store.restore(disk, &object, stored, known));
+                }
+            }
+            Some((entries, owner?))
+        });
+        let read = read.await.ok().flatten();
+        if let Some(leader) = leader {
+            leader.land(Landing::Stored);
+        }
+        read
+    }
+
+    /// Puts a response of the disk into memory. `None` if it was replaced or removed meanwhile.
+    fn restore(
+        &self,
+        disk: &Disk,
+        object: &Object,
+        stored: Stored,
+        owner: &Arc<Owner>,
+    ) -> Option<Arc<Entry>> {
+        let entry = Arc::new(stored.entry);
+        let mut restored = None;
+        self.memory.change(&stored.key, owner, |known| {
+            if !disk.has(object) {
+                return None;
+            }
+            let others = match &known {
+                Some(Slot::Variants(others)) => &others[..],
+                Some(Slot::NotShared(..)) | None => &[],
+            };
+            if let Some(other) = others.iter().find(|other| other.selection == entry.selection) {
+                restored = Some(Arc::clone(other));
+                return None;
+            }
+            restored = Some(Arc::clone(&entry));
+            let kept = others.iter().take(MAX_VARIANTS - 1).cloned();
+            Some(Slot::Variants([Arc::clone(&entry)].into_iter().chain(kept).collect()))
+        });
+        restored
+    }
+
+    /// Writes a purge down.
+    fn record(&self, owner: Option<&Owner>, effect: Effect) {
+        if let Some(disk) = &self.disk {
+            let group = owner.map(|owner| owner.name.to_vec());
+            disk.record(&Record { group, effect }, || self.purge_state());
+        }
+    }
+
+    /// Purges what a request to an application makes invalid.
+    pub fn purge_quietly(&self, owner: &Owner, what: &Purge, now: u64) {
+        let effect = self.purges.purge_in(&owner.purges, what, false, now);
+        self.record(Some(owner), effect);
     }
 
     /// Sets the servers that are told about purges; `None` if this server is alone.
@@ -199,26 +361,39 @@ impl Store {
     /// Purges entries of this server.
     pub fn apply_purge(&self, what: &Purge, is_soft: bool, now: u64) {
         self.counters.purges.fetch_add(1, Relaxed);
-        self.purges.purge(what, is_soft, now);
+        let effect = self.purges.purge(what, is_soft, now);
+        self.record(None, effect);
         if *what == Purge::All && !is_soft {
             self.memory.clear();
+            if let Some(disk) = &self.disk {
+                disk.clear();
+            }
         }
     }
 
     /// Purges entries of one application or server.
     pub fn purge_of(&self, owner: &Owner, what: &Purge, is_soft: bool, now: u64) {
         self.counters.purges.fetch_add(1, Relaxed);
-        self.purges.purge_in(&owner.purges, what, is_soft, now);
+        let effect = self.purges.purge_in(&owner.purges, what, is_soft, now);
+        self.record(Some(owner), effect);
         self.tell_peers(Some(owner), what, is_soft);
     }
 
     /// Purges entries of one application of this server, which another server names.
     pub fn apply_purge_of(&self, owner: &[u8], what: &Purge, is_soft: bool, now: u64) {
-        // One that is not known has no entries, and no requests in progress.
-        if let Some(owner) = self.memory.known_owner(owner) {
-            self.counters.purges.fetch_add(1, Relaxed);
-            self.purges.purge_in(&owner.purges, what, is_soft, now);
-        }
+        let owner = match (self.memory.known_owner(owner), &self.disk) {
+            // One that is not known has no entries in memory, and no requests in progress.
+            (None, None) => return,
+            (None, Some(_)) if self.memory.owners().len() >= MAX_OWNERS => {
+                return self.apply_purge(what, is_soft, now);
+            }
+            // Its entries may be on the disk only.
+            (None, Some(_)) => self.memory.owner(owner),
+            (Some(owner), _) => owner,
+        };
+        self.counters.purges.fetch_add(1, Relaxed);
+        let effect = self.purges.purge_in(&owner.purges, what, is_soft, now);
+        self.record(Some(&owner), effect);
     }
 
     /// Keeps the content of an entry in an encoding.
@@ -237,10 +412,11 @@ impl Store {
         entry: &Entry,
         part: &Bytes,
     ) -> Option<(Arc<InKernel>, u64)> {
-        let offset = offset_in(&entry.body, part)?;
-        let (copy, is_new) = entry.copies.in_kernel(&entry.body);
+        let content = entry.body.memory()?;
+        let offset = offset_in(content, part)?;
+        let (copy, is_new) = entry.copies.in_kernel(content);
         if is_new {
-            self.memory.grow(owner, entry, entry.body.len() as u64);
+            self.memory.grow(owner, entry, entry.body.len());
         }
         Some((copy?, offset))
     }
@@ -291,6 +467,47 @@ impl Store {
         });
         found
     }
+}
+
+impl Front for Store {
+    fn disk(&self) -> Option<&Disk> {
+        self.disk.as_ref()
+    }
+
+    fn first_epoch(&self) -> u64 {
+        self.first_epoch
+    }
+
+    fn repeat_purge(&self, record: &Record) {
+        match &record.group {
+            None => self.purges.everyone().repeat(&record.effect),
+            Some(name) => self.owner(name).purges.repeat(&record.effect),
+        }
+    }
+
+    fn purge_state(&self) -> Vec<Vec<Record>> {
+        let records = |name: Option<&[u8]>, group: &Group| -> Vec<Record> {
+            let record = |effect| Record { group: name.map(Into::into), effect };
+            group.effects().into_iter().map(record).collect()
+        };
+        let owners = self.memory.owners();
+        let owners = owners.iter().map(|owner| records(Some(&owner.name), &owner.purges));
+        let all = [records(None, self.purges.everyone())].into_iter().chain(owners);
+        all.filter(|records| !records.is_empty()).collect()
+    }
+
+    fn floor(&self) -> u64 {
+        self.purges.everyone().floor()
+    }
+
+    fn forget_in_memory(&self, key: &[u8], entry: &Arc<Entry>) {
+        self.memory.retain(key, |other| !Arc::ptr_eq(other, entry));
+    }
+}
+
+fn microseconds_since_1970() -> u64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(elapsed.as_micros()).unwrap_or(0)
 }
 
 impl std::fmt::Debug for Store {

@@ -8,7 +8,7 @@ use crate::testing::{NOW, entry, entry_for};
 const MIB: u64 = 1 << 20;
 
 fn store(memory: u64) -> Arc<Store> {
-    Store::new(CacheStore { name: "default".into(), memory, max_object: MIB / 16 })
+    Store::new(CacheStore { name: "default".into(), memory, max_object: MIB / 16, disk: None })
 }
 
 fn owner(store: &Store) -> Arc<Owner> {
@@ -22,7 +22,9 @@ fn find(store: &Store, key: &str, fields: &[(&str, &str)]) -> Lookup {
 
 fn body(lookup: Lookup) -> Option<String> {
     match lookup {
-        Lookup::Found(entry, _) => Some(String::from_utf8_lossy(&entry.body).into_owned()),
+        Lookup::Found(entry, _) => {
+            Some(String::from_utf8_lossy(entry.body.memory().unwrap()).into_owned())
+        }
         _ => None,
     }
 }

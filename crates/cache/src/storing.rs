@@ -9,7 +9,7 @@ use howdah_files::conditional::format_date;
 use howdah_http::message::{FieldBlock, Request};
 
 use crate::control::{RequestControl, ResponseControl, values};
-use crate::entry::{Charge, Copies, Entry, Terms};
+use crate::entry::{Charge, Content, Copies, Entry, Terms};
 use crate::freshness::{self, Lifetime};
 use crate::place::{Place, Subject};
 use crate::vary;
@@ -98,7 +98,7 @@ impl Storable {
     }
 
     /// Adds the body.
-    pub fn with_body(self, body: Bytes) -> Entry {
+    pub fn with_body(self, body: impl Into<Content>) -> Entry {
         let bytes = |value: Option<&[u8]>| value.map(Bytes::copy_from_slice);
         Entry {
             status: self.status,
@@ -106,7 +106,7 @@ impl Storable {
             etag: bytes(self.fields.get("etag")).filter(|tag| !tag.is_empty()),
             last_modified: bytes(self.fields.get("last-modified")),
             fields: self.fields,
-            body,
+            body: body.into(),
             terms: self.terms,
             selection: self.selection,
             place: self.place,
@@ -315,7 +315,7 @@ pub fn compare_head(entry: &Entry, fields: &FieldBlock, length: Option<u64>) -> 
     let differs = |new: Option<&[u8]>, stored: Option<&[u8]>| new.is_some() && new != stored;
     if differs(etag, entry.etag.as_deref())
         || differs(modified, entry.last_modified.as_deref())
-        || length.is_some_and(|length| length != entry.body.len() as u64)
+        || length.is_some_and(|length| length != entry.body.len())
     {
         return HeadMatch::Other;
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::action::{Action, ActionKind, PageSource};
-use crate::cache::{self, Cache, CacheStore};
+use crate::cache::{self, Cache, CacheStore, Difference};
 use crate::error::{Error, ErrorKind};
 use crate::node::path;
 use crate::template::{Part, Template};
@@ -115,20 +115,31 @@ impl Config {
         cache::stores(caches(&actions).map(|(_, cache)| cache)).unwrap_or_default()
     }
 
-    /// Checks that actions with the same store agree on its memory.
+    /// Returns the stores that have a file, each with the path of the key that names its directory.
+    pub fn cache_files(&self) -> Vec<(String, CacheStore)> {
+        let actions = self.actions();
+        let place = |name: &str| {
+            let mut all = caches(&actions);
+            let found = all.find(|(_, cache)| cache.name == name && cache.disk.is_some());
+            format!("{}/cache/path", found.map_or("", |(place, _)| place))
+        };
+        let stores = self.cache_stores().into_iter().filter(|store| store.disk.is_some());
+        stores.map(|store| (place(&store.name), store)).collect()
+    }
+
+    /// Checks that actions with the same store agree on its memory and its file.
     pub(crate) fn check_cache_stores(&self) -> Result<(), Error> {
         let actions = self.actions();
-        let Err(index) = cache::stores(caches(&actions).map(|(_, cache)| cache)) else {
-            return Ok(());
-        };
+        let found = cache::stores(caches(&actions).map(|(_, cache)| cache));
+        let Err(Difference { index, key }) = found else { return Ok(()) };
         let (place, name) = caches(&actions)
             .nth(index)
             .map_or(("", ""), |(place, cache)| (place, cache.name.as_str()));
         let message = format!(
-            "\"memory\" differs from that of another action with the cache \"{name}\"; write it once, \
+            "\"{key}\" differs from that of another action with the cache \"{name}\"; write it once, \
              or give this cache another \"name\""
         );
-        Err(Error::new(ErrorKind::InvalidValue, format!("{place}/cache/memory"), message))
+        Err(Error::new(ErrorKind::InvalidValue, format!("{place}/cache/{key}"), message))
     }
 
     /// Returns the directories whose `.htaccess` files are read, with the settings for them: document roots of

@@ -6,6 +6,7 @@
 mod presets;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub struct Cache {
     pub name: String,
     /// Memory of the store in bytes, if the action sets it.
     pub memory: Option<u64>,
+    /// The file of the store, if the action names it.
+    pub disk: Option<CacheDisk>,
     /// Maximum size of a stored body in bytes.
     pub max_object: u64,
     /// What tells responses apart, instead of scheme, host, path and query.
@@ -102,6 +105,15 @@ pub enum VaryRule {
     Classes(Vec<(String, Patterns)>),
 }
 
+/// The file of a store, beside its memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheDisk {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// Its maximum size in bytes.
+    pub size: u64,
+}
+
 /// A store of responses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheStore {
@@ -111,6 +123,15 @@ pub struct CacheStore {
     pub memory: u64,
     /// Largest `max_object` of its actions.
     pub max_object: u64,
+    /// Its file.
+    pub disk: Option<CacheDisk>,
+}
+
+impl CacheStore {
+    /// Returns the path of its file.
+    pub fn file(&self) -> Option<PathBuf> {
+        self.disk.as_ref().map(|disk| disk.directory.join(format!("{}.cache", self.name)))
+    }
 }
 
 /// Memory of a store in bytes, if no action sets it.
@@ -118,6 +139,12 @@ const DEFAULT_MEMORY: u64 = 64 << 20;
 
 /// Smallest memory of a store in bytes.
 const MIN_MEMORY: u64 = 1 << 20;
+
+/// Size of the file of a store in bytes, if its action does not set it.
+const DEFAULT_SIZE: u64 = 1 << 30;
+
+/// Smallest and largest size of the file of a store in bytes.
+const SIZES: std::ops::RangeInclusive<u64> = 16 << 20..=16 << 40;
 
 /// Names of fields that can be ignored.
 const IGNORABLE: [&str; 7] = [
@@ -153,6 +180,7 @@ impl Default for Cache {
         Cache {
             name: "default".to_owned(),
             memory: None,
+            disk: None,
             max_object: 1 << 20,
             key: None,
             get: true,
@@ -188,6 +216,7 @@ impl Cache {
             cache.name = name;
         }
         cache.memory = object.read("memory", |node| node.size(MIN_MEMORY))?.or(cache.memory);
+        cache.disk = read_disk(&object)?.or(cache.disk);
         let replace = |value: &mut bool, new: Option<bool>| *value = new.unwrap_or(*value);
         if let Some(size) = object.read("max_object", |node| node.size(1))? {
             cache.max_object = size;
@@ -253,11 +282,19 @@ impl Cache {
     }
 }
 
-/// Returns the stores of these caches, each once. Error: the index of the cache whose memory differs from that of
-/// an earlier one with the same name.
+/// A key of a cache that differs from that of an earlier one with the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// Index of the cache.
+    pub index: usize,
+    /// The key.
+    pub key: &'static str,
+}
+
+/// Returns the stores of these caches, each once.
 pub(crate) fn stores<'c>(
     caches: impl Iterator<Item = &'c Cache>,
-) -> Result<Vec<CacheStore>, usize> {
+) -> Result<Vec<CacheStore>, Difference> {
     let mut found: Vec<(Option<u64>, CacheStore)> = Vec::new();
     for (index, cache) in caches.enumerate() {
         let known = found.iter_mut().find(|(_, store)| store.name == cache.name);
@@ -265,13 +302,26 @@ pub(crate) fn stores<'c>(
             None => {
                 let memory = cache.memory.unwrap_or(DEFAULT_MEMORY);
                 let (name, max_object) = (cache.name.clone(), cache.max_object);
-                found.push((cache.memory, CacheStore { name, memory, max_object }));
+                let disk = cache.disk.clone();
+                found.push((cache.memory, CacheStore { name, memory, max_object, disk }));
             }
             Some((memory, store)) => {
                 store.max_object = store.max_object.max(cache.max_object);
                 match (*memory, cache.memory) {
-                    (Some(first), Some(other)) if first != other => return Err(index),
+                    (Some(first), Some(other)) if first != other => {
+                        return Err(Difference { index, key: "memory" });
+                    }
                     (None, Some(other)) => (*memory, store.memory) = (Some(other), other),
+                    _ => {}
+                }
+                match (&store.disk, &cache.disk) {
+                    (Some(first), Some(other)) if first.directory != other.directory => {
+                        return Err(Difference { index, key: "path" });
+                    }
+                    (Some(first), Some(other)) if first.size != other.size => {
+                        return Err(Difference { index, key: "size" });
+                    }
+                    (None, Some(_)) => store.disk.clone_from(&cache.disk),
                     _ => {}
                 }
             }
@@ -313,6 +363,22 @@ fn read_preset(node: &Node<'_>) -> Result<Cache, Error> {
     };
     let root = Node::root(&document, node.scope);
     Cache::read_over(Cache::default(), root.object()?)
+}
+
+/// Reads the file of a store.
+fn read_disk(object: &Object<'_>) -> Result<Option<CacheDisk>, Error> {
+    let directory = object.read("path", |node| node.directory(node.text()?))?;
+    let has_directory = directory.is_some();
+    let size = object.read("size", |node| {
+        if !has_directory {
+            return Err(node.invalid("needs \"path\", the directory of the file"));
+        }
+        match node.size(*SIZES.start())? {
+            size if SIZES.contains(&size) => Ok(size),
+            _ => Err(node.invalid(format_args!("must be at most {}", SIZES.end()))),
+        }
+    })?;
+    Ok(directory.map(|directory| CacheDisk { directory, size: size.unwrap_or(DEFAULT_SIZE) }))
 }
 
 fn read_name(node: &Node<'_>) -> Result<String, Error> {

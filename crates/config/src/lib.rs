@@ -100,7 +100,7 @@ pub use advice::Advice;
 pub use application::{Application, Fairness, Limits, RLIMITS};
 pub use buffering::Buffering;
 pub use by_type::ByType;
-pub use cache::{Cache, CacheOption, CacheStore, Ignored, VaryRule};
+pub use cache::{Cache, CacheDisk, CacheOption, CacheStore, Ignored, VaryRule};
 pub use captures::Captures;
 pub use cluster::{Cluster, Password};
 pub use compression::{Compression, Compressor, Encoding};

@@ -23,6 +23,7 @@ use crate::prototype::{self, Requirements};
 use crate::safe_path::SafePath;
 use crate::{certificates, pid_file, sockets};
 
+pub use crate::cache_file::check as cache_file;
 pub use crate::certificates::read_for_tls;
 pub use crate::ports::Ports;
 pub use crate::programs::trusted as program;

@@ -19,6 +19,8 @@ pub struct Grants {
     pub listeners: BTreeSet<String>,
     /// Files that the server appends to: access logs, slow logs.
     pub logs: BTreeSet<String>,
+    /// Files of caches.
+    pub caches: BTreeSet<String>,
     /// Datagram sockets of log servers: `udp:ADDRESS` or `unix:PATH`.
     pub log_sockets: BTreeSet<String>,
     /// Files with certificates, keys and OCSP responses.

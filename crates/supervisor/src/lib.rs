@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod backoff;
+mod cache_file;
 mod certificates;
 mod changes;
 pub mod check;

@@ -14,8 +14,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    Access, AtFlags, CWD, FileType, Mode, OFlags, accessat, fstat, openat, readlinkat, statat,
-    unlinkat,
+    Access, AtFlags, CWD, FileType, Mode, OFlags, accessat, fstat, mkdirat, openat, readlinkat,
+    statat, unlinkat,
 };
 use rustix::process::geteuid;
 
@@ -63,6 +63,16 @@ impl SafePath {
     pub(crate) fn open(&self, flags: OFlags, mode: Mode) -> io::Result<File> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         Ok(openat(&self.directory, &self.name, flags, mode)?.into())
+    }
+
+    /// Returns the directory.
+    pub(crate) fn directory(&self) -> &OwnedFd {
+        &self.directory
+    }
+
+    /// Makes a directory of this name.
+    pub(crate) fn make_directory(&self, mode: Mode) -> io::Result<()> {
+        Ok(mkdirat(&self.directory, &self.name, mode)?)
     }
 
     /// Returns the type of the file; `None` if there is none.

@@ -102,7 +102,8 @@ fn a_store_has_one_size() {
     };
     let mib = 1 << 20;
     let config = actions(json!({}), json!({"memory": mib, "max_object": 2 * mib})).unwrap();
-    let store = CacheStore { name: "default".to_owned(), memory: mib, max_object: 2 * mib };
+    let store =
+        CacheStore { name: "default".to_owned(), memory: mib, max_object: 2 * mib, disk: None };
     assert_eq!(config.cache_stores(), [store]);
     let two = actions(json!({"memory": mib}), json!({"memory": 2 * mib, "name": "b"})).unwrap();
     assert_eq!(two.cache_stores().len(), 2);
@@ -110,6 +111,36 @@ fn a_store_has_one_size() {
     assert!(line.contains("/routes/1/action/cache/memory"), "{line}");
     let none = Config::from_value(json!({})).unwrap();
     assert!(none.cache_stores().is_empty());
+}
+
+#[test]
+fn a_store_has_one_file() {
+    let actions = |first: Value, second: Value| {
+        let action = |cache| json!({"action": {"proxy": "http://127.0.0.1:1", "cache": cache}});
+        Config::from_value(json!({"routes": [action(first), action(second)]}))
+    };
+    let file = json!({"path": "/var/cache/howdah/", "size": 1 << 30});
+    let config = actions(json!({}), file.clone()).unwrap();
+    let [(place, store)] = &config.cache_files()[..] else { panic!() };
+    assert_eq!(place, "/routes/1/action/cache/path");
+    assert_eq!(store.file().unwrap(), PathBuf::from("/var/cache/howdah/default.cache"));
+    assert_eq!(store.disk.as_ref().unwrap().size, 1 << 30);
+    for (cache, key) in [
+        (json!({"path": "/var/cache/other"}), "path"),
+        (json!({"path": "/var/cache/howdah", "size": 1 << 29}), "size"),
+    ] {
+        let line = actions(file.clone(), cache).unwrap_err().to_string();
+        assert!(line.contains(&format!("/routes/1/action/cache/{key}")), "{line}");
+    }
+    for (cache, key) in [
+        (json!({"path": "cache"}), "path"),
+        (json!({"path": "/var/../cache"}), "path"),
+        (json!({"size": 1 << 30}), "size"),
+        (json!({"path": "/var/cache", "size": 1 << 20}), "size"),
+    ] {
+        let line = actions(cache.clone(), json!({})).unwrap_err().to_string();
+        assert!(line.contains(&format!("/routes/0/action/cache/{key}")), "{cache} {line}");
+    }
 }
 
 #[test]

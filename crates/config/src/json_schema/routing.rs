@@ -362,6 +362,8 @@ pub(super) const TABLE: &[Shape] = &[
             ),
             Key("name", Text, "Name of the store; actions with the same name share entries"),
             Key("memory", SIZE, "Memory of the store in bytes"),
+            Key("path", Text, "Directory of a file with what the memory does not take"),
+            Key("size", SIZE, "Maximum size of that file in bytes"),
             Key("max_object", SIZE, "Maximum size of a stored body in bytes"),
             Key("key", Text, "What tells responses apart; by default scheme, host, path, query"),
             Key("methods", Texts, "Methods that are answered from the cache: GET, HEAD"),

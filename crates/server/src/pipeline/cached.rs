@@ -181,7 +181,7 @@ impl<'s> Step<'_, 's> {
         };
         let mut waits = settings.lock;
         let (mut stale, mut why) = (None, None);
-        let reason = match store.lookup(&self.key, &request.fields, settings, now) {
+        let reason = match store.find(&self.key, &request.fields, settings, now).await {
             Lookup::Missing => Forward::UriMiss,
             Lookup::OtherVariants => Forward::VaryMiss,
             Lookup::NotShared(_) => {
@@ -284,7 +284,7 @@ impl<'s> Step<'_, 's> {
         // The response may have stated what it depends on.
         let mut key = Vec::with_capacity(self.key.len());
         write_key(self.cache, self.origin, request, exchange.started_at, &mut key);
-        let found = self.store().lookup(&key, &request.fields, settings, now);
+        let found = self.store().find(&key, &request.fields, settings, now).await;
         let Lookup::Found(entry, purged) = found else { return None };
         // A response that was made while this request waited is as good as one made for it.
         let is_new = entry.terms.received >= since && !entry.terms.no_cache && purged.is_none();
@@ -310,7 +310,7 @@ impl<'s> Step<'_, 's> {
             let url = url_of(&other);
             if request.path != Place::of(request).path() {
                 // A route has changed the path, and thereby the key.
-                store.purges.purge_in(&self.owner.purges, &url, false, now());
+                store.purge_quietly(&self.owner, &url, now());
             }
             store.tell_peers(Some(&self.owner), &url, false);
         }

@@ -377,7 +377,7 @@ struct KeptCopies {
 
 impl CompressedCopies for KeptCopies {
     fn is_of(&self, content: &Bytes) -> bool {
-        let stored = &self.entry.body;
+        let Some(stored) = self.entry.body.memory() else { return false };
         content.len() == stored.len() && content.as_ptr() == stored.as_ptr()
     }
 

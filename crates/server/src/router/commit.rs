@@ -39,7 +39,7 @@ impl ControlThread {
         config: Config,
         prepared: Prepared,
     ) -> Result<(), String> {
-        let Prepared { sockets, logs, tls, known, threads, .. } = prepared;
+        let Prepared { sockets, logs, cache_files, tls, known, threads, .. } = prepared;
         let pools = &self.pools;
         let mut snapshot = Snapshot::compile(config, logs, Some(&current), &known, |application| {
             let queue = pools.queue(application);
@@ -62,6 +62,9 @@ impl ControlThread {
         // Requests may be queued from the moment of the swap.
         self.pools.adopt().map_err(text)?;
         self.shared.snapshot.store(Arc::clone(&snapshot));
+        for (path, file) in cache_files {
+            self.open_cache(&path, file);
+        }
         self.shared.cluster.follow(&snapshot.config.settings, &snapshot.caches);
         if let Some(first) = self.threads.first() {
             let upstreams = snapshot.upstreams.values().cloned().collect();

@@ -56,6 +56,10 @@ impl ControlThread {
                 self.on_log_opened(&path, &error, descriptors.into_iter().next());
                 Ok(())
             }
+            FromSupervisor::CacheOpened { path, error } => {
+                self.on_cache_opened(&path, &error, descriptors.into_iter().next());
+                Ok(())
+            }
             FromSupervisor::NameFiles {} => {
                 names::files::FILES.take(descriptors);
                 Ok(())

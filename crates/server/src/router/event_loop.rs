@@ -72,18 +72,19 @@ impl EventLoop {
 
     /// Handles events until the supervisor stops the router or has gone.
     pub(super) async fn run(mut self) -> io::Result<()> {
-        let mut logs_due = Some(Instant::now());
+        let mut files_due = Some(Instant::now());
         loop {
             let due = self.control.pools.tick()?;
             let now = Instant::now();
-            if logs_due.is_none_or(|due| due <= now) {
-                logs_due = self.control.reconnect_logs(now)?;
+            if files_due.is_none_or(|due| due <= now) {
+                let logs_due = self.control.reconnect_logs(now)?;
+                files_due = logs_due.into_iter().chain(self.control.reopen_caches(now)?).min();
             }
             self.update_renewer();
             let control = &mut self.control;
             control.advance_wanted_restart()?;
             let due =
-                due.into_iter().chain(control.pools.wanted_restart_due()).chain(logs_due).min();
+                due.into_iter().chain(control.pools.wanted_restart_due()).chain(files_due).min();
             tokio::select! {
                 message = control.link.receive() => {
                     let Some((message, descriptors)) = message? else { return Ok(()) };

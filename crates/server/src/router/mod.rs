@@ -11,6 +11,7 @@
 //!    commands of the control API (`command`) until it stops (`shutdown`).
 
 mod apply;
+mod cache_files;
 mod caches;
 mod certificate_reload;
 pub mod certificates;

@@ -65,6 +65,8 @@ pub(super) struct Prepared {
     pub(super) sockets: HashMap<String, OwnedFd>,
     /// Files of the access logs.
     pub(super) logs: LogFiles,
+    /// Files of caches, by path.
+    pub(super) cache_files: HashMap<String, OwnedFd>,
     pub(super) tls: TlsListeners,
     /// TLS clients, and addresses of servers that are configured by name.
     pub(super) known: ResolvedServers,
@@ -80,6 +82,8 @@ struct Awaited {
     sockets: HashSet<String>,
     /// Destinations of access logs, each with the place in the document.
     logs: Vec<(String, Destination)>,
+    /// Files of caches, each with the place in the document.
+    caches: Vec<(String, String)>,
 }
 
 impl Awaited {
@@ -89,7 +93,7 @@ impl Awaited {
     }
 
     fn is_empty(&self) -> bool {
-        self.sockets.is_empty() && self.logs.is_empty()
+        self.sockets.is_empty() && self.logs.is_empty() && self.caches.is_empty()
     }
 }
 
@@ -125,7 +129,8 @@ impl ControlThread {
             }
         }
         let logs = self.open_access_logs(current, config, prepared)?;
-        self.wait_until_prepared(Awaited { sockets, logs }, prepared, trigger).await
+        let caches = self.ask_for_cache_files(current, config)?;
+        self.wait_until_prepared(Awaited { sockets, logs, caches }, prepared, trigger).await
     }
 
     /// Reads databases of addresses. After the server has served once, a database that cannot be read has no
@@ -216,6 +221,28 @@ impl ControlThread {
         Ok(())
     }
 
+    /// Takes the file of a cache; without one and without an error, another process still uses it.
+    fn take_cache_file(
+        &self,
+        place: String,
+        path: String,
+        error: &str,
+        file: Option<OwnedFd>,
+        prepared: &mut Prepared,
+        trigger: Trigger,
+    ) -> Result<(), String> {
+        if !error.is_empty() {
+            let problem = format!("{place}: {path} cannot be opened: {error}");
+            let Trigger::Start(StartPolicy { has_served: true, .. }) = trigger else {
+                return Err(problem);
+            };
+            let problem = format_args!("{problem}; the cache is in memory only until it can be");
+            self.shared.log.write(Level::Error, problem);
+        }
+        prepared.cache_files.extend(file.map(|file| (path, file)));
+        Ok(())
+    }
+
     /// Waits until the applications that must be ready are, and until all answers have come.
     async fn wait_until_prepared(
         &mut self,
@@ -265,6 +292,14 @@ impl ControlThread {
                             (awaited.logs.swap_remove(index), descriptors.into_iter().next());
                         self.take_log(log, &error, file, prepared)?;
                     }
+                }
+                (FromSupervisor::CacheOpened { path, error }, descriptors)
+                    if awaited.caches.iter().any(|(_, other)| *other == path) =>
+                {
+                    let at = awaited.caches.iter().position(|(_, other)| *other == path);
+                    let (place, _) = awaited.caches.swap_remove(at.unwrap_or(0));
+                    let file = descriptors.into_iter().next();
+                    self.take_cache_file(place, path, &error, file, prepared, trigger)?;
                 }
                 (other, descriptors) => self.on_unrelated(other, descriptors)?,
             }

@@ -51,6 +51,7 @@ impl ControlThread {
         if mode == Mode::Unchanged && graceful {
             self.finish_scripts(deadline).await?;
         }
+        self.close_caches().await;
         self.shared.log.write(Level::Notice, "exiting");
         self.link.send(&ToSupervisor::Finished {})?;
         while self.link.receive().await?.is_some() {}

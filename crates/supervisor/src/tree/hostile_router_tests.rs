@@ -30,7 +30,7 @@ fn name() -> impl Strategy<Value = String> {
 /// directory.
 fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
     let numbers = (0u32..4, 0u16..4, any::<u16>(), any::<u8>(), any::<u64>());
-    let message = (0u8..20, name(), numbers).prop_map(|(kind, name, numbers)| {
+    let message = (0u8..21, name(), numbers).prop_map(|(kind, name, numbers)| {
         let (application, index, incarnation, signal, number) = numbers;
         let worker = WorkerId { index, incarnation };
         let short = number as u32 % 4;
@@ -57,6 +57,7 @@ fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
             16 => ToSupervisor::Refuse { message: name },
             17 => ToSupervisor::Unload { application },
             18 => ToSupervisor::RenewalsHeld {},
+            19 => ToSupervisor::OpenCache { path: name },
             _ => ToSupervisor::Run {
                 number: short,
                 program: name,
@@ -81,6 +82,9 @@ proptest! {
             let message = match (is_path, message) {
                 (true, ToSupervisor::OpenLog { path }) => {
                     ToSupervisor::OpenLog { path: model.path(&path) }
+                }
+                (true, ToSupervisor::OpenCache { path }) => {
+                    ToSupervisor::OpenCache { path: model.path(&format!("state/{path}.cache")) }
                 }
                 (true, ToSupervisor::ReadFile { path }) => {
                     ToSupervisor::ReadFile { path: model.path(&path) }

@@ -44,6 +44,7 @@ impl Model {
         let grants = Grants {
             listeners: BTreeSet::from([format!("unix:{}", at("good"))]),
             logs: BTreeSet::from([at("good")]),
+            caches: BTreeSet::from([at("state/good.cache")]),
             log_sockets: BTreeSet::new(),
             tls_files: BTreeSet::from([at("good.pem")]),
             programs: BTreeSet::from([at("good")]),
@@ -104,7 +105,7 @@ impl Model {
         made.retain(|name| {
             let stored = name.strip_prefix("state/certs/");
             let is_granted = stored.is_some_and(|name| name == "good" || name.starts_with("good."));
-            !is_granted && !matches!(name.as_str(), "good" | "state/certs")
+            !is_granted && !matches!(name.as_str(), "good" | "state/certs" | "state/good.cache")
         });
         if !made.is_empty() {
             return Err(format!("files were made: {made:?}"));
@@ -126,6 +127,7 @@ impl Model {
         let is_good = match message {
             FromSupervisor::Bound { address } => *address == format!("unix:{}", self.path("good")),
             FromSupervisor::LogOpened { path, .. } => *path == self.path("good"),
+            FromSupervisor::CacheOpened { path, .. } => *path == self.path("state/good.cache"),
             FromSupervisor::FileRead { .. } => files.iter().all(|file| {
                 let text = fs::read_to_string(format!("/proc/self/fd/{}", file.as_raw_fd()));
                 text.is_ok_and(|text| text.contains("good.pem"))

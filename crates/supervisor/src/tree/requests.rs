@@ -25,6 +25,7 @@ impl Tree {
             Message::Bind { address, backlog } => self.bind(address, backlog),
             Message::Unbind { address } => self.unbind(address),
             Message::OpenLog { path } => self.open_access_log(path),
+            Message::OpenCache { path } => self.open_cache(path),
             Message::ReadFile { path } => self.read_tls_file(&path),
             Message::OpenNameFiles {} => self.open_name_files(),
             Message::StoreCertificate { name } => self.store_managed(name, descriptors),

@@ -10,7 +10,7 @@ use howdah_wire::messages::FromSupervisor;
 use super::state::Tree;
 use crate::memory::{memory_file, read_memory_file};
 use crate::programs::Run;
-use crate::{certificates, log_socket, store};
+use crate::{cache_file, certificates, log_socket, store};
 
 /// Mode of the unix sockets of listeners.
 const LISTENER_MODE: u32 = 0o666;
@@ -60,6 +60,19 @@ impl Tree {
                 self.send_to_router(&FromSupervisor::LogOpened { path, error }, &[]);
             }
         }
+    }
+
+    pub(super) fn open_cache(&mut self, path: String) {
+        let opened = match self.allows(|grants| grants.caches.contains(&path)) {
+            true => cache_file::open(Path::new(&path)).map_err(|error| error.to_string()),
+            false => Err(self.refuse(&path)),
+        };
+        let (file, error) = match opened {
+            Ok(file) => (file, String::new()),
+            Err(error) => (None, error),
+        };
+        let files: Vec<_> = file.iter().map(AsFd::as_fd).collect();
+        self.send_to_router(&FromSupervisor::CacheOpened { path, error }, &files);
     }
 
     pub(super) fn read_tls_file(&mut self, path: &str) {

@@ -34,7 +34,8 @@ const ALLOWED: &[SystemCall] = &[
     call(libc::SYS_write, "the log, eventfds that wake threads and workers"),
     call(libc::SYS_writev, "response head and body in one call; the log"),
     call(libc::SYS_pread64, "pieces of static files and of spooled bodies"),
-    call(libc::SYS_pwrite64, "bodies and answers that are spooled"),
+    call(libc::SYS_pwrite64, "bodies and answers that are spooled, files of caches"),
+    call(libc::SYS_fdatasync, "files of caches, before they are closed"),
     call(libc::SYS_preadv2, "asks whether a piece of a file is in the page cache"),
     call(libc::SYS_lseek, "documents and certificates that come as memfd are read from the start"),
     call(libc::SYS_sendfile, "static files to plain sockets"),
@@ -45,7 +46,10 @@ const ALLOWED: &[SystemCall] = &[
         &[Is(1, libc::FIONBIO as u32), Is(1, libc::FIONREAD as u32)],
         "non-blocking mode, and whether more has come",
     ),
-    call(libc::SYS_ftruncate, "the size of a region that is shared with workers"),
+    call(
+        libc::SYS_ftruncate,
+        "the size of a region that is shared with workers, and of files of caches",
+    ),
     call(libc::SYS_memfd_create, "regions, large requests, documents that are to be stored"),
     call(
         libc::SYS_openat,

@@ -102,6 +102,11 @@ messages! {
             /// Path as in the configuration.
             path: String,
         }
+        /// Opens the file of a cache, which no other process may use at the same time.
+        23 OpenCache {
+            /// Path of the file.
+            path: String,
+        }
         /// Measures memory and processor time of an application's workers.
         12 Measure {
             /// Number of the application.
@@ -293,6 +298,13 @@ messages! {
             /// As given to `OpenLog`.
             path: String,
             /// Error message; empty on success.
+            error: String,
+        }
+        /// Result of `OpenCache`. Descriptor: the file, locked, if it could be opened.
+        29 CacheOpened {
+            /// As given to `OpenCache`.
+            path: String,
+            /// Error message; empty on success, and if another process uses the file.
             error: String,
         }
         /// A listening socket is closed.

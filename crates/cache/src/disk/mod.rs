@@ -1,0 +1,36 @@
+//! A file for stored responses, beside the memory of a store: more of them than the memory takes, and
+//! after a restart.
+//!
+//! 1. The supervisor opens and locks the file; until then, and while the file is read, only memory is
+//!    used. Whatever is removed meanwhile is removed from the file too.
+//! 2. Each stored response is written by one thread: its content, the lines of its chunks in the table,
+//!    and at last the first line, which makes it exist. Threads of requests only write single lines:
+//!    those of removed objects, and purges.
+//! 3. What memory does not have is read by a helper thread, and compared with its checksums. Small
+//!    responses go into memory again, large ones are sent from the file.
+//! 4. If the disk is full, responses are not written. If a removal or purge cannot be written, the file
+//!    is emptied and not used any more.
+//!
+//! | module | content |
+//! | --- | --- |
+//! | `layout`, `record`, `journal` | bytes; no I/O |
+//! | `space` | chunks, and the objects that have them |
+//! | `index` | which object has a key, and which one makes room |
+//! | `content` | content that is sent from the file |
+//! | `file` | what threads of requests do with the file |
+//! | `front` | the store that the file belongs to |
+//! | `opening`, `writing` | the thread of the file |
+
+pub mod content;
+pub mod file;
+pub mod front;
+mod index;
+pub mod journal;
+pub mod layout;
+mod opening;
+pub mod record;
+pub mod space;
+pub mod writing;
+
+#[cfg(test)]
+mod tests;
