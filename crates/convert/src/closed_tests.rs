@@ -204,3 +204,20 @@ fn a_rule_that_is_repeated_closes_its_paths() {
     let rules = "RewriteEngine On\nRewriteRule \\.php$ - [N=1]\n";
     check(&[("a", rules)], &["/a/x.php"], &["/a/x"]);
 }
+
+#[test]
+fn a_denial_for_all_methods_holds_in_a_section_for_some() {
+    let rules = "Order deny,allow\nDeny from all\n<Limit GET>\nOrder allow,deny\nAllow from all\n</Limit>\n";
+    let document = converted(&[("", rules)]).document;
+    for method in ["GET", "POST"] {
+        assert_eq!(status(&document, "main", method, "/x.txt", 0), 403, "{method}");
+    }
+}
+
+#[test]
+fn a_directory_is_closed_whose_own_index_file_is_closed_further_up() {
+    let rules =
+        "DirectoryIndex s.php\n<Files index.php>\nOrder deny,allow\nDeny from all\n</Files>\n";
+    let document = converted(&[("a", rules), ("a/b", "DirectoryIndex index.php\n")]).document;
+    assert_eq!(status(&document, "main", "GET", "/a/b/", 0), 403);
+}

@@ -171,9 +171,19 @@ pub fn follows_links(chain: &[&Folder<'_>]) -> bool {
 /// rest. Those that grant at the end are left out.
 fn rules(system: System, tree: &Tree<'_, '_>, site: &Site<'_>, notes: &mut Vec<Note>) -> Vec<Rule> {
     let mut rules = Vec::new();
+    let with_index: Vec<_> =
+        { tree.folders.iter() }.filter(|folder| folder.index.is_some()).collect();
     for folder in tree.folders.iter().rev() {
         let chain = tree.chain(folder);
-        let index = index_of(&chain);
+        let mut index = index_of(&chain);
+        // A section also holds for the index files of the directories below.
+        let below_it = with_index.iter().filter(|other| other.url.starts_with(&folder.url));
+        let of_others = below_it.flat_map(|other| index_of(&[*other]));
+        if !folder.sections.is_empty() {
+            index.extend(of_others);
+            index.sort();
+            index.dedup();
+        }
         for section in folder.sections.iter().rev() {
             let own = Some(&section.scope.auth);
             let mut found = Vec::new();
@@ -218,8 +228,12 @@ fn scope(
     let variables: Vec<_> = chain.iter().flat_map(|folder| folder.variables.clone()).collect();
     let file = chain.last().map(|folder| folder.file).unwrap_or_default();
     for methods in kinds {
+        // `Allow` and `Deny` for all methods hold beside those for some.
+        let holds = |other: &Methods| {
+            other == methods || matches!(system, System::Compat) && other.is_empty()
+        };
         let own: Vec<_> =
-            { nodes.iter() }.filter(|(other, _)| other == methods).map(|(_, node)| *node).collect();
+            { nodes.iter() }.filter(|(other, _)| holds(other)).map(|(_, node)| *node).collect();
         let mut log = Log { file, notes };
         let result = match system {
             System::Compat => access::compat(&own, &variables, &mut log),
