@@ -104,6 +104,8 @@ fn failing(silent: &Raw, garbage: &Raw) -> Server {
         at("/upstream-full", json!({"pass": "upstreams/full"})),
         at("/upstream-slow", json!({"pass": "upstreams/slow"})),
         at("/cached", json!({"proxy": silent.url(), "cache": {}})),
+        at("/start-full", json!({"rewrite": "/a.php", "pass": "applications/full"})),
+        at("/start-slow", json!({"rewrite": "/a.php", "pass": "applications/slow"})),
         {"action": {"pass": "applications/site"}},
     ]);
     site.with(json!({"routes": null}))
@@ -116,6 +118,10 @@ fn failing(silent: &Raw, garbage: &Raw) -> Server {
 fn a_failure_says_why_and_which_key_changes_it() {
     let (silent, garbage) = (Raw::new(Connection::wait_for_end), Raw::answering("garbage\r\n\r\n"));
     let server = failing(&silent, &garbage);
+    // As long as an application loads PHP, its queue has another limit.
+    for application in ["full", "slow"] {
+        assert_eq!(server.get(&format!("/start-{application}")).status, 200);
+    }
     // The requests are sent one after the other, without waiting; the last one is refused.
     for (target, requests, status, line) in [
         (

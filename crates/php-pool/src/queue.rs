@@ -133,6 +133,14 @@ impl Queue {
         Locked(Some(self.inner.lock().unwrap_or_else(|e| e.into_inner())))
     }
 
+    /// Returns the number of requests that the application's processes can run at once.
+    fn can_run(&self, workers: u32) -> u32 {
+        match self.max_workers() {
+            u32::MAX => workers,
+            max => workers.max(max),
+        }
+    }
+
     /// Queues an encoded request. Returns the numbers of requests and of workers afterwards.
     pub fn submit(
         &self,
@@ -145,13 +153,16 @@ impl Queue {
             return Err(QueueError::Stopped(reason.clone()));
         }
         let direct = inner.waiting.is_empty() && inner.has_room();
-        // While the application loads PHP, as many wait as its slots would take.
-        let limit = match inner.serving {
-            Some(_) => self.limit,
-            None => self.limit.max(MIN_IN_SLOTS as usize),
+        // Those that processes can run do not wait, although some of the processes may not have started.
+        let (can_run, limit) = match &inner.serving {
+            Some(serving) => (self.can_run(serving.instance.worker_count()), self.limit),
+            // While the application loads PHP, as many wait as its slots would take.
+            None => (0, self.limit.max(MIN_IN_SLOTS as usize)),
         };
-        let is_greedy = inner.is_fair && inner.waiting.is_greedy(context.flow, limit);
-        if !direct && (inner.waiting.len() >= limit || is_greedy) {
+        let waiting =
+            (inner.in_slots() as usize + inner.waiting.len()).checked_sub(can_run as usize);
+        let is_greedy = !direct && inner.is_fair && inner.waiting.is_greedy(context.flow, limit);
+        if waiting.is_some_and(|waiting| waiting >= limit) || is_greedy {
             return Err(QueueError::QueueFull);
         }
         let info = RequestInfo { context, queued: clock::monotonic_us(), is_reported_slow: false };
