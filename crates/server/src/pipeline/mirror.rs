@@ -66,16 +66,22 @@ pub async fn answer_and_copy<'s>(
 ) -> Answer<'s> {
     let mirrors = routed.effects.mirror;
     let request = copy(&exchange.request);
+    // A copy has its place before bytes of a body are kept for it, so that clients who send slowly cannot fill the
+    // memory.
+    let places: Vec<_> =
+        mirrors.iter().filter_map(|mirror| begin(context, mirror, &request)).collect();
+    let longest = places.iter().map(|place| place.0.max_body_size).max().unwrap_or(0);
     let start_all = |body: &Bytes| {
-        for mirror in mirrors.iter().filter(|mirror| body.len() as u64 <= mirror.max_body_size) {
-            start(context, snapshot, mirror, request.clone(), body.clone());
+        for place in places {
+            if body.len() as u64 <= place.0.max_body_size {
+                start(context, snapshot, place, request.clone(), body.clone());
+            }
         }
     };
     if exchange.body_len() == Some(0) {
         start_all(&Bytes::new());
         return answer(context, routed, exchange).await;
     }
-    let longest = mirrors.iter().map(|mirror| mirror.max_body_size).max().unwrap_or(0);
     let copied = CopiedBody::new(exchange.carrier(), longest);
     let mut original = Exchange::new(exchange.request.clone(), exchange.started_at, &copied);
     let answered = answer(context, routed, &mut original).await;
@@ -110,25 +116,30 @@ impl Drop for InProgress {
     }
 }
 
-/// Sends a copy, unless too many are in progress.
+/// Returns the place of a copy, unless too many are in progress.
+fn begin(context: &Context<'_>, mirror: &Arc<Mirror>, request: &Request) -> Option<InProgress> {
+    let begun = InProgress::begin(mirror);
+    if begun.is_none()
+        && let Some(left_out) = context.thread.client_errors.next(context.routing.now.monotonic)
+    {
+        let problem = format_args!(
+            "it is not mirrored: {} copies are in progress (mirror/concurrency); {left_out} earlier lines about \
+             clients were not logged",
+            mirror.concurrency
+        );
+        context.log(Level::Info, request, problem);
+    }
+    begun
+}
+
+/// Sends a copy.
 fn start(
     context: &Context<'_>,
     snapshot: &Arc<Snapshot>,
-    mirror: &Arc<Mirror>,
+    begun: InProgress,
     request: Request,
     body: Bytes,
 ) {
-    let Some(begun) = InProgress::begin(mirror) else {
-        if let Some(left_out) = context.thread.client_errors.next(context.routing.now.monotonic) {
-            let problem = format_args!(
-                "it is not mirrored: {} copies are in progress (mirror/concurrency); {left_out} earlier lines \
-                 about clients were not logged",
-                mirror.concurrency
-            );
-            context.log(Level::Info, &request, problem);
-        }
-        return;
-    };
     let (thread, snapshot) = (Rc::clone(context.thread), Arc::clone(snapshot));
     spawn_local(async move {
         let InProgress(mirror) = &begun;
