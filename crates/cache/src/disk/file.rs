@@ -278,9 +278,9 @@ impl Disk {
         self.state().index.clear();
         if let Some(opened) = self.opened.get() {
             let file = &opened.space.file;
-            // The header alone makes the file worthless as well.
-            let emptied = file.set_len(0);
-            let _ = emptied.or_else(|_| file.write_all_at(&[0; 64], 0));
+            // Without its header, the file begins empty at the next start. Its content stays: it may be on its
+            // way to clients, and a response that is being written would fill the rest with zeros.
+            let _ = file.write_all_at(&[0; 64], 0).or_else(|_| file.set_len(0));
         }
     }
 

@@ -96,6 +96,8 @@ impl Space {
             if let Some(is_used @ true) = free.is_used.get_mut(chunk as usize) {
                 *is_used = false;
                 free.count += 1;
+                // The first chunks are used again first, so that the file has no more blocks than it needs.
+                free.cursor = free.cursor.min(chunk);
             }
         }
     }
