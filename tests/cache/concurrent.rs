@@ -236,3 +236,30 @@ fn an_invalidated_response_is_not_stored_after_all() {
     });
     assert_eq!(get(&server, "/", "").text(), "2");
 }
+
+#[test]
+fn an_invalidated_response_does_not_come_back_when_it_is_confirmed_late() {
+    let (allow, allowed) = mpsc::channel();
+    let allowed = Mutex::new(allowed);
+    let origin = origin(move |head, number| {
+        if head.contains("If-None-Match") || head.contains("if-none-match") {
+            let _ = allowed.lock().unwrap().recv();
+            return "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nCache-Control: max-age=600\r\n\r\n".into();
+        }
+        let fields = match number {
+            0 => "ETag: \"a\"\r\nCache-Control: max-age=0\r\n",
+            _ => "Cache-Control: max-age=600\r\n",
+        };
+        page(fields, number.to_string())
+    });
+    let server = cached(&origin, json!({}));
+    assert_eq!(get(&server, "/", "").text(), "0");
+    thread::scope(|scope| {
+        let confirmed = scope.spawn(|| get(&server, "/", "").text());
+        eventually("the origin is asked", || (origin.asked().len() == 2).then_some(()));
+        super::origin::ask(&server, "POST", "/", "");
+        allow.send(()).unwrap();
+        assert_eq!(confirmed.join().unwrap(), "0");
+    });
+    assert_eq!(get(&server, "/", "").text(), "3");
+}

@@ -351,11 +351,16 @@ impl<'s> Step<'_, 's> {
         let outcome = |stored| Outcome::Forwarded { reason, status: Some(304), stored };
         match storing::update(entry, self.settings(), asked, &response.fields, times) {
             Ok(updated) => {
-                let updated = store.insert(&self.key, &self.owner, updated);
+                // An invalidation has detached the request: its page is as old as the one that was removed.
+                let is_current = leader.as_ref().is_none_or(Leader::is_current);
+                let (updated, landing) = match is_current {
+                    true => (store.insert(&self.key, &self.owner, updated), Landing::Stored),
+                    false => (Arc::new(updated), Landing::NotShared),
+                };
                 if let Some(leader) = leader {
-                    leader.land(Landing::Stored);
+                    leader.land(landing);
                 }
-                let outcome = outcome(Some(Ok(())));
+                let outcome = outcome(is_current.then_some(Ok(())));
                 (self.respond(&updated, request, outcome, times.received), None)
             }
             Err(refusal) => {
