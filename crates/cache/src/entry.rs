@@ -257,13 +257,14 @@ impl Entry {
         self.terms.initial_age.saturating_add(now.saturating_sub(self.terms.received))
     }
 
-    /// Returns the memory of the entry in bytes.
+    /// Returns the memory of the entry in bytes. Content in a file counts, too: the entry keeps its chunks from
+    /// being used again, and an owner must not hold more of them than its share.
     pub fn weight(&self) -> usize {
         let selection = self.selection.iter().map(|(name, value)| {
             name.len() + value.as_ref().map_or(0, |value| value.len()) + size_of_val(name) * 2
         });
         OVERHEAD
-            + self.body.memory().map_or(0, Bytes::len)
+            + usize::try_from(self.body.len()).unwrap_or(usize::MAX)
             + self.copies.len()
             + self.fields.as_bytes().len()
             + self.place.weight()

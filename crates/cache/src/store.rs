@@ -190,10 +190,24 @@ impl Store {
 
     /// Stores a response. Returns it as later requests get it.
     pub fn insert(&self, key: &[u8], owner: &Arc<Owner>, entry: Entry) -> Arc<Entry> {
+        self.insert_if(key, owner, entry, |_| true)
+    }
+
+    /// Stores a response if what the key has permits it.
+    fn insert_if(
+        &self,
+        key: &[u8],
+        owner: &Arc<Owner>,
+        entry: Entry,
+        is_permitted: impl FnOnce(Option<&Slot>) -> bool,
+    ) -> Arc<Entry> {
         let entry = Arc::new(entry);
-        self.counters.stored.fetch_add(1, Relaxed);
         let mut removed = None;
         self.memory.change(key, owner, |known| {
+            if !is_permitted(known.as_ref()) {
+                return None;
+            }
+            self.counters.stored.fetch_add(1, Relaxed);
             let mut variants = vec![Arc::clone(&entry)];
             if let Some(Slot::Variants(others)) = known {
                 // The refreshed response is the same one to those who count its uses.
@@ -212,6 +226,14 @@ impl Store {
         });
         self.erase(removed);
         entry
+    }
+
+    /// Stores the update of a response, unless that was removed or replaced meanwhile: it must not come back.
+    pub fn update(&self, key: &[u8], owner: &Arc<Owner>, old: &Arc<Entry>, updated: Entry) {
+        self.insert_if(key, owner, updated, |known| {
+            matches!(known, Some(Slot::Variants(variants))
+                if variants.iter().any(|entry| Arc::ptr_eq(entry, old)))
+        });
     }
 
     /// Remembers that a response was not shared. Stored responses stay.

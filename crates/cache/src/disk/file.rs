@@ -271,7 +271,7 @@ impl Disk {
         }
     }
 
-    /// Empties the file and uses it no more: what it has could not be removed.
+    /// Uses the file no more, and makes it worthless for the next start: what it has could not be removed.
     pub(super) fn fail(&self) {
         self.errors.fetch_add(1, Relaxed);
         self.has_failed.store(true, Relaxed);

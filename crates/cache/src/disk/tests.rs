@@ -281,6 +281,42 @@ fn a_file_of_another_boot_counts_only_if_it_was_closed() {
 }
 
 #[test]
+fn a_file_that_has_failed_begins_empty_although_it_is_closed() {
+    let site = Site::new();
+    let store = site.start(8 * MIB);
+    put(&store, "a", "/x", b"removed");
+    put(&store, "a", "/large", &body(1, 300_000));
+    settle(&store);
+    let read = || get(&store, "/large").unwrap();
+    assert_eq!(read(), body(1, 300_000));
+    store.disk().unwrap().fail();
+    assert_eq!(
+        read(),
+        body(1, 300_000),
+        "memory knows where it is, and so do those that it is sent to"
+    );
+    store.disk().unwrap().close(Duration::from_secs(20));
+    drop(store);
+    let store = site.start(MIB);
+    assert_eq!((get(&store, "/x"), get(&store, "/large")), (None, None));
+}
+
+#[test]
+fn an_update_of_a_response_that_was_removed_is_not_stored() {
+    let site = Site::new();
+    let store = site.start(MIB);
+    let owner = store.owner(b"a");
+    let entry = || entry_for("/x", &[], &[], "", store.purges.count());
+    let old = store.insert(b"/x", &owner, entry());
+    store.update(b"/x", &owner, &old, entry());
+    let newer = store.insert(b"/x", &owner, entry());
+    store.invalidate(b"/x");
+    store.update(b"/x", &owner, &newer, entry());
+    assert!(store.is_empty());
+    assert_eq!(get(&store, "/x"), None);
+}
+
+#[test]
 fn another_size_begins_anew() {
     let site = Site::new();
     let store = site.start(MIB);

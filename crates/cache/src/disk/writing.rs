@@ -75,12 +75,13 @@ fn run(store: &Weak<dyn Front>, space: &Arc<Space>, jobs: &Receiver<Job>) {
                 }
             }
             Job::Close(done) => {
-                // Nothing is written afterwards.
-                disk.has_failed.store(true, Relaxed);
-                let synced = space.file.sync_data();
-                let _ = synced
-                    .and_then(|()| opening::write_header(space, true))
-                    .and_then(|()| space.file.sync_data());
+                // Nothing is written afterwards. A file that has failed stays worthless.
+                if !disk.has_failed.swap(true, Relaxed) {
+                    let synced = space.file.sync_data();
+                    let _ = synced
+                        .and_then(|()| opening::write_header(space, true))
+                        .and_then(|()| space.file.sync_data());
+                }
                 let _ = done.send(());
             }
         }

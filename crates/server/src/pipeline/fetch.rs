@@ -225,7 +225,7 @@ impl<'s> Step<'_, 's> {
                 HeadMatch::Unknown => None,
             };
             match updated {
-                Some(Some(updated)) => drop(self.store().insert(&self.key, &self.owner, updated)),
+                Some(Some(updated)) => self.store().update(&self.key, &self.owner, &entry, updated),
                 Some(None) => self.store().forget(&self.key, &entry),
                 None => {}
             }
