@@ -42,6 +42,31 @@ class Counting(unittest.TestCase):
         python = "Ran 10 tests in 0.1s\n\nFAILED (failures=2, errors=1)"
         self.assertEqual(self.summary(CARGO, "5 passed, 1 failed", python)[-1], "13 passed, 5 failed")
 
+    def test_the_reports_of_failed_tests_are_repeated_at_the_end(self):
+        cargo = """---- files::d stdout ----
+
+thread 'files::d' panicked at tests/files/d.rs:7:5:
+the answer was 404
+
+failures:
+    files::d
+
+test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s"""
+        python = """======================================================================
+FAIL: test_one (__main__.Suite.test_one)
+----------------------------------------------------------------------
+AssertionError: 1 != 2
+----------------------------------------------------------------------
+Ran 3 tests in 0.1s
+
+FAILED (failures=1)"""
+        self.assertEqual(self.summary(cargo, python), [
+            "failed: files::d", "    thread 'files::d' panicked at tests/files/d.rs:7:5:", "    the answer was 404",
+            "failed: test_one", "    AssertionError: 1 != 2", "0 skipped", "5 passed, 2 failed"])
+
+    def test_a_long_report_is_shortened(self):
+        self.assertEqual(len(self.summary("---- a stdout ----", *["x"] * 100)), 1 + ci.REPEATED + 2)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -4,8 +4,8 @@
     tools/ci.py            all of it
     tools/ci.py TARGET...  these targets of the Makefile, counted in the same way
 
-Shows what they print. At the end it names the tests that could not run on this machine, with the reason
-of each, and ends with a line "N passed, N failed" that counts every other test and, as one each, the
+Shows what they print. At the end it repeats what failed tests have said, for a log of which only the end
+is kept, names the tests that could not run on this machine, with the reason of each, and ends with a line "N passed, N failed" that counts every other test and, as one each, the
 lint and whatever failed without naming a test. The exit status is 0 if nothing failed. CI_E2E=always or
 CI_E2E=never takes the decision about the browser tests away.
 """
@@ -33,6 +33,11 @@ OWN = re.compile(r"^(\d+) passed, (\d+) failed$")
 UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ")
 UNITTEST_FAILED = re.compile(r"^FAILED \((.*)\)")
 FAILED = re.compile(r"^test (\S+) \.\.\. FAILED$")
+# The report of a failed test begins with a line of the first form, of cargo or of unittest; the second ends all.
+REPORT = re.compile(r"^(?:---- (\S+) stdout ----|(?:FAIL|ERROR): (\S+) .*)$")
+REPORTED = re.compile(r"^(?:failures:|Ran \d+ tests? in .*)$")
+# That many lines of a report are repeated: its first ones, which name the cause.
+REPEATED = 25
 # What a test says that cannot run, on a line of its own or behind its name; cargo counts it as passed.
 SKIPPED = re.compile(r"(?:^|^test \S+ \.\.\. )skipped: (\S+): (.+)$")
 
@@ -45,8 +50,12 @@ class Count:
         # Names and reasons; a test may leave out a part, and fail in another.
         self.skipped = {}
         self.broken = set()
+        # The reports of failed tests, and the one that is being read.
+        self.reports = {}
+        self.report = None
 
     def read(self, line):
+        self.read_report(line)
         if found := SKIPPED.match(line):
             self.skipped.setdefault(found.group(1), found.group(2))
         elif found := FAILED.match(line):
@@ -61,10 +70,22 @@ class Count:
             self.passed -= bad
             self.failed += bad
 
+    def read_report(self, line):
+        if begin := REPORT.match(line):
+            self.report = self.reports.setdefault(begin.group(1) or begin.group(2), [])
+        elif REPORTED.match(line):
+            self.report = None
+        elif self.report is not None and len(self.report) < REPEATED and line.strip("-= "):
+            self.report.append(line)
+
+    def repeated(self):
+        """What failed tests have said."""
+        return [line for name, report in self.reports.items() for line in (f"failed: {name}", *("    " + r for r in report))]
+
     def summary(self):
         """The last lines of a run."""
         skipped = {name: reason for name, reason in self.skipped.items() if name not in self.broken}
-        return [f"{len(skipped)} skipped", *(f"    {name}: {reason}" for name, reason in skipped.items()),
+        return [*self.repeated(), f"{len(skipped)} skipped", *(f"    {name}: {reason}" for name, reason in skipped.items()),
                 f"{self.passed - len(skipped)} passed, {self.failed} failed"]
 
 
