@@ -21,6 +21,7 @@
 //!   application may write to it.
 //! - `reactor`: descriptors in tokio's reactor, only for the router (a feature, so that the other
 //!   processes do not link tokio).
+//! - [`scheduling`]: the length of a thread's turn on a processor.
 //! - [`spin`]: spinning briefly before sleeping.
 //! - [`memory`]: releasing memory that is used only at the start.
 //! - [`title`]: the title of a process in `ps`.
@@ -58,6 +59,8 @@ pub mod reactor;
 #[allow(unsafe_code)]
 pub mod record_lock;
 pub mod sandbox;
+#[allow(unsafe_code)]
+pub mod scheduling;
 pub mod service_manager;
 #[allow(unsafe_code)]
 pub mod shared_copy;

@@ -7,13 +7,14 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use howdah_access_log::LogFiles;
 use howdah_cluster::Cluster;
 use howdah_config::Config;
 use howdah_sys::log::{Level, Log};
-use howdah_sys::memory;
+use howdah_sys::{memory, scheduling};
 use howdah_tls::challenges::{ChallengeStore, OnDemandRequest};
 use howdah_upstream::names::Names;
 use howdah_upstream::names::clients::ClientNames;
@@ -35,6 +36,9 @@ use crate::descriptors::DescriptorLimit;
 use crate::listings::Listings;
 use crate::snapshot::Snapshot;
 use crate::thread::Shared;
+
+/// Length of a router thread's turn on a processor while others want it. Most of its work takes less.
+const TURN: Duration = Duration::from_micros(100);
 
 /// Runs the router on the supervisor's socket to its end.
 pub(super) async fn serve(socket: OwnedFd, answer_queries: impl FnOnce(Queries)) -> io::Result<()> {
@@ -102,6 +106,8 @@ fn control_thread(
         client_names: ClientNames::default(),
         cluster: Cluster::new(Arc::clone(&log)),
     });
+    // Scripts that compute must not delay files and other sites. It is not vital: a container may forbid it.
+    let _ = scheduling::set_turn(TURN);
     let sandbox = Arc::new(RouterSandbox::enter(hello.sandbox, &hello.tmp, config));
     let (requests, thread_requests) = unbounded_channel();
     let threads = Threads::start(threads, &shared, &requests)?;
