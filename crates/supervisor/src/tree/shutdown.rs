@@ -75,7 +75,12 @@ impl Tree {
     /// Kills the remaining processes and waits for them. Returns how the server ended.
     pub(super) fn finish(&mut self) -> Ending {
         let is_graceful = self.shutdown.as_ref().is_some_and(|shutdown| shutdown.is_graceful);
-        if let Some(router) = self.router.take() {
+        let router = self.router.take();
+        let mut killed: Vec<_> = router.iter().map(|router| router.pid).collect();
+        killed.extend(
+            self.control_pid().into_iter().chain(self.programs.pids()).chain(self.zygotes.pids()),
+        );
+        if let Some(router) = router {
             if is_graceful {
                 let line = "the router is killed: it has not ended with settings/shutdown_timeout";
                 self.log.write(Level::Alert, line);
@@ -89,8 +94,10 @@ impl Tree {
         for timeout in [DISMISSAL_TIMEOUT, KILL_TIMEOUT] {
             self.applications.values_mut().for_each(Application::dismiss);
             let deadline = Instant::now() + timeout;
-            while !self.applications.is_empty() && Instant::now() < deadline {
+            while !(self.applications.is_empty() && killed.is_empty()) && Instant::now() < deadline
+            {
                 while let Some((pid, _)) = process::reap() {
+                    killed.retain(|other| *other != pid);
                     self.remove_ended_application(pid);
                 }
                 std::thread::sleep(REAP_INTERVAL);
