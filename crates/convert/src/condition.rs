@@ -307,7 +307,7 @@ fn by_field(name: &str, test: &Test) -> Condition {
         return Condition::Matches(vec![if test.is_negated { there } else { absent }]);
     }
     if let TestKind::Pattern(pattern) = &test.kind
-        && pattern.is_everything()
+        && (pattern.is_everything() || pattern.is_everything_inside())
     {
         return match (test.passes(""), test.is_negated) {
             // `.` or `!.`

@@ -18,8 +18,8 @@ use crate::folder::{Folder, Log, encoded, inherit, sort, words_of};
 use crate::index;
 use crate::matching::Match;
 use crate::notes::{Kind, Note};
-use crate::pcre::Pattern;
 use crate::redirects;
+use crate::rounds;
 use crate::rules::{self, Action, Step};
 use crate::site::{Conversion, Site};
 use crate::template::literal;
@@ -102,6 +102,16 @@ struct Builder<'b, 'a> {
     directories: usize,
     /// Scripts of targets for all requests.
     fronts: Vec<String>,
+}
+
+/// What stands in front of a rule.
+struct Before<'s, 'b, 'a> {
+    /// Folders from the root to that of the rule.
+    chain: &'s [&'b Folder<'a>],
+    /// Rules.
+    rules: &'s [Step],
+    /// The same as steps.
+    steps: &'s [Value],
 }
 
 impl<'b, 'a> Builder<'b, 'a> {
@@ -239,11 +249,15 @@ impl<'b, 'a> Builder<'b, 'a> {
         translated.steps.splice(at..at, moved);
         let answers = Chain(chain).of_answers();
         let mut steps = Vec::new();
-        for step in &translated.steps {
-            let action = self.action(step, entry, files, &answers);
+        for (number, step) in translated.steps.iter().enumerate() {
+            let name = format!("{files}-again-{number}");
+            let before = Before { chain, rules: &translated.steps[..number], steps: &steps };
+            let action = self.action(step, entry, files, &answers, (&before, &name));
             steps.extend(step.matches.iter().map(|matching| matching.step(action.clone())));
         }
-        let (fallback, extra) = self.fallback(chain, &translated, entry, missing, files, &answers);
+        let before = Before { chain, rules: &translated.steps, steps: &steps };
+        let (fallback, extra) =
+            self.fallback(&before, &translated, entry, (files, missing), &answers);
         let mut served = self.files(chain, fallback.as_ref(), translated.kind);
         served.splice(0..0, extra);
         // Without index files, directories are those of the rules for missing files.
@@ -278,6 +292,7 @@ impl<'b, 'a> Builder<'b, 'a> {
         entry: &Entry,
         files: &str,
         answers: &Map<String, Value>,
+        (before, again): (&Before<'_, 'b, 'a>, &str),
     ) -> Value {
         match &step.action {
             Action::Stop => json!({ "pass": format!("routes/{files}") }),
@@ -291,15 +306,38 @@ impl<'b, 'a> Builder<'b, 'a> {
             }
             Action::Rewrite { path, is_literal, is_end } => {
                 // Apache does not start again if the path stays as it is.
-                let stays =
-                    *is_literal && step.matches.iter().any(|matching| accepts(matching, path));
+                let stays = *is_literal
+                    && step.matches.iter().any(|matching| rounds::accepts(matching, path));
                 let route = match *is_end || stays {
                     true => self.last_route(path, *is_literal, entry),
                     false => "routes/main",
                 };
-                json!({ "rewrite": path, "pass": route })
+                let action = json!({ "rewrite": path, "pass": route });
+                match stays && !*is_end {
+                    true => self.again(before, path, action, again),
+                    false => action,
+                }
             }
         }
+    }
+
+    /// Returns the action for a path that a rule leads to and leaves as it is: the steps in front of the rule are
+    /// asked again, in a route of this name, before the action `last`.
+    fn again(&mut self, before: &Before<'_, 'b, 'a>, path: &str, last: Value, name: &str) -> Value {
+        let is_here = |folder: &Folder<'_>| {
+            before.chain.last().is_some_and(|innermost| innermost.url == folder.url)
+        };
+        let folder = rounds::folder_of(self.tree.folders, path, has_route);
+        if !folder.is_some_and(is_here) {
+            return json!({ "rewrite": path, "pass": "routes/main" });
+        }
+        if !before.rules.iter().any(|step| rounds::decides(step, path)) {
+            return last;
+        }
+        let mut steps = before.steps.to_vec();
+        steps.push(json!({ "action": last }));
+        self.routes.insert(name.to_owned(), Value::Array(steps));
+        json!({ "rewrite": path, "pass": format!("routes/{name}") })
     }
 
     /// Returns the route of a path that no rule changes again.
@@ -320,24 +358,28 @@ impl<'b, 'a> Builder<'b, 'a> {
     /// Returns the fallback of a share, and steps in front of it.
     fn fallback(
         &mut self,
-        chain: &[&'b Folder<'a>],
+        before: &Before<'_, 'b, 'a>,
         translated: &rules::Translated,
         entry: &Entry,
-        missing: &str,
-        files: &str,
+        (files, missing): (&str, &str),
         answers: &Map<String, Value>,
     ) -> (Option<Value>, Vec<Value>) {
         if translated.missing.is_empty() {
-            return self.fallback_resource(chain, entry);
+            return self.fallback_resource(before.chain, entry);
         }
         let mut steps = Vec::new();
-        for step in &translated.missing {
+        for (number, step) in translated.missing.iter().enumerate() {
+            let again = format!("{missing}-again-{number}");
             let action = match &step.action {
-                Action::Rewrite { path, is_literal, .. } => {
-                    self.front(chain, path, *is_literal, entry)
+                Action::Rewrite { path, is_literal, is_end } => {
+                    let front = self.front(before.chain, path, *is_literal, entry);
+                    match *is_literal && !*is_end {
+                        true => self.again(before, path, front, &again),
+                        false => front,
+                    }
                 }
                 Action::Stop => json!({ "return": 404 }),
-                _ => self.action(step, entry, files, answers),
+                _ => self.action(step, entry, files, answers, (before, &again)),
             };
             steps.extend(step.matches.iter().map(|matching| matching.step(action.clone())));
         }
@@ -514,14 +556,4 @@ fn has_route(folder: &Folder<'_>) -> bool {
         || !folder.error_documents.is_empty()
         || has_fields(&folder.own)
         || folder.sections.iter().any(|section| has_fields(&section.scope))
-}
-
-/// Returns true if the patterns of the path accept a path.
-fn accepts(matching: &Match, path: &str) -> bool {
-    matching.uri.iter().all(|pattern| match pattern.strip_prefix('!') {
-        Some(_) => true,
-        None => pattern
-            .strip_prefix('~')
-            .is_some_and(|text| Pattern::parse(text).is_ok_and(|pattern| pattern.matches(path))),
-    })
 }

@@ -193,16 +193,20 @@ fn file() -> impl Strategy<Value = String> {
         .prop_map(|(switch, parts)| format!("{switch}{}", parts.concat()))
 }
 
-fn seed() -> RngSeed {
-    match ProptestConfig::default().rng_seed {
-        RngSeed::Random => RngSeed::Fixed(1),
-        fixed => fixed,
+/// The same trees in each run; `PROPTEST_RNG_SEED` and `PROPTEST_CASES` search further.
+fn settings() -> ProptestConfig {
+    let mut settings = ProptestConfig::default();
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        settings.cases = 192;
     }
+    if settings.rng_seed == RngSeed::Random {
+        settings.rng_seed = RngSeed::Fixed(1);
+    }
+    settings
 }
 
 proptest! {
-    // The same trees in each run. `PROPTEST_RNG_SEED` searches further.
-    #![proptest_config(ProptestConfig { rng_seed: seed(), ..ProptestConfig::with_cases(192) })]
+    #![proptest_config(settings())]
     #[test]
     fn what_the_engine_refuses_is_not_served(
         root in file(), a in file(), b in prop::option::of(file()),

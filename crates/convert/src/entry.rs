@@ -436,7 +436,7 @@ fn narrow(section: &Section<'_>, folder: &Folder<'_>) -> Option<Match> {
 }
 
 /// Returns true if a pattern of paths accepts one, or may do so.
-fn accepts(pattern: &str, path: &str) -> bool {
+pub fn accepts(pattern: &str, path: &str) -> bool {
     if let Some(text) = pattern.strip_prefix('~') {
         // Most patterns are those of other directories; to compile each of them would take minutes.
         return may_find(text, path) && finds(text, path);

@@ -26,14 +26,16 @@ pub fn steps(
     let found: Vec<(&String, Vec<(Match, &Action)>)> = { names.iter() }
         .map(|name| {
             let mut all = Vec::new();
+            let mut is_stopped = false;
             for rule in rules {
+                is_stopped |= rule.action == Action::Stop;
                 for matching in &rule.matches {
                     // What holds for some methods only is not asked again.
                     let action = match (&rule.action, matching.method.is_empty()) {
                         (Action::Redirect { .. } | Action::Rewrite { .. }, false) => &REFUSED,
                         (action, _) => action,
                     };
-                    let found = variant(matching, name, rule.action == Action::Stop);
+                    let found = variant(matching, name, rule.action == Action::Stop, is_stopped);
                     all.extend(found.map(|matching| (matching, action)));
                 }
             }
@@ -70,8 +72,8 @@ pub fn steps(
 }
 
 /// Returns the conditions on a directory that hold if some hold for its index file. Those for a step that lets
-/// requests through must not hold for more.
-fn variant(matching: &Match, name: &str, is_stop: bool) -> Option<Match> {
+/// requests through must not hold for more. `is_stopped`: such a step stands in front.
+fn variant(matching: &Match, name: &str, is_stop: bool, is_stopped: bool) -> Option<Match> {
     let has_method = !matching.method.is_empty();
     if is_stop && has_method {
         return None;
@@ -83,7 +85,7 @@ fn variant(matching: &Match, name: &str, is_stop: bool) -> Option<Match> {
     };
     let uri = match matching.uri.is_empty() {
         // The step holds for the directory, and has been asked.
-        true if !has_method => return None,
+        true if !has_method && !is_stopped => return None,
         true => vec!["*/".to_owned()],
         false => paths(&matching.uri, name, is_stop)?,
     };

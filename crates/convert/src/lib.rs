@@ -24,6 +24,7 @@ mod notes;
 mod pcre;
 mod redirects;
 mod residual;
+mod rounds;
 mod rules;
 mod site;
 mod template;

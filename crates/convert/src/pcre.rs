@@ -138,14 +138,29 @@ impl Pattern {
         self.alternatives.iter().any(|alternative| alternative.contains(START))
     }
 
-    /// Returns true if the pattern is found in every path, if need be but for the empty one.
+    /// Returns true if the pattern is found in every path.
     pub fn is_everything(&self) -> bool {
-        let [only] = self.alternatives.as_slice() else { return false };
-        let rest = only.strip_prefix(START).unwrap_or(only);
-        match rest.strip_suffix(END) {
-            Some(rest) => matches!(rest, ".*" | ".+" | "(.*)" | "(.+)" | "(.*?)"),
-            None => matches!(rest, "" | "." | ".?" | ".*" | ".+" | "(.*)" | "(.+)"),
+        match self.only_dots() {
+            Some((rest, true)) => matches!(rest, ".*" | "(.*)" | "(.*?)"),
+            Some((rest, false)) => matches!(rest, "" | ".?" | ".*" | "(.*)"),
+            None => false,
         }
+    }
+
+    /// Returns true if the pattern is found in every path but the empty one, which is that of the directory itself.
+    pub fn is_everything_inside(&self) -> bool {
+        match self.only_dots() {
+            Some((rest, true)) => matches!(rest, ".+" | "(.+)"),
+            Some((rest, false)) => matches!(rest, "." | ".+" | "(.+)"),
+            None => false,
+        }
+    }
+
+    /// Returns the pattern without its start and end, and true if it has an end.
+    fn only_dots(&self) -> Option<(&str, bool)> {
+        let [only] = self.alternatives.as_slice() else { return None };
+        let rest = only.strip_prefix(START).unwrap_or(only);
+        Some(rest.strip_suffix(END).map_or((rest, false), |rest| (rest, true)))
     }
 
     /// Returns the expression for the path of a URL, of which the pattern sees what follows a directory:
@@ -550,8 +565,13 @@ mod tests {
 
     #[test]
     fn patterns_of_everything_are_known() {
-        for everything in ["", "^", ".*", "^(.*)$", "^.*$", ".", "^.", "(.+)"] {
+        for everything in ["", "^", ".*", "^(.*)$", "^.*$", ".?"] {
             assert!(Pattern::parse(everything).unwrap().is_everything(), "{everything}");
+            assert!(!Pattern::parse(everything).unwrap().is_everything_inside(), "{everything}");
+        }
+        for inside in [".", "^.", "(.+)", "^.+$"] {
+            assert!(!Pattern::parse(inside).unwrap().is_everything(), "{inside}");
+            assert!(Pattern::parse(inside).unwrap().is_everything_inside(), "{inside}");
         }
         for part in ["^$", "^.$", "a", "^.a*", "^.?$", "$^"] {
             assert!(!Pattern::parse(part).unwrap().is_everything(), "{part}");

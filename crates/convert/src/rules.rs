@@ -77,6 +77,7 @@ pub fn translate(
         is_stopped_for_missing: false,
         is_final: false,
         only_missing: None,
+        leaves_directory: false,
     };
     if !rules.is_on {
         return translation.done;
@@ -103,6 +104,8 @@ struct Translation<'a> {
     is_final: bool,
     /// A rule that ends rewriting for what exists has come: the others see what is missing only.
     only_missing: Option<Missing>,
+    /// Its pattern is not found in the empty path of the directory itself, which the others see.
+    leaves_directory: bool,
 }
 
 /// Words of a rule.
@@ -243,6 +246,8 @@ impl Translation<'_> {
     ) {
         let skips = ["s", "skip", "n", "next", "c", "chain"];
         self.is_uncertain |= rule.has(&skips);
+        // Directories are no files: with `!-f` alone, the rule may keep clients from those.
+        let is_for_directories = conditions.missing == Some(Missing::Files);
         let is_guarded = conditions.missing.is_some() || conditions.asks_for_other_file;
         let is_internal = rule.redirect().is_none() && rule.target != "-";
         let handler = rule.value(&["h", "handler", "t", "type"]).unwrap_or_default();
@@ -251,9 +256,14 @@ impl Translation<'_> {
         // Apache may repeat a rule until it gives up.
         let is_repeated = rule.has(&["n", "next"]);
         let keeps_away = is_internal || conditions.asks_for_the_client;
-        if is_script || is_repeated || keeps_away && !(is_internal && is_guarded) {
+        let keeps_from_files =
+            is_script || is_repeated || keeps_away && !(is_internal && is_guarded);
+        if keeps_from_files || keeps_away && is_for_directories {
             // The rule may keep clients from a file.
-            let matching = self.refused_path(rule).unwrap_or_else(|_| Match::default());
+            let mut matching = self.refused_path(rule).unwrap_or_else(|_| Match::default());
+            if !keeps_from_files {
+                matching.uri.push("!~[^/]$".to_owned());
+            }
             let matches =
                 with_path(&conditions.matches, &matching).unwrap_or_else(|| vec![matching]);
             self.done.steps.push(Step { matches, action: Action::Refuse(403) });
@@ -279,13 +289,16 @@ impl Translation<'_> {
             return Err("routes do not look for a file in another place".to_owned());
         }
         let pattern = rule.pattern_of().map_err(str::to_owned)?;
+        // The directory itself exists, so a rule for what is missing does not see its empty path.
+        let is_inside = conditions.missing.is_some() || self.only_missing.is_some();
         if rule.target == "-" {
-            let matching = self.path(rule, &Ok(pattern), false)?;
+            let matching = self.path(rule, &Ok(pattern), false, is_inside)?;
             let matches = self.matches(conditions, &matching)?;
             return Ok(Step { matches, action: Action::Stop });
         }
         let captures = conditions.captures.clone().unwrap_or(Captures::Unknown);
-        let is_everything = pattern.is_everything() && !rule.is_negated();
+        let is_everything =
+            (pattern.is_everything() || pattern.is_everything_inside()) && !rule.is_negated();
         let names = Names {
             first_is_whole: is_everything && pattern.groups == 1 && self.directory == b"/",
             groups: if rule.is_negated() { 0 } else { pattern.groups },
@@ -295,7 +308,7 @@ impl Translation<'_> {
         let template = template::parse(rule.target, &names)?;
         let path_is_condition = matches!(captures, Captures::Path) && template.uses_groups;
         let uses_own_groups = template.uses_groups && !path_is_condition;
-        let matching = self.path(rule, &Ok(pattern), uses_own_groups)?;
+        let matching = self.path(rule, &Ok(pattern), uses_own_groups, is_inside)?;
         if path_is_condition && !matching.uri.is_empty() {
             return Err("routes cannot combine its pattern with that of its condition".to_owned());
         }
@@ -371,15 +384,17 @@ impl Translation<'_> {
     }
 
     /// Returns the condition on the path of a rule; none if it holds for all paths below the directory, which are
-    /// those of its route.
+    /// those of its route; with `is_inside`, for all but the directory itself.
     fn path(
         &self,
         rule: &Rule<'_>,
         pattern: &Result<Pattern, &'static str>,
         needs_groups: bool,
+        is_inside: bool,
     ) -> Result<Match, String> {
         let pattern = pattern.as_ref().map_err(|reason| (*reason).to_owned())?;
-        if pattern.is_everything() && !needs_groups {
+        let is_everything = pattern.is_everything() || is_inside && pattern.is_everything_inside();
+        if is_everything && !needs_groups {
             if rule.is_negated() {
                 return Err("it never applies".to_owned());
             }
@@ -395,7 +410,9 @@ impl Translation<'_> {
 
     /// Returns the condition on the path of a refusal: a directory whose index file is refused is, too.
     fn refused_path(&self, rule: &Rule<'_>) -> Result<Match, String> {
-        let mut matching = self.path(rule, &rule.pattern_of(), false)?;
+        // The index file of the directory itself is inside.
+        let is_inside = !rule.is_negated() && !self.index.is_empty();
+        let mut matching = self.path(rule, &rule.pattern_of(), false, is_inside)?;
         let pattern = rule.pattern_of()?;
         if rule.is_negated() || matching.uri.is_empty() {
             return Ok(matching);
@@ -426,12 +443,14 @@ impl Translation<'_> {
         node: &Node,
         log: &mut Log<'_>,
     ) {
-        let is_all = rule.pattern_of().is_ok_and(|pattern| pattern.is_everything())
-            && !rule.is_negated()
+        let pattern = rule.pattern_of().ok().filter(|_| !rule.is_negated());
+        let is_inside = pattern.as_ref().is_some_and(Pattern::is_everything_inside);
+        let is_all = (is_inside || pattern.as_ref().is_some_and(Pattern::is_everything))
             && conditions.matches.iter().any(Match::is_empty);
         if let Some(there) = conditions.is_there {
             if step.action == Action::Stop && is_all && self.done.missing.is_empty() {
                 self.only_missing = Some(there);
+                self.leaves_directory = is_inside && there == Missing::FilesAndDirectories;
                 return;
             }
             return self.without(
@@ -455,6 +474,9 @@ impl Translation<'_> {
             }
             (None, None) => None,
         };
+        if self.leaves_directory && conditions.missing.is_none() {
+            self.for_directory(&step, rule, conditions, node, log);
+        }
         let Some(missing) = missing else {
             if self.is_stopped_for_missing || !self.done.missing.is_empty() {
                 let reason = "it stands behind a rule for missing files: place it in front";
@@ -475,6 +497,29 @@ impl Translation<'_> {
 }
 
 impl Translation<'_> {
+    /// Adds a step for the directory itself, if the rule finds its empty path.
+    fn for_directory(
+        &mut self,
+        step: &Step,
+        rule: &Rule<'_>,
+        conditions: &Conditions,
+        node: &Node,
+        log: &mut Log<'_>,
+    ) {
+        let finds = rule.pattern_of().is_ok_and(|pattern| pattern.matches(""));
+        if finds == rule.is_negated() {
+            return;
+        }
+        let path = Match::uri(vec![crate::folder::encoded(self.directory)]);
+        match self.matches(conditions, &path) {
+            Ok(matches) => self.done.steps.push(Step { matches, action: step.action.clone() }),
+            Err(reason) => {
+                self.done.steps.push(Step { matches: vec![path], action: Action::Refuse(403) });
+                log.refused(node, &reason);
+            }
+        }
+    }
+
     /// Leaves a step out; one that leads away from a file refuses it.
     fn without(&mut self, step: Step, node: &Node, reason: &str, log: &mut Log<'_>) {
         if !matches!(step.action, Action::Rewrite { .. }) {
