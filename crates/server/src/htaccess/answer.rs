@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::ffi::OsStr;
+use std::future::poll_fn;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -185,7 +186,14 @@ impl<'s> Attempt<'_, 's> {
             && !record.is_rewritten
             && record.config.is_constant();
         let of_file = is_constant.then(|| response.fields.clone());
-        let (response, compression) = self.finish(*record, &action, response);
+        let (mut response, compression) = self.finish(*record, &action, response);
+        if let Action::Script(script) = &action
+            && *exchange.request.method == *b"HEAD"
+            && script.method != b"HEAD"
+            && compression != Compression::Gzip
+        {
+            show_length(&mut response).await;
+        }
         if let Some(of_file) = of_file
             && compression == Compression::None
         {
@@ -376,6 +384,31 @@ impl<'s> Attempt<'_, 's> {
         (response, compression)
     }
 }
+
+/// Shows the length of a script for errors, which answers GET where the client asks for the head only, if it is
+/// short. As in Apache, an empty page has no length.
+async fn show_length(response: &mut Response) {
+    let mut len = 0;
+    match &mut response.body {
+        Body::Empty => {}
+        Body::Bytes(bytes) => len = bytes.len() as u64,
+        Body::Stream(stream) if stream.len().is_none() => {
+            while let Some(bytes) = poll_fn(|cx| stream.poll_next(cx)).await {
+                len += bytes.map_or(MAX_HELD_BYTES, |bytes| bytes.len() as u64);
+                if len > MAX_HELD_BYTES {
+                    return;
+                }
+            }
+        }
+        Body::Pieces(_) | Body::Stream(_) => return,
+    }
+    if (1..=MAX_HELD_BYTES).contains(&len) {
+        (response.body, response.chunked) = (Body::unsent(Some(len)), false);
+    }
+}
+
+/// Maximum number of bytes that Apache holds back until a script has ended.
+const MAX_HELD_BYTES: u64 = 8000;
 
 /// Returns true if the body of the request was read before it was redirected to this record.
 fn has_read_body(record: &Record) -> bool {
