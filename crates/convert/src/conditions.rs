@@ -115,6 +115,10 @@ impl Conditions {
             if there.len() != count {
                 self.fail("routes cannot combine its conditions");
             }
+            if !there.iter().any(|kind| matches!(kind, 'f' | 's' | 'F')) {
+                // Rules behind it see files.
+                self.fail("routes have no condition for paths that name a directory or a link");
+            }
             self.is_there = Some(match there.contains(&'d') {
                 true => Missing::FilesAndDirectories,
                 false => Missing::Files,

@@ -112,6 +112,9 @@ fn rule() -> impl Strategy<Value = String> {
         "RewriteCond %{REQUEST_FILENAME} !-f\n",
         "RewriteCond %{REQUEST_FILENAME} -f\n",
         "RewriteCond %{REQUEST_FILENAME} !-d\n",
+        "RewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\n",
+        "RewriteCond %{REQUEST_FILENAME} -f [OR]\nRewriteCond %{REQUEST_FILENAME} -d\n",
+        "RewriteCond %{REQUEST_FILENAME} -d\n",
         "RewriteCond %{HTTP:X-K} !-f\n",
         "RewriteCond %{REQUEST_METHOD} GET\n",
         "RewriteCond %{REQUEST_URI} index\n",
@@ -131,6 +134,8 @@ fn rule() -> impl Strategy<Value = String> {
         "(^|/)c\\.ini$",
         "^(?!a).*\\.txt$",
         "^x",
+        "!.",
+        "^(.+)$",
     ];
     let actions = [
         "- [F]",
@@ -143,6 +148,8 @@ fn rule() -> impl Strategy<Value = String> {
         "- [S=1]",
         "- [N=1]",
         "x.txt [L]",
+        "/index.php [L]",
+        "c.ini",
         "- [END]",
     ];
     (one_of(&conditions), one_of(&patterns), one_of(&actions)).prop_map(
