@@ -5,6 +5,7 @@ All of them run PHP with the settings of its embed library, which are Debian's f
 
 import os
 import pwd
+import random
 import signal
 import socket
 import subprocess
@@ -20,16 +21,28 @@ class StartError(Exception):
 
 
 def free_ports(count):
-    """Ports of five digits that nobody listens on now."""
+    """Ports of five digits that nobody listens on now.
+
+    The kernel gives none of them to a client before the server listens: they are below its range for that.
+    """
+    end = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+    candidates = list(range(10000, end)) or list(range(10000, 65536))
+    random.shuffle(candidates)
     socks, ports = [], []
-    while len(ports) < count:
+    for port in candidates:
+        if len(ports) == count:
+            break
         sock = socket.socket()
-        sock.bind(("127.0.0.1", 0))
         socks.append(sock)
-        if sock.getsockname()[1] >= 10000:
-            ports.append(sock.getsockname()[1])
+        try:
+            sock.bind(("127.0.0.1", port))
+            ports.append(port)
+        except OSError:
+            continue
     for sock in socks:
         sock.close()
+    if len(ports) < count:
+        raise StartError(f"{count} ports of 127.0.0.1 are needed; only {len(ports)} are free")
     return ports
 
 
