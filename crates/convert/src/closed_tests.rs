@@ -25,9 +25,20 @@ pub fn converted(files: &[(&str, &str)]) -> Conversion {
 
 /// What the routes answer to a request for a file that exists, of a client that sends no header fields: 200 where
 /// a file is served.
-pub fn status(document: &Value, route: &str, method: &str, path: &str, depth: u32) -> u64 {
+pub fn status(document: &Value, route: &str, method: &str, path: &str) -> u64 {
+    answer(document, route, method, path, 0).0
+}
+
+/// Returns the status, and the path of what is served.
+pub fn answer(
+    document: &Value,
+    route: &str,
+    method: &str,
+    path: &str,
+    depth: u32,
+) -> (u64, String) {
     if depth > 20 {
-        return 500;
+        return (500, path.to_owned());
     }
     for step in document["routes"][route].as_array().unwrap() {
         let conditions = &step["match"];
@@ -40,32 +51,38 @@ pub fn status(document: &Value, route: &str, method: &str, path: &str, depth: u3
         }
         return act(document, &step["action"], method, path, depth);
     }
-    404
+    (404, path.to_owned())
 }
 
-fn act(document: &Value, action: &Value, method: &str, path: &str, depth: u32) -> u64 {
+fn act(document: &Value, action: &Value, method: &str, path: &str, depth: u32) -> (u64, String) {
+    let here = |status| (status, path.to_owned());
     if let Some(status) = action["return"].as_u64() {
-        return status;
+        return here(status);
     }
     if action.get("allow").is_some() || action.get("basic_auth").is_some() {
-        return 403;
+        return here(403);
     }
     if action.get("share").is_some() {
         let is_missing =
             path.contains("nosuch") || path.ends_with('/') && action.get("try").is_some();
         return match (is_missing, action.get("fallback")) {
             (true, Some(fallback)) => act(document, fallback, method, path, depth + 1),
-            (true, None) => 404,
-            (false, _) => 200,
+            (true, None) => here(404),
+            (false, _) => here(200),
         };
     }
     let path = match action["rewrite"].as_str() {
         Some(template) => template.replace("${uri}", path).replace("$uri", path),
         None => path.to_owned(),
     };
-    match action["pass"].as_str().unwrap().strip_prefix("routes/") {
-        Some(route) => status(document, route, method, &path, depth + 1),
-        None => 200,
+    let pass = action["pass"].as_str().unwrap();
+    if let Some(route) = pass.strip_prefix("routes/") {
+        return answer(document, route, method, &path, depth + 1);
+    }
+    let target = pass.rsplit('/').next().unwrap();
+    match document["applications"]["site"]["targets"][target]["script"].as_str() {
+        Some(script) => (200, format!("/{script}")),
+        None => (200, path),
     }
 }
 
@@ -95,7 +112,7 @@ fn check(files: &[(&str, &str)], closed: &[&str], open: &[&str]) -> Conversion {
     let conversion = converted(files);
     let ask = |path: &str| {
         let (method, path) = path.split_once(' ').unwrap_or(("GET", path));
-        status(&conversion.document, "main", method, path, 0)
+        status(&conversion.document, "main", method, path)
     };
     for path in closed {
         assert_ne!(ask(path), 200, "{path}: {:#}", conversion.document);
@@ -210,7 +227,7 @@ fn a_denial_for_all_methods_holds_in_a_section_for_some() {
     let rules = "Order deny,allow\nDeny from all\n<Limit GET>\nOrder allow,deny\nAllow from all\n</Limit>\n";
     let document = converted(&[("", rules)]).document;
     for method in ["GET", "POST"] {
-        assert_eq!(status(&document, "main", method, "/x.txt", 0), 403, "{method}");
+        assert_eq!(status(&document, "main", method, "/x.txt"), 403, "{method}");
     }
 }
 
@@ -219,5 +236,5 @@ fn a_directory_is_closed_whose_own_index_file_is_closed_further_up() {
     let rules =
         "DirectoryIndex s.php\n<Files index.php>\nOrder deny,allow\nDeny from all\n</Files>\n";
     let document = converted(&[("a", rules), ("a/b", "DirectoryIndex index.php\n")]).document;
-    assert_eq!(status(&document, "main", "GET", "/a/b/", 0), 403);
+    assert_eq!(status(&document, "main", "GET", "/a/b/"), 403);
 }

@@ -77,7 +77,12 @@ fn unreserved(path: &[u8]) -> Result<Vec<u8>, u16> {
     Ok(decoded)
 }
 
-fn normal(path: &[u8]) -> Result<Vec<u8>, u16> {
+/// Returns a path without empty segments, `.` and `..`.
+///
+/// # Errors
+///
+/// 400 if it leads above the root.
+pub fn normal(path: &[u8]) -> Result<Vec<u8>, u16> {
     let mut normal = vec![b'/'];
     let mut rest = path.get(1..).unwrap_or_default();
     while !rest.is_empty() {

@@ -46,7 +46,8 @@ impl<'a> Evaluation<'a, '_> {
             }
             Cond::In(word, list) => {
                 let word = self.word(word)?;
-                for element in list {
+                // From the last one on, as by Apache: `Vary` has the fields up to the one that matches.
+                for element in list.iter().rev() {
                     if self.word(element)? == word {
                         return Ok(true);
                     }

@@ -102,15 +102,20 @@ pub fn response(record: &mut Record) {
     let Some(lifetime) = config.lifetime(record.content_type.as_deref().unwrap_or_default()) else {
         return;
     };
-    let now = record.connection.time.0;
+    let (now, micros) = record.connection.time;
     let base = match lifetime.base {
         Base::Access => now,
         Base::Modification if record.file.kind == FileKind::None => return,
         Base::Modification => record.file.modified,
     };
     let expires = base.saturating_add(lifetime.seconds).max(now);
+    let mut age = expires.saturating_sub(now);
+    // The time from now to a full second; a time of access has the fraction of now itself.
+    if lifetime.base == Base::Modification && micros > 0 {
+        age = age.saturating_sub(1).max(0);
+    }
     let table: &mut Table = &mut record.headers_out;
-    merge(table, b"Cache-Control", format!("max-age={}", expires.saturating_sub(now)).as_bytes());
+    merge(table, b"Cache-Control", format!("max-age={age}").as_bytes());
     table.set("Expires", http_date(expires));
 }
 

@@ -40,6 +40,13 @@ impl Server<'_> {
         }
         expires::response(record);
         let compression = self.compression(record, action);
+        // Conditions see the length of a file; the connection writes the field itself.
+        let shows_length = matches!(action, Action::File)
+            && compression != Compression::Gzip
+            && !record.config.headers.is_constant();
+        if shows_length {
+            record.headers_out.set("Content-Length", record.file.size.to_string());
+        }
         if is_own {
             headers::error_response(record, self.world, self);
         } else {

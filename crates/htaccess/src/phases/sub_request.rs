@@ -96,12 +96,17 @@ impl Server<'_> {
         sub.config = self.site.config.clone();
         if is_refused(&sub) || sub.filename.len() > MAX_PATH_BYTES {
             sub.status = 500;
-        } else if uri::decoded(&sub.filename).is_ok_and(|plain| plain == sub.filename) {
-            if let Err(status) = self.after_translation_later(&mut sub).await {
-                sub.status = status;
+            return sub;
+        }
+        match uri::normal(&sub.filename) {
+            Ok(filename) if !filename.contains(&0) => sub.filename = filename,
+            _ => {
+                sub.status = 403;
+                return sub;
             }
-        } else {
-            sub.status = 403;
+        }
+        if let Err(status) = self.after_translation_later(&mut sub).await {
+            sub.status = status;
         }
         sub
     }

@@ -3,6 +3,7 @@
 //! No look-up leaves the root of the site, whatever a directive names: links are followed under the rules of
 //! the file server, and a path that does not begin with the root is as if there were nothing.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;
 use std::io::{self, Read};
@@ -140,6 +141,34 @@ impl SiteWorld<'_, '_> {
         }
     }
 
+    /// Returns a path without `..`, which the file server does not open; `None` if one leads out of the root, or is
+    /// behind what is no directory.
+    fn without_dots<'p>(&self, path: &'p [u8]) -> Option<Cow<'p, [u8]>> {
+        if memchr::memmem::find(path, b"/..").is_none() {
+            return Some(Cow::Borrowed(path));
+        }
+        let mut kept = self.root.to_vec();
+        for part in path.strip_prefix(self.root)?.split(|&byte| byte == b'/') {
+            match part {
+                b"" | b"." => {}
+                b".." => {
+                    let is_below = kept.len() > self.root.len();
+                    // Behind a link, the kernel continues at its target.
+                    let found = self.lstat(&kept).filter(|_| is_below)?;
+                    if found.kind != FileKind::Directory || found.is_link {
+                        return None;
+                    }
+                    kept.truncate(memchr::memrchr(b'/', &kept)?);
+                }
+                part => {
+                    kept.push(b'/');
+                    kept.extend_from_slice(part);
+                }
+            }
+        }
+        Some(Cow::Owned(kept))
+    }
+
     fn inspect(&self, path: &[u8]) -> Result<Inspected, NotServedReason> {
         match self.known(path) {
             WatchedEntry::Entry(found) if !found.is_link => return Ok(found),
@@ -247,6 +276,7 @@ impl SiteWorld<'_, '_> {
 
 impl World for SiteWorld<'_, '_> {
     fn lstat(&self, path: &[u8]) -> Option<FileInfo> {
+        let path = &*self.without_dots(path)?;
         let path = path.strip_suffix(b"/").unwrap_or(path);
         match self.known(path) {
             WatchedEntry::Entry(found) => return Some(file_info(found)),
@@ -264,6 +294,7 @@ impl World for SiteWorld<'_, '_> {
     }
 
     fn stat(&self, path: &[u8]) -> Option<FileInfo> {
+        let path = &*self.without_dots(path)?;
         if let Some((known, info)) = &*self.last.borrow()
             && **known == *path
         {

@@ -87,7 +87,9 @@ fn run(
         scope.world().log(Level::Error, message);
         return Outcome::Status(403);
     }
+    // In the request for an error document, the answer of a rule is not a second error: it takes the place of the first.
     if let Change::Status(status) | Change::Refused(status) = change {
+        record.status = 200;
         return Outcome::Status(status);
     }
     if record.filename.len() > 6 && record.filename.starts_with(b"proxy:") {
@@ -100,6 +102,7 @@ fn run(
     }
     match scheme {
         Some(scheme) => {
+            record.status = 200;
             redirect(record, config, scheme, is_escaped, old_args.as_deref());
             Outcome::External(if (300..400).contains(&status) { status } else { 302 })
         }
