@@ -175,6 +175,8 @@ fn a_stopped_worker_holds_up_no_others_and_is_replaced() {
         // The one that is called first: it has the lowest number.
         pid().unwrap();
         let stopped = pid().unwrap();
+        // One that still looks for the next request would not be called for it.
+        eventually("the worker sleeps", || processes::is_asleep(stopped).then_some(()));
         processes::signal(stopped, Signal::STOP);
         let is_replaced = || {
             let other = pid().unwrap();

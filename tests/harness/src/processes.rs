@@ -57,6 +57,12 @@ pub fn is_alive(pid: u32) -> bool {
     look(pid).is_some()
 }
 
+/// Returns true if a process waits for something, and does not compute.
+pub fn is_asleep(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    field(&status, "State:").is_some_and(|state| state.starts_with('S'))
+}
+
 /// Returns the private memory of a process in bytes: resident, without files and shared memory.
 pub fn private_memory(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
