@@ -52,20 +52,30 @@ static bool is_due(void)
     return true;
 }
 
+/* Returns null without OPcache, and if disable_functions names it. Not inlined: no variable of it may live in
+   a register across the setjmp of zend_try. */
+static zend_never_inline const zend_function *status_function(void)
+{
+    const zend_function *function = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("opcache_get_status"));
+    const char *restricted = zend_ini_string("opcache.restrict_api", sizeof("opcache.restrict_api") - 1, 0);
+
+    if (function == NULL || function->type != ZEND_INTERNAL_FUNCTION || (restricted && *restricted)) {
+        return NULL;
+    }
+    return function;
+}
+
 void howdah_read_opcache(struct howdah_opcache *status)
 {
     const zend_function *function;
-    const char *restricted;
     const zval *memory, *counts;
     zval result;
 
     if (!is_due()) {
         return;
     }
-    /* Null without OPcache, and if disable_functions names it. */
-    function = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("opcache_get_status"));
-    restricted = zend_ini_string("opcache.restrict_api", sizeof("opcache.restrict_api") - 1, 0);
-    if (function == NULL || function->type != ZEND_INTERNAL_FUNCTION || (restricted && *restricted)) {
+    function = status_function();
+    if (function == NULL) {
         return;
     }
     ZVAL_UNDEF(&result);
