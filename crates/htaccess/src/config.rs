@@ -88,14 +88,12 @@ macro_rules! modules {
                     );
                     size += copied;
                 )*
-                let mut merged = DirConfig {
+                DirConfig {
                     $($module,)*
                     warnings: Vec::new(),
                     probes: Vec::new(),
                     size,
-                };
-                merged.forget_removals();
-                merged
+                }
             }
         }
     };
@@ -123,16 +121,6 @@ modules! {
 }
 
 impl DirConfig {
-    /// Forgets what has been removed: it holds for the configuration above only.
-    fn forget_removals(&mut self) {
-        if self.mime.has_removals() {
-            self.mime.forget_removals();
-        }
-        if self.env.has_removals() {
-            self.env.forget_removals();
-        }
-    }
-
     /// Returns true if a file that `<IfFile>` asked for has come or gone: the `.htaccess` must be compiled again.
     pub fn is_outdated(&self, exists: &dyn Fn(&[u8]) -> bool) -> bool {
         self.probes.iter().any(|(path, was_there)| exists(path) != *was_there)

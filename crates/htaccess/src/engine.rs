@@ -15,6 +15,7 @@ use crate::config::DirConfig;
 use crate::merge::Merges;
 use crate::modules::core::{FilesSection, NamePattern};
 use crate::modules::filter::Compression;
+use crate::modules::mime;
 use crate::modules::pattern::Text;
 use crate::outcome::PHP_HANDLER;
 pub use crate::outcome::{Action, ErrorPage, Outcome, Script};
@@ -59,8 +60,12 @@ impl Engine {
     ///
     /// An error in `options`, `php_pattern` or `extra`.
     pub fn new(base: Base) -> Result<Engine, Broken> {
-        let config = Arc::new(compile_base(&base)?);
-        Ok(Engine { site: Site { base, config, merges: Merges::default() } })
+        let server = Arc::new(compile_server(&base)?);
+        let options = format!("Require all granted\nOptions {}\n", base.options);
+        let directory = Arc::new(compile_base(&options, &base)?);
+        let config = Arc::new(server.merged(&directory));
+        let merges = Merges::default();
+        Ok(Engine { site: Site { base, config, server, directory, merges } })
     }
 
     /// Returns the base, to compile files with.
@@ -95,20 +100,18 @@ impl Engine {
     }
 }
 
-/// Compiles the base of a site.
-fn compile_base(base: &Base) -> Result<DirConfig, Broken> {
+/// Compiles a text that is no `.htaccess`.
+fn compile_base(text: &str, base: &Base) -> Result<DirConfig, Broken> {
     let unlimited = Base { allow: Allow::all(), ..base.clone() };
-    let text = format!(
-        "{DEBIAN}
-{SECTIONS}
-Options {}
-{}
-",
-        base.options, base.extra
-    );
-    let config = parse::compile(text.as_bytes(), b"base", b"/", &unlimited, &|_| false)?;
+    parse::compile(text.as_bytes(), b"base", b"/", &unlimited, &|_| false)
+}
+
+/// Compiles the part of the base that is not about a directory.
+fn compile_server(base: &Base) -> Result<DirConfig, Broken> {
+    let mut config = compile_base(&format!("{DEBIAN}\n{SECTIONS}\n{}\n", base.extra), base)?;
     // Removals of suffixes take effect in a merge.
-    let mut config = DirConfig::default().merged(&config);
+    let mime = mime::Config::default().merged(&config.mime);
+    config.mime = mime.into();
     if config.dir.index_names.is_none() {
         config.dir.index_names = Some(base.directory_index.clone().into());
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::config::DirConfig;
 
 /// Most pairs that are kept; beyond that, all are forgotten.
-const MAX_PAIRS: usize = 4096;
+const MAX_PAIRS: usize = 8192;
 
 /// Approximate memory in bytes of all results of a site on a thread; beyond that, all are forgotten.
 const MAX_BYTES: usize = 8 << 20;

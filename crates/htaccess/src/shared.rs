@@ -33,7 +33,7 @@ pub struct Shared<T> {
 
 impl<T> Shared<T> {
     /// Returns the directives of `parent` with those of `child`, and the approximate number of bytes that were
-    /// copied. `default` is the value of a module without directives.
+    /// copied. `default` is the value of a module without directives: as in Apache, there is nothing to merge then.
     pub(crate) fn merged(
         parent: &Shared<T>,
         child: &Shared<T>,
@@ -42,6 +42,9 @@ impl<T> Shared<T> {
     ) -> (Shared<T>, usize) {
         if Arc::ptr_eq(&child.value, &default.value) {
             return (parent.clone(), 0);
+        }
+        if Arc::ptr_eq(&parent.value, &default.value) {
+            return (child.clone(), 0);
         }
         let size = parent.size + child.size;
         let value = Arc::new(merge(&parent.value, &child.value));

@@ -10,8 +10,12 @@ use crate::merge::Merges;
 #[derive(Debug)]
 pub(crate) struct Site {
     pub base: Base,
-    /// The base, compiled.
+    /// The base, compiled: [`server`](Site::server) with [`directory`](Site::directory).
     pub config: Arc<DirConfig>,
+    /// Directives of the whole server.
+    pub server: Arc<DirConfig>,
+    /// Directives of the root's own section, as in `<Directory>`.
+    pub directory: Arc<DirConfig>,
     /// Directives of directories that have been merged.
     pub merges: Merges,
 }

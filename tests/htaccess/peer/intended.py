@@ -76,7 +76,7 @@ TABLE = (
     Intended(
         "entity tags have the file's own form",
         "they are those of all files that Howdah sends; variants of a page have different ones",
-        ("negotiation: *", "trees: *", "autoindex: TrackModified"), {"field etag": ANY}),
+        ("negotiation: *", "trees: *", "autoindex: TrackModified", "core: index files and languages over levels"), {"field etag": ANY}),
     Intended(
         "PHP's virtual() is not defined",
         "a script cannot start another request in its process",
@@ -89,18 +89,6 @@ TABLE = (
         "dates with a wrong day of the week are ignored",
         "they are not valid (RFC 9110, 5.6.7)",
         ("rewrite: a rewritten file with conditions and ranges",), {"status": "200", "body": ANY}),
-    Intended(
-        "`IndexIgnoreReset` also drops the names that the server itself leaves out",
-        "the documentation of Apache says that it resets the list",
-        ("autoindex: IndexIgnore and IndexIgnoreReset",), {"body": ANY}),
-    Intended(
-        "`IndexOptions` with a plus sign keep the form of the listing above",
-        "an addition should not remove an option",
-        ("autoindex: IndexOptions below add and replace",), {"body": ANY}),
-    Intended(
-        "`DefaultLanguage none` counts where `RemoveLanguage` has removed a suffix",
-        "the file has no other language then",
-        ("mime: AddLanguage, DefaultLanguage, RemoveLanguage",), {"field content-language": "none"}),
     Intended(
         "responses that could be compressed always have `Vary: Accept-Encoding`",
         "a cache may keep them, and would otherwise send one form to all clients",
@@ -121,6 +109,10 @@ TABLE = (
         "a range in a request for the head of a page is ignored",
         "ranges are defined for GET only (RFC 9110, 14.2)",
         ("headers: a range that RequestHeader sets",), {"*": ANY}),
+    Intended(
+        "rules and scripts see the path of a target in absolute form",
+        "routes, the cache and the access log know a request by its path",
+        ("core: targets in absolute form",), {"body": ANY}),
     Intended(
         "owners of files are numbers",
         "the router does not read the accounts of the machine",

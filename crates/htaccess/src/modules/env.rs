@@ -15,16 +15,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns true if something of the configuration above is removed.
-    pub(crate) fn has_removals(&self) -> bool {
-        !self.unset.is_empty()
-    }
-
-    /// Forgets what is removed of the configuration above.
-    pub(crate) fn forget_removals(&mut self) {
-        self.unset = Vec::new();
-    }
-
     /// Removes the names that the child unsets, then adds its variables.
     pub fn merged(&self, child: &Config) -> Config {
         let mut merged =

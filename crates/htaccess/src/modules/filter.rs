@@ -56,7 +56,7 @@ impl Config {
             input: child.input.clone().or_else(|| self.input.clone()),
             smart,
             chain,
-            is_cleared: self.is_cleared,
+            is_cleared: self.is_cleared || child.is_cleared,
         }
     }
 }

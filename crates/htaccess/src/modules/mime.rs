@@ -31,16 +31,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns true if something of the configuration above is removed.
-    pub(crate) fn has_removals(&self) -> bool {
-        !self.removals.is_empty()
-    }
-
-    /// Forgets what is removed of the configuration above.
-    pub(crate) fn forget_removals(&mut self) {
-        self.removals = Vec::new();
-    }
-
     /// Lays the child's extensions over those of the parent, then removes what the child removes: its own
     /// additions, too.
     pub fn merged(&self, child: &Config) -> Config {

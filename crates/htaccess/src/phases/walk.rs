@@ -59,16 +59,18 @@ impl Server<'_> {
                 file = FileInfo::default();
             }
         }
-        let mut config = self.site.config.clone();
+        // As in Apache, directories are merged with each other, and all of them with the server at the end: it is
+        // not the same where a directive changes what stands above it.
+        let mut chain = self.site.directory.clone();
         let mut end = root + 1;
         let reads_files = !self.site.base.allow.is_none();
         let mut directory = FileInfo { kind: FileKind::Directory, ..FileInfo::default() };
         loop {
             // `path[..end]` is a directory, with a slash at its end.
             if reads_files {
-                self.read_directives(&path[..end], &mut config)?;
+                self.read_directives(&path[..end], &mut chain)?;
             }
-            let options = config.core.options.get();
+            let options = chain.core.options.get();
             let rest = &path[end..];
             if rest.is_empty() {
                 break;
@@ -92,7 +94,7 @@ impl Server<'_> {
                 // A directory without a slash behind its name: its directives hold all the same.
                 if reads_files {
                     let slashed = [path, b"/"].concat();
-                    self.read_directives(&slashed, &mut config)?;
+                    self.read_directives(&slashed, &mut chain)?;
                 }
                 end = segment;
                 break;
@@ -105,14 +107,14 @@ impl Server<'_> {
         if file.kind == FileKind::Other {
             return Err(Refused::final_error(403, end));
         }
+        let config = match Arc::ptr_eq(&chain, &self.site.directory) {
+            true => self.site.config.clone(),
+            false => self.site.merges.merge(&self.site.server, &chain),
+        };
         Ok(Walk { config, file, end })
     }
 
-    fn read_directives(
-        &self,
-        directory: &[u8],
-        config: &mut Arc<DirConfig>,
-    ) -> Result<(), Refused> {
+    fn read_directives(&self, directory: &[u8], chain: &mut Arc<DirConfig>) -> Result<(), Refused> {
         if work::is_spent() {
             // Files on the way take time to compile, and each of them has a limit of its own.
             let text = format!("{}: no time is left to read its directives", lossy(directory));
@@ -123,7 +125,7 @@ impl Server<'_> {
             Ok(None) => Ok(()),
             Ok(Some(own)) => {
                 self.world.explain(&|| format!("rules of {} apply", lossy(directory)));
-                *config = self.site.merges.merge(config, &own);
+                *chain = self.site.merges.merge(chain, &own);
                 Ok(())
             }
             Err(broken) => {
