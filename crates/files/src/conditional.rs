@@ -1,6 +1,6 @@
 //! Conditional requests (RFC 9110, 13): evaluates preconditions in the prescribed order.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use howdah_http::message::Fields;
 
@@ -111,12 +111,33 @@ impl<'r> Conditions<'r> {
     }
 }
 
-/// Parses a date in any of the three forms of RFC 9110, 5.6.7; returns seconds since 1970.
+/// Parses a date in any of the three forms of RFC 9110, 5.6.7; returns seconds since 1970. The day of the week may be
+/// a wrong one, as for Apache and nginx.
 pub fn parse_date(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value.trim_ascii()).ok()?;
-    let date = httpdate::parse_http_date(text).ok()?;
+    let date = httpdate::parse_http_date(text).ok().or_else(|| with_right_day(text))?;
     date.duration_since(UNIX_EPOCH).ok().map(|age| age.as_secs())
 }
+
+/// Parses a date with whatever day of the week is right for it.
+fn with_right_day(text: &str) -> Option<SystemTime> {
+    let (day, rest) = text.split_once(' ').filter(|_| text.len() <= MAX_DATE_BYTES)?;
+    DAYS.iter().find_map(|name| {
+        let name = match day.strip_suffix(',') {
+            Some(_) if rest.contains('-') => format!("{name},"),
+            Some(_) => format!("{},", &name[..3]),
+            None => name[..3].to_owned(),
+        };
+        httpdate::parse_http_date(&format!("{name} {rest}")).ok()
+    })
+}
+
+/// Days of the week in the long form of RFC 850; the other forms have their first three letters.
+const DAYS: [&str; 7] =
+    ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+
+/// Longest date of the three forms is `Wednesday, 09-Nov-94 08:49:37 GMT`.
+const MAX_DATE_BYTES: usize = 33;
 
 /// Formats a date for `Last-Modified`. Times after the year 9999 become its last second.
 pub fn format_date(seconds: u64) -> String {

@@ -77,6 +77,17 @@ fn dates_are_compared_by_the_second() {
 }
 
 #[test]
+fn a_wrong_day_of_the_week_does_not_matter() {
+    for value in [
+        "Mon, 06 Nov 1994 08:49:37 GMT",
+        "Wednesday, 06-Nov-94 08:49:37 GMT",
+        "Fri Nov  6 08:49:37 1994",
+    ] {
+        assert_eq!(verdict(&[("If-Modified-Since", value)]), Verdict::NotModified, "{value}");
+    }
+}
+
+#[test]
 fn a_date_that_is_none_or_repeated_is_ignored() {
     for value in ["", "yesterday", "0", "Sun, 99 Nov 1994 08:49:37 GMT", "784111777"] {
         assert_eq!(verdict(&[("If-Modified-Since", value)]), Verdict::Proceed, "{value}");

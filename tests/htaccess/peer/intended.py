@@ -26,10 +26,6 @@ ANY = object()
 
 TABLE = (
     Intended(
-        "a request for the head of a listing has Content-Length 0",
-        "the listing is not written for a request without a body",
-        ("*",), {"field content-length": "0"}),
-    Intended(
         "CONNECT is refused by the parser",
         "Howdah is no forward proxy",
         ("core: methods on a file",), {"*": ANY}),
@@ -41,10 +37,6 @@ TABLE = (
         "a path that leads above the root behind encoded slashes is refused by the parser",
         "routes see decoded paths, so none of them may lead there",
         ("surprises: encoded slashes behind dots",), {"status": "400"}),
-    Intended(
-        "parts of several ranges begin without an empty line",
-        "the preamble is optional (RFC 2046, 5.1.1)",
-        ("core: ranges",), {"body": ANY}),
     Intended(
         "the environment of the server cannot be read",
         "it may have secrets of the administrator or of other sites",
@@ -85,10 +77,6 @@ TABLE = (
         "a status of a rule that is no error has Howdah's page",
         "the text of such pages is the server's own",
         ("rewrite: flag R with a status that is no redirect", "rewrite: S and N with odd values"), {"body": ANY}),
-    Intended(
-        "dates with a wrong day of the week are ignored",
-        "they are not valid (RFC 9110, 5.6.7)",
-        ("rewrite: a rewritten file with conditions and ranges",), {"status": "200", "body": ANY}),
     Intended(
         "responses that could be compressed always have `Vary: Accept-Encoding`",
         "a cache may keep them, and would otherwise send one form to all clients",

@@ -172,9 +172,12 @@ impl<'s> Attempt<'_, 's> {
                 Err(status) => return Err((record, status)),
             },
             Action::Page(text) => {
-                let body = Body::from(Bytes::from(text.clone()));
                 // The length of a listing is not known to a request for its head only, for which it is empty.
-                (Response { chunked: text.is_empty(), ..Response::new(record.status, body) }, None)
+                let body = match text.is_empty() {
+                    true => Body::unsent(None),
+                    false => Bytes::from(text.clone()).into(),
+                };
+                (Response::new(record.status, body), None)
             }
             Action::Options => (Response::new(200, Body::Empty), None),
             Action::Error(page) => (error(&record, page), None),
@@ -391,6 +394,7 @@ async fn show_length(response: &mut Response) {
     let mut len = 0;
     match &mut response.body {
         Body::Empty => {}
+        Body::Bytes(bytes) if bytes.len() as u64 > MAX_HELD_BYTES => return,
         Body::Bytes(bytes) => len = bytes.len() as u64,
         Body::Stream(stream) if stream.len().is_none() => {
             while let Some(bytes) = poll_fn(|cx| stream.poll_next(cx)).await {
@@ -402,9 +406,8 @@ async fn show_length(response: &mut Response) {
         }
         Body::Pieces(_) | Body::Stream(_) => return,
     }
-    if (1..=MAX_HELD_BYTES).contains(&len) {
-        (response.body, response.chunked) = (Body::unsent(Some(len)), false);
-    }
+    response.body = Body::unsent(Some(len).filter(|len| *len > 0));
+    response.chunked = len == 0;
 }
 
 /// Maximum number of bytes that Apache holds back until a script has ended.
