@@ -196,8 +196,7 @@ fn condition(subject: &str, test: &Test) -> Result<(Condition, Captures), String
         "REQUEST_SCHEME" => unknown(by_scheme(test, "https", &["http"])),
         "SERVER_PORT" | "SERVER_PORT_SECURE" => unknown(by_scheme(test, "443", &["80"])),
         "ENV:REDIRECT_STATUS" if test.passes("") && !test.passes("200") => {
-            // Front controllers are not rewritten again in routes.
-            unknown(Condition::Constant(true))
+            unknown(one(Match { is_first_round: true, ..Match::default() }))
         }
         "IS_SUBREQ" => unknown(Condition::Constant(test.passes("false"))),
         "REQUEST_METHOD" => unknown(one(Match { method: list(false), ..Match::default() })),

@@ -110,7 +110,7 @@ struct Before<'s, 'b, 'a> {
     chain: &'s [&'b Folder<'a>],
     /// Rules.
     rules: &'s [Step],
-    /// The same as steps.
+    /// The same as steps, without those for the path that was asked for alone.
     steps: &'s [Value],
 }
 
@@ -248,14 +248,18 @@ impl<'b, 'a> Builder<'b, 'a> {
         let at = translated.steps.iter().position(inside).unwrap_or(translated.steps.len());
         translated.steps.splice(at..at, moved);
         let answers = Chain(chain).of_answers();
-        let mut steps = Vec::new();
+        let (mut steps, mut repeated) = (Vec::new(), Vec::new());
         for (number, step) in translated.steps.iter().enumerate() {
             let name = format!("{files}-again-{number}");
-            let before = Before { chain, rules: &translated.steps[..number], steps: &steps };
+            let before = Before { chain, rules: &translated.steps[..number], steps: &repeated };
             let action = self.action(step, entry, files, &answers, (&before, &name));
-            steps.extend(step.matches.iter().map(|matching| matching.step(action.clone())));
+            for matching in &step.matches {
+                let step = matching.step(action.clone());
+                repeated.extend((!matching.is_first_round).then(|| step.clone()));
+                steps.push(step);
+            }
         }
-        let before = Before { chain, rules: &translated.steps, steps: &steps };
+        let before = Before { chain, rules: &translated.steps, steps: &repeated };
         let (fallback, extra) =
             self.fallback(&before, &translated, entry, (files, missing), &answers);
         let mut served = self.files(chain, fallback.as_ref(), translated.kind);

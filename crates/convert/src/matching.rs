@@ -21,6 +21,8 @@ pub struct Match {
     pub headers: Vec<(String, Vec<String>)>,
     /// Text that must not be empty, or must be with a `!`.
     pub text: Option<String>,
+    /// Only for the path that was asked for, not for one that a rule has led to; a step cannot say that.
+    pub is_first_round: bool,
 }
 
 impl Match {
@@ -29,9 +31,9 @@ impl Match {
         Match { uri: patterns, ..Match::default() }
     }
 
-    /// Returns true if there is no condition.
+    /// Returns true if a step needs no condition.
     pub fn is_empty(&self) -> bool {
-        *self == Match::default()
+        *self == Match { is_first_round: self.is_first_round, ..Match::default() }
     }
 
     /// Returns conditions that hold if both do; `None` if a step cannot say that.
@@ -52,6 +54,7 @@ impl Match {
             scheme: either(&self.scheme, &other.scheme)?,
             headers,
             text: either(&self.text, &other.text)?,
+            is_first_round: self.is_first_round || other.is_first_round,
         })
     }
 

@@ -18,7 +18,9 @@ pub fn folder_of<'b, 'a>(
 
 /// Returns true if a step leads a path elsewhere that it may not have led before: steps for all paths have been asked.
 pub fn decides(step: &Step, path: &str) -> bool {
-    let is_for_some = |matching: &Match| !matching.uri.is_empty() && accepts(matching, path);
+    let is_for_some = |matching: &Match| {
+        !matching.is_first_round && !matching.uri.is_empty() && accepts(matching, path)
+    };
     step.action != Action::Stop && step.matches.iter().any(is_for_some)
 }
 
@@ -61,5 +63,8 @@ mod tests {
         assert!(!decides(&step(&["/y*", "!~z"], refuse.clone()), "/x.txt"));
         assert!(!decides(&step(&[], refuse), "/x.txt"));
         assert!(!decides(&step(&["~^/x"], Action::Stop), "/x.txt"));
+        let mut first = step(&["~^/x"], Action::Refuse(403));
+        first.matches[0].is_first_round = true;
+        assert!(!decides(&first, "/x.txt"));
     }
 }
