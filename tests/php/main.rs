@@ -6,6 +6,7 @@ mod fairness;
 mod faults;
 mod forgery;
 mod forms;
+mod limit_extensions;
 mod log_records;
 mod memory;
 mod offspring;

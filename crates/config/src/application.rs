@@ -12,6 +12,7 @@ use crate::limit;
 use crate::node::{Node, Shown};
 use crate::php::{PhpOptions, PhpTarget, PhpVersion, ScriptDirectories};
 use crate::processes::Processes;
+use crate::script_extensions::ScriptExtensions;
 use crate::template::Template;
 use crate::worker::WorkerScript;
 
@@ -43,6 +44,8 @@ pub struct Application {
     pub environment: Vec<(String, String)>,
     /// Directories that scripts may run from.
     pub script_directories: ScriptDirectories,
+    /// Endings of the names of files that run as scripts.
+    pub limit_extensions: ScriptExtensions,
     /// The value of `SERVER_SOFTWARE`; `None` for the server's name and version.
     pub server_software: Option<String>,
     /// The user that its processes run as; the server's if `None`.
@@ -135,6 +138,7 @@ impl Application {
         let limits = object.read("limits", Limits::read)?.unwrap_or_default();
         let worker = WorkerScript::read(&object, &mut targets, limits.requests)?;
         let htaccess = Htaccess::of_application(&object, &targets)?;
+        let limit_extensions = ScriptExtensions::of_application(&object, &targets)?;
         let application = Application {
             name: name.to_owned(),
             version,
@@ -150,6 +154,7 @@ impl Application {
             script_directories: object
                 .read("script_directories", ScriptDirectories::read)?
                 .unwrap_or_default(),
+            limit_extensions,
             server_software: object.text("server_software")?,
             user: object.text("user")?,
             group: object.text("group")?,

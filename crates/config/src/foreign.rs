@@ -385,9 +385,9 @@ const KEYS: &[Word] = &[
         hint: "leave it out: scripts get the variables of \"environment\" and no others",
     },
     Word {
-        words: &["security.limit_extensions", "limit_extensions"],
+        words: &["security.limit_extensions"],
         beside: None,
-        hint: "leave it out: only files whose names end with .php are run",
+        hint: "write \"limit_extensions\": [\".php\", \".phtml\"]; without it only \".php\" runs",
     },
     Word {
         words: &["catch_workers_output", "decorate_workers_output"],

@@ -54,13 +54,14 @@ impl<'s> Classifier<'s, '_> {
         self.classify_file()
     }
 
-    /// Returns the script at the first prefix of the path that ends in `.php` and is a regular
+    /// Returns the script at the first prefix of the path that ends as a script's name and is a regular
     /// file, as Apache does. Directories may have such names too; any other kind of file ends the
     /// search.
     fn find_script(&self) -> Result<Option<ScriptPath>, NotServedReason> {
         let path = self.place.path;
-        let inner = memchr::memmem::find_iter(path, b".php/").map(|dot| dot + b".php".len());
-        let whole = hidden::is_script_name(path).then_some(path.len());
+        let extensions = &self.share.options().extensions;
+        let inner = extensions.script_ends(path);
+        let whole = extensions.is_script(path).then_some(path.len());
         for end in inner.chain(whole).filter(|end| *end > self.place.url_offset) {
             let (name, info) = path.split_at_checked(end).ok_or(NotServedReason::NotFound)?;
             let prefix = FileLocation { path: name, ..*self.place };
@@ -90,7 +91,7 @@ impl<'s> Classifier<'s, '_> {
             return self.find_index();
         }
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        if hidden::is_php_source(name) {
+        if options.is_source(name) {
             return self.classify_directory(NotServedReason::NotFound);
         }
         let opened = match self.opener.open(self.share, self.place, &[], Access::Read) {
@@ -109,9 +110,10 @@ impl<'s> Classifier<'s, '_> {
     fn classify_decided(&self) -> Result<Target<'s>, NotServedReason> {
         let name = self.place.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         // Where scripts run, source is sent only if a directive says so of this file.
-        let is_refused = match self.share.options().scripts {
-            true => hidden::is_php_copy(name),
-            false => hidden::is_php_source(name),
+        let options = self.share.options();
+        let is_refused = match options.scripts {
+            true => hidden::is_php_copy(name) || hidden::is_source_of(&options.sources, name),
+            false => options.is_source(name),
         };
         if is_refused {
             return self.classify_directory(NotServedReason::Forbidden);
@@ -139,7 +141,7 @@ impl<'s> Classifier<'s, '_> {
     /// Returns the first index of the directory that exists.
     fn find_index(&self) -> Result<Target<'s>, NotServedReason> {
         for name in self.share.options().index.iter().map(|name| name.as_bytes()) {
-            let script = self.share.options().scripts && hidden::is_script_name(name);
+            let script = self.share.options().is_script(name);
             let access = if script { Access::Inspect } else { Access::Read };
             match self.opener.open(self.share, self.place, &[name], access) {
                 Ok(opened) if opened.kind != Kind::Regular => {}

@@ -12,16 +12,15 @@
 //!    `#x.php#`). A name whose last extension is that of a page or a picture is no such copy:
 //!    `index.php.html` from a mirrored site is sent.
 //!
+//! 3. **Further endings of scripts** that the configuration has for an application
+//!    (`limit_extensions`), and copies of such files: what may run is never sent.
+//!
 //! Names are compared in a folded form: some file systems find `index.php` under `INDEX.PHP`, under
 //! a name with invisible characters in it, or under its full-width look-alike. Folding only ever
-//! hides more. [`is_script_name`] alone decides which files run as scripts, on the exact bytes.
+//! hides more. `howdah_config::ScriptExtensions` alone decides which files run as scripts, on the exact
+//! bytes.
 
 use std::borrow::Cow;
-
-/// Returns true if the name ends in exactly `.php`: only such files run as PHP scripts.
-pub fn is_script_name(path: &[u8]) -> bool {
-    path.ends_with(b".php")
-}
 
 /// Returns true if a segment of the path starts with a dot and is not a leading `.well-known`.
 pub fn has_dot_segment(path: &[u8]) -> bool {
@@ -45,6 +44,23 @@ pub fn is_php_source(name: &[u8]) -> bool {
         .iter()
         .any(|marker| memchr::memmem::find(&folded, marker).is_some());
     marked && !PAGE_EXTENSIONS.iter().any(|extension| has_extension(&folded, extension))
+}
+
+/// Returns true if the name is that of a script or of a copy of one: it ends with one of these endings,
+/// or has one in it that no letter or digit follows and does not end in one of `PAGE_EXTENSIONS`.
+pub fn is_source_of(endings: &[String], name: &[u8]) -> bool {
+    if endings.is_empty() {
+        return false;
+    }
+    let folded = fold(name);
+    let is_page = PAGE_EXTENSIONS.iter().any(|extension| has_extension(&folded, extension));
+    endings.iter().any(|ending| {
+        let ending = ending.to_ascii_lowercase();
+        memchr::memmem::find_iter(&folded, &ending).any(|at| match folded.get(at + ending.len()) {
+            None => true,
+            Some(next) => !next.is_ascii_alphanumeric() && !is_page,
+        })
+    })
 }
 
 /// Returns true if the name is that of PHP source with an ending that editors and hands append to copies.

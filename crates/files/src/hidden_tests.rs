@@ -1,3 +1,5 @@
+use howdah_config::ScriptExtensions;
+
 use super::*;
 use proptest::prelude::*;
 
@@ -93,8 +95,34 @@ fn look_alikes_never_run_and_are_hidden() {
     }
     for name in ["x.ｐｈｐ", "x﹒ph", "x.ⓟⓗⓟ", "x.PHP", "x.php.", "x.php ", "x.php%20", "x.phtml"]
     {
-        assert!(!is_script_name(name.as_bytes()), "{name}");
+        assert!(!ScriptExtensions::default().is_script(name.as_bytes()), "{name}");
     }
+}
+
+/// What runs by the configuration is hidden with its copies and look-alikes, and nothing else is.
+#[test]
+fn sources_with_configured_endings_are_hidden() {
+    let endings = [".inc".to_owned(), ".html".to_owned(), ".PHP7".to_owned()];
+    for name in [
+        "x.inc",
+        "x.INC",
+        "x.inc~",
+        "x.inc.bak",
+        "x.inc.",
+        "#x.inc#",
+        "x.ｉｎｃ",
+        "x.html",
+        "x.html.gz",
+        "x.php7",
+        "a.incx.inc",
+        ".inc",
+    ] {
+        assert!(is_source_of(&endings, name.as_bytes()), "{name}");
+    }
+    for name in ["x.incx", "x.include", "inc", "x.htm", "x.inc.png", "x.css", "фото.док"] {
+        assert!(!is_source_of(&endings, name.as_bytes()), "{name}");
+    }
+    assert!(!is_source_of(&[], b"x.inc"));
 }
 
 proptest! {
@@ -114,12 +142,23 @@ proptest! {
     #[test]
     fn every_script_name_is_php_source(stem in prop::collection::vec(any::<u8>(), 0..20)) {
         let name = [&stem[..], b".php"].concat();
-        prop_assert!(is_script_name(&name) && is_php_source(&name));
+        prop_assert!(ScriptExtensions::default().is_script(&name) && is_php_source(&name));
+    }
+
+    #[test]
+    fn whatever_may_run_is_hidden(
+        ending in "\\.[a-zA-Z0-9]{1,16}",
+        stem in prop::collection::vec(any::<u8>(), 0..20),
+        before in "[a-z]{0,4}",
+    ) {
+        let name = [&stem[..], before.as_bytes(), ending.as_bytes()].concat();
+        prop_assert!(is_source_of(&[ending], &name));
     }
 
     #[test]
     fn no_bytes_make_the_predicates_fail(name in prop::collection::vec(any::<u8>(), 0..60)) {
         is_php_source(&name);
+        is_source_of(&[".inc".to_owned()], &name);
         has_dot_segment(&name);
     }
 }

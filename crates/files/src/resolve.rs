@@ -42,7 +42,7 @@ use rustix::io::Errno;
 use super::hidden;
 use super::links::{self, RefusedLink, Route, WalkError};
 use super::reason::NotServedReason;
-use super::share::{FileLocation, Share};
+use super::share::{FileLocation, Options, Share};
 
 /// Opens files under the rules of their shares.
 #[derive(Debug)]
@@ -143,6 +143,7 @@ impl Opener {
             symlinks: options.symlinks,
             resolve,
             access,
+            options: Some(options),
         };
         if place.chroot.is_empty() {
             return self.open_lookup(&lookup);
@@ -162,7 +163,9 @@ impl Opener {
         if symlinks == Symlinks::OwnerMatch {
             let (root_len, resolve) = (name.len(), ResolveFlags::NO_MAGICLINKS);
             let access = Access::Inspect;
-            let lookup = Lookup { chroot: None, name, root_len, symlinks, resolve, access };
+            let options = None;
+            let lookup =
+                Lookup { chroot: None, name, root_len, symlinks, resolve, access, options };
             return self.open_lookup(&lookup).map(|opened| opened.file);
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -186,7 +189,7 @@ impl Opener {
                 }
             })?;
             let is_read = lookup.access == Access::Read && resolved.is_regular;
-            if resolved.is_hidden || is_read && hidden::is_php_source(&resolved.name) {
+            if resolved.is_hidden || is_read && lookup.is_source(&resolved.name) {
                 return Err(NotServedReason::NotFound);
             }
             let (directory, name, flags) = (lookup.directory(), lookup.name, lookup.flags());
@@ -214,9 +217,19 @@ struct Lookup<'a> {
     /// Further restrictions, which the kernel enforces.
     resolve: ResolveFlags,
     access: Access,
+    /// The share; `None` for a directory of the configuration.
+    options: Option<&'a Options>,
 }
 
 impl Lookup<'_> {
+    /// Returns true if a file with this name is never sent.
+    fn is_source(&self, name: &[u8]) -> bool {
+        match self.options {
+            Some(options) => options.is_source(name),
+            None => hidden::is_php_source(name),
+        }
+    }
+
     fn directory(&self) -> BorrowedFd<'_> {
         self.chroot.map_or(CWD, |chroot| chroot.as_fd())
     }

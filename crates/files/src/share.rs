@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use howdah_config::{ListingFormat, Patterns, Prefix, Symlinks};
+use howdah_config::{ListingFormat, Patterns, Prefix, ScriptExtensions, Symlinks};
 
 use super::hidden;
 use super::mime::MimeTypes;
@@ -23,6 +23,10 @@ pub struct Options {
     /// Returns PHP files as [`Outcome::Script`](super::ServeOutcome::Script). They are never sent
     /// as files.
     pub scripts: bool,
+    /// Endings of the names of files that are scripts.
+    pub extensions: ScriptExtensions,
+    /// Endings of files that are never sent, beyond those of PHP source, since an application runs them.
+    pub sources: Vec<String>,
     /// The caller has decided that a path is sent: directories have no index, any method is answered
     /// like GET, and of the rules for names only that for PHP source applies; with `scripts`, only to
     /// copies of source.
@@ -46,12 +50,26 @@ impl Default for Options {
             symlinks: Symlinks::OwnerMatch,
             traverse_mounts: true,
             scripts: false,
+            extensions: ScriptExtensions::default(),
+            sources: Vec::new(),
             is_decided: false,
             precompressed: true,
             types: None,
             mime: Arc::default(),
             listing: None,
         }
+    }
+}
+
+impl Options {
+    /// Returns true if the file at this path runs as a script.
+    pub(super) fn is_script(&self, path: &[u8]) -> bool {
+        self.scripts && self.extensions.is_script(path)
+    }
+
+    /// Returns true if a file of this name is never sent.
+    pub(super) fn is_source(&self, name: &[u8]) -> bool {
+        hidden::is_php_source(name) || hidden::is_source_of(&self.sources, name)
     }
 }
 
@@ -69,7 +87,8 @@ impl Share {
     pub fn new(root: impl AsRef<Path>, mut options: Options) -> Self {
         use std::os::unix::ffi::OsStrExt;
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        options.index.retain(|name| is_index_name(name, options.scripts));
+        let index = std::mem::take(&mut options.index);
+        options.index = index.into_iter().filter(|name| is_index_name(name, &options)).collect();
         Share {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             root: root.as_ref().as_os_str().as_bytes().into(),
@@ -151,11 +170,10 @@ impl<'a> FileLocation<'a> {
 
 /// Returns true if an index name stays in its directory, and is either a script that runs or no PHP
 /// source.
-fn is_index_name(name: &str, scripts: bool) -> bool {
+fn is_index_name(name: &str, options: &Options) -> bool {
     let sound = !name.split('/').any(|segment| matches!(segment, "" | "." | ".."));
     let file_name = name.rsplit('/').next().unwrap_or_default().as_bytes();
-    let runs = scripts && hidden::is_script_name(file_name);
-    sound && !name.contains('\0') && (runs || !hidden::is_php_source(file_name))
+    sound && !name.contains('\0') && (options.is_script(file_name) || !options.is_source(file_name))
 }
 
 #[cfg(test)]

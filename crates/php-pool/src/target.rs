@@ -1,7 +1,8 @@
 //! Selects the script of a request, from the target's settings and the path alone.
 //!
 //! As in Unit: a target with `script` runs that script for every path; otherwise the path names a
-//! script under `root`, `PATH_INFO` begins after the first `.php` that a slash follows, and a path
+//! script under `root`, `PATH_INFO` begins after the first `.php` (or another of the application's
+//! `limit_extensions`) that a slash follows, and a path
 //! that ends in a slash gets the index. The comparison is byte-exact: a look-alike of `.php` is
 //! never a script. The worker opens the script under its own user, and responds with 404 or 403 if
 //! it cannot.
@@ -11,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use howdah_config::{PhpTarget, Prefix};
+use howdah_config::{PhpTarget, Prefix, ScriptExtensions};
 
 /// A script to run, with its CGI paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +61,7 @@ pub struct Target {
     fixed: Option<(Bytes, Arc<Path>)>,
     index: String,
     prefix: Option<Prefix>,
+    extensions: Arc<ScriptExtensions>,
 }
 
 /// The targets of an application.
@@ -67,9 +69,11 @@ pub struct Target {
 pub struct Targets(Vec<(Option<String>, Target)>);
 
 impl Targets {
-    /// Compiles the targets of an application.
-    pub fn new(config: &[PhpTarget]) -> Self {
-        Targets(config.iter().map(|target| (target.name.clone(), Target::new(target))).collect())
+    /// Compiles the targets of an application whose scripts have these endings.
+    pub fn new(config: &[PhpTarget], extensions: &ScriptExtensions) -> Self {
+        let extensions = Arc::new(extensions.clone());
+        let target = |target| Target::new(target, Arc::clone(&extensions));
+        Targets(config.iter().map(|config| (config.name.clone(), target(config))).collect())
     }
 
     /// Returns the target of this name; without a name the first.
@@ -87,13 +91,14 @@ impl Targets {
 
 impl Target {
     /// Compiles a target.
-    pub fn new(config: &PhpTarget) -> Self {
+    pub fn new(config: &PhpTarget, extensions: Arc<ScriptExtensions>) -> Self {
         let root: Arc<Path> = trim_slash(&config.root).into();
         let fixed = config.script.as_ref().map(|script| {
             let script = script.trim_start_matches('/');
             (Bytes::from(format!("/{script}")), root.join(script).into())
         });
-        Target { root, fixed, index: config.index.clone(), prefix: config.prefix.clone() }
+        let (index, prefix) = (config.index.clone(), config.prefix.clone());
+        Target { root, fixed, index, prefix, extensions }
     }
 
     /// Returns the document root.
@@ -114,8 +119,8 @@ impl Target {
             Some(prefix) => path.slice_ref(prefix.rest(path)?),
             None => path.clone(),
         };
-        let (name, path_info) = match memchr::memmem::find(path, b".php/") {
-            Some(dot) => (path.slice(..dot + 4), path.slice(dot + 4..)),
+        let (name, path_info) = match self.extensions.script_ends(path).next() {
+            Some(end) => (path.slice(..end), path.slice(end..)),
             None if path.ends_with(b"/") => {
                 (Bytes::from([path, self.index.as_bytes()].concat()), Bytes::new())
             }
@@ -154,13 +159,14 @@ mod tests {
         script: Option<&str>,
         path: &'static str,
     ) -> Option<(String, String, String)> {
-        let target = Target::new(&PhpTarget {
+        let config = PhpTarget {
             name: None,
             root: "/site/".into(),
             script: script.map(str::to_owned),
             index: "index.php".to_owned(),
             prefix: prefix.and_then(Prefix::parse),
-        });
+        };
+        let target = Target::new(&config, Arc::default());
         let script = target.script(&Bytes::from_static(path.as_bytes()))?;
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         Some((text(&script.name), text(&script.path_info), script.file.display().to_string()))

@@ -34,6 +34,16 @@ struct howdah_setting {
     struct howdah_string value;
 };
 
+/* Which name a script must have. */
+enum howdah_name_rule {
+    /* It must end in ".php". */
+    HOWDAH_NAME_PHP = 0,
+    /* Any: the name has been checked. */
+    HOWDAH_NAME_ANY = 1,
+    /* The file is not run. */
+    HOWDAH_NAME_NONE = 2,
+};
+
 /* A request. All pointers are valid until the function that gets it returns. */
 struct howdah_request {
     /* Passed to every callback; null if there is no client. */
@@ -48,8 +58,8 @@ struct howdah_request {
     /* The field Authorization, empty if the client has sent none. Without data, it is among the
        parameters, if anywhere. */
     struct howdah_string authorization;
-    /* Not 0: the script may have a name that does not end in ".php". */
-    uint64_t any_name;
+    /* enum howdah_name_rule */
+    uint64_t name_rule;
     /* The status of the response unless the script sets another. */
     uint64_t status;
     /* The processor time of this process, in microseconds, at which the request began; 0 if that is not

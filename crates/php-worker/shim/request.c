@@ -111,7 +111,7 @@ static bool has_dot_dot(const char *path)
 
 /* Returns the status with which the script is refused; 0 if it can be run. The router has already
    chosen the file; this second check is in the process that opens it. */
-static int refuse_script(const char *path, bool any_name)
+static int refuse_script(const char *path, uint64_t name_rule)
 {
     size_t len = path ? strlen(path) : 0;
 
@@ -123,8 +123,9 @@ static int refuse_script(const char *path, bool any_name)
         return 404;
     }
     /* Only names that certainly are scripts: compared byte for byte, in lower case. A .htaccess file may
-       make PHP the handler of others. */
-    bool is_script = any_name || (len >= sizeof("/.php") - 1 && strcmp(path + len - 4, ".php") == 0);
+       make PHP the handler of others, and the configuration may have other endings. */
+    bool is_php = len >= sizeof("/.php") - 1 && strcmp(path + len - 4, ".php") == 0;
+    bool is_script = name_rule == HOWDAH_NAME_ANY || (name_rule == HOWDAH_NAME_PHP && is_php);
 
     if (lstat(path, &script_stat) != 0) {
         return errno == EACCES ? 403 : 404;
@@ -208,7 +209,7 @@ static void refuse(const struct howdah_request *request, int status)
 void howdah_run_script(const struct howdah_request *request)
 {
     const char *path = SG(request_info).path_translated;
-    int refused = refuse_script(path, request->any_name != 0);
+    int refused = refuse_script(path, request->name_rule);
     zend_file_handle file;
 
     if (refused) {

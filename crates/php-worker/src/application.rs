@@ -17,6 +17,7 @@ use crate::ffi::Php;
 use crate::memory::MemoryLimit;
 use crate::owed_wakes::OwedWakes;
 use crate::script_directories::ScriptDirectories;
+use crate::script_extensions::ScriptExtensions;
 use crate::worker::Worker;
 
 /// Signals that a terminal or an administrator may send to a whole process group. They are ignored:
@@ -77,6 +78,7 @@ impl Application {
             upload_directory: &self.upload_directory,
             roots: Roots::default(),
             script_directories: ScriptDirectories::new(&self.spec),
+            script_extensions: ScriptExtensions::new(&self.spec.script_extensions),
             uploads: OnceCell::new(),
             output,
             owed: OwedWakes::default(),

@@ -33,6 +33,7 @@
 //! - [`parameters`]: the CGI parameters in the form that C reads.
 //! - [`document_root`]: document roots without symbolic links.
 //! - [`script_directories`]: the directories that scripts may run from.
+//! - [`script_extensions`]: the endings of the names of scripts.
 //! - [`body`]: the body of a request.
 //! - [`exchange`]: one request: its body and its response.
 //! - [`memory`]: the limit of a worker's private memory.
@@ -61,6 +62,7 @@ mod prototype;
 mod refusal;
 mod resident;
 mod script_directories;
+mod script_extensions;
 mod settings;
 mod socket;
 mod supervisor;

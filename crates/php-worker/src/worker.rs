@@ -27,6 +27,7 @@ use crate::memory::MemoryLimit;
 use crate::owed_wakes::OwedWakes;
 use crate::parameters::{self, Resolved, Unusable};
 use crate::script_directories::ScriptDirectories;
+use crate::script_extensions::ScriptExtensions;
 use crate::socket::{is_peer_closed, receive_within};
 use crate::uploads::Uploads;
 
@@ -74,6 +75,7 @@ pub struct Worker<'a> {
     pub roots: Roots,
     /// Directories from which scripts may run.
     pub script_directories: ScriptDirectories<'a>,
+    pub script_extensions: ScriptExtensions<'a>,
     /// This worker's own directory in `upload_directory`, once a request with a body has come.
     pub uploads: OnceCell<Option<Uploads>>,
     /// The pipe of standard output, standard error or both.
@@ -306,6 +308,11 @@ impl Worker<'_> {
         };
         if !self.has_htaccess {
             list = list.without_htaccess(self.route_settings);
+        }
+        match self.script_extensions.allow(encoded, header.params) {
+            Ok(Some(is_allowed)) => list.limit_name(is_allowed),
+            Ok(None) => {}
+            Err(_) => return Err(malformed(exchange, "its parameters are broken")),
         }
         list.set_start(cpu_us);
         let Ok(length) = i64::try_from(header.body_len) else {

@@ -42,6 +42,11 @@ pub(super) const TABLE: &[Shape] = &[
                 Texts,
                 "Directories that scripts may run from; with a leading !, must not run from",
             ),
+            Key(
+                "limit_extensions",
+                Texts,
+                "Endings of the names of files that run as scripts, [\".php\"] by default",
+            ),
             Key("server_software", Text, "Value of SERVER_SOFTWARE"),
             Key("user", Text, "User that its processes run as"),
             Key("group", Text, "Group that its processes run as"),

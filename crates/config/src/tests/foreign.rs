@@ -65,7 +65,7 @@ fn keys_of_other_servers_are_answered_with_the_key_here() {
         (
             application(json!({"security.limit_extensions": ".php"})),
             "/applications/a",
-            "names end with .php",
+            "\"limit_extensions\"",
         ),
         (
             application(json!({"access.log": "/a"})),

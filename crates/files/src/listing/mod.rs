@@ -178,8 +178,8 @@ fn is_listed(entry: &Entry, options: &Options) -> bool {
         return true;
     }
     let name = entry.name.as_slice();
-    let is_script = options.scripts && hidden::is_script_name(name);
-    let is_refused = hidden::is_php_source(name) && !is_script;
+    let is_script = options.is_script(name);
+    let is_refused = options.is_source(name) && !is_script;
     let types = options.types.as_ref().filter(|_| !is_script);
     !is_refused && types.is_none_or(|types| types.matches(&options.mime.of(name)))
 }

@@ -56,7 +56,7 @@ pub(super) struct RawRequest {
     settings: *const Setting,
     setting_count: usize,
     authorization: Text,
-    any_name: u64,
+    name_rule: u64,
     status: u64,
     cpu_us: i64,
 }
@@ -69,6 +69,18 @@ const _: () = {
     assert!(std::mem::offset_of!(RawRequest, authorization) == 48);
 };
 
+/// Rule for the name of a script, `enum howdah_name_rule`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+enum NameRule {
+    /// The name must end in `.php`.
+    Php = 0,
+    /// The name has been checked.
+    Any = 1,
+    /// The file is not run.
+    None = 2,
+}
+
 /// Parameters that borrow the bytes they point to.
 #[derive(Debug)]
 pub struct Params<'a> {
@@ -77,7 +89,7 @@ pub struct Params<'a> {
     /// Names of the settings.
     setting_names: Vec<&'a [u8]>,
     authorization: Text,
-    any_name: bool,
+    name_rule: NameRule,
     status: u16,
     cpu_us: i64,
     bytes: PhantomData<&'a [u8]>,
@@ -90,7 +102,7 @@ impl Default for Params<'_> {
             settings: Vec::new(),
             setting_names: Vec::new(),
             authorization: Text::NONE,
-            any_name: false,
+            name_rule: NameRule::Php,
             status: 200,
             cpu_us: 0,
             bytes: PhantomData,
@@ -129,7 +141,12 @@ impl<'a> Params<'a> {
 
     /// Sets whether the script may have a name that does not end in `.php`.
     pub fn allow_any_name(&mut self, any_name: bool) {
-        self.any_name = any_name;
+        self.name_rule = if any_name { NameRule::Any } else { NameRule::Php };
+    }
+
+    /// Sets whether the script may run, by the endings that the configuration has for its name.
+    pub fn limit_name(&mut self, is_allowed: bool) {
+        self.name_rule = if is_allowed { NameRule::Any } else { NameRule::None };
     }
 
     /// Sets the status that the response has unless the script sets another.
@@ -148,7 +165,7 @@ impl<'a> Params<'a> {
         let mut names = self.setting_names.iter();
         let is_kept = |name: &&[u8]| kept_settings.iter().any(|kept| kept.as_bytes() == *name);
         self.settings.retain(|_| names.next().is_some_and(is_kept));
-        self.any_name = false;
+        self.name_rule = NameRule::Php;
         self.status = 200;
         self
     }
@@ -163,7 +180,7 @@ impl<'a> Params<'a> {
             settings: self.settings.as_ptr(),
             setting_count: self.settings.len(),
             authorization: self.authorization,
-            any_name: u64::from(self.any_name),
+            name_rule: self.name_rule as u64,
             status: u64::from(self.status),
             cpu_us: self.cpu_us,
         }

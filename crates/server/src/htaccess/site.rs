@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use howdah_config::{Htaccess, Symlinks};
+use howdah_config::{Htaccess, ScriptExtensions, Symlinks};
 use howdah_files::mime::MimeTypes;
 use howdah_htaccess::allow::Allow;
 use howdah_htaccess::engine::{Base, Engine};
@@ -41,15 +41,21 @@ pub struct Site {
 }
 
 impl Site {
-    /// Prepares a site; `scripts` is the application that runs PHP.
+    /// Prepares a site. `scripts` is the application that runs PHP, with the endings of its scripts;
+    /// files with the endings in `sources` are never sent.
     pub fn new(
         settings: &Htaccess,
-        scripts: Option<&str>,
+        scripts: Option<(&str, ScriptExtensions)>,
         traverse_mounts: bool,
+        mut sources: Vec<String>,
         mime: &Arc<MimeTypes>,
     ) -> Site {
         static NEXT: AtomicU64 = AtomicU64::new(0);
+        let (scripts, extensions) = scripts.unzip();
+        let extensions = extensions.filter(ScriptExtensions::is_configured);
+        sources.extend(extensions.iter().flat_map(|own| own.endings()).cloned());
         let options = howdah_files::Options {
+            sources,
             index: Vec::new(),
             symlinks: Symlinks::OwnerMatch,
             traverse_mounts,
@@ -61,7 +67,7 @@ impl Site {
         };
         Site {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            base: base(settings, scripts.is_some()),
+            base: base(settings, scripts.is_some(), extensions.as_ref()),
             file: settings.file.as_bytes().into(),
             files: howdah_files::Share::new("", options),
             scripts: scripts.map(Into::into),
@@ -73,15 +79,28 @@ impl Site {
 }
 
 /// Returns what holds outside of the files.
-fn base(settings: &Htaccess, runs_scripts: bool) -> Result<Base, Broken> {
+fn base(
+    settings: &Htaccess,
+    runs_scripts: bool,
+    extensions: Option<&ScriptExtensions>,
+) -> Result<Base, Broken> {
     let allow = Allow::parse(&settings.allow).map_err(Broken::new)?;
     Ok(Base {
         allow,
         directory_index: settings.index.iter().map(|name| name.clone().into_bytes()).collect(),
         options: settings.options.join(" "),
-        php_pattern: runs_scripts.then(|| settings.scripts.clone()),
+        php_pattern: runs_scripts.then(|| php_pattern(settings, extensions)),
         ..Base::default()
     })
+}
+
+/// Returns the expression of the names of scripts: that of the settings, and the endings that the
+/// application has. PHP source whose ending it does not have goes to the application as well, which
+/// refuses it.
+fn php_pattern(settings: &Htaccess, extensions: Option<&ScriptExtensions>) -> String {
+    // An ending is a dot, letters and digits.
+    let endings = extensions.into_iter().flat_map(ScriptExtensions::endings);
+    endings.fold(settings.scripts.clone(), |all, ending| format!("{all}|\\{ending}$"))
 }
 
 /// The engines of a thread.

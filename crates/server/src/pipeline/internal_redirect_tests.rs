@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use howdah_config::{self as config, Config};
+use howdah_config::{self as config, Config, ScriptSources};
 use howdah_files::{Files, RequestTime};
 use howdah_http::body::Body;
 use howdah_http::{fixture, respond};
@@ -53,7 +53,7 @@ fn a_wish_counts_only_where_the_configuration_grants_it() {
         },
     });
     let config = Config::from_value(document).unwrap();
-    let delegations = Delegations::new(&config, &Arc::default());
+    let delegations = Delegations::new(&config, &ScriptSources::new(&config), &Arc::default());
     let granted = |by, redirect: Option<&'static str>, file: Option<&'static str>| {
         let wishes =
             InternalFields { redirect: redirect.map(Bytes::from), file: file.map(Bytes::from) };
@@ -131,7 +131,7 @@ fn a_file_lies_below_a_directory_of_the_configuration() {
     std::os::unix::fs::symlink("../secret", path("files/up")).unwrap();
     std::os::unix::fs::symlink("sub/c", path("files/in")).unwrap();
     let config = config::Delegation { redirect: None, directories: vec![path("files")] };
-    let delegation = Delegation::new(&config, &Arc::default());
+    let delegation = Delegation::new(&config, &ScriptSources::default(), &Arc::default());
     let cache = Files::new(howdah_files::Limits::default());
     let now =
         RequestTime { monotonic: std::time::Instant::now(), wall: std::time::SystemTime::now() };

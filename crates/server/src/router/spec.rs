@@ -48,6 +48,10 @@ pub fn spec(config: &config::Application, geometry: Geometry) -> ApplicationSpec
         ini_user: config.options.user.clone(),
         script_directories: config.script_directories.allowed.iter().map(path).collect(),
         no_script_directories: config.script_directories.forbidden.iter().map(path).collect(),
+        script_extensions: match config.limit_extensions.is_configured() {
+            true => config.limit_extensions.endings().to_vec(),
+            false => Vec::new(),
+        },
         stdout: config.stdout.as_ref().map(path),
         stderr: config.stderr.as_ref().map(path),
         htaccess: config.obeys_htaccess,

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU32;
 
 use howdah_access_log::LogFiles;
 use howdah_cache::store::Store;
-use howdah_config::{self as config, Config, Part, Pass, Template, Variable};
+use howdah_config::{self as config, Config, Part, Pass, ScriptSources, Template, Variable};
 use howdah_files::mime::MimeTypes;
 use howdah_limits::rules::Rule;
 use howdah_limits::zone::Zones;
@@ -47,7 +47,9 @@ impl Snapshot {
         let mut direct_upstreams =
             DirectUpstreams::new(known, previous.map(|previous| &previous.direct_upstreams));
         let zones = Zones::new(&config, previous.map(|previous| &previous.zones));
+        let sources = ScriptSources::new(&config);
         let mut actions = ActionCompiler {
+            sources: &sources,
             mime: &mime,
             logs: &logs,
             zones: &zones,
@@ -81,7 +83,7 @@ impl Snapshot {
                     name: application.name.as_str().into(),
                     config: application.clone(),
                     queue: queue(application),
-                    targets: Targets::new(&application.targets),
+                    targets: Targets::new(&application.targets, &application.limit_extensions),
                 };
                 (application.name.clone(), Arc::new(compiled))
             })
@@ -89,7 +91,8 @@ impl Snapshot {
         let htaccess = { config.applications.iter() }
             .filter_map(|application| {
                 let settings = application.htaccess.as_ref()?;
-                let site = Site::new(settings, Some(&application.name), true, &mime);
+                let scripts = Some((&*application.name, application.limit_extensions.clone()));
+                let site = Site::new(settings, scripts, true, Vec::new(), &mime);
                 Some((application.name.clone(), Arc::new(site)))
             })
             .collect();
@@ -116,7 +119,7 @@ impl Snapshot {
                 ))
             })
             .collect();
-        let delegations = Delegations::new(&config, &mime);
+        let delegations = Delegations::new(&config, &sources, &mime);
         let application_logs = { config.applications.iter() }
             .filter_map(|application| {
                 let settings = application.access_log.as_deref()?;
@@ -185,6 +188,7 @@ fn compile_pass(pass: &Pass) -> CompiledPass {
 
 /// Compiles actions, with the parts of the snapshot that they refer to.
 struct ActionCompiler<'a, 'u> {
+    sources: &'a ScriptSources<'a>,
     mime: &'a Arc<MimeTypes>,
     logs: &'a LogFiles,
     zones: &'a Zones,
@@ -212,7 +216,9 @@ impl ActionCompiler<'_, '_> {
             config::ActionKind::Share(share) if share.htaccess.is_some() => {
                 let settings = share.htaccess.clone().unwrap_or_default();
                 let scripts = share.scripts.as_ref().and_then(Pass::application);
-                let site = Site::new(&settings, scripts, share.traverse_mounts, self.mime);
+                let scripts = scripts.map(|name| (name, self.sources.of_application(name)));
+                let sources = self.sources.of_share(share);
+                let site = Site::new(&settings, scripts, share.traverse_mounts, sources, self.mime);
                 let fallback = share.fallback.as_ref();
                 ActionKind::Htaccess(Box::new(HtaccessShare {
                     site: Arc::new(site),
@@ -221,11 +227,7 @@ impl ActionCompiler<'_, '_> {
                 }))
             }
             config::ActionKind::Share(share) => ActionKind::Share(Box::new(Share {
-                paths: share
-                    .paths
-                    .iter()
-                    .map(|path| compile_path(path, share, self.mime))
-                    .collect(),
+                paths: share.paths.iter().map(|path| self.path(path, share)).collect(),
                 candidates: share.candidates.clone(),
                 prefix: share.prefix.clone(),
                 chroot: share.chroot.clone(),
@@ -265,6 +267,24 @@ impl ActionCompiler<'_, '_> {
         }
     }
 
+    fn path(&self, template: &Template, share: &config::Share) -> SharePath {
+        let options = howdah_files::Options {
+            index: share.index.clone(),
+            prefix: share.prefix.clone(),
+            symlinks: share.symlinks,
+            traverse_mounts: share.traverse_mounts,
+            scripts: share.scripts.is_some(),
+            extensions: self.sources.of_target(share.scripts.as_ref()),
+            sources: self.sources.of_share(share),
+            is_decided: false,
+            precompressed: true,
+            types: share.types.clone(),
+            mime: Arc::clone(self.mime),
+            listing: share.listing,
+        };
+        compile_path(template, options)
+    }
+
     fn page(&mut self, page: &config::ErrorPage) -> ErrorPage {
         let source = match &page.source {
             config::PageSource::File(file) => {
@@ -297,19 +317,7 @@ fn compile_return(answer: &config::Return) -> Return {
     Return { status: answer.status, location, keep_query: answer.keep_query }
 }
 
-fn compile_path(template: &Template, share: &config::Share, mime: &Arc<MimeTypes>) -> SharePath {
-    let options = howdah_files::Options {
-        index: share.index.clone(),
-        prefix: share.prefix.clone(),
-        symlinks: share.symlinks,
-        traverse_mounts: share.traverse_mounts,
-        scripts: share.scripts.is_some(),
-        is_decided: false,
-        precompressed: true,
-        types: share.types.clone(),
-        mime: Arc::clone(mime),
-        listing: share.listing,
-    };
+fn compile_path(template: &Template, options: howdah_files::Options) -> SharePath {
     if let [Part::Literal(root), Part::Variable(Variable::Uri)] = template.parts()
         && root.starts_with('/')
     {

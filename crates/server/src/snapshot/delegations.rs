@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use howdah_config::{self as config, Config, Target};
+use howdah_config::{self as config, Config, ScriptSources, Target};
 use howdah_files::mime::MimeTypes;
 use howdah_files::{FileLocation, Files, NotServedReason, RequestTime, ServeOutcome};
 use howdah_http::message::{Request, Response};
@@ -62,10 +62,10 @@ pub enum Instruction<'s> {
 
 impl Delegations {
     /// Compiles a document.
-    pub fn new(config: &Config, mime: &Arc<MimeTypes>) -> Self {
+    pub fn new(config: &Config, sources: &ScriptSources<'_>, mime: &Arc<MimeTypes>) -> Self {
         let compile = |name: &String, delegation: &config::Delegation| {
             (*delegation != config::Delegation::default())
-                .then(|| (name.clone(), Delegation::new(delegation, mime)))
+                .then(|| (name.clone(), Delegation::new(delegation, sources, mime)))
         };
         let own = { config.applications.iter() }.map(|own| (&own.name, &own.delegation));
         let others = { config.fastcgi.iter() }.map(|other| (&other.name, &other.delegation));
@@ -102,10 +102,15 @@ impl Delegations {
 
 impl Delegation {
     /// Compiles the settings of one application or upstream.
-    pub fn new(delegation: &config::Delegation, mime: &Arc<MimeTypes>) -> Self {
+    pub fn new(
+        delegation: &config::Delegation,
+        sources: &ScriptSources<'_>,
+        mime: &Arc<MimeTypes>,
+    ) -> Self {
         let directories = delegation.directories.iter().map(|directory| {
             let options = howdah_files::Options {
                 index: Vec::new(),
+                sources: sources.below(directory),
                 mime: Arc::clone(mime),
                 ..howdah_files::Options::default()
             };

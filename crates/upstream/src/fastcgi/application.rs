@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use howdah_config::{self as config, Template, Timeouts};
+use howdah_config::{self as config, ScriptExtensions, Template, Timeouts};
 use howdah_http::handling;
 use howdah_php_pool::target::{Script, Targets};
 
@@ -49,7 +49,7 @@ impl FastCgiApplication {
         FastCgiApplication {
             config: config.clone(),
             upstream,
-            targets: Targets::new(&config.targets),
+            targets: Targets::new(&config.targets, &ScriptExtensions::default()),
             params: config.params.clone(),
             connection_limit: Arc::new(ConnectionLimit::new(&config.limits, max)),
             log_limit: Arc::default(),

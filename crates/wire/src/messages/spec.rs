@@ -125,6 +125,8 @@ record! {
         script_directories: Vec<String>,
         /// Directories below which scripts may not run.
         no_script_directories: Vec<String>,
+        /// Endings of the names of files that run as scripts; empty for `.php` alone.
+        script_extensions: Vec<String>,
         /// File for standard output; `None` for the server's log.
         stdout: Option<String>,
         /// File for standard error; `None` for the server's log.
@@ -166,6 +168,7 @@ impl ApplicationSpec {
             ini_user: Vec::new(),
             script_directories: Vec::new(),
             no_script_directories: Vec::new(),
+            script_extensions: Vec::new(),
             stdout: None,
             stderr: None,
             htaccess: false,

@@ -39,6 +39,7 @@ fn spec() -> ApplicationSpec {
         ini_user: Vec::new(),
         script_directories: vec![text("/scripts")],
         no_script_directories: vec![text("/uploads")],
+        script_extensions: vec![text(".phtml")],
         stdout: Some(text("/out")),
         stderr: None,
         htaccess: true,
