@@ -57,6 +57,12 @@ pub fn open(disk: &Disk, store: &dyn Front, space: &Arc<Space>) -> io::Result<()
             false => removed.extend(state.index.restore(&object)),
         }
     }
+    // The store may have had more memory before.
+    while state.index.objects() > disk.max_objects
+        && let Some(object) = state.index.evict()
+    {
+        removed.push(object);
+    }
     drop(state);
     disk.erase(&removed);
     Ok(())

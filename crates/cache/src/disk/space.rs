@@ -26,7 +26,8 @@ pub struct Space {
 /// The free chunks.
 #[derive(Debug)]
 struct Free {
-    is_used: Vec<bool>,
+    /// A bit for each chunk.
+    used: Vec<u64>,
     count: u32,
     /// Where the search for free chunks goes on.
     cursor: u32,
@@ -35,8 +36,8 @@ struct Free {
 impl Space {
     /// Returns the chunks of a file, all of them free.
     pub fn new(file: File, geometry: Geometry) -> Arc<Space> {
-        let is_used = vec![false; geometry.chunks as usize];
-        let free = Mutex::new(Free { is_used, count: geometry.chunks, cursor: 0 });
+        let used = vec![0; geometry.chunks.div_ceil(64) as usize];
+        let free = Mutex::new(Free { used, count: geometry.chunks, cursor: 0 });
         Arc::new(Space { file: Arc::new(file), geometry, free })
     }
 
@@ -58,8 +59,11 @@ impl Space {
             if at >= self.geometry.chunks {
                 at = 0;
             }
-            if let Some(is_used @ false) = free.is_used.get_mut(at as usize) {
-                *is_used = true;
+            if at.is_multiple_of(64) && free.used.get(at as usize / 64) == Some(&u64::MAX) {
+                at = at.saturating_add(64);
+                continue;
+            }
+            if free.set(at, true) {
                 left -= 1;
                 match runs.last_mut() {
                     Some(run) if run.end == at => run.end += 1,
@@ -76,14 +80,11 @@ impl Space {
     /// Takes chunks that an object had before a restart. False if one of them is taken.
     pub fn claim(&self, chunks: &[u32]) -> bool {
         let mut free = self.lock();
-        let is_free = |chunk: &u32| free.is_used.get(*chunk as usize) == Some(&false);
-        if !chunks.iter().all(is_free) {
+        if !chunks.iter().all(|chunk| *chunk < self.geometry.chunks && !free.is_used(*chunk)) {
             return false;
         }
         for chunk in chunks {
-            if let Some(is_used) = free.is_used.get_mut(*chunk as usize) {
-                *is_used = true;
-            }
+            free.set(*chunk, true);
         }
         free.count -= u32::try_from(chunks.len()).unwrap_or(0);
         true
@@ -93,8 +94,7 @@ impl Space {
     pub fn release(&self, runs: &[Range<u32>]) {
         let mut free = self.lock();
         for chunk in runs.iter().cloned().flatten() {
-            if let Some(is_used @ true) = free.is_used.get_mut(chunk as usize) {
-                *is_used = false;
+            if free.set(chunk, false) {
                 free.count += 1;
                 // The first chunks are used again first, so that the file has no more blocks than it needs.
                 free.cursor = free.cursor.min(chunk);
@@ -105,6 +105,27 @@ impl Space {
     fn lock(&self) -> std::sync::MutexGuard<'_, Free> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Free {
+    fn is_used(&self, chunk: u32) -> bool {
+        self.used.get(chunk as usize / 64).is_some_and(|word| word & bit(chunk) != 0)
+    }
+
+    /// Marks a chunk. Returns false if it was so before, or does not exist.
+    fn set(&mut self, chunk: u32, is_used: bool) -> bool {
+        let Some(word) = self.used.get_mut(chunk as usize / 64) else { return false };
+        let is_changed = (*word & bit(chunk) != 0) != is_used;
+        match is_used {
+            true => *word |= bit(chunk),
+            false => *word &= !bit(chunk),
+        }
+        is_changed
+    }
+}
+
+fn bit(chunk: u32) -> u64 {
+    1 << (chunk % 64)
 }
 
 /// State of the first line of an object in the table. Without it, the object does not exist after a

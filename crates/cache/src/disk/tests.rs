@@ -332,6 +332,25 @@ fn another_size_begins_anew() {
 }
 
 #[test]
+fn with_less_memory_than_before_the_newest_are_kept() {
+    let site = Site::new();
+    let store = site.start(MIB);
+    for number in 0..600 {
+        put(&store, "a", &format!("/{number}"), &body(number, 100));
+    }
+    settle(&store);
+    assert_eq!(store.disk().unwrap().usage().0, 600);
+    drop(store);
+    // Memory for the index entries of 400.
+    let store = site.start(100 << 10);
+    until(|| store.disk().unwrap().usage() == (400, 400 * layout::CHUNK));
+    assert_eq!(get(&store, "/0"), None);
+    assert_eq!(get(&store, "/599").unwrap(), body(599, 100));
+    drop(store);
+    assert_eq!(site.start(MIB).disk().unwrap().usage().0, 400, "the others are gone for good");
+}
+
+#[test]
 fn many_purges_are_kept_in_the_room_that_they_have() {
     let site = Site::new();
     let store = site.start(8 * MIB);
