@@ -63,9 +63,12 @@ pub fn merge_vary(headers: &mut Table, names: &[u8]) {
     if names.is_empty() {
         return;
     }
-    let merged = match headers.get(b"Vary") {
-        Some(old) => [old, b", ", names].concat(),
-        None => names.to_vec(),
-    };
-    headers.set(b"Vary", merged);
+    // They join the first of several fields.
+    let mut all: Vec<Vec<u8>> = headers.all(b"Vary").map(<[u8]>::to_vec).collect();
+    match all.first_mut() {
+        Some(first) => first.extend_from_slice(&[b", ", names].concat()),
+        None => all.push(names.to_vec()),
+    }
+    headers.unset(b"Vary");
+    all.iter().for_each(|value| headers.add(b"Vary", value));
 }

@@ -1,5 +1,6 @@
 //! Answers to errors, error documents, internal redirects.
 
+use super::handler::is_body_too_large;
 use super::server::{MAX_REDIRECTS, Server};
 use crate::modules::core::{ErrorDocument, is_known, is_url};
 use crate::modules::services::Services;
@@ -28,12 +29,22 @@ impl Server<'_> {
         if is_second {
             return Next::Answer(first_error(record, status));
         }
+        let is_too_large = status != 413 && is_body_too_large(&record);
         record.status = status;
-        let document = self.error_document(&record, status);
+        let mut document = self.error_document(&record, status);
         if document.is_some() {
             self.world.explain(&|| format!("ErrorDocument for {status}"));
         }
         let mut page = ErrorPage::default();
+        let is_local =
+            matches!(&document, Some(Document::Target(target)) if target.starts_with(b"/"));
+        if is_too_large && !is_local {
+            // Apache reads the body before it answers, and fails.
+            (record.status, page.also) = (413, Some(status));
+            record.err_headers_out.unset(b"WWW-Authenticate");
+            document = self.error_document(&record, 413);
+            document = document.filter(|document| matches!(document, Document::Text(_)));
+        }
         match document {
             None => {}
             Some(Document::Text(text)) => page.text = Some(text),

@@ -96,6 +96,8 @@ impl Server<'_> {
                 self.world.log(Level::Error, &text);
                 return Err(403);
             }
+            // A rule with the flag `H` has replaced the handler that would go on under another path.
+            _ if !record.filename.starts_with(b"/") => return Err(500),
             FileKind::File | FileKind::Other => {}
         }
         let length = match record.path_info.is_empty() {
@@ -195,7 +197,7 @@ pub(super) const ALLOWED: &str = "GET,POST,OPTIONS,HEAD";
 
 /// Returns true if the request announces a longer body than `LimitRequestBody` allows. An error document does
 /// not read the body.
-fn is_body_too_large(record: &Record) -> bool {
+pub(super) fn is_body_too_large(record: &Record) -> bool {
     let limit = record.config.core.limit_request_body.filter(|limit| *limit > 0);
     let Some(limit) = limit.filter(|_| record.status == 200) else { return false };
     let length =

@@ -6,7 +6,7 @@ use super::handler::{ALLOWED, REFUSED_METHOD};
 use super::script_variables;
 use super::server::Server;
 use super::services::add_vary;
-use crate::modules::accept_list::join_vary;
+use crate::modules::accept_list::{elements, join_vary};
 use crate::modules::filter::{self, Compression};
 use crate::modules::{expires, headers, mime};
 use crate::outcome::Action;
@@ -35,7 +35,7 @@ impl Server<'_> {
         if is_own {
             self.begin_error(record);
         }
-        if matches!(action, Action::File) && record.status == 200 {
+        if matches!(action, Action::File) {
             self.add_digest(record);
         }
         expires::response(record);
@@ -78,6 +78,7 @@ impl Server<'_> {
             }
             record.headers_out = all;
         }
+        self.finish_languages(record);
         if record.env.get(b"force-no-vary").is_some() {
             record.headers_out.unset(b"Vary");
         }
@@ -145,7 +146,7 @@ impl Server<'_> {
         record.content_type = Some(kind.as_bytes().to_vec());
     }
 
-    /// Puts type, encoding and languages among the header fields.
+    /// Puts type and encoding among the header fields.
     fn finish_type(&self, record: &mut Record) {
         if matches!(record.status, 204 | 304) {
             return;
@@ -157,10 +158,20 @@ impl Server<'_> {
         if let Some(encoding) = &record.content_encoding {
             record.headers_out.set("Content-Encoding", encoding.as_slice());
         }
-        if !record.content_languages.is_empty() {
-            let languages = record.content_languages.join(&b',');
-            record.headers_out.set("Content-Language", languages);
+    }
+
+    /// Adds what directives have set to the languages of the file.
+    fn finish_languages(&self, record: &mut Record) {
+        if matches!(record.status, 204 | 304) || record.content_languages.is_empty() {
+            return;
         }
+        let mut languages = record.content_languages.clone();
+        for language in elements(record.headers_out.get(b"Content-Language").unwrap_or_default()) {
+            if !languages.iter().any(|known| known.eq_ignore_ascii_case(&language)) {
+                languages.push(language);
+            }
+        }
+        record.headers_out.set("Content-Language", languages.join(&b','));
     }
 }
 

@@ -179,7 +179,7 @@ impl<'s> Attempt<'_, 's> {
                 };
                 (Response::new(record.status, body), None)
             }
-            Action::Options => (Response::new(200, Body::Empty), None),
+            Action::Options => (Response::new(record.status, Body::Empty), None),
             Action::Error(page) => (error(&record, page), None),
         };
         let is_constant = matches!(action, Action::File)
@@ -223,13 +223,17 @@ impl<'s> Attempt<'_, 's> {
         let below = record.filename.strip_prefix(self.root).ok_or(403_u16)?;
         let place = FileLocation { root: self.root, path: below, url_offset: 0, chroot: b"" };
         // Conditions and ranges are those of the page, not of its error document.
+        let is_get = matches!(&*exchange.request.method, b"GET" | b"HEAD");
         let is_as_sent = record.status == 200
+            && is_get
             && !record.headers_in.get(b"If-None-Match").is_some_and(has_gzip_mark)
             && record.headers_in.iter().eq(exchange.request.fields.iter());
         let mut request = Cow::Borrowed(&exchange.request);
         if !is_as_sent {
             let fields: Vec<(Vec<u8>, Vec<u8>)> = { record.headers_in.iter() }
                 .filter(|_| record.status == 200)
+                // RFC 9110, 13.1.3: ignored for other methods.
+                .filter(|(name, _)| is_get || !name.eq_ignore_ascii_case(b"if-modified-since"))
                 .map(|(name, value)| match name.eq_ignore_ascii_case(b"if-none-match") {
                     true => (name.to_vec(), without_gzip(value)),
                     false => (name.to_vec(), value.to_vec()),
@@ -248,7 +252,6 @@ impl<'s> Attempt<'_, 's> {
                 if response.status == 416 {
                     return Err(416);
                 }
-                let is_get = matches!(&*exchange.request.method, b"GET" | b"HEAD");
                 if response.status == 304 && !is_get {
                     response.status = 412;
                 }

@@ -79,7 +79,11 @@ pub(super) async fn read(
             continue;
         }
         let Some(candidate) = server.lookup(record, &name).await else { continue };
-        entries.extend(entry(config, view, &name, &path, &candidate, world));
+        // A rule may have changed what the name stands for: icons and descriptions are those of the result.
+        let own = &candidate.record.filename;
+        let is_file = candidate.record.file.kind == FileKind::File;
+        let path = if is_file && own.starts_with(b"redirect:") { own } else { &path };
+        entries.extend(entry(config, view, &name, path, &candidate, world));
     }
     Ok(sort(entries, &|a, b| order(view, a, b)))
 }
@@ -160,7 +164,9 @@ pub(super) fn find(
     let encoding = record.and_then(|record| record.content_encoding.as_deref());
     let content_type = record.and_then(|record| record.content_type.as_deref());
     let fits = |item: &&Item| {
-        if !is_special && !matches_wildcard(path, &item.path, false) {
+        // Those of the server are for all paths.
+        let is_here = is_special || item.path == b"/*";
+        if !is_here && !matches_wildcard(path, &item.path, false) {
             return false;
         }
         if item.name.is_empty() {

@@ -7,7 +7,7 @@ use super::pass::{Change, END_NOTE, Pass};
 use super::trace::{Event, Trace};
 use super::{Config, has_note, option, uri};
 use crate::expr::{Scope, escape_uri};
-use crate::record::{FileKind, Record};
+use crate::record::Record;
 use crate::world::Level;
 
 /// Notes with type and handler of the flags `T` and `H`.
@@ -106,7 +106,11 @@ fn run(
             redirect(record, config, scheme, is_escaped, old_args.as_deref());
             Outcome::External(if (300..400).contains(&status) { status } else { 302 })
         }
-        None => local(record, config, &old_filename),
+        None => {
+            // A redirect that a later rule has turned into a path leaves its status.
+            record.status = status;
+            local(record, config, &old_filename)
+        }
     }
 }
 
@@ -177,11 +181,6 @@ fn local(record: &mut Record, config: &Config, old_filename: &[u8]) -> Outcome {
     };
     let mut target = replaced.unwrap_or_else(|| filename.to_vec());
     record.notes.set("redirect-keeps-vary", "");
-    // The handler of the flag `H` takes the place of the one that redirects, and cannot open the target.
-    if record.notes.get(HANDLER_NOTE).is_some() {
-        let is_missing = record.file.kind == FileKind::None;
-        return Outcome::Status(if is_missing { 404 } else { 403 });
-    }
     if let Some(args) = &record.args {
         target.push(b'?');
         target.extend_from_slice(args);
