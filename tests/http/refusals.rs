@@ -41,12 +41,12 @@ fn a_refusal_says_which_key_changes_it() {
         (
             "POST /a.php HTTP/1.1\r\nHost: a\r\nContent-Length: 101\r\n\r\n".to_owned(),
             413,
-            "max_body_size",
+            "longer than settings/http/max_body_size and each",
         ),
         (
             "POST /small.php HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n".to_owned(),
             413,
-            "longer than 10 bytes (max_body_size of the action)",
+            "longer than 10 bytes (routes/0/action/max_body_size)",
         ),
         ("GET / HTTP/1.1\r\nHost".to_owned(), 408, "settings/http/header_read_timeout"),
         (
@@ -76,6 +76,8 @@ fn failing(silent: &Raw, garbage: &Raw) -> Server {
         "site": {"limits": {"timeout": 1}},
         "full": php(json!({"queue": 1})),
         "slow": php(json!({"queue_timeout": 1})),
+        "fastcgi": {"type": "fastcgi", "root": site.root().join("none"),
+                    "server": silent.address.to_string(), "timeouts": {"first_byte": 1}},
     });
     let upstream = |server: Value, mut changes: Value| {
         changes["servers"] = json!({silent.address.to_string(): server});
@@ -101,6 +103,8 @@ fn failing(silent: &Raw, garbage: &Raw) -> Server {
         at("/garbage", json!({"proxy": garbage.url()})),
         at("/first", json!({"pass": "upstreams/first"})),
         at("/action", json!({"pass": "upstreams/other", "timeouts": {"first_byte": 1}})),
+        at("/direct", json!({"proxy": silent.url(), "timeouts": {"first_byte": 1}})),
+        at("/fastcgi/*", json!({"pass": "applications/fastcgi"})),
         at("/upstream-full", json!({"pass": "upstreams/full"})),
         at("/upstream-slow", json!({"pass": "upstreams/slow"})),
         at("/cached", json!({"proxy": silent.url(), "cache": {}})),
@@ -141,13 +145,15 @@ fn a_failure_says_why_and_which_key_changes_it() {
         ("/closed", 1, 502, "cannot connect: "),
         ("/garbage", 1, 502, "GET /garbage ("),
         ("/a.php?kill", 1, 502, "was killed by signal 9"),
-        ("/full", 3, 503, "the queue of the application is full (limits/queue)"),
-        ("/slow", 2, 503, "within the queue's time limit (limits/queue_timeout)"),
-        ("/upstream-full", 2, 503, "\"upstreams/full\" request"),
-        ("/upstream-slow", 2, 503, "time limit (queue_timeout)"),
-        ("/a.php?sleep=5", 1, 504, "longer than limits/timeout allows"),
-        ("/first", 1, 504, "no response came in time (timeouts/first_byte)"),
-        ("/action", 1, 504, "GET /action ("),
+        ("/full", 3, 503, "the queue of the application is full (applications/full/limits/queue)"),
+        ("/slow", 2, 503, "within the queue's time limit (applications/slow/limits/queue_timeout)"),
+        ("/upstream-full", 2, 503, "the queue is full (upstreams/full/queue)"),
+        ("/upstream-slow", 2, 503, "time limit (upstreams/slow/queue_timeout)"),
+        ("/a.php?sleep=5", 1, 504, "longer than applications/site/limits/timeout allows"),
+        ("/first", 1, 504, "no response came in time (upstreams/first/timeouts/first_byte)"),
+        ("/action", 1, 504, "in time (routes/8/action/timeouts/first_byte)"),
+        ("/direct", 1, 504, "in time (routes/9/action/timeouts/first_byte)"),
+        ("/fastcgi/a.php", 1, 504, "in time (applications/fastcgi/timeouts/first_byte)"),
     ] {
         let mut clients: Vec<_> = (0..requests).map(|_| server.connect()).collect();
         for client in &mut clients {

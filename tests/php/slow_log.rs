@@ -117,8 +117,10 @@ fn a_script_whose_time_is_over_is_logged_with_its_stack_before_it_is_ended() {
     let server: Server = slow(json!({"timeout": 1})).serve();
     assert_eq!(server.get("/a.php?sleep").status, 504);
     let log = server.wait_for_log("{main}");
-    let record =
-        log.split("took longer than limits/timeout allows and is ended: it waited").nth(1).unwrap();
+    let record = log
+        .split("took longer than applications/site/limits/timeout allows and is ended: it waited")
+        .nth(1)
+        .unwrap();
     assert!(record.contains("\n    #0 usleep(int)\n    #1 Shop\\Cart::wait"), "{log}");
 }
 

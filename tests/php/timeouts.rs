@@ -72,7 +72,7 @@ fn a_script_is_stopped_at_its_limit_wherever_it_waits() {
         let log = server.log();
         let line = log.lines().find(|line| line.contains(&format!("how={how}&")));
         let line = line.expect("it names the request");
-        assert!(line.contains("longer than limits/timeout allows"), "{line}");
+        assert!(line.contains("longer than applications/site/limits/timeout allows"), "{line}");
         assert!(line.contains("a.php"), "{line}");
     }
 }

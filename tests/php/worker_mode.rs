@@ -349,7 +349,9 @@ fn a_script_that_does_not_come_back_after_a_response_is_ended_when_requests_wait
     let stayed: Vec<_> = (0..2).map(|_| ask(&server, "/?stay").2).collect();
     let (.., pid) = ask(&server, "/");
     assert!(!stayed.contains(&pid), "{stayed:?} {pid}");
-    server.wait_for_log("its script has not asked for another request within limits/timeout");
+    server.wait_for_log(
+        "its script has not asked for another request within applications/site/limits/timeout",
+    );
 }
 
 #[test]

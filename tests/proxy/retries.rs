@@ -175,5 +175,5 @@ fn an_action_has_its_own_patience() {
     let start = Instant::now();
     assert_eq!(server.get("/").status, 504);
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
-    server.wait_for_log("no response came in time (timeouts/first_byte)");
+    server.wait_for_log("no response came in time (routes/0/action/timeouts/first_byte)");
 }

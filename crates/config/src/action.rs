@@ -198,7 +198,7 @@ impl Action {
             }
             _ => 0,
         };
-        self.options.max_body_size.unwrap_or(0).max(fallback)
+        self.options.max_body_size.as_ref().map_or(0, |limit| limit.bytes).max(fallback)
     }
 }
 

@@ -37,8 +37,8 @@ pub struct ActionOptions {
     pub caching: BrowserCaching,
     /// `charset` that text types get, if they have none; empty for none.
     pub charset: Option<String>,
-    /// Maximum size of a request body in bytes; if `None`, that of the settings.
-    pub max_body_size: Option<u64>,
+    /// Maximum size of a request body; if `None`, that of the settings.
+    pub max_body_size: Option<BodyLimit>,
     /// Bytes a second that each response is sent with.
     pub rate: Option<LimitBandwidth>,
     /// True if error pages also replace responses of applications and other servers.
@@ -55,6 +55,21 @@ pub struct ActionOptions {
     pub access_log: Option<Vec<AccessLog>>,
 }
 
+/// `max_body_size` of an action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BodyLimit {
+    /// Maximum size in bytes.
+    pub bytes: u64,
+    /// Path of the key in the document, without its first slash.
+    pub key: Arc<str>,
+}
+
+impl BodyLimit {
+    fn read(node: &Node<'_>) -> Result<BodyLimit, Error> {
+        Ok(BodyLimit { bytes: node.size(0)?, key: node.place().trim_start_matches('/').into() })
+    }
+}
+
 impl ActionOptions {
     /// Reads the options among the keys of an action.
     pub(crate) fn read(object: &Object<'_>) -> Result<ActionOptions, Error> {
@@ -69,7 +84,7 @@ impl ActionOptions {
             cache: object.read("cache", CacheOption::read)?,
             caching: BrowserCaching::read(object)?,
             charset: object.read("charset", read_charset)?,
-            max_body_size: object.read("max_body_size", |node| node.size(0))?,
+            max_body_size: object.read("max_body_size", BodyLimit::read)?,
             rate: object.read("rate", LimitBandwidth::read)?,
             intercept_errors: object.boolean("intercept_errors")?,
             internal: object.boolean("internal")?.unwrap_or(false),

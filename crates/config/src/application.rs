@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::htaccess::Htaccess;
 use crate::isolation::Isolation;
 use crate::limit;
-use crate::node::{Node, Shown};
+use crate::node::{Node, Shown, path};
 use crate::php::{PhpOptions, PhpTarget, PhpVersion, ScriptDirectories};
 use crate::processes::Processes;
 use crate::script_extensions::ScriptExtensions;
@@ -130,6 +130,11 @@ impl Default for Limits {
 }
 
 impl Application {
+    /// Returns the path of one of its limits in the document, without its first slash.
+    pub fn limit_key(&self, key: &str) -> String {
+        limit_key(&self.name, key)
+    }
+
     /// Reads a member of `applications`.
     pub(crate) fn read(name: &str, node: &Node<'_>) -> Result<Application, Error> {
         let object = node.object()?;
@@ -173,6 +178,11 @@ impl Application {
         object.end()?;
         Ok(application)
     }
+}
+
+/// Returns the path of a limit of an application in the document, without its first slash.
+pub fn limit_key(application: &str, key: &str) -> String {
+    path(["applications", application, "limits", key]).trim_start_matches('/').to_owned()
 }
 
 /// Reads `php`, `php 8`, `php 8.2` or `php 8.2.1`; the space may be left out, as in Unit.

@@ -94,12 +94,12 @@ pub use access_log::{
     SyslogProtocol, SyslogServer,
 };
 pub use action::{Action, ActionKind, AuthRequest, ErrorPage, PageSource, Share};
-pub use action_options::ActionOptions;
+pub use action_options::{ActionOptions, BodyLimit};
 pub use actions::RouterPath;
 pub use address::{Address, AddressError};
 pub use address_pattern::{AddressPattern, AddressPatternError, AddressPatterns};
 pub use advice::Advice;
-pub use application::{Application, Fairness, Limits, RLIMITS};
+pub use application::{Application, Fairness, Limits, RLIMITS, limit_key};
 pub use buffering::Buffering;
 pub use by_type::ByType;
 pub use cache::{Cache, CacheDisk, CacheOption, CacheStore, Ignored, VaryRule};

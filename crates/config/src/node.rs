@@ -234,6 +234,16 @@ impl<'a> Node<'a> {
 }
 
 impl<'a> Object<'a> {
+    /// Returns the path of the object.
+    pub fn place(&self) -> String {
+        self.node.place()
+    }
+
+    /// Returns true if the object has a key, whether or not it is read.
+    pub fn has(&self, key: &str) -> bool {
+        self.members.contains_key(key)
+    }
+
     /// Returns the value of a key, if the object has it.
     pub fn optional(&self, key: &'static str) -> Option<Node<'a>> {
         let mut known = self.known.borrow_mut();

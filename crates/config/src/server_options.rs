@@ -20,23 +20,46 @@ pub struct ServerOptions {
     pub timeouts: TimeoutChanges,
     /// Requests that another server gets, if they are not those of the upstream.
     pub retry: Option<Retry>,
+    /// Path of the action in the document, without its first slash.
+    place: Option<Arc<str>>,
+    /// Paths of the actions whose timeouts are in `timeouts`, the last action first.
+    timeout_places: Vec<(Arc<str>, TimeoutChanges)>,
 }
 
 /// The keys of an action that this module reads.
 pub(crate) const KEYS: [&str; 4] = ["request_headers", "forwarded", "timeouts", "retry"];
 
 impl ServerOptions {
-    /// Reads the options among the keys of an action. Returns `None` if it has none.
+    /// Reads the options among the keys of an action. Returns `None` if it has none, and names no server
+    /// itself.
     pub(crate) fn read(object: &Object<'_>) -> Result<Option<Arc<ServerOptions>>, Error> {
-        let options = ServerOptions {
+        let timeouts = object.read("timeouts", TimeoutChanges::read)?;
+        let mut options = ServerOptions {
             headers: object
                 .read("request_headers", request_headers::read_of_action)?
                 .unwrap_or_default(),
             forwarded: object.read("forwarded", ForwardedFields::read)?,
-            timeouts: object.read("timeouts", TimeoutChanges::read)?.unwrap_or_default(),
+            timeouts: timeouts.unwrap_or_default(),
             retry: object.read("retry", Retry::read)?,
+            place: None,
+            timeout_places: Vec::new(),
         };
-        Ok((options != ServerOptions::default()).then(|| Arc::new(options)))
+        if options == ServerOptions::default() && !object.has("proxy") {
+            return Ok(None);
+        }
+        let place: Arc<str> = object.place().trim_start_matches('/').into();
+        options.timeout_places.extend(timeouts.map(|timeouts| (Arc::clone(&place), timeouts)));
+        options.place = Some(place);
+        Ok(Some(Arc::new(options)))
+    }
+
+    /// Returns the path of the key in the document, without its first slash, that has this timeout or
+    /// would have it. `owner` is the path of the upstream or application, if it has a name.
+    pub fn timeout_key(&self, timeout: &str, owner: Option<&str>) -> Option<String> {
+        let mut places = self.timeout_places.iter();
+        let changed = places.find(|(_, changes)| changes.has(timeout)).map(|(place, _)| &**place);
+        let place = changed.or(owner).or(self.place.as_deref())?;
+        Some(format!("{place}/timeouts/{timeout}"))
     }
 
     /// Returns these options with those of an earlier action on the way of the request. Fields add up;
@@ -50,6 +73,8 @@ impl ServerOptions {
             forwarded: self.forwarded.or(earlier.forwarded),
             timeouts: self.timeouts.or(earlier.timeouts),
             retry: self.retry.as_ref().or(earlier.retry.as_ref()).cloned(),
+            place: self.place.clone(),
+            timeout_places: [&*self.timeout_places, &earlier.timeout_places].concat(),
         }
     }
 }

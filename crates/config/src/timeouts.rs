@@ -52,6 +52,19 @@ impl TimeoutChanges {
         Ok(timeouts)
     }
 
+    /// Returns true if the timeout with this key is changed.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        match key {
+            "connect" => self.connect,
+            "send" => self.send,
+            "first_byte" => self.first_byte,
+            "read" => self.read,
+            "tunnel" => self.tunnel,
+            _ => None,
+        }
+        .is_some()
+    }
+
     /// Returns these timeouts, with those of `other` where these have none.
     pub fn or(self, other: TimeoutChanges) -> TimeoutChanges {
         TimeoutChanges {

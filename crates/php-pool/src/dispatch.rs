@@ -101,7 +101,7 @@ pub async fn run(
         }
         Err(refused) => {
             handle.mark_unqueued();
-            return refuse_queue(thread, &context, refused);
+            return refuse_queue(thread, application, &context, refused);
         }
     };
     thread.drain();
@@ -167,13 +167,13 @@ async fn wait(
             () = overloaded => {
                 if application.queue.give_up(handle.key()) {
                     handle.mark_unqueued();
-                    return refuse_queue(thread, context, QueueError::Overloaded);
+                    return refuse_queue(thread, application, context, QueueError::Overloaded);
                 }
                 looks_at = next_look.map(|step| Instant::now() + step);
             }
             () = queue_timeout => {
                 if application.queue.times(handle.key()).is_none() {
-                    return refuse_queue(thread, context, QueueError::QueueTimeout);
+                    return refuse_queue(thread, application, context, QueueError::QueueTimeout);
                 }
             }
         }
@@ -187,14 +187,23 @@ fn refuse(status: u16) -> Response {
     response
 }
 
-fn refuse_queue(thread: &PhpThread, context: &RequestContext, refused: QueueError) -> Response {
+fn refuse_queue(
+    thread: &PhpThread,
+    application: &Application,
+    context: &RequestContext,
+    refused: QueueError,
+) -> Response {
+    let key = |key: &str| application.config.limit_key(key);
     let reason = match refused {
-        QueueError::QueueFull => "the queue of the application is full (limits/queue)".to_owned(),
+        QueueError::QueueFull => {
+            format!("the queue of the application is full ({})", key("queue"))
+        }
         QueueError::Overloaded => {
-            "clients have waited too long for too long (limits/patience)".to_owned()
+            format!("clients have waited too long for too long ({})", key("patience"))
         }
         QueueError::QueueTimeout => {
-            "no worker was free within the queue's time limit (limits/queue_timeout)".to_owned()
+            let key = key("queue_timeout");
+            format!("no worker was free within the queue's time limit ({key})")
         }
         QueueError::Stopped(reason) => format!("the application does not run: {reason}"),
     };

@@ -114,20 +114,28 @@ impl From<QueueError> for Failure {
     }
 }
 
+impl Failure {
+    /// Returns the timeout that has passed, by its key in `timeouts`.
+    pub fn timeout(&self) -> Option<&'static str> {
+        match self {
+            Failure::ConnectTimeout => Some("connect"),
+            Failure::SendTimeout => Some("send"),
+            Failure::HeadTimeout => Some("first_byte"),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Queue(error) => error.fmt(f),
             Failure::Connect(error) => write!(f, "cannot connect: {error}"),
             Failure::Tls(problem) => f.write_str(problem),
-            Failure::ConnectTimeout => {
-                f.write_str("the connection was not accepted in time (timeouts/connect)")
-            }
+            Failure::ConnectTimeout => f.write_str("the connection was not accepted in time"),
             Failure::Send(error) => write!(f, "the request could not be sent: {error}"),
-            Failure::SendTimeout => {
-                f.write_str("the request could not be sent in time (timeouts/send)")
-            }
-            Failure::HeadTimeout => f.write_str("no response came in time (timeouts/first_byte)"),
+            Failure::SendTimeout => f.write_str("the request could not be sent in time"),
+            Failure::HeadTimeout => f.write_str("no response came in time"),
             Failure::Read(error) => write!(f, "the response cannot be read: {error}"),
             Failure::ReadTimeout => {
                 f.write_str("the rest of the response did not come in time (timeouts/read)")

@@ -15,13 +15,26 @@ pub enum QueueError {
     Timeout,
 }
 
+impl QueueError {
+    /// Returns the reason with the path of the key that changes it; `owner` is the path of the object that
+    /// has the key.
+    pub fn with_key(self, owner: &str) -> String {
+        match self {
+            QueueError::Full => format!("the queue is full ({owner}/queue)"),
+            QueueError::Timeout => {
+                format!(
+                    "no connection was free within the queue's time limit ({owner}/queue_timeout)"
+                )
+            }
+        }
+    }
+}
+
 impl fmt::Display for QueueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            QueueError::Full => "the queue is full (queue)",
-            QueueError::Timeout => {
-                "no connection was free within the queue's time limit (queue_timeout)"
-            }
+            QueueError::Full => "the queue is full",
+            QueueError::Timeout => "no connection was free within the queue's time limit",
         })
     }
 }

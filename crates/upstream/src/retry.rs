@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use howdah_config::Retry;
+use howdah_config::{Retry, ServerOptions};
 use howdah_http::exchange::Exchange;
 use howdah_http::handling::ServerAttempt;
 use howdah_http::message::Response;
@@ -91,6 +91,13 @@ pub trait Protocol {
 
     /// Without settings, another server may get a request after the first-byte timeout.
     const RETRIES_AFTER_TIMEOUT: bool;
+
+    /// Returns the options of the actions on the way of the request.
+    fn options(&self) -> &ServerOptions;
+
+    /// Returns the path of the upstream or application in the document; `None` if only an action names
+    /// the server.
+    fn place(&self) -> Option<String>;
 
     /// Returns the settings for requests that are sent again.
     fn retry(&self) -> &Retry;
@@ -323,7 +330,9 @@ async fn choose_server<P: Protocol>(
     };
     chosen.map_err(|error| {
         let owner = (protocol.owner(), protocol.log_limit());
-        log_request(thread, owner, exchange, format_args!("{error}"));
+        // Only upstreams with a name have a queue.
+        let reason = error.with_key(&protocol.upstream().name);
+        log_request(thread, owner, exchange, format_args!("{reason}"));
         503
     })
 }
@@ -452,7 +461,11 @@ impl<O: Clone + fmt::Display> Attempt<O> {
     /// Logs a failure, unless the client caused it.
     fn log<P: Protocol<Owner = O>>(&self, protocol: &P, failure: &Failure) {
         if !failure.is_by_client() {
-            let message = format_args!("{self}: {failure}");
+            let timeout = failure.timeout().and_then(|timeout| {
+                protocol.options().timeout_key(timeout, protocol.place().as_deref())
+            });
+            let key = timeout.map(|key| format!(" ({key})")).unwrap_or_default();
+            let message = format_args!("{self}: {failure}{key}");
             protocol.context().thread.log_error(protocol.log_limit(), message);
         }
     }

@@ -18,7 +18,7 @@ pub async fn answer<'s>(
     exchange: &mut Exchange<'_>,
 ) -> (Response, Option<Instruction<'s>>) {
     let usual = context.routing.snapshot.config.settings.http.max_body_size;
-    match exchange.limit_body(routed.effects.max_body_size.unwrap_or(usual)) {
+    match exchange.limit_body(routed.effects.max_body_size.map_or(usual, |limit| limit.bytes)) {
         Ok(()) => answer_routed(context, routed, exchange).await,
         Err(error) => (howdah_upstream::failure::refuse(error.status()), None),
     }

@@ -1,6 +1,7 @@
 //! Lines of the log for requests that the server itself has refused because of their client: the
 //! reason, and the key that changes it. The number of lines is limited, as clients cause them.
 
+use howdah_config::BodyLimit;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 use howdah_sys::log::Level;
@@ -11,7 +12,7 @@ use super::context::Context;
 /// logged where they are decided. `max_body_size` is that of the actions.
 pub fn log(
     context: &Context<'_>,
-    max_body_size: Option<u64>,
+    max_body_size: Option<&BodyLimit>,
     exchange: &Exchange<'_>,
     response: &Response,
 ) {
@@ -26,8 +27,8 @@ pub fn log(
             http.body_read_timeout.as_secs(),
             http.min_rate
         ),
-        (413, Some(max)) => {
-            format!("the request body is longer than {max} bytes (max_body_size of the action)")
+        (413, Some(BodyLimit { bytes, key })) => {
+            format!("the request body is longer than {bytes} bytes ({key})")
         }
         (413, None) => format!(
             "the request body is longer than {} bytes (settings/http/max_body_size)",

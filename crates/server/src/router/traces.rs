@@ -148,9 +148,10 @@ impl Traces {
         let seconds = |micros: u64| Duration::from_micros(micros).as_secs_f64();
         let (waited, ran) = (seconds(times.waited), seconds(times.ran));
         let (level, problem) = match trace.reason {
-            Reason::Slow => (Level::Warn, "is slow"),
+            Reason::Slow => (Level::Warn, "is slow".to_owned()),
             Reason::Overdue => {
-                (Level::Error, "took longer than limits/timeout allows and is ended")
+                let key = howdah_config::limit_key(&context.application, "timeout");
+                (Level::Error, format!("took longer than {key} allows and is ended"))
             }
         };
         let mut text =

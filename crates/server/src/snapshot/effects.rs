@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use howdah_access_log::AccessLog;
 use howdah_config::{
-    ActionOptions, BrowserCaching, Buffering, ByType, Cors, Expiry, Fingerprinted, LimitBandwidth,
-    ResponseHeader, ServerOptions,
+    ActionOptions, BodyLimit, BrowserCaching, Buffering, ByType, Cors, Expiry, Fingerprinted,
+    LimitBandwidth, ResponseHeader, ServerOptions,
 };
 
 use super::action::{Action, ActionCache, ErrorPage, Mirror};
@@ -37,7 +37,7 @@ pub struct Effects<'s> {
     /// From the last action that sets it.
     pub cache: Option<&'s ActionCache>,
     /// From the last action that sets it.
-    pub max_body_size: Option<u64>,
+    pub max_body_size: Option<&'s BodyLimit>,
     /// From the last action that sets it.
     pub rate: Option<LimitBandwidth>,
     /// From the last action that sets it.
@@ -144,7 +144,7 @@ impl<'s> Effects<'s> {
         if cache.is_some() {
             self.cache = action.cache.as_ref();
         }
-        self.max_body_size = max_body_size.or(self.max_body_size);
+        self.max_body_size = max_body_size.as_ref().or(self.max_body_size);
         self.rate = rate.or(self.rate);
         self.intercept_errors = intercept_errors.unwrap_or(self.intercept_errors);
         if let Some(servers) = servers {

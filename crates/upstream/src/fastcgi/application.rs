@@ -38,6 +38,11 @@ pub struct FastCgiApplication {
 }
 
 impl FastCgiApplication {
+    /// Returns the path of the application in the document, without its first slash.
+    pub fn place(&self) -> String {
+        config::path(["applications", &self.config.name]).trim_start_matches('/').to_owned()
+    }
+
     /// Compiles an application whose servers are those of this upstream.
     pub fn new(config: &config::FastCgi, upstream: Arc<Upstream>) -> Self {
         // A process that waits on an idle connection accepts no other one: connections beyond the

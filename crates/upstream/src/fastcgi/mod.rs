@@ -90,7 +90,8 @@ pub async fn run(
     let permit = match permit {
         Ok(permit) => permit,
         Err(error) => {
-            retry::log_request(thread, owner, exchange, format_args!("{error}"));
+            let reason = error.with_key(&format!("{}/limits", application.place()));
+            retry::log_request(thread, owner, exchange, format_args!("{reason}"));
             return refuse(503);
         }
     };
@@ -176,6 +177,14 @@ impl Protocol for FastCgiRequest<'_, '_> {
 
     fn upstream(&self) -> &Arc<Upstream> {
         &self.application.upstream
+    }
+
+    fn options(&self) -> &ServerOptions {
+        self.options
+    }
+
+    fn place(&self) -> Option<String> {
+        Some(self.application.place())
     }
 
     fn encode(&self, _server: &Server) -> Result<Vec<u8>, Failure> {

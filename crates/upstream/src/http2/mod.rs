@@ -115,6 +115,14 @@ impl Protocol for Http2Request<'_, '_> {
         self.upstream
     }
 
+    fn options(&self) -> &ServerOptions {
+        self.options
+    }
+
+    fn place(&self) -> Option<String> {
+        self.upstream.name.starts_with("upstreams/").then(|| self.upstream.name.to_string())
+    }
+
     fn retry(&self) -> &Retry {
         self.options.retry.as_ref().unwrap_or(&self.upstream.config.retry)
     }

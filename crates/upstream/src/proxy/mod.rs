@@ -141,6 +141,14 @@ impl Protocol for HttpRequest<'_, '_> {
         self.upstream
     }
 
+    fn options(&self) -> &ServerOptions {
+        self.options
+    }
+
+    fn place(&self) -> Option<String> {
+        self.upstream.name.starts_with("upstreams/").then(|| self.upstream.name.to_string())
+    }
+
     fn encode(&self, server: &Server) -> Result<EncodedRequest, Failure> {
         let RequestContext { exchange, content, .. } = self.context;
         let config = &self.upstream.config;

@@ -106,7 +106,7 @@ impl Refusal {
                 "more header fields than settings/http/max_header_fields allows"
             }
             Refusal::BodyTooLong => {
-                "the announced body is longer than max_body_size, of settings/http or the action, allows"
+                "the announced body is longer than settings/http/max_body_size and each max_body_size of an action allow"
             }
             Refusal::TransferEncoding => "Transfer-Encoding in HTTP/1.0, or more than one",
             Refusal::UnknownCoding => "a transfer coding other than chunked",

@@ -128,14 +128,18 @@ impl Pools {
         for (worker, absence) in &mut app.absent {
             absence.checks += 1;
             let (limit, reason) = match app.config.limits.timeout {
-                _ if absence.was_called || !is_resident => {
-                    (IDLE_WORKER_TIMEOUT, "it has not taken another request for 5 seconds")
-                }
-                Some(timeout) => (
-                    timeout,
-                    "its script has not asked for another request within limits/timeout after its \
-                     last response",
+                _ if absence.was_called || !is_resident => (
+                    IDLE_WORKER_TIMEOUT,
+                    "it has not taken another request for 5 seconds".to_owned(),
                 ),
+                Some(timeout) => {
+                    let key = app.config.limit_key("timeout");
+                    let reason = format!(
+                        "its script has not asked for another request within {key} after its last \
+                         response"
+                    );
+                    (timeout, reason)
+                }
                 None => continue,
             };
             if absence.checks <= checks(limit) || instance.has_request(*worker) {
