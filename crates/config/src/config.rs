@@ -78,6 +78,7 @@ impl Config {
         };
         let root = Node::root(&document, &scope);
         let object = root.object()?;
+        include::refuse(&root)?;
         object.read("variables", |node| variables.read(node))?;
         let settings = object.read("settings", Settings::read)?;
         let settings = settings.unwrap_or_else(|| Settings::new(defaults));
@@ -89,12 +90,6 @@ impl Config {
         let access_log = object.read("access_log", AccessLog::read_all)?.unwrap_or_default();
         let included = object.internal("included").map(|node| include::read_included(&node));
         let included = included.transpose()?.unwrap_or_default();
-        if let Some(node) = object.foreign("include") {
-            let error = node.invalid("is not available here");
-            return Err(error.with_hint(
-                "only a file that the server reads can include others: the one of \"--config\"",
-            ));
-        }
         object.end()?;
         let mut config = Config {
             listeners,

@@ -19,8 +19,10 @@ use crate::node::{Node, path, split_path};
 use crate::types_file;
 
 mod changed;
+mod refused;
 
 pub use changed::changed;
+pub(crate) use refused::refuse;
 
 /// Reads the files that documents name.
 pub trait IncludedFiles {

@@ -261,12 +261,6 @@ impl<'a> Object<'a> {
         Some(self.node.child(Segment::Key(key), value))
     }
 
-    /// Returns the value of a key that the object does not have in any valid document.
-    pub fn foreign(&self, key: &str) -> Option<Node<'a>> {
-        let (key, value) = self.members.get_key_value(key)?;
-        Some(self.node.child(Segment::Key(key), value))
-    }
-
     /// Returns the value of a key that the object must have.
     pub fn required(&self, key: &'static str) -> Result<Node<'a>, Error> {
         self.optional(key).ok_or_else(|| self.missing(&[key]))
