@@ -44,12 +44,13 @@ pub fn reread_tables(document: &[u8], defaults: &Defaults) -> Result<Vec<u8>, St
     }
 }
 
+/// Returns true if a running document may have tables in files. Nothing is parsed.
+pub fn may_have_tables(document: &[u8]) -> bool {
+    std::str::from_utf8(document).is_ok_and(|text| text.contains("\"/variables/"))
+}
+
 /// Returns the files and directories on which the tables of a running document depend.
 pub fn watched_by_tables(document: &[u8]) -> Vec<PathBuf> {
-    let may_have_tables = |text: &str| text.contains("\"/variables/");
-    if !std::str::from_utf8(document).is_ok_and(may_have_tables) {
-        return Vec::new(); // as nearly always: nothing is parsed
-    }
     include::watched_by_tables(&json::parse(document).unwrap_or_default(), &Disk)
 }
 

@@ -208,6 +208,7 @@ pub(super) fn keeps_document(arguments: &Serve) -> bool {
 pub(super) fn table_files(arguments: &Serve) -> Option<TableFiles> {
     let defaults = Defaults::of(arguments.unit);
     arguments.config.as_ref().map(|_| TableFiles {
+        has_tables: config_file::may_have_tables,
         watched: config_file::watched_by_tables,
         read: Box::new(move |document| config_file::reread_tables(document, &defaults)),
     })

@@ -56,6 +56,7 @@ mod service_manager;
 mod sockets;
 pub mod state_format;
 mod store;
+mod table_reader;
 mod table_watch;
 mod tree;
 mod unprivileged;

@@ -19,6 +19,8 @@ pub type ReloadDocument = Box<dyn Fn() -> Result<Vec<u8>, String>>;
 
 /// Reads the tables of documents that are in files.
 pub struct TableFiles {
+    /// Returns true if a document may have tables in files. Reads no file.
+    pub has_tables: fn(&[u8]) -> bool,
     /// Returns the files and directories on which the tables of a document depend.
     pub watched: fn(&[u8]) -> Vec<PathBuf>,
     /// Returns a document with its tables as they are in the files now.

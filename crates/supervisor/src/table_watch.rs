@@ -1,43 +1,111 @@
 //! Files with tables of the configuration, which are read again when they change.
 
-use std::collections::HashMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::io;
 use std::time::{Duration, Instant};
+
+use crate::options::TableFiles;
+use crate::table_reader::{Looked, Stamps, TableReader};
 
 /// Interval between two looks at the files.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Attributes of a file that change with its content; `None` if there is no file.
-type Stamp = Option<[i64; 7]>;
+/// Time after which a look that has not ended is reported.
+const SLOW_LOOK: Duration = Duration::from_secs(15);
 
-/// The files on which the running configuration depends, as they were at the last look.
+/// The state of the files on which the running configuration depends.
 #[derive(Debug)]
 pub struct TableWatch {
-    files: HashMap<PathBuf, Stamp>,
+    /// The files at the last look.
+    files: Stamps,
+    /// Number of the document.
+    generation: u64,
     /// The document may have other files.
     is_outdated: bool,
+    /// A change was not taken over.
+    must_read: bool,
+    look: Option<Look>,
+    looked: Option<(u64, Looked)>,
+    /// The document with its changed tables, until the control process asks for it.
+    document: Option<(u64, Result<Vec<u8>, String>)>,
     /// Time of the next look; `None` if there are no files.
     due: Option<Instant>,
 }
 
+/// A look that has not ended.
+#[derive(Debug)]
+struct Look {
+    reader: TableReader,
+    generation: u64,
+    begun_at: Instant,
+    is_reported: bool,
+}
+
 impl Default for TableWatch {
     fn default() -> TableWatch {
-        TableWatch { files: HashMap::new(), is_outdated: true, due: None }
+        TableWatch {
+            files: Stamps::new(),
+            generation: 0,
+            is_outdated: true,
+            must_read: false,
+            look: None,
+            looked: None,
+            document: None,
+            due: None,
+        }
     }
 }
 
 impl TableWatch {
-    /// Returns the time of the next look.
+    /// Returns the time of the next step.
     pub fn due(&self) -> Option<Instant> {
-        self.due
+        match &self.look {
+            Some(look) => (!look.is_reported).then(|| look.begun_at + SLOW_LOOK),
+            None => self.due,
+        }
+    }
+
+    /// Returns the process id of a look.
+    pub fn pid(&self) -> Option<u32> {
+        self.look.as_ref().map(|look| look.reader.pid())
+    }
+
+    /// Ends a look.
+    pub fn kill(&self) {
+        if let Some(look) = &self.look {
+            look.reader.kill();
+        }
     }
 
     /// Another document runs. Files that it shares with the last one keep their state: they may have
     /// changed while the document was being applied.
     pub fn document_changed(&mut self) {
+        self.generation += 1;
         self.is_outdated = true;
+    }
+
+    /// Begins a look if it is time.
+    pub fn begin_if_due(
+        &mut self,
+        now: Instant,
+        document: &[u8],
+        files: &TableFiles,
+    ) -> io::Result<()> {
+        if std::mem::take(&mut self.is_outdated) {
+            self.due = (files.has_tables)(document).then_some(now);
+            if self.due.is_none() {
+                self.files.clear();
+            }
+        }
+        let is_due = self.due.is_some_and(|due| due <= now);
+        if self.look.is_some() || self.looked.is_some() || !is_due {
+            return Ok(());
+        }
+        self.due = Some(now + INTERVAL);
+        let known = (!self.must_read).then_some(&self.files);
+        let reader = TableReader::start(files, document, known)?;
+        let generation = self.generation;
+        self.look = Some(Look { reader, generation, begun_at: now, is_reported: false });
+        Ok(())
     }
 
     /// Looks later, if it is time.
@@ -47,85 +115,86 @@ impl TableWatch {
         }
     }
 
-    /// Takes over the files of a new document, before they are read the next time.
-    pub fn learn(&mut self, now: Instant, watched: impl FnOnce() -> Vec<PathBuf>) {
-        if !std::mem::take(&mut self.is_outdated) {
-            return;
-        }
-        let mut old = std::mem::take(&mut self.files);
-        let known = watched().into_iter().map(|file| {
-            let known = old.remove(&file).unwrap_or_else(|| stamp(&file));
-            (file, known)
+    /// Returns true once for a look that takes long.
+    pub fn is_slow(&mut self, now: Instant) -> bool {
+        let slow = self.look.as_mut().filter(|look| {
+            !look.is_reported && now.saturating_duration_since(look.begun_at) >= SLOW_LOOK
         });
-        self.files = known.collect();
-        self.due = (!self.files.is_empty()).then(|| now + INTERVAL);
+        slow.map(|look| look.is_reported = true).is_some()
     }
 
-    /// Looks at the files if it is time. Returns true if one has changed since the last look.
+    /// Takes the result of a look whose process has ended. `None` if the process was not one.
+    pub fn ended(&mut self, pid: u32) -> Option<io::Result<()>> {
+        let look = self.look.take_if(|look| look.reader.pid() == pid)?;
+        let generation = look.generation;
+        Some(look.reader.result().map(|looked| self.looked = Some((generation, looked))))
+    }
+
+    /// Takes over the result of a look. Returns true if tables have changed, and are to be taken over.
     pub fn has_changed(&mut self, now: Instant) -> bool {
-        if self.due.is_none_or(|due| due > now) {
+        let Some((generation, looked)) = self.looked.take() else { return false };
+        if generation != self.generation {
+            // The look was at another document.
+            self.due = self.due.map(|_| now);
             return false;
         }
-        self.due = Some(now + INTERVAL);
-        let mut has_changed = false;
-        for (file, known) in &mut self.files {
-            let found = stamp(file);
-            has_changed |= *known != found;
-            *known = found;
-        }
-        // A pattern may name other files now, even if they are refused.
-        self.is_outdated = has_changed;
-        has_changed
+        self.files = looked.files;
+        let Some(document) = looked.document else { return false };
+        self.must_read = false;
+        self.document = Some((generation, document));
+        true
     }
-}
 
-fn stamp(file: &Path) -> Stamp {
-    let found = fs::metadata(file).ok()?;
-    let number = |number: u64| number.cast_signed();
-    Some([
-        number(found.dev()),
-        number(found.ino()),
-        number(found.size()),
-        found.mtime(),
-        found.mtime_nsec(),
-        found.ctime(),
-        found.ctime_nsec(),
-    ])
+    /// Returns the document with its changed tables; `None` if another document runs by now.
+    pub fn document(&mut self) -> Option<Result<Vec<u8>, String>> {
+        let (generation, document) = self.document.clone()?;
+        if generation == self.generation {
+            return Some(document);
+        }
+        // The next look reads the tables of the document that runs.
+        self.document = None;
+        self.must_read = true;
+        None
+    }
+
+    /// Forgets the document with the tables, which has been taken over or refused.
+    pub fn is_taken_over(&mut self) {
+        self.document = None;
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_change_is_reported_once_and_files_that_stay_are_compared_with_their_earlier_state() {
-        let directory = tempfile::tempdir().unwrap();
-        let (a, b) = (directory.path().join("a"), directory.path().join("b"));
-        fs::write(&a, "1").unwrap();
-        let (mut watch, start) = (TableWatch::default(), Instant::now() + Duration::from_secs(1));
-        let at = |looks: u32| start + INTERVAL * looks;
-        let (only_a, both) = (vec![a.clone()], vec![a.clone(), b.clone()]);
-        let mut looks = 0;
-        let mut look = |watch: &mut TableWatch, files: &[PathBuf]| {
-            looks += 1;
-            watch.learn(at(looks - 1), || files.to_vec());
-            assert!(!watch.has_changed(at(looks - 1)), "it is not time");
-            watch.has_changed(at(looks))
-        };
-        assert!(!look(&mut watch, &only_a));
-        fs::write(&a, "12").unwrap();
-        assert!(look(&mut watch, &only_a));
-        assert!(!look(&mut watch, &only_a));
+    fn looked(document: Option<&str>) -> Looked {
+        let document = document.map(|text| Ok(text.as_bytes().to_vec()));
+        Looked { files: Stamps::new(), document }
+    }
 
-        fs::write(&a, "123").unwrap();
+    #[test]
+    fn a_change_is_taken_over_once() {
+        let (mut watch, now) = (TableWatch::default(), Instant::now());
+        watch.looked = Some((0, looked(None)));
+        assert!(!watch.has_changed(now));
+        watch.looked = Some((0, looked(Some("new"))));
+        assert!(watch.has_changed(now) && !watch.has_changed(now));
+        assert_eq!(watch.document(), Some(Ok(b"new".to_vec())));
+        watch.is_taken_over();
+        assert_eq!(watch.document(), None);
+        assert!(!watch.must_read);
+    }
+
+    #[test]
+    fn tables_of_an_earlier_document_are_not_taken_over() {
+        let (mut watch, now) = (TableWatch::default(), Instant::now());
+        watch.looked = Some((0, looked(Some("old"))));
         watch.document_changed();
-        assert!(look(&mut watch, &both), "it has changed before the document did");
-        fs::write(&b, "1").unwrap();
-        assert!(look(&mut watch, &both));
-        fs::remove_file(&a).unwrap();
-        assert!(look(&mut watch, &both));
+        assert!(!watch.has_changed(now));
+        watch.looked = Some((1, looked(Some("new"))));
+        assert!(watch.has_changed(now));
         watch.document_changed();
-        assert!(!look(&mut watch, &[]));
-        assert_eq!(watch.due(), None);
+        assert_eq!(watch.document(), None, "it has changed since");
+        assert!(watch.must_read, "the next look reads the tables anyway");
     }
 }

@@ -295,6 +295,21 @@ pub fn close_on_exec_from(first: u32) {
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOSE_RANGE_CLOEXEC) };
 }
 
+/// Closes all descriptors but the standard streams and one. Only for a new process that uses none of the
+/// others: their owners are never dropped, as with [`exit_now`].
+pub fn keep_only(kept: fs::File) -> io::Result<fs::File> {
+    let target = 3;
+    duplicate_to(&kept, target)?;
+    std::mem::forget(kept);
+    // SAFETY: the owners of these descriptors are never used again (see above), and `target` has been
+    // opened just now for the file that is returned.
+    let only: OwnedFd = unsafe {
+        libc::syscall(libc::SYS_close_range, target + 1, u32::MAX, 0);
+        std::os::fd::FromRawFd::from_raw_fd(target)
+    };
+    Ok(only.into())
+}
+
 /// Duplicates `fd` as descriptor `target`, open across exec. A `target` that is in use is replaced: only for
 /// a new process, in which nothing else owns it.
 pub fn duplicate_to(fd: impl AsFd, target: i32) -> io::Result<()> {

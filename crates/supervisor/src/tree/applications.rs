@@ -329,6 +329,7 @@ impl Tree {
             self.applications.values().map(|application| application.pid).collect();
         expected.extend(router.into_iter().chain(self.control_pid()).chain(self.programs.pids()));
         expected.extend(self.zygotes.pids());
+        expected.extend(self.tables.pid());
         expected.extend(self.upgrade.successor().map(|successor| successor.pid));
         if own == 1 {
             let children = process_tree::children(own).into_iter();

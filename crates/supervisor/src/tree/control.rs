@@ -181,18 +181,19 @@ impl Tree {
             // That of the tables is no answer to a signal that has come meanwhile.
             FromControl::Reloaded { tables } if tables != self.control.reloads_tables => {}
             FromControl::Reloaded { .. } => {
+                self.tables.is_taken_over();
                 self.control.reload_attempts = None;
                 self.notify_ready();
             }
         }
     }
 
-    fn send_document(&self, tables: bool) {
-        let read = match (&self.options.reload_document, &self.options.table_files) {
-            (_, Some(files)) if tables => (files.read)(&self.changes.current.document),
-            (Some(read), _) if !tables => read(),
-            _ => Ok(self.changes.current.document.clone()),
+    fn send_document(&mut self, tables: bool) {
+        let read = match &self.options.reload_document {
+            _ if tables => self.tables.document(),
+            read => read.as_ref().map(|read| read()),
         };
+        let read = read.unwrap_or_else(|| Ok(self.changes.current.document.clone()));
         let in_memory =
             |text: Vec<u8>| memory_file("document", &text).map_err(|error| error.to_string());
         match read.and_then(in_memory) {

@@ -89,6 +89,8 @@ impl Tree {
         }
         self.kill_control();
         self.programs.end();
+        // It may wait for a disk that does not answer, so its end is not waited for.
+        self.tables.kill();
         self.zygotes.end_all();
         // The second call kills them.
         for timeout in [DISMISSAL_TIMEOUT, KILL_TIMEOUT] {
