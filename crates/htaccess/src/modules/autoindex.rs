@@ -319,7 +319,9 @@ impl Item {
             Some(By::Encoding) => name.to_ascii_lowercase(),
             _ => name.to_vec(),
         };
-        Item { by, name, path: [place.directory, b"*"].concat(), value: value.to_vec() }
+        // As in Apache, a section has a name of its own in place of a directory, and hardly ever applies.
+        let directory = if place.is_in_section { b"*If" } else { place.directory };
+        Item { by, name, path: [directory, b"*"].concat(), value: value.to_vec() }
     }
 }
 

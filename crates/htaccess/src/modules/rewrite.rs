@@ -20,6 +20,7 @@ mod uri;
 
 use std::sync::Arc;
 
+pub(crate) use self::cookie::adopt as adopt_cookies;
 pub use self::fixup::{fixup, force_type};
 pub use self::outcome::Outcome;
 pub use self::trace::{Event, Trace};

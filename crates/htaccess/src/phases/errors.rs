@@ -29,7 +29,7 @@ impl Server<'_> {
         if is_second {
             return Next::Answer(first_error(record, status));
         }
-        let is_too_large = status != 413 && is_body_too_large(&record);
+        let is_too_large = !WITHOUT_BODY.contains(&status) && is_body_too_large(&record);
         record.status = status;
         let mut document = self.error_document(&record, status);
         if document.is_some() {
@@ -140,6 +140,9 @@ impl Server<'_> {
         Next::Request(Box::new(next))
     }
 }
+
+/// Statuses for which Apache does not read the body: it closes the connection.
+const WITHOUT_BODY: &[u16] = &[400, 408, 411, 413, 414, 500, 501, 503];
 
 enum Document {
     Text(Vec<u8>),

@@ -1,6 +1,7 @@
 //! mod_dir: slashes, index files and fallback resources.
 
 use super::server::{Progress, Server};
+use crate::modules::rewrite::adopt_cookies;
 use crate::record::{FileKind, Record};
 use crate::uri;
 
@@ -49,6 +50,7 @@ impl Server<'_> {
                 self.become_sub_request(record, sub);
                 return Ok(());
             }
+            adopt_cookies(record, &sub);
             let is_last = index + 1 == names.len();
             let is_redirect = (300..400).contains(&sub.status);
             if is_redirect || is_last && matches!(sub.status, 401 | 406) {

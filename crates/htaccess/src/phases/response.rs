@@ -40,6 +40,9 @@ impl Server<'_> {
         }
         expires::response(record);
         let compression = self.compression(record, action);
+        if compression == Compression::Gzip {
+            record.headers_out.unset(b"Content-MD5");
+        }
         // Conditions see the length of a file; the connection writes the field itself.
         let shows_length = matches!(action, Action::File)
             && compression != Compression::Gzip

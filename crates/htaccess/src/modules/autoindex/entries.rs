@@ -8,6 +8,7 @@ use super::{
     SHOW_FORBIDDEN, TABLE, VERSION_SORT,
 };
 use crate::modules::negotiation::Candidate;
+use crate::modules::rewrite::adopt_cookies;
 use crate::modules::support::{lossy, matches_wildcard, without_parameters};
 use crate::record::{FileKind, Record};
 use crate::work;
@@ -53,7 +54,7 @@ const ENTRIES_BETWEEN_PAUSES: usize = 32;
 pub(super) async fn read(
     config: &Config,
     view: &View,
-    record: &Record,
+    record: &mut Record,
     directory: &[u8],
     names: Vec<Vec<u8>>,
     (world, server): (&dyn World, &dyn Directory),
@@ -79,6 +80,7 @@ pub(super) async fn read(
             continue;
         }
         let Some(candidate) = server.lookup(record, &name).await else { continue };
+        adopt_cookies(record, &candidate.record);
         // A rule may have changed what the name stands for: icons and descriptions are those of the result.
         let own = &candidate.record.filename;
         let is_file = candidate.record.file.kind == FileKind::File;

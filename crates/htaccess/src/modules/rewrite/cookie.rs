@@ -44,6 +44,18 @@ pub(super) fn add(record: &mut Record, text: &[u8]) {
     record.notes.set(note, "set");
 }
 
+/// Takes cookies over that rules have set in a sub-request: they are those of the request itself.
+pub(crate) fn adopt(record: &mut Record, sub: &Record) {
+    for cookie in sub.err_headers_out.all(b"Set-Cookie") {
+        let name = cookie.split(|byte| *byte == b'=').next().unwrap_or_default();
+        let note = [name, b"_rewrite"].concat();
+        if sub.notes.get(&note).is_some() && !super::has_note(record, &note) {
+            record.err_headers_out.add("Set-Cookie", cookie);
+            record.notes.set(note, "set");
+        }
+    }
+}
+
 fn is_set(value: Option<&[u8]>, name: &[u8]) -> bool {
     value.is_some_and(|value| {
         value == b"1" || value.eq_ignore_ascii_case(b"true") || value.eq_ignore_ascii_case(name)

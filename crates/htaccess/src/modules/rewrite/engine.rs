@@ -63,8 +63,8 @@ impl Pass<'_, '_> {
                 _ => {}
             }
             if flags.passes_through {
-                // Means something for rules of the server only, but ends the pass and escapes.
-                return Change::Url { is_escaped: false };
+                // Means something for rules of the server only, but ends the pass.
+                return Change::Passed;
             }
             if flags.ends {
                 self.record.notes.set(END_NOTE, "1");

@@ -80,7 +80,7 @@ fn run(
         return Outcome::Declined;
     }
     let is_escaped = matches!(change, Change::Url { is_escaped: true });
-    let scheme = uri::scheme(&record.filename);
+    let scheme = uri::scheme(&record.filename).filter(|_| change != Change::Passed);
     let will_escape = scheme.is_some() && !is_escaped;
     if !will_escape && record.args.as_deref().is_some_and(uri::has_controls) {
         let message = "Rewritten query string contains control characters or spaces";
