@@ -23,6 +23,7 @@ use std::sync::Arc;
 pub(crate) use self::cookie::adopt as adopt_cookies;
 pub use self::fixup::{fixup, force_type};
 pub use self::outcome::Outcome;
+pub(crate) use self::pass::END_NOTE;
 pub use self::trace::{Event, Trace};
 use crate::config::DirConfig;
 use crate::directive::{Arguments, Directive, Override, Place};

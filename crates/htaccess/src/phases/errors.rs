@@ -25,7 +25,8 @@ impl Server<'_> {
     /// answered.
     pub(super) fn die(&self, mut record: Box<Record>, status: u16) -> Next {
         let status = if is_known(status) { status } else { 500 };
-        let is_second = record.previous.is_some() && record.status != 200;
+        let is_second = record.status != 200
+            && record.previous.as_ref().is_some_and(|first| first.status != 200);
         if is_second {
             return Next::Answer(first_error(record, status));
         }

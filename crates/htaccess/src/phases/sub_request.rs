@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::server::{MAX_REDIRECTS, Server};
 use super::walk::MAX_PATH_BYTES;
+use crate::modules::rewrite::END_NOTE;
 use crate::record::{FileKind, Main, Record};
 use crate::table::Table;
 use crate::uri;
@@ -113,6 +114,8 @@ impl Server<'_> {
 
     /// Lets a request go on as a sub-request of it (Apache's `ap_internal_fast_redirect`).
     pub(super) fn become_sub_request(&self, record: &mut Record, mut sub: Record) {
+        // The flag `END` counts for the sub-request only.
+        sub.notes.unset(END_NOTE);
         record.uri = sub.uri;
         record.filename = sub.filename;
         record.path_info = sub.path_info;

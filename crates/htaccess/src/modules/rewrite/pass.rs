@@ -9,7 +9,7 @@ use crate::record::Record;
 use crate::regex::Captures;
 
 /// Note of a request that `[END]` excludes from further rules.
-pub(super) const END_NOTE: &[u8] = b"rewrite_really_last";
+pub(crate) const END_NOTE: &[u8] = b"rewrite_really_last";
 
 /// A pass of a request through rules.
 pub(super) struct Pass<'a, 't> {
