@@ -241,12 +241,14 @@ fn neighbours(isolation: Value) -> Server {
 
 /// Processes of the server that are not the application's, and run as the same user.
 fn others(server: &Server) -> Vec<(String, u32)> {
-    let all = server.processes();
-    let others = all
-        .into_iter()
-        .filter(|one| one.title.contains("router") || one.title.contains("\"other\""));
-    let mut others: Vec<_> = others.map(|one| (one.title, one.pid)).collect();
-    assert_eq!(others.len(), 3, "router, prototype and worker: {others:?}");
+    let of_others = |title: &str| title.contains("router") || title.contains("\"other\"");
+    // A process has the title of its parent at first.
+    let mut others = eventually("router, prototype and worker of the other site", || {
+        let all = server.processes().into_iter().filter(|one| of_others(&one.title));
+        let others: Vec<_> = all.map(|one| (one.title, one.pid)).collect();
+        let is_complete = others.iter().any(|(title, _)| title.contains("application"));
+        (others.len() == 3 && is_complete).then_some(others)
+    });
     if !requirements::is_root() {
         others.push(("supervisor".to_owned(), server.supervisor()));
     }
