@@ -72,8 +72,8 @@ pub struct Place<'a> {
     pub line: u32,
     /// Directory of the file, absolute, with a slash at the end.
     pub directory: &'a [u8],
-    /// True inside of `<Files>`, `<FilesMatch>` or `<If>`.
-    pub is_in_section: bool,
+    /// Name or pattern of the `<Files>` or `<FilesMatch>` around it, `*If` in an `<If>`; `None` outside.
+    pub section: Option<&'a [u8]>,
     /// Methods of the `<Limit>` around it; `None` without one.
     pub methods: Option<&'a crate::config::Methods>,
     /// Options that the directive `Options` may name.

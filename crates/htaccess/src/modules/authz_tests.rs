@@ -26,7 +26,7 @@ fn compiled(lines: &[&str]) -> Result<DirConfig, String> {
             file: "/site/.htaccess",
             line: 1,
             directory: b"/site/",
-            is_in_section: false,
+            section: None,
             methods: methods.as_ref(),
             options: crate::modules::core::Options::ANY,
         };

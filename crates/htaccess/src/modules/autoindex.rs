@@ -320,7 +320,7 @@ impl Item {
             _ => name.to_vec(),
         };
         // As in Apache, a section has a name of its own in place of a directory, and hardly ever applies.
-        let directory = if place.is_in_section { b"*If" } else { place.directory };
+        let directory = place.section.unwrap_or(place.directory);
         Item { by, name, path: [directory, b"*"].concat(), value: value.to_vec() }
     }
 }

@@ -121,7 +121,7 @@ proptest! {
             file: "/site/.htaccess",
             line: 1,
             directory: b"/site/",
-            is_in_section: false,
+            section: None,
             methods: None,
             options: crate::modules::core::Options::ANY,
         };

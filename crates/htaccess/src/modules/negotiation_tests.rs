@@ -32,7 +32,7 @@ fn request(
         file: "/site/.htaccess",
         line: 1,
         directory: b"/site/",
-        is_in_section: false,
+        section: None,
         methods: None,
         options: crate::modules::core::Options::ANY,
     };

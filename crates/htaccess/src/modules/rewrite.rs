@@ -162,7 +162,7 @@ fn config<'c>(config: &'c mut DirConfig, place: &Place<'_>) -> &'c mut Config {
     if !config.is_present {
         config.is_present = true;
         // The rules of a section see the whole path: Apache takes the section's argument for a directory.
-        config.directory = if place.is_in_section { b"*If/" } else { place.directory }.to_vec();
+        config.directory = place.section.unwrap_or(place.directory).to_vec();
         if !config.directory.ends_with(b"/") {
             config.directory.push(b'/');
         }

@@ -122,7 +122,7 @@ pub fn apply(directives: &[Directive], lines: &[&str]) -> Result<DirConfig, Stri
         file: "/site/.htaccess",
         line: 1,
         directory: b"/site/",
-        is_in_section: false,
+        section: None,
         methods: None,
         options: crate::modules::core::Options::ANY,
     };

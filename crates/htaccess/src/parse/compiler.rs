@@ -17,7 +17,7 @@ const MAX_WORDS: usize = 64;
 /// What surrounds a directive.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Scope<'a> {
-    pub is_in_section: bool,
+    pub section: Option<&'a [u8]>,
     pub methods: Option<&'a Methods>,
     pub parent: Option<&'a Node>,
     /// Classes that are allowed inside of a section of a module; `None` for all that are allowed outside.
@@ -122,7 +122,7 @@ impl Compiler<'_> {
             file: self.file,
             line: node.line,
             directory: self.directory,
-            is_in_section: scope.is_in_section,
+            section: scope.section,
             methods: scope.methods,
             options: self.base.allow.options,
         };

@@ -41,10 +41,11 @@ impl Compiler<'_> {
         }
     }
 
-    fn inside(&mut self, node: &Node) -> Result<DirConfig, Failure> {
+    fn inside(&mut self, node: &Node, section: &[u8]) -> Result<DirConfig, Failure> {
         let mut inner = DirConfig::default();
         budget::add_directive(2 * inner.size).map_err(|limit| Failure::new(node.line, limit))?;
-        let scope = Scope { is_in_section: true, methods: None, parent: Some(node), classes: None };
+        let section = Some(section);
+        let scope = Scope { section, methods: None, parent: Some(node), classes: None };
         self.run(&node.children, &mut inner, scope)?;
         Ok(inner)
     }
@@ -72,7 +73,7 @@ impl Compiler<'_> {
         } else {
             NamePattern::name(&name)
         };
-        let inner = self.inside(node)?;
+        let inner = self.inside(node, &name)?;
         if !words.rest().is_empty() {
             let name = kind.name();
             return Err(fail(format!("Multiple {name}> arguments not (yet) supported.")));
@@ -107,7 +108,7 @@ impl Compiler<'_> {
                 _ => Branch::If(condition),
             }
         };
-        let inner = self.inside(node)?;
+        let inner = self.inside(node, b"*If")?;
         if !matches!(branch, Branch::If(_)) {
             let last = config.core.branches.last().map(|last| &last.branch);
             if !matches!(last, Some(Branch::If(_) | Branch::ElseIf(_))) {
