@@ -433,3 +433,74 @@ fn a_server_that_speaks_http_1_alone_over_tls_is_named() {
     assert_eq!(server.get("/").status, 502);
     server.wait_for_log("it does not speak HTTP/2 over TLS; leave out \"http2\"");
 }
+
+/// Answers health checks with the message, and other requests with their status.
+fn health_backend(message: &'static [u8], grpc_status: &'static str) -> String {
+    let (address, _) = backend(move |peer| {
+        while let Some(stream) = peer.request() {
+            let head = block(&[(":status", "200"), ("content-type", "application/grpc")]);
+            let trailer = block(&[("grpc-status", grpc_status)]);
+            peer.send(frame(kind::HEADERS, END_HEADERS, stream, &head));
+            peer.send(frame(kind::DATA, 0, stream, message));
+            peer.send(frame(kind::HEADERS, END_HEADERS | END_STREAM, stream, &trailer));
+        }
+    });
+    address
+}
+
+fn state(server: &Server, address: &str) -> String {
+    let status = server.control("GET", "/status/upstreams", "").succeeded();
+    status["u"]["servers"][address]["state"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Waits until the server has this state.
+fn wait_for_state(server: &Server, address: &str, wanted: &str) {
+    harness::eventually(&format!("{address} is {wanted}"), || {
+        (state(server, address) == wanted).then_some(())
+    });
+}
+
+#[test]
+fn servers_are_checked_by_the_health_service_of_grpc() {
+    let serving = health_backend(&[0, 0, 0, 0, 2, 8, 1], "0");
+    let stopped = health_backend(&[0, 0, 0, 0, 2, 8, 2], "0");
+    let unknown = health_backend(&[], "12");
+    let health = json!({"health": {"grpc": "shop.Greeter", "interval": 1}});
+    let server = before(&[&serving, &stopped, &unknown], health);
+    wait_for_state(&server, &stopped, "unhealthy");
+    wait_for_state(&server, &unknown, "unhealthy");
+    server.wait_for_log("the service is not serving (status 2)");
+    server.wait_for_log("it has no health service of gRPC (grpc-status 12)");
+    assert_eq!(state(&server, &serving), "up");
+}
+
+#[test]
+fn servers_are_checked_by_a_request_over_http_2() {
+    let answers = |status: &'static str, text: &'static str| {
+        let (address, _) = backend(move |peer| {
+            while let Some(stream) = peer.request() {
+                peer.answer(stream, status, text);
+            }
+        });
+        address
+    };
+    let (well, ill, other) = (answers("200", "is ok"), answers("503", "ok"), answers("200", "no"));
+    let health = json!({"health": {"uri": "/healthz", "body": "ok", "interval": 1}});
+    let server = before(&[&well, &ill, &other], health);
+    wait_for_state(&server, &ill, "unhealthy");
+    wait_for_state(&server, &other, "unhealthy");
+    server.wait_for_log("the status is 503");
+    server.wait_for_log("the body does not contain \"ok\"");
+    assert_eq!(state(&server, &well), "up");
+}
+
+#[test]
+fn a_web_socket_is_refused_with_the_reason() {
+    let (address, connections) = backend(|_| ());
+    let server = before(&[&address], json!({}));
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+    assert_eq!(server.send(request).status, 501);
+    server.wait_for_log("WebSockets do not pass to servers with \"http2\"");
+    assert_eq!(connections.load(Relaxed), 0);
+}

@@ -129,6 +129,9 @@ pub struct Health {
     pub status: (u16, u16),
     /// Text that the first 64 KiB of the body must contain.
     pub body: Option<String>,
+    /// Name of the service that gRPC's health service is asked for, empty for the server; `None` for a
+    /// request of HTTP.
+    pub grpc: Option<String>,
     /// Number of successes in a row after which a server is healthy.
     pub rise: u32,
     /// Number of failures in a row after which a server is unhealthy.
@@ -239,10 +242,17 @@ impl Upstream {
             let reason = "cannot go with \"proxy_protocol\", as a connection belongs to one client";
             return Err(node.invalid(reason));
         }
+        let is_grpc = upstream.health.as_ref().is_some_and(|health| health.grpc.is_some());
+        if let (true, false, Some(node)) = (is_grpc, upstream.http2, object.optional("health")) {
+            let error = node.invalid("has \"grpc\", which needs \"http2\" in the upstream");
+            return Err(error.with_hint("write \"http2\": true"));
+        }
         let mut keys = HTTP1_KEYS.iter().filter_map(|key| object.optional(key));
         if let (true, Some(node)) = (upstream.http2, keys.next()) {
             let error = node.invalid("cannot go with \"http2\", whose connections are shared");
-            return Err(error.with_hint("\"failures\" tells by requests which servers are down"));
+            return Err(error.with_hint(
+                "leave it out: idle connections are kept for \"idle\" of \"timeouts\"",
+            ));
         }
         if let (Some(tls), Some(node)) = (&upstream.tls, object.optional("tls")) {
             let nameless = |server: &UpstreamServer| {
@@ -259,7 +269,7 @@ impl Upstream {
 }
 
 /// Keys that cannot stand beside `http2`.
-const HTTP1_KEYS: [&str; 3] = ["health", "keepalive", "proxy_protocol"];
+const HTTP1_KEYS: [&str; 2] = ["keepalive", "proxy_protocol"];
 
 impl Balance {
     fn read(node: &Node<'_>) -> Result<Balance, Error> {
@@ -317,10 +327,18 @@ impl Failures {
 impl Health {
     fn read(node: &Node<'_>) -> Result<Health, Error> {
         let object = node.object()?;
-        let uri = object.required("uri")?;
+        let grpc = object.read("grpc", read_service)?;
+        let uri = match object.optional("uri") {
+            None if grpc.is_some() => None,
+            _ => Some(object.required("uri")?),
+        };
         let seconds = |node: &Node<'_>| node.seconds(1);
+        if let (Some(_), Some(node)) = (&grpc, &uri) {
+            return Err(node.invalid("cannot go with \"grpc\", whose path is fixed"));
+        }
         let health = Health {
-            uri: read_line(&uri)?,
+            uri: uri.as_ref().map(read_line).transpose()?.unwrap_or_default(),
+            grpc,
             host: object.read("host", read_line)?,
             interval: object.read("interval", seconds)?.unwrap_or(Duration::from_secs(5)),
             timeout: object.read("timeout", seconds)?.unwrap_or(Duration::from_secs(5)),
@@ -329,8 +347,13 @@ impl Health {
             rise: object.read("rise", |node| node.count(1))?.unwrap_or(1),
             fall: object.read("fall", |node| node.count(1))?.unwrap_or(1),
         };
-        if !health.uri.starts_with('/') {
+        if let Some(uri) = uri.filter(|_| !health.uri.starts_with('/')) {
             return Err(uri.invalid("must start with \"/\""));
+        }
+        for key in ["status", "body"] {
+            if let (Some(_), Some(node)) = (&health.grpc, object.optional(key)) {
+                return Err(node.invalid("cannot go with \"grpc\", which has a status of its own"));
+            }
         }
         object.end()?;
         Ok(health)
@@ -382,6 +405,20 @@ fn small(node: &Node<'_>, low: i64, high: i64) -> Result<usize, Error> {
 
 fn read_cookies(node: &Node<'_>) -> Result<Vec<Replacement>, Error> {
     Replacement::read_all(node, true)
+}
+
+/// Reads true, or the name of a service of gRPC.
+fn read_service(node: &Node<'_>) -> Result<String, Error> {
+    const HINT: &str =
+        "write true for the server, or the name of a service such as \"shop.Greeter\"";
+    match (node.value.as_bool(), node.value.as_str()) {
+        (Some(true), _) => Ok(String::new()),
+        (_, Some(_)) if node.text()?.len() <= 1000 => node.text().map(str::to_owned),
+        (Some(false), _) | (_, Some(_)) => {
+            Err(node.invalid("must be the name of a service").with_hint(HINT))
+        }
+        _ => Err(node.wrong_type("true or a string").with_hint(HINT)),
+    }
 }
 
 /// Reads a status, or an array of the lowest and the highest.

@@ -122,9 +122,14 @@ pub(super) const TABLE: &[Shape] = &[
     },
     Shape {
         name: "health",
-        required: &["uri"],
+        required: &[],
         keys: &[
             Key("uri", Text, "Request target"),
+            Key(
+                "grpc",
+                Either(&[Switch, Text]),
+                "gRPC's health service is asked for the server, or for a service by name",
+            ),
             Key("host", Text, "Host field"),
             Key("interval", SECONDS, "Seconds between two checks"),
             Key("timeout", SECONDS, "Maximum seconds for the response"),

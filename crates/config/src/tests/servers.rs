@@ -100,7 +100,13 @@ fn an_action_changes_how_its_requests_are_passed_on() {
 
     let usual =
         read(action(json!({"request_headers": {}}))).routes[0].steps[0].action.options.clone();
-    assert_eq!(usual.servers, None);
+    // An action that names a server knows its place, for messages.
+    let usual = usual.servers.unwrap();
+    assert!(usual.headers.is_empty() && usual.retry.is_none() && usual.forwarded.is_none());
+    assert_eq!(usual.timeout_key("read", None).unwrap(), "routes/0/action/timeouts/read");
+    let passed = json!({"routes": [{"action": {"pass": "upstreams/u"}}],
+                        "upstreams": {"u": {"servers": {"127.0.0.1:1": {}}}}});
+    assert_eq!(read(passed).routes[0].steps[0].action.options.servers, None);
 }
 
 #[test]
@@ -124,6 +130,9 @@ fn later_actions_count_more() {
         (1, 3)
     );
     assert!(all.forwarded.is_some());
+    let key = |timeout| all.timeout_key(timeout, Some("upstreams/u")).unwrap();
+    assert_eq!(key("read"), "routes/0/action/timeouts/read");
+    assert_eq!(key("connect"), "upstreams/u/timeouts/connect");
 }
 
 #[test]
@@ -151,13 +160,30 @@ fn options_that_mean_nothing_are_refused() {
 fn http_2_has_shared_connections() {
     assert!(read(upstream(json!({"http2": true, "tls": true}))).upstreams[0].http2);
     assert!(!read(upstream(json!({"http2": false, "keepalive": 3}))).upstreams[0].http2);
-    for (key, value) in
-        [("health", json!({"uri": "/"})), ("keepalive", json!(3)), ("proxy_protocol", json!(2))]
-    {
+    for (key, value) in [("keepalive", json!(3)), ("proxy_protocol", json!(2))] {
         let line = refusal(upstream(json!({"http2": true, key: value})));
         assert!(line.contains(&format!("/upstreams/u/{key}")), "{line}");
         assert!(line.contains("cannot go with \"http2\""), "{line}");
     }
+    let health = |health: Value| upstream(json!({"http2": true, "health": health}));
+    let grpc = |value: Value| read(health(json!({"grpc": value}))).upstreams[0].health.clone();
+    assert_eq!(grpc(json!(true)).unwrap().grpc.as_deref(), Some(""));
+    assert_eq!(grpc(json!("a.B")).unwrap().grpc.as_deref(), Some("a.B"));
+    assert_eq!(read(health(json!({"uri": "/"}))).upstreams[0].health.as_ref().unwrap().grpc, None);
+    for (value, place, problem) in [
+        (json!({}), "health", "\"uri\" is missing"),
+        (json!({"grpc": false}), "health/grpc", "the name of a service"),
+        (json!({"grpc": 3}), "health/grpc", "true or a string"),
+        (json!({"grpc": true, "uri": "/"}), "health/uri", "cannot go with \"grpc\""),
+        (json!({"grpc": true, "status": 200}), "health/status", "cannot go with \"grpc\""),
+        (json!({"grpc": true, "body": "x"}), "health/body", "cannot go with \"grpc\""),
+    ] {
+        let line = refusal(health(value));
+        assert!(line.starts_with(&format!("/upstreams/u/{place}: ")), "{line}");
+        assert!(line.contains(problem), "{line}");
+    }
+    let line = refusal(upstream(json!({"health": {"grpc": true}})));
+    assert!(line.contains("/upstreams/u/health: ") && line.contains("\"http2\": true"), "{line}");
     let mut document = upstream(json!({"http2": true}));
     document["applications"] = json!({"a": {"type": "fastcgi", "upstream": "u", "root": "/"}});
     assert!(refusal(document).contains("\"http2\", which FastCGI does not speak"));

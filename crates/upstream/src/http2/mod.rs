@@ -8,11 +8,12 @@
 //! 2. Bodies of gRPC are streams of messages in both directions. They are neither stored nor read ahead
 //!    of the other side, unless the configuration says so.
 //! 3. The status of gRPC is in the trailer, which reaches clients that accept trailers.
-//! 4. There is no switch to another protocol.
+//! 4. There is no switch to another protocol: WebSockets are refused (501).
 
 mod body;
 mod conversation;
 pub mod head;
+pub mod health;
 pub mod pool;
 mod upload;
 
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use howdah_config::{Retry, ServerOptions, Timeouts};
 use howdah_http::body::Body;
 use howdah_http::exchange::Exchange;
-use howdah_http::message::{Response, ResponseExtras, Trailer};
+use howdah_http::message::{Request, Response, ResponseExtras, Trailer};
 use howdah_http::variables::VariableSource;
 
 use self::body::ResponseBody;
@@ -55,6 +56,15 @@ pub async fn run(
     options: &ServerOptions,
     exchange: &mut Exchange<'_>,
 ) -> Response {
+    if is_websocket(&exchange.request) {
+        let owner = (upstream, &*upstream.log_limit);
+        let problem = format_args!(
+            "WebSockets do not pass to servers with \"http2\"; pass these requests to another upstream, \
+             without \"http2\""
+        );
+        retry::log_request(thread, owner, exchange, problem);
+        return refuse(501);
+    }
     let is_buffered = !head::is_grpc(&exchange.request);
     let is_streamed = buffer.streams_request(upstream.config.request_buffering && is_buffered);
     let owner = (upstream, &*upstream.log_limit);
@@ -71,6 +81,11 @@ pub async fn run(
         takes_trailers: request::takes_trailers(&exchange.request),
     })
     .await
+}
+
+/// Returns true if a client wants to open a WebSocket.
+fn is_websocket(request: &Request) -> bool {
+    request::upgrade(request).is_some_and(|offered| request::is_offered(b"websocket", &offered))
 }
 
 /// A request for the HTTP/2 servers of an upstream.

@@ -12,6 +12,7 @@ use howdah_config::{Health, Timeouts};
 use howdah_http::timer::Timer;
 use tokio::time::{sleep, timeout};
 
+use crate::http2;
 use crate::proxy::conversation::Conversation;
 use crate::proxy::framing::Framing;
 use crate::proxy::request;
@@ -47,7 +48,13 @@ async fn check_repeatedly(thread: Rc<UpstreamThread>, upstream: Weak<Upstream>, 
         else {
             return;
         };
-        let problem = match timeout(health.timeout, check(&upstream, server, health)).await {
+        let check = async {
+            match upstream.config.http2 {
+                true => http2::health::check(&upstream, server, health, MAX_BODY).await,
+                false => check(&upstream, server, health).await,
+            }
+        };
+        let problem = match timeout(health.timeout, check).await {
             Ok(Ok(())) => None,
             Ok(Err(problem)) => Some(problem),
             Err(_) => Some("no answer came in time".to_owned()),
@@ -155,6 +162,7 @@ mod tests {
             timeout: Duration::ZERO,
             status: (200, 399),
             body: None,
+            grpc: None,
             rise: 2,
             fall: 3,
         };

@@ -193,6 +193,7 @@ fn a_server_stays_unhealthy_for_the_same_checks_only() {
             timeout: TEST_TIMEOUT,
             status: (200, 399),
             body: None,
+            grpc: None,
             rise: 1,
             fall: 1,
         };
