@@ -42,9 +42,12 @@ impl Server<'_> {
         if is_too_large && !is_local {
             // Apache reads the body before it answers, and fails.
             (record.status, page.also) = (413, Some(status));
-            record.err_headers_out.unset(b"WWW-Authenticate");
             document = self.error_document(&record, 413);
             document = document.filter(|document| matches!(document, Document::Text(_)));
+        }
+        if record.status == 413 {
+            // The fields were those of the first answer.
+            record.err_headers_out = Table::default();
         }
         match document {
             None => {}
