@@ -26,6 +26,18 @@ fn unkeyed_fields_that_override_the_url_reach_nobody_else() {
         "X-HTTP-Method-Override: DELETE",
         "X-Forwarded-Scheme: evil",
         "X-Forwarded-Server: evil",
+        "X-Forwarded-Protocol: evil",
+        "X-Forwarded-Path: /evil",
+        "X-Forwarded-Uri: /evil",
+        "X-Original-Host: evil",
+        "X-Original-URI: /evil",
+        "X-HTTP-Host-Override: evil",
+        "X-HTTP-Method: evil",
+        "X-Script-Name: /evil",
+        "X-Proto: evil",
+        "X-ARR-SSL: evil",
+        "CF-Visitor: {\"scheme\":\"evil\"}",
+        "CloudFront-Forwarded-Proto: evil",
     ];
     for (number, field) in fields.iter().enumerate() {
         let target = format!("/{number}");
@@ -33,6 +45,19 @@ fn unkeyed_fields_that_override_the_url_reach_nobody_else() {
         let clean = get(&server, &target, "");
         assert!(!is_hit(&clean) && !clean.text().contains("evil"), "{field}");
     }
+}
+
+/// The host of the target counts, whatever the field says (RFC 9112, 3.2.2).
+#[test]
+fn a_target_with_a_host_does_not_answer_for_the_host_of_the_field() {
+    let origin = origin(echo);
+    let server = cached(&origin, json!({}));
+    let asked = "GET http://evil.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+    server.send(asked);
+    let clean = get(&server, "/", "");
+    assert!(!is_hit(&clean) && !clean.text().contains("evil"), "{clean:?}");
+    let again = server.send(asked);
+    assert!(!again.text().contains("GET / HTTP/1.1\r\nHost: a.example"), "{again:?}");
 }
 
 #[test]

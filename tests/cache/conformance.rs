@@ -13,23 +13,23 @@ use super::origin::{ask, cached, get, is_hit, origin, page, response};
 const AUTHORIZED: &str = "Authorization: Basic YTpi\r\n";
 
 /// Returns whether the second of two requests is answered from the cache.
-fn is_reused(response: String, first: &str, second: &str) -> bool {
+pub fn is_reused(response: String, first: &str, second: &str) -> bool {
     let origin = origin(move |_, _| response.clone());
     let server = cached(&origin, json!({}));
     get(&server, "/", first);
     is_hit(&get(&server, "/", second))
 }
 
-fn is_stored(fields: &str) -> bool {
+pub fn is_stored(fields: &str) -> bool {
     is_reused(page(&lines(fields), "x"), "", "")
 }
 
 /// Returns field lines that are separated by `|`.
-fn lines(fields: &str) -> String {
+pub fn lines(fields: &str) -> String {
     fields.split('|').filter(|line| !line.is_empty()).map(|line| format!("{line}\r\n")).collect()
 }
 
-fn date(offset: i64) -> String {
+pub fn date(offset: i64) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     howdah_files::conditional::format_date(now.as_secs().saturating_add_signed(offset))
 }
@@ -39,7 +39,7 @@ fn age(response: &Response) -> u64 {
 }
 
 /// Starts a server with a page that is stored as `fields` say, and an origin whose later answers are `later`.
-fn stored_then(
+pub fn stored_then(
     fields: &str,
     later: impl Fn(&str, usize) -> String + Send + Sync + 'static,
 ) -> (Raw, Server) {

@@ -7,6 +7,7 @@ mod conformance;
 mod control;
 mod disk;
 mod esi;
+mod exchanges;
 mod large;
 mod origin;
 mod presets;

@@ -14,21 +14,33 @@ const MAX_KEY: usize = 16 << 10;
 
 /// Fields that applications and frameworks take scheme, host, path or method from. They are part of
 /// every key: otherwise one client could choose what others get.
-const OVERRIDES: [&str; 15] = [
+const OVERRIDES: [&str; 27] = [
+    "cf-visitor",
+    "cloudfront-forwarded-proto",
     "forwarded",
     "front-end-https",
+    "x-arr-ssl",
     "x-forwarded-host",
+    "x-forwarded-path",
     "x-forwarded-port",
     "x-forwarded-prefix",
     "x-forwarded-proto",
+    "x-forwarded-protocol",
     "x-forwarded-scheme",
     "x-forwarded-server",
     "x-forwarded-ssl",
+    "x-forwarded-uri",
     "x-host",
+    "x-http-host-override",
+    "x-http-method",
     "x-http-method-override",
     "x-method-override",
+    "x-original-host",
+    "x-original-uri",
     "x-original-url",
+    "x-proto",
     "x-rewrite-url",
+    "x-script-name",
     "x-url-scheme",
 ];
 
@@ -89,7 +101,7 @@ pub fn write(
         }
     }
     for (name, value) in request.fields.iter() {
-        let [b'x' | b'X' | b'f' | b'F', ..] = name else { continue };
+        let [b'c' | b'C' | b'f' | b'F' | b'x' | b'X', ..] = name else { continue };
         if OVERRIDES.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
             part(key, &name.to_ascii_lowercase());
             part(key, value);
