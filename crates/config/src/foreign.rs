@@ -2,6 +2,10 @@
 //!
 //! The tables only serve messages: none of these names is accepted.
 
+mod directives;
+
+use self::directives::DIRECTIVES;
+
 /// Foreign names of a key. With `beside`, they apply only to objects with that key.
 struct Word {
     words: &'static [&'static str],
@@ -14,7 +18,8 @@ pub(crate) fn key(name: &str, is_known: impl Fn(&str) -> bool) -> Option<&'stati
     let name = name.strip_prefix("pm.").unwrap_or(name).to_ascii_lowercase().replace('-', "_");
     let fits =
         |word: &&Word| word.words.contains(&name.as_str()) && word.beside.is_none_or(&is_known);
-    KEYS.iter().find(fits).map(|word| word.hint)
+    let further = || DIRECTIVES.iter().find(|(words, _)| words.contains(&name.as_str()));
+    KEYS.iter().find(fits).map(|word| word.hint).or_else(|| further().map(|(_, hint)| *hint))
 }
 
 /// Returns the equivalent of an unknown variable; the name has no `$`.
