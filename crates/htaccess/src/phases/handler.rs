@@ -27,7 +27,9 @@ const MAP_HANDLER: &[u8] = b"type-map";
 impl Server<'_> {
     /// Runs the handler of a request. A name that no module knows means the default handler, as in Apache.
     pub(super) async fn invoke(&self, record: &mut Record) -> Handling {
-        if is_body_too_large(record) {
+        // A request that goes on under another path has the limit of that one.
+        let is_rewritten = record.handler.as_deref() == Some(REWRITTEN);
+        if !is_rewritten && is_body_too_large(record) {
             return Err(413);
         }
         let handler = match (&record.handler, &record.content_type) {
