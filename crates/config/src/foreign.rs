@@ -37,15 +37,37 @@ pub(crate) fn variable(name: &str) -> Option<String> {
         "document_root" => "write the directory itself",
         "request_filename" => "write the directory itself and \"$uri\"",
         "request" => "write \"$request_line\"",
+        "upstream_cache_status" => {
+            "write \"$response_header_cache_status\", which has the result in the words of RFC 9211"
+        }
+        "binary_remote_addr" => "write \"$remote_addr\"",
+        "proxy_protocol_addr" => {
+            "write \"$remote_addr\", which is that of the PROXY protocol if the listener has \
+             \"proxy_protocol\""
+        }
+        "proxy_protocol_port" => {
+            "write \"$remote_port\", which is that of the PROXY protocol if the listener has \
+             \"proxy_protocol\""
+        }
+        "content_length" => "write \"$header_content_length\"",
+        "content_type" => "write \"$header_content_type\"",
+        "http2" => "write \"$server_protocol\"",
+        "upstream_response_length" | "upstream_bytes_received" => "write \"$body_bytes_sent\"",
+        "fastcgi_script_name" | "fastcgi_path_info" => "write \"$uri\"",
+        "geoip_country_code" | "geoip2_data_country_code" => {
+            "define a variable in \"variables\" with \"geo\" and a \"database\""
+        }
         "proxy_add_x_forwarded_for" => {
             "\"forwarded\": \"x-forwarded\" of an upstream sends X-Forwarded-For"
         }
         _ => {
-            let (prefix, field) = if let Some(field) = name.strip_prefix("sent_http_") {
-                ("response_header_", field)
-            } else {
-                ("header_", name.strip_prefix("http_")?)
-            };
+            let sent = ["sent_http_", "upstream_http_"];
+            let (prefix, field) =
+                if let Some(field) = sent.iter().find_map(|prefix| name.strip_prefix(prefix)) {
+                    ("response_header_", field)
+                } else {
+                    ("header_", name.strip_prefix("http_")?)
+                };
             return (!field.is_empty()).then(|| format!("write \"${prefix}{field}\""));
         }
     };
