@@ -40,6 +40,32 @@ fn clients_purge_urls_prefixes_tags_and_hosts() {
     }
 }
 
+/// Each connection belongs to one of the threads.
+#[test]
+fn a_purge_has_taken_effect_on_all_threads_when_it_is_answered() {
+    let origin = origin(|_, number| page("Cache-Control: max-age=600\r\n", number.to_string()));
+    let action = json!({"proxy": origin.url(), "cache": {"purge": ["127.0.0.1"]}});
+    let document = json!({"settings": {"listen_threads": 4}, "routes": [{"action": action}]});
+    let server = Site::new().with(document).serve();
+    let mut clients: Vec<_> = (0..24).map(|_| server.connect()).collect();
+    for _ in 0..20 {
+        let text = get(&server, "/", "").text();
+        for client in &mut clients {
+            client.send("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
+            assert_eq!(client.response().text(), text);
+        }
+        assert_eq!(ask(&server, "PURGE", "/", "").status, 200);
+        let begun = std::time::Instant::now();
+        let only = "GET / HTTP/1.1\r\nHost: a.example\r\nCache-Control: only-if-cached\r\n\r\n";
+        for client in &mut clients {
+            client.send(only);
+        }
+        for client in &mut clients {
+            assert_eq!(client.response().status, 504, "after {:?}", begun.elapsed());
+        }
+    }
+}
+
 #[test]
 fn only_allowed_clients_purge_and_only_what_they_name() {
     let (origin, server) = stored(json!(["127.0.0.2"]));
