@@ -67,11 +67,11 @@ async fn answer(question: ToRouter, commands: &Commands) -> (u32, Result<Option<
             (number, purged.map(|found| found.then_some(Value::Bool(true))))
         }
         ToRouter::TopCaches { number, cache } => {
-            let found = commands.top_of_caches(cache.as_deref());
+            let found = commands.top_of_caches(cache.as_deref()).await;
             (number, Ok(found.as_deref().map(caches::top)))
         }
         ToRouter::InspectCaches { number, cache, host, target } => {
-            let found = commands.inspect_caches(cache.as_deref(), &host, &target);
+            let found = commands.inspect_caches(cache.as_deref(), &host, &target).await;
             (number, found.map(|found| found.map(|found| caches::url(&found))))
         }
         ToRouter::Restart { number, name } => (number, commands.restart(name).await.map(|()| None)),

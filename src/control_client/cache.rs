@@ -117,7 +117,9 @@ fn table_of_top(caches: &Value) -> String {
             let requests = entry.get("requests").and_then(Value::as_u64).unwrap_or(0);
             let bytes = entry.get("bytes").and_then(Value::as_u64).unwrap_or(0);
             let row = ["requests", "status", "age", "ttl"].map(text).into_iter();
-            let row = row.chain([size(bytes), printable(name), text("url")]).collect::<Vec<_>>();
+            let row = row
+                .chain([size(bytes), text("where"), printable(name), text("url")])
+                .collect::<Vec<_>>();
             pages.push((requests, row));
         }
     }
@@ -125,10 +127,10 @@ fn table_of_top(caches: &Value) -> String {
         return "No page is stored.\n".to_owned();
     }
     pages.sort_by_key(|(requests, _)| std::cmp::Reverse(*requests));
-    let heading = ["REQUESTS", "STATUS", "AGE", "TTL", "SIZE", "CACHE", "PAGE"];
+    let heading = ["REQUESTS", "STATUS", "AGE", "TTL", "SIZE", "IN", "CACHE", "PAGE"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     rows.extend(pages.into_iter().map(|(_, row)| row));
-    columns(&rows, &[5, 6])
+    columns(&rows, &[5, 6, 7])
 }
 
 /// Returns what is known about a URL, in words.
@@ -138,6 +140,9 @@ fn explain(url: &str, caches: &Value) -> String {
         let entries = found.get("entries").and_then(Value::as_array);
         for entry in entries.into_iter().flatten() {
             text += &describe(name, entry);
+        }
+        if found.get("partial").is_some() {
+            text += "The disk has more pages than could be searched in a second.\n";
         }
         let Some(last) = found.get("last_miss") else { continue };
         let word = |member: &str| last.get(member).and_then(Value::as_str).unwrap_or_default();
@@ -192,7 +197,12 @@ fn describe(cache: &str, entry: &Value) -> String {
         text += &format!("  only for requests with {}: {value}\n", printable(name));
     }
     let bytes = u64::try_from(number("bytes")).unwrap_or(0);
-    text + &format!("  {} in memory, {} tags\n", size(bytes), number("tags"))
+    let place = match word("where") {
+        "disk" => "on the disk",
+        "memory and disk" => "in memory, and on the disk",
+        _ => "in memory",
+    };
+    text + &format!("  {} {place}, {} tags\n", size(bytes), number("tags"))
 }
 
 #[cfg(test)]

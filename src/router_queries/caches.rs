@@ -19,6 +19,9 @@ pub(super) fn url(caches: &UrlReports) -> Value {
     let found = caches.iter().map(|(name, report)| {
         let entries: Vec<_> = report.entries.iter().map(entry).collect();
         let mut value = json!({ "entries": entries });
+        if report.is_partial {
+            value["partial"] = true.into();
+        }
         if let Some(last) = &report.last {
             value["last_miss"] = json!({
                 "seconds": now.saturating_sub(last.at),
@@ -47,6 +50,7 @@ fn entry(report: &EntryReport) -> Value {
         "status": report.status,
         "state": state,
         "requests": report.requests,
+        "where": report.whereabouts.name(),
         "bytes": report.bytes,
         "age": report.age,
         "ttl": report.ttl,

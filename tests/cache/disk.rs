@@ -80,6 +80,11 @@ fn pages_that_memory_does_not_take_are_sent_from_the_disk_and_survive_the_router
     let targets: Vec<_> = (0..60).map(|number| format!("/page{number}")).collect();
     targets.iter().for_each(|target| drop(get(&server, target, "")));
     wait_for_entries(&server, 60);
+    let top = server.control("GET", "/control/caches/default/top", "").succeeded();
+    let places = top["default"].as_array().unwrap().iter().map(|page| page["where"].as_str());
+    let places: Vec<_> = places.map(Option::unwrap).collect();
+    assert!(places.len() == 60 && places.contains(&"disk"), "{places:?}");
+    assert!(places.contains(&"memory and disk"), "{places:?}");
     for _ in 0..2 {
         for target in &targets {
             let response = get(&server, target, "");

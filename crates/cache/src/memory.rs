@@ -146,6 +146,12 @@ impl Memory {
         Some((item.slot(), Arc::clone(&item.owner)))
     }
 
+    /// Returns what is known about a key, which is no use of it.
+    pub fn peek(&self, key: &[u8]) -> Option<Slot> {
+        let shard = self.shard(key)?.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        shard.get(key).map(|item| item.slot())
+    }
+
     /// Changes the slot of a key. `change` gets the known slot and returns a new one; `None` if
     /// nothing changes.
     pub fn change(
@@ -245,12 +251,13 @@ impl Memory {
         self.bytes.load(Relaxed)
     }
 
-    /// Calls a function with each response and its owner.
-    pub fn each(&self, mut call: impl FnMut(&Arc<Entry>, &Arc<Owner>)) {
+    /// Calls a function with each response, its key and its owner.
+    pub fn each(&self, mut call: impl FnMut(&[u8], &Arc<Entry>, &Arc<Owner>)) {
         for shard in &self.shards {
             let shard = shard.read().unwrap_or_else(|poisoned| poisoned.into_inner());
             for item in shard.values() {
-                item.slot().entries().iter().for_each(|entry| call(entry, &item.owner));
+                let slot = item.slot();
+                slot.entries().iter().for_each(|entry| call(&item.key, entry, &item.owner));
             }
         }
     }
@@ -367,7 +374,7 @@ mod tests {
                             1..=3 => drop(memory.get(key.as_bytes())),
                             4 => {
                                 let mut all = Vec::new();
-                                memory.each(|entry, owner| {
+                                memory.each(|_, entry, owner| {
                                     all.push((Arc::clone(entry), Arc::clone(owner)));
                                 });
                                 all.iter()

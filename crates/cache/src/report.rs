@@ -1,14 +1,43 @@
 //! What administrators can ask a store: counters, the most requested entries, the entries of a URL.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use crate::decisions::Decision;
+use crate::disk::file;
+use crate::disk::record::{Stored, variant_of};
 use crate::entry::Entry;
 use crate::freshness::Source;
 use crate::place::Subject;
 use crate::purge::Verdict;
 use crate::store::Store;
+
+/// Longest time for which the disk is searched.
+const MAX_SEARCH: Duration = Duration::from_secs(1);
+
+/// Where a stored response is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// In memory only.
+    Memory,
+    /// On the disk only.
+    Disk,
+    /// In both.
+    Both,
+}
+
+impl Whereabouts {
+    /// Returns the words for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Whereabouts::Memory => "memory",
+            Whereabouts::Disk => "disk",
+            Whereabouts::Both => "memory and disk",
+        }
+    }
+}
 
 /// A stored response, described.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,9 +46,11 @@ pub struct EntryReport {
     pub url: String,
     /// Status.
     pub status: u16,
-    /// Bytes in memory.
+    /// Where it is.
+    pub whereabouts: Whereabouts,
+    /// Bytes in memory, or on the disk if only that has it.
     pub bytes: u64,
-    /// Requests that it has answered.
+    /// Requests that it has answered since it came into memory.
     pub requests: u64,
     /// Age in seconds.
     pub age: u64,
@@ -48,6 +79,8 @@ pub struct EntryReport {
 pub struct UrlReport {
     /// Stored responses.
     pub entries: Vec<EntryReport>,
+    /// The disk has more than could be searched.
+    pub is_partial: bool,
     /// The last request that was not answered from the cache.
     pub last: Option<Decision>,
 }
@@ -88,7 +121,8 @@ impl Store {
         report
     }
 
-    /// Returns the entries that have answered most requests, at most `max`.
+    /// Returns the entries that have answered most requests, at most `max`: those that only the disk has come last,
+    /// the newest first. Blocks.
     pub fn top(&self, max: usize, now: u64) -> Vec<EntryReport> {
         let mut all = self.entries();
         let uses = |(entry, _): &(Arc<Entry>, _)| std::cmp::Reverse(entry.uses.load(Relaxed));
@@ -97,23 +131,83 @@ impl Store {
             all.truncate(max);
         }
         all.sort_by_key(uses);
-        all.iter().map(|(entry, state)| describe(entry, *state, now)).collect()
+        let mut reports = self.describe_all(&all, now);
+        reports.extend(self.only_on_disk(max - reports.len(), now, |_| true).0);
+        reports
     }
 
-    /// Returns what is known about a URL: host, decoded path, query.
+    /// Returns what is known about a URL: host, decoded path, query. Blocks.
     pub fn inspect(&self, host: &[u8], path: &[u8], query: &[u8], now: u64) -> UrlReport {
         let (url, any_query) = (Subject::url(host, path, query), Subject::path(host, path));
         let is_for =
             |entry: &Entry| entry.place.url == url || entry.place.tags.contains(&any_query);
-        let entries = self.entries().into_iter().filter(|(entry, _)| is_for(entry));
-        UrlReport {
-            entries: entries.map(|(entry, state)| describe(&entry, state, now)).collect(),
-            last: self.decisions.of(url),
+        let in_memory: Vec<_> =
+            self.entries().into_iter().filter(|(entry, _)| is_for(entry)).collect();
+        let mut entries = self.describe_all(&in_memory, now);
+        let (others, is_whole) = self.only_on_disk(usize::MAX, now, is_for);
+        entries.extend(others);
+        UrlReport { entries, is_partial: !is_whole, last: self.decisions.of(url) }
+    }
+
+    /// Describes entries that are in memory.
+    fn describe_all(&self, entries: &[(Arc<Entry>, Verdict)], now: u64) -> Vec<EntryReport> {
+        let mut on_disk = HashSet::new();
+        if let Some(disk) = self.disk() {
+            let wanted: HashSet<_> = entries.iter().map(|(entry, _)| Arc::as_ptr(entry)).collect();
+            self.memory().each(|key, entry, _| {
+                if wanted.contains(&Arc::as_ptr(entry)) && disk.has_entry(key, entry) {
+                    on_disk.insert(Arc::as_ptr(entry));
+                }
+            });
         }
+        let describe = |(entry, state): &(Arc<Entry>, Verdict)| {
+            let whereabouts = match on_disk.contains(&Arc::as_ptr(entry)) {
+                true => Whereabouts::Both,
+                false => Whereabouts::Memory,
+            };
+            describe(entry, *state, whereabouts, now)
+        };
+        entries.iter().map(describe).collect()
+    }
+
+    /// Describes entries that only the disk has, at most `max`, and tells whether it was searched in full. It has no
+    /// index of URLs: descriptions are read one by one, the newest first.
+    fn only_on_disk(
+        &self,
+        max: usize,
+        now: u64,
+        is_wanted: impl Fn(&Entry) -> bool,
+    ) -> (Vec<EntryReport>, bool) {
+        let mut found = Vec::new();
+        let objects = self.disk().map(|disk| disk.all()).unwrap_or_default();
+        let start = Instant::now();
+        for object in objects {
+            if found.len() >= max {
+                break;
+            }
+            if start.elapsed() > MAX_SEARCH {
+                return (found, false);
+            }
+            let Some(Stored { key, owner, entry }) = file::peek(&object) else { continue };
+            if !is_wanted(&entry) {
+                continue;
+            }
+            let variant = variant_of(&entry);
+            let in_memory = self.memory().peek(&key).is_some_and(|slot| {
+                slot.entries().iter().any(|other| variant_of(other) == variant)
+            });
+            let verdict = self.purges.judge(&entry, &self.owner(&owner).purges);
+            if !in_memory && verdict != Verdict::Gone {
+                let mut report = describe(&entry, verdict, Whereabouts::Disk, now);
+                report.bytes = object.capacity();
+                found.push(report);
+            }
+        }
+        (found, true)
     }
 }
 
-fn describe(entry: &Entry, state: Verdict, now: u64) -> EntryReport {
+fn describe(entry: &Entry, state: Verdict, whereabouts: Whereabouts, now: u64) -> EntryReport {
     let (terms, place) = (&entry.terms, &entry.place);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut url = text(place.host()) + &text(place.path());
@@ -129,6 +223,7 @@ fn describe(entry: &Entry, state: Verdict, now: u64) -> EntryReport {
     EntryReport {
         url,
         status: entry.status,
+        whereabouts,
         bytes: entry.weight() as u64,
         requests: entry.uses.load(Relaxed),
         age,

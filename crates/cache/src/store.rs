@@ -481,7 +481,7 @@ impl Store {
     /// their number.
     pub fn entries(&self) -> Vec<(Arc<Entry>, Verdict)> {
         let mut found = Vec::new();
-        self.memory.each(|entry, owner| {
+        self.memory.each(|_, entry, owner| {
             let verdict = self.purges.judge(entry, &owner.purges);
             if verdict != Verdict::Gone {
                 found.push((Arc::clone(entry), verdict));

@@ -227,6 +227,18 @@ impl Disk {
         self.state().index.find(hash_of_key(key), &known)
     }
 
+    /// Returns all objects, the newest first. Takes time in proportion to their number.
+    pub fn all(&self) -> Vec<Arc<Object>> {
+        let mut all = self.state().index.all();
+        all.sort_unstable_by_key(|object| std::cmp::Reverse(object.line.id));
+        all
+    }
+
+    /// Returns true if the file has this response of a key, too.
+    pub fn has_entry(&self, key: &[u8], entry: &Entry) -> bool {
+        self.state().index.has_variant(hash_of_key(key), variant_of(entry))
+    }
+
     /// Returns true if an object has not been replaced or removed.
     pub fn has(&self, object: &Object) -> bool {
         self.state().index.has(object)
@@ -329,18 +341,7 @@ impl Journal {
 
 /// Reads an object and compares it with its checksums. `None` if it is damaged.
 fn read(object: &Arc<Object>) -> io::Result<Option<Stored>> {
-    let mut start = vec![0; READ.min(usize::try_from(object.capacity()).unwrap_or(READ))];
-    object.read(0, &mut start)?;
-    let Some(prefix) = Prefix::decode(&start) else { return Ok(None) };
-    let fits = prefix.total().is_some_and(|total| total <= object.capacity());
-    if prefix.id != object.line.id || !fits {
-        return Ok(None);
-    }
-    let mut description = vec![0; prefix.description];
-    object.read(PREFIX as u64, &mut description)?;
-    if !prefix.is_of(&start, &description) {
-        return Ok(None);
-    }
+    let Some((prefix, description)) = description(object)? else { return Ok(None) };
     let content = match prefix.content <= MAX_IN_MEMORY {
         true => {
             let mut bytes = vec![0; usize::try_from(prefix.content).map_err(io::Error::other)?];
@@ -356,6 +357,27 @@ fn read(object: &Arc<Object>) -> io::Result<Option<Stored>> {
         }
     };
     Ok(content.and_then(|content| record::decode(&description, content)))
+}
+
+/// Reads what an object says about itself. `None` if it is damaged.
+fn description(object: &Object) -> io::Result<Option<(Prefix, Vec<u8>)>> {
+    let mut start = [0; PREFIX];
+    object.read(0, &mut start)?;
+    let Some(prefix) = Prefix::decode(&start) else { return Ok(None) };
+    let fits = prefix.total().is_some_and(|total| total <= object.capacity());
+    if prefix.id != object.line.id || !fits {
+        return Ok(None);
+    }
+    let mut description = vec![0; prefix.description];
+    object.read(PREFIX as u64, &mut description)?;
+    Ok(prefix.is_of(&start, &description).then_some((prefix, description)))
+}
+
+/// Reads an object without its content. `None` if it cannot be read. Blocks.
+pub fn peek(object: &Arc<Object>) -> Option<Stored> {
+    let (prefix, description) = description(object).ok().flatten()?;
+    let content = DiskContent::new(Arc::clone(object), prefix.head(), prefix.content);
+    record::decode(&description, Content::Disk(content))
 }
 
 fn verify(object: &Object, prefix: &Prefix) -> io::Result<bool> {

@@ -116,6 +116,17 @@ impl Index {
         found
     }
 
+    /// Returns all objects, in no order.
+    pub fn all(&self) -> Vec<Arc<Object>> {
+        self.keys.values().flatten().filter_map(|slot| slot.object.clone()).collect()
+    }
+
+    /// Returns true if a key has an object of a variant. That is no use of it.
+    pub fn has_variant(&self, key: u128, variant: u64) -> bool {
+        let slots = self.keys.get(&key).map_or(&[][..], Vec::as_slice);
+        slots.iter().any(|slot| slot.variant == variant && slot.object.is_some())
+    }
+
     /// Returns true if an object has not been replaced or removed.
     pub fn has(&self, object: &Object) -> bool {
         let slots = self.keys.get(&object.line.key).map_or(&[][..], Vec::as_slice);

@@ -14,6 +14,7 @@ use proptest::prelude::*;
 use super::layout::{self, Geometry};
 use crate::entry::Content;
 use crate::purge::Purge;
+use crate::report::Whereabouts;
 use crate::store::{Lookup, Store};
 use crate::testing::{NOW, entry_for};
 
@@ -113,6 +114,52 @@ fn what_memory_does_not_take_is_on_the_disk() {
     until(|| !store.entries().iter().any(|(entry, _)| entry.body.len() == 600_000));
     assert_eq!(get(&store, "/large").unwrap(), body(7, 600_000));
     assert!(store.memory().bytes() <= MIB);
+}
+
+#[test]
+fn pages_that_only_the_disk_has_are_shown_too() {
+    let site = Site::new();
+    let store = site.start(MIB);
+    for number in 0..30 {
+        put(&store, "a", &format!("/{number}"), &body(number, 50_000));
+    }
+    settle(&store);
+    let top = store.top(100, NOW);
+    let count = |wanted| top.iter().filter(|entry| entry.whereabouts == wanted).count();
+    let (both, disk) = (count(Whereabouts::Both), count(Whereabouts::Disk));
+    assert!(both > 5 && disk > 5 && both + disk == 30, "{both} {disk}");
+    assert_eq!(store.top(3, NOW).len(), 3);
+    for number in 0..30 {
+        let found = store.inspect(b"example.org", format!("/{number}").as_bytes(), b"", NOW);
+        assert_eq!(found.entries.len(), 1, "{number}");
+        assert!(!found.is_partial && found.entries[0].bytes >= 50_000);
+    }
+    // Nothing was read into memory for that, and what was purged is not shown.
+    assert_eq!(store.disk().unwrap().reads.load(Relaxed), 0);
+    store.purge(&Purge::Host(b"example.org".to_vec()), false, NOW);
+    assert_eq!(store.top(100, NOW).len(), 0);
+}
+
+/// Content that is sent from the file counts as if it were in memory: it keeps its place in the file, and must not keep
+/// more of it than the limit of the store.
+#[test]
+fn large_pages_that_are_sent_from_the_disk_count_in_the_memory_limit() {
+    let site = Site::new();
+    let store = site.start(2 * MIB);
+    for number in 0..8 {
+        put(&store, "a", &format!("/{number}"), &body(number, 600_000));
+    }
+    settle(&store);
+    for round in 0..3 {
+        for number in 0..8 {
+            assert_eq!(get(&store, &format!("/{number}")).unwrap(), body(number, 600_000));
+            let bytes = store.memory().bytes();
+            assert!((600_000..=2 * MIB).contains(&bytes), "{round} {number} {bytes}");
+        }
+        assert!(store.memory().entries() <= 3);
+    }
+    let from_file = |entry: &crate::entry::Entry| matches!(entry.body, Content::Disk(_));
+    assert!(store.entries().iter().any(|(entry, _)| from_file(entry)));
 }
 
 #[test]

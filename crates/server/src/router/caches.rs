@@ -71,14 +71,19 @@ impl Commands {
     }
 
     /// Returns the entries that were requested most, by cache; `None` as for a purge.
-    pub fn top_of_caches(&self, cache: Option<&str>) -> Option<Vec<(String, Vec<EntryReport>)>> {
+    pub async fn top_of_caches(
+        &self,
+        cache: Option<&str>,
+    ) -> Option<Vec<(String, Vec<EntryReport>)>> {
         let stores = self.stores(cache);
         let top = |store: &Arc<Store>| (store.config().name.clone(), store.top(MAX_TOP, now()));
-        (!stores.is_empty()).then(|| stores.iter().map(top).collect())
+        // Entries are read from the disk.
+        let all = move || (!stores.is_empty()).then(|| stores.iter().map(top).collect());
+        tokio::task::spawn_blocking(all).await.ok().flatten()
     }
 
     /// Returns what is known about a URL, by cache; `None` as for a purge.
-    pub fn inspect_caches(
+    pub async fn inspect_caches(
         &self,
         cache: Option<&str>,
         host: &str,
@@ -87,10 +92,11 @@ impl Commands {
         let (path, query) = path_and_query(target)?;
         let host = plain_host(host)?;
         let stores = self.stores(cache);
-        let found = |store: &Arc<Store>| {
+        let found = move |store: &Arc<Store>| {
             (store.config().name.clone(), store.inspect(&host, &path, &query, now()))
         };
-        Ok((!stores.is_empty()).then(|| stores.iter().map(found).collect()))
+        let all = move || (!stores.is_empty()).then(|| stores.iter().map(found).collect());
+        tokio::task::spawn_blocking(all).await.map_err(|_| "the search has failed".to_owned())
     }
 
     /// Returns the stores of the current configuration, sorted by name.
