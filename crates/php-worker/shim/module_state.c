@@ -101,7 +101,7 @@ static void note_entity_loader(zend_execute_data *execute_data)
     changed.entity_loader = true;
 }
 
-/* The text to search, and what was found in it. */
+/* The text to search, and what was found in it; the encoding that mb_parse_str() has found. */
 static void note_search(zend_execute_data *execute_data)
 {
     if (howdah_is_resident()) {
@@ -178,6 +178,7 @@ WATCHED(libxml_set_streams_context, note_xml, )
 WATCHED(libxml_disable_entity_loader, note_xml, )
 WATCHED(libxml_set_external_entity_loader, note_entity_loader, )
 WATCHED(mb_ereg_search_init, note_search, )
+WATCHED(mb_parse_str, note_search, )
 WATCHED(assert_options, note_assertion, )
 WATCHED(textdomain, note_domain, )
 WATCHED(bindtextdomain, note_directory, )
@@ -219,6 +220,7 @@ void howdah_watch_modules(void)
     WATCH(libxml_disable_entity_loader)
     WATCH(libxml_set_external_entity_loader)
     WATCH(mb_ereg_search_init)
+    WATCH(mb_parse_str)
     WATCH(textdomain)
     WATCH(bindtextdomain)
     WATCH(bind_textdomain_codeset)
@@ -277,6 +279,7 @@ static void restore_text_domains(void)
 static void forget_calls(void)
 {
     zend_module_entry *json = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("json"));
+    zend_module_entry *intl = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("intl"));
     zval cleared;
 
     php_clear_stat_cache(0, NULL, 0);
@@ -289,6 +292,10 @@ static void forget_calls(void)
     /* Forgets json_last_error(), and nothing else. */
     if (json && json->request_startup_func) {
         json->request_startup_func(json->type, json->module_number);
+    }
+    /* intl_get_error_code(), and an iterator that is made again when it is needed. */
+    if (intl && intl->request_shutdown_func) {
+        intl->request_shutdown_func(intl->type, intl->module_number);
     }
 }
 

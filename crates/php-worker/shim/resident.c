@@ -80,8 +80,8 @@ static void import_superglobals(void)
         if (global->auto_global_callback == NULL || is_named(global, "_ENV")) {
             continue;
         }
-        if (global->jit && !is_named(global, "_SERVER")
-            && !zend_hash_exists(&EG(symbol_table), global->name)) {
+        /* No script has used it yet. PHP will fill it when it compiles one that does. */
+        if (global->jit && global->armed && !is_named(global, "_SERVER")) {
             continue;
         }
         global->armed = global->auto_global_callback(global->name);
@@ -185,6 +185,8 @@ static void begin_request(const struct howdah_request *request)
     import_superglobals();
     ZVAL_COPY_VALUE(&EG(user_error_handler), &error_handler);
     call_extension("filter", true);
+    /* Forgets what the last client accepts, and begins to compress if the settings say so. */
+    call_extension("zlib", true);
     if (session && session->auto_start) {
         zval started;
 
@@ -324,6 +326,7 @@ static enum howdah_end end_request(void)
         return end;
     }
     call_extension("filter", false);
+    call_extension("zlib", false);
     if ((end = end_session()) != HOWDAH_END_NONE) {
         return end;
     }
