@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
-const SOURCES: [&str; 19] = [
+const SOURCES: [&str; 20] = [
     "shim/apache.c",
     "shim/directory.c",
     "shim/request_settings.c",
@@ -29,6 +29,7 @@ const SOURCES: [&str; 19] = [
     "shim/opcache.c",
     "shim/process_state.c",
     "shim/resident.c",
+    "shim/resident_session.c",
     "shim/resident_state.c",
     "shim/stream_state.c",
     "shim/time_limit.c",

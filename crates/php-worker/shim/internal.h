@@ -193,6 +193,18 @@ enum howdah_end howdah_restore_process(void);
 /* Calls a function of PHP without arguments. */
 void howdah_call(const char *name, zval *result);
 
+/* Reports an exception that a callback has thrown while PHP ends something. Returns why the script must
+   not go on, or 0. PHP itself reports it where no function runs; here frankenphp_handle_request() does. */
+enum howdah_end howdah_settle_exception(void);
+
+/* Sessions of requests to a worker script, see resident_session.c. This is called once, before the others. */
+void howdah_find_sessions(void);
+void howdah_auto_start_session(void);
+/* Writes the session if functions of the script store it. Returns why the script must not go on, or 0. */
+enum howdah_end howdah_write_user_session(void);
+/* Writes and closes the session. Functions that store sessions stay those that the script has set. */
+enum howdah_end howdah_end_session(void);
+
 /* Functions of resident applications, see resident.c. */
 ZEND_FUNCTION(frankenphp_handle_request);
 

@@ -10,9 +10,7 @@
  */
 #include "internal.h"
 
-#include <dlfcn.h>
-
-#include "ext/session/php_session.h"
+#include "ext/standard/basic_functions.h"
 #include "ext/standard/head.h"
 #include "ext/spl/spl_exceptions.h"
 #include "zend_exceptions.h"
@@ -32,9 +30,6 @@ static zend_fcall_info handler;
 static zend_fcall_info_cache handler_cache;
 
 static bool has_booted, is_warming, in_request, discards_output, restart_requested;
-
-/* The state of PHP's sessions; null if PHP has none. */
-static php_ps_globals *session;
 
 bool howdah_is_resident(void)
 {
@@ -187,12 +182,7 @@ static void begin_request(const struct howdah_request *request)
     call_extension("filter", true);
     /* Forgets what the last client accepts, and begins to compress if the settings say so. */
     call_extension("zlib", true);
-    if (session && session->auto_start) {
-        zval started;
-
-        howdah_call("session_start", &started);
-        zval_ptr_dtor(&started);
-    }
+    howdah_auto_start_session();
     howdah_restart_time_limit(request->cpu_us);
 }
 
@@ -220,9 +210,7 @@ static enum howdah_end cause_of_bailout(void)
     return HOWDAH_END_FATAL;
 }
 
-/* Reports an exception that a callback has thrown while PHP ends something. Returns why the script must
-   not go on, or 0. PHP itself reports it where no function runs; here frankenphp_handle_request() does. */
-static enum howdah_end settle_exception(void)
+enum howdah_end howdah_settle_exception(void)
 {
     if (EG(exception) && is_exit(EG(exception))) {
         zend_clear_exception();
@@ -232,51 +220,6 @@ static enum howdah_end settle_exception(void)
         zend_exception_error(EG(exception), E_ERROR);
     }
     return HOWDAH_END_NONE;
-}
-
-static enum howdah_end write_session(void)
-{
-    zval closed;
-
-    if (session == NULL || session->session_status != php_session_active) {
-        return HOWDAH_END_NONE;
-    }
-    howdah_call("session_write_close", &closed);
-    zval_ptr_dtor(&closed);
-    return settle_exception();
-}
-
-/* Writes and closes the session. Functions that store sessions stay those that the script has set. */
-static enum howdah_end end_session(void)
-{
-    enum howdah_end end = write_session();
-
-    if (session == NULL) {
-        return end;
-    }
-    if (!Z_ISUNDEF(session->http_session_vars)) {
-        zval_ptr_dtor(&session->http_session_vars);
-        ZVAL_UNDEF(&session->http_session_vars);
-    }
-    if (session->mod && (session->mod_data || session->mod_user_implemented)) {
-        session->mod->s_close(&session->mod_data);
-    }
-    if (session->id) {
-        zend_string_release_ex(session->id, 0);
-        session->id = NULL;
-    }
-    if (session->session_vars) {
-        zend_string_release_ex(session->session_vars, 0);
-        session->session_vars = NULL;
-    }
-    if (session->session_status == php_session_active) {
-        session->session_status = php_session_none;
-    }
-    session->in_save_handler = 0;
-    session->mod_data = NULL;
-    session->mod_user_is_open = 0;
-    session->define_sid = 1;
-    return end;
 }
 
 /* Closes the streams of php://input that the script has left open. They have no reference to the body of
@@ -306,7 +249,7 @@ static enum howdah_end end_request(void)
     if (has_booted) {
         php_call_shutdown_functions();
         /* PHP has caught the end of the script in there. */
-        end = CG(unclean_shutdown) ? cause_of_bailout() : settle_exception();
+        end = CG(unclean_shutdown) ? cause_of_bailout() : howdah_settle_exception();
         if (end != HOWDAH_END_NONE) {
             /* They must not run again at the end of the process, which frees their memory: destructors
                of what they hold run there, in PHP's order. */
@@ -317,21 +260,20 @@ static enum howdah_end end_request(void)
     }
     /* As in PHP, functions of the script store a session before the client gets the rest of the response,
        and may still change its status. */
-    if (session && session->mod_user_implemented
-        && (end = write_session()) != HOWDAH_END_NONE) {
+    if ((end = howdah_write_user_session()) != HOWDAH_END_NONE) {
         return end;
     }
     php_output_end_all();
-    if ((end = settle_exception()) != HOWDAH_END_NONE) {
+    if ((end = howdah_settle_exception()) != HOWDAH_END_NONE) {
         return end;
     }
     call_extension("filter", false);
     call_extension("zlib", false);
-    if ((end = end_session()) != HOWDAH_END_NONE) {
+    if ((end = howdah_end_session()) != HOWDAH_END_NONE) {
         return end;
     }
     php_header();
-    if ((end = settle_exception()) != HOWDAH_END_NONE) {
+    if ((end = howdah_settle_exception()) != HOWDAH_END_NONE) {
         return end;
     }
     php_output_deactivate();
@@ -390,7 +332,7 @@ static enum howdah_end call_handler(void)
         && Z_TYPE(EG(user_exception_handler)) != IS_UNDEF) {
         call_exception_handler();
     }
-    return settle_exception();
+    return howdah_settle_exception();
 }
 
 void howdah_php_handle_resident(const struct howdah_request *request,
@@ -430,6 +372,8 @@ void howdah_php_handle_resident(const struct howdah_request *request,
         outcome->peak_memory = zend_memory_peak_usage(1);
         outcome->broken = 1;
         join_shutdown_functions();
+        /* What PHP calls now is called by no function: it stops at exceptions instead of going on. */
+        EG(current_execute_data) = NULL;
         zend_try {
             php_request_shutdown(NULL);
         } zend_end_try();
@@ -504,7 +448,7 @@ ZEND_FUNCTION(frankenphp_handle_request)
         RETURN_THROWS();
     }
     if (!has_booted) {
-        session = dlsym(RTLD_DEFAULT, "ps_globals");
+        howdah_find_sessions();
     }
     pause_end = end_pause();
     if (pause_end != HOWDAH_END_NONE) {

@@ -335,3 +335,30 @@ fn each_response_is_compressed_as_its_own_client_accepts() {
         }
     }
 }
+
+#[test]
+fn a_session_that_cannot_be_stored_stays_as_it_was() {
+    let classic = Application::start(1);
+    let script = Script::new(LOOP);
+    let resident = script.start(2);
+    let id = format!("broken{}", std::process::id());
+    let start =
+        format!("session_save_path(sys_get_temp_dir()); session_id('{id}'); session_start(); ");
+    for (mut application, is_resident) in [(classic, false), (resident.application, true)] {
+        let mut run = |code: &str| {
+            let request = match is_resident {
+                true => script.request(&format!("{start} {code}")),
+                false => application.script(&format!("{start} {code}")),
+            };
+            application.send(&request).wait(&mut application)
+        };
+        run("$_SESSION['user'] = 'ann';");
+        for end in ["", "exit;"] {
+            let answer = run(&format!("$_SESSION['list'] = [[fn () => 1]]; {end}"));
+            assert!(answer.logged("Serialization of 'Closure' is not allowed"), "{answer:?}");
+            assert_eq!(answer.done.unwrap().retirement.is_some(), is_resident && !end.is_empty());
+        }
+        let answer = run("echo json_encode($_SESSION); session_destroy();");
+        assert_eq!(answer.text(), r#"{"user":"ann"}"#, "resident: {is_resident}");
+    }
+}
