@@ -229,7 +229,8 @@ impl Table {
         for (key, share) in node.members()? {
             let percent = share.value.as_f64().filter(|percent| (0.0..=100.0).contains(percent));
             let Some(percent) = percent else {
-                return Err(share.wrong_type("a number of percent from 0 to 100"));
+                let error = share.wrong_type("a number of percent from 0 to 100");
+                return Err(error.with_hint("write {\"one\": 50, \"other\": 50}"));
             };
             sum += percent;
             if sum > 100.0 + 1e-6 {
