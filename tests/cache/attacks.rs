@@ -38,6 +38,8 @@ fn unkeyed_fields_that_override_the_url_reach_nobody_else() {
         "X-ARR-SSL: evil",
         "CF-Visitor: {\"scheme\":\"evil\"}",
         "CloudFront-Forwarded-Proto: evil",
+        "X-HTTP-Path-Override: /evil",
+        "X-Scheme: evil",
     ];
     for (number, field) in fields.iter().enumerate() {
         let target = format!("/{number}");

@@ -5,6 +5,7 @@ mod concurrent;
 mod conditions;
 mod conformance;
 mod control;
+mod corners;
 mod disk;
 mod esi;
 mod exchanges;

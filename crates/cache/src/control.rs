@@ -120,7 +120,7 @@ impl ResponseControl {
         for directive in directives(value) {
             let least = |known: Option<u64>| {
                 let seconds = match is_surrogate {
-                    true => directive.without_parameter().seconds(),
+                    true => directive.without_extension().seconds(),
                     false => directive.seconds(),
                 };
                 Some(known.map_or(seconds, |known| known.min(seconds)))
@@ -130,6 +130,10 @@ impl ResponseControl {
             }
             if directive.is("max-age") {
                 self.max_age = least(self.max_age);
+                if is_surrogate && let Some(seconds) = directive.extension() {
+                    let known = self.stale_while_revalidate.unwrap_or(seconds);
+                    self.stale_while_revalidate = Some(known.min(seconds));
+                }
             } else if directive.is("s-maxage") {
                 self.s_maxage = least(self.s_maxage);
             } else if directive.is("no-cache") {
@@ -270,6 +274,10 @@ mod tests {
         assert!(control.is_targeted && control.lifetime() == Some(6));
         let control = response(&[own, ("Surrogate-Control", "max-age=60;howdah, no-store;x")]);
         assert!(!control.no_store && control.lifetime() == Some(60));
+        let control = response(&[own, ("Surrogate-Control", "max-age=60+30;howdah")]);
+        assert_eq!((control.lifetime(), control.stale_while_revalidate), (Some(60), Some(30)));
+        let control = response(&[own, ("Surrogate-Control", "max-age=+30")]);
+        assert_eq!((control.lifetime(), control.stale_while_revalidate), (Some(0), None));
         let both = [own, ("Surrogate-Control", "max-age=6"), ("CDN-Cache-Control", "no-store")];
         assert!(response(&both).no_store && response(&both).is_targeted);
         for ignored in [

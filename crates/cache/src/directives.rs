@@ -35,13 +35,23 @@ impl Directive<'_> {
         }
     }
 
-    /// Returns the directive without the parameter of its argument.
-    pub fn without_parameter(&self) -> Directive<'_> {
+    /// Returns the directive, of `Surrogate-Control`, without what follows the first number in its argument: `+` and
+    /// the seconds of an extension, `;` and a parameter.
+    pub fn without_extension(&self) -> Directive<'_> {
         let argument = self.argument.as_deref().map(|argument| {
-            let end = memchr::memchr(b';', argument).unwrap_or(argument.len());
+            let end = memchr::memchr2(b';', b'+', argument).unwrap_or(argument.len());
             Cow::Borrowed(argument.get(..end).unwrap_or_default())
         });
         Directive { name: self.name, argument }
+    }
+
+    /// Returns the seconds for which a response may be used stale while it is refreshed: in `max-age=60+30` of
+    /// `Surrogate-Control`, those after the plus (Edge Architecture Specification, 2.3).
+    pub fn extension(&self) -> Option<u64> {
+        let argument = self.argument.as_deref()?.split(|byte| *byte == b';').next()?;
+        let (lifetime, extension) = argument.split_at_checked(memchr::memchr(b'+', argument)?)?;
+        parse_seconds(lifetime)?;
+        parse_seconds(extension.get(1..)?)
     }
 
     /// Returns the names of fields in the argument.

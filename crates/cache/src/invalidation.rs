@@ -12,12 +12,49 @@ pub fn is_safe(method: &[u8]) -> bool {
     SAFE.contains(&method)
 }
 
-/// Returns the targets that a response names, in origin form.
+/// Returns the targets that a response names, in origin form; that of the request, too, if it was sent in another form.
 pub fn targets(request: &Request, response: &FieldBlock) -> Vec<Vec<u8>> {
     let host = request.fields.get("host").unwrap_or(&request.host);
+    let base = origin_form(&request.target);
     let named = ["location", "content-location"].into_iter();
     let all = named.flat_map(|name| values(response, name));
-    all.filter_map(|reference| resolve(reference, host, &request.target)).collect()
+    let found = all.filter_map(|reference| resolve(reference, host, base));
+    let own = (*base != *request.target).then(|| base.to_vec());
+    own.into_iter().chain(found.map(|target| without_dot_segments(&target))).collect()
+}
+
+/// Returns a target without scheme and authority.
+fn origin_form(target: &[u8]) -> &[u8] {
+    if target.starts_with(b"/") {
+        return target;
+    }
+    let rest = memchr::memmem::find(target, b"://").and_then(|at| target.get(at + 3..));
+    let path = rest.and_then(|rest| rest.get(memchr::memchr(b'/', rest)?..));
+    path.unwrap_or(b"/")
+}
+
+/// Removes `.` and `..` from the path of a target, as clients do that follow the reference (RFC 3986, 5.2.4).
+fn without_dot_segments(target: &[u8]) -> Vec<u8> {
+    let end = memchr::memchr(b'?', target).unwrap_or(target.len());
+    let (path, query) = target.split_at_checked(end).unwrap_or((target, b""));
+    let mut kept: Vec<&[u8]> = Vec::new();
+    let mut segments = path.split(|byte| *byte == b'/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        match segment {
+            b"." | b".." => {
+                if segment == b".." {
+                    kept.pop();
+                }
+                if is_last {
+                    kept.push(b"");
+                }
+            }
+            _ => kept.push(segment),
+        }
+    }
+    let path = kept.iter().flat_map(|segment| [&b"/"[..], segment]);
+    path.chain([query]).collect::<Vec<_>>().concat()
 }
 
 /// Resolves a reference to a target on this host; `None` for another host.
@@ -82,9 +119,24 @@ mod tests {
             ("//example.org:81?z", "/?z"),
             ("x", "/a/x"),
             ("?x", "/a/b?x"),
+            ("../x?../y", "/x?../y"),
+            ("./x/.", "/a/x/"),
+            ("/x/../../y", "/y"),
+            ("/x/..", "/"),
+            ("//example.org:81/./x", "/x"),
         ] {
             assert_eq!(found(reference), [target], "{reference}");
         }
+    }
+
+    #[test]
+    fn the_request_may_have_named_its_host() {
+        let mut request = fixture::request("/a/b?c", &[("Host", "example.org")]);
+        request.target = bytes::Bytes::from_static(b"http://example.org/a/b?c");
+        let mut fields = FieldBlock::default();
+        fields.push("Content-Location", "x");
+        assert_eq!(targets(&request, &fields), [&b"/a/b?c"[..], b"/a/x"]);
+        assert_eq!(origin_form(b"http://example.org"), b"/");
     }
 
     #[test]

@@ -12,9 +12,9 @@ use crate::search::Variance;
 /// Longest key in bytes.
 const MAX_KEY: usize = 16 << 10;
 
-/// Fields that applications and frameworks take scheme, host, path or method from. They are part of
-/// every key: otherwise one client could choose what others get.
-const OVERRIDES: [&str; 27] = [
+/// Fields that applications and frameworks take scheme, host or path from. They and [`METHODS`] are part of every key:
+/// otherwise one client could choose what others get.
+const OVERRIDES: [&str; 26] = [
     "cf-visitor",
     "cloudfront-forwarded-proto",
     "forwarded",
@@ -32,17 +32,24 @@ const OVERRIDES: [&str; 27] = [
     "x-forwarded-uri",
     "x-host",
     "x-http-host-override",
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
+    "x-http-path-override",
     "x-original-host",
     "x-original-uri",
     "x-original-url",
     "x-proto",
     "x-rewrite-url",
+    "x-scheme",
     "x-script-name",
     "x-url-scheme",
 ];
+
+/// Fields that applications and frameworks take the method from.
+const METHODS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
+
+/// Returns true for fields that applications and frameworks take the method from.
+pub fn is_method(name: &[u8]) -> bool {
+    METHODS.iter().any(|method| name.eq_ignore_ascii_case(method.as_bytes()))
+}
 
 /// Appends the key of a request to `key`: its producer, then the text of the template or scheme,
 /// host and target as sent, of whose query `variance` may leave out a part; the path and query if a route has changed them; variables and settings
@@ -102,7 +109,8 @@ pub fn write(
     }
     for (name, value) in request.fields.iter() {
         let [b'c' | b'C' | b'f' | b'F' | b'x' | b'X', ..] = name else { continue };
-        if OVERRIDES.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
+        let mut all = OVERRIDES.iter().chain(&METHODS);
+        if all.any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
             part(key, &name.to_ascii_lowercase());
             part(key, value);
         }
@@ -155,6 +163,8 @@ mod tests {
             ("X-Forwarded-Host", request("/a?b", &[host, ("X-Forwarded-Host", "evil")])),
             ("x-original-url", request("/a?b", &[host, ("x-original-url", "/b")])),
             ("Forwarded", request("/a?b", &[host, ("Forwarded", "host=evil")])),
+            ("CF-Visitor", request("/a?b", &[host, ("CF-Visitor", "{}")])),
+            ("X-HTTP-Method", request("/a?b", &[host, ("X-HTTP-Method", "PUT")])),
         ] {
             assert_ne!(base, key(&plain, "u", &other), "{what}");
         }

@@ -297,6 +297,18 @@ impl<'s> Step<'_, 's> {
         let store = self.store();
         store.invalidate(&self.key);
         store.tell_peers(Some(&self.owner), &url_of(request), false);
+        let mut plain;
+        let mut request = request;
+        if request.fields.iter().any(|(name, _)| key::is_method(name)) {
+            // Responses to GET requests do not have the method that this one is sent in place of.
+            plain = request.clone();
+            plain.fields.retain(|name| !key::is_method(name));
+            request = &plain;
+            let mut key = Vec::new();
+            if write_key(self.cache, self.origin, request, Instant::now(), &mut key) {
+                store.invalidate(&key);
+            }
+        }
         for target in invalidation::targets(request, &response.fields) {
             let Ok(parsed) = Target::parse(&target) else { continue };
             let mut other = request.clone();
