@@ -174,6 +174,19 @@ fn a_script_that_does_not_work_any_more_leaves_what_runs() {
 }
 
 #[test]
+fn requests_do_not_wait_for_a_script_that_does_not_work_any_more() {
+    let server = site(json!({"processes": 1})).serve();
+    let (_, boot, pid) = ask(&server, "/");
+    fs::write(server.site.root().join("version"), "broken").unwrap();
+    harness::processes::signal(boot, Signal::KILL);
+    harness::processes::signal(pid, Signal::KILL);
+    eventually("requests are refused", || (server.get("/").status == 503).then_some(()));
+    assert!(server.log().contains("the database is down"), "{}", server.log());
+    fs::write(server.site.root().join("version"), "three").unwrap();
+    eventually("the script works again", || (server.get("/").status == 200).then_some(()));
+}
+
+#[test]
 fn a_message_of_an_application_does_not_command_the_terminal() {
     let server = site(json!({"processes": 1})).serve();
     let script = "<?php throw new Exception(\"\\e]0;title\\x07 first\\nsecond\");";

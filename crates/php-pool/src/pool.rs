@@ -201,6 +201,11 @@ impl Pool {
         }
     }
 
+    /// Returns the time before which no worker is started, because others have died early.
+    pub fn not_before(&self) -> Option<Instant> {
+        self.not_before
+    }
+
     /// Returns the changes for the current load.
     pub fn decide(&mut self, wanted: PoolLimits, running: PoolState, now: Instant) -> Decision {
         let total = running.workers + running.starting;

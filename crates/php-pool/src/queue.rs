@@ -343,7 +343,21 @@ impl Queue {
     pub fn stop(&self, reason: &str) -> Vec<RequestKey> {
         let mut inner = self.lock();
         inner.stopped = Some(reason.to_owned());
-        inner.waiting.drain().into_iter().map(|waiting| waiting.key).collect()
+        let waiting = inner.waiting.drain().into_iter().map(|waiting| waiting.key);
+        let mut keys: Vec<RequestKey> = waiting.collect();
+        // Those in shared memory that no worker has taken wait, too.
+        let Some(serving) = &inner.serving else { return keys };
+        let (instance, slots) = (Arc::clone(&serving.instance), serving.infos.len() as u32);
+        for slot in 0..slots {
+            if let (Some(key), Claim::Queued(ticket)) =
+                (instance.key(slot), instance.region.claim_of(slot))
+                && instance.region.cancel(slot, ticket)
+            {
+                inner.release(&instance, slot);
+                keys.push(key);
+            }
+        }
+        keys
     }
 
     /// Accepts requests again after [`Queue::stop`].

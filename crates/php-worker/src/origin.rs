@@ -78,7 +78,7 @@ struct Template {
     /// It has closed its pipe.
     is_closed: bool,
     /// It has ended, in this way; workers that it was forking may still report.
-    end: Option<String>,
+    end: Option<Refusal>,
 }
 
 /// A worker that a template is to fork.
@@ -357,7 +357,7 @@ impl Origin {
                 events.push(Event::Boot);
             }
             FromTemplate::Failed { message, .. } if !template.has_booted => {
-                self.fail(&message, events);
+                self.fail(message.clone().into(), events);
                 events.push(Event::NotBooted { message });
             }
             FromTemplate::Forked { worker, pid } => match self.take(worker) {
@@ -411,8 +411,14 @@ impl Origin {
             // Its last reports are still in the pipe.
             events = self.receive();
             let how = match exit {
-                Exit::Status(status) => format!("its template exited with status {status}"),
-                Exit::Signal(signal) => format!("its template was killed by signal {signal}"),
+                Exit::Status(status) => format!("its template exited with status {status}").into(),
+                // By somebody, or for want of memory: its script may work.
+                Exit::Signal(signal) if i32::from(signal) == signals::SIGKILL => {
+                    Refusal::temporary("its template was killed by signal 9")
+                }
+                Exit::Signal(signal) => {
+                    format!("its template was killed by signal {signal}").into()
+                }
             };
             match &mut self.kind {
                 // It may have forked workers that have not reported yet.
@@ -461,7 +467,7 @@ impl Origin {
 
     /// Kills a template that does not keep to the protocol. `what` has come from it.
     fn violated(&mut self, what: &str, events: &mut Vec<Event>) {
-        let how = format!("its template was killed: {what}");
+        let how = Refusal::from(format!("its template was killed: {what}"));
         if let Kind::Template(Some(template)) = &self.kind {
             template.kill();
         }
@@ -471,7 +477,7 @@ impl Origin {
 
     /// Forgets a template that has ended or has been killed. Workers that it has not forked are left to
     /// the next one.
-    fn ended(&mut self, how: &str, events: &mut Vec<Event>) {
+    fn ended(&mut self, how: &Refusal, events: &mut Vec<Event>) {
         let Kind::Template(found) = &mut self.kind else { return };
         let Some(template) = found.take() else { return };
         self.reaped.clear();
@@ -480,20 +486,20 @@ impl Origin {
             !request.is_refused
         });
         if template.has_booted {
-            events.push(Event::Notice(how.to_owned()));
+            events.push(Event::Notice(how.message.clone()));
             if !self.requests.is_empty() {
                 events.push(Event::Boot);
             }
         } else {
-            self.fail(how, events);
-            events.push(Event::NotBooted { message: how.to_owned() });
+            self.fail(how.clone(), events);
+            events.push(Event::NotBooted { message: how.message.clone() });
         }
     }
 
     /// Counts a boot that has failed.
-    fn fail(&mut self, why: &str, events: &mut Vec<Event>) {
+    fn fail(&mut self, why: Refusal, events: &mut Vec<Event>) {
         self.kind = Kind::Template(None);
-        self.refuse(why.to_owned(), events);
+        self.refuse(why, events);
         let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(8)).min(MAX_PAUSE);
         self.failures += 1;
         self.retry_at = Some(Instant::now() + pause);
@@ -526,11 +532,13 @@ impl Request {
     }
 
     /// Asks a template for the worker.
-    fn send(&mut self, commands: &OwnedFd) -> Result<(), String> {
+    fn send(&mut self, commands: &OwnedFd) -> Result<(), Refusal> {
         let borrowed: Vec<_> = self.descriptors.iter().map(AsFd::as_fd).collect();
         let message = ToTemplate::Fork { worker: self.worker }.encode();
-        packet::send(commands, &message, &borrowed)
-            .map_err(|error| format!("its template does not take requests: {error}"))?;
+        // It has ended, which is noticed in a moment.
+        packet::send(commands, &message, &borrowed).map_err(|error| {
+            Refusal::temporary(&format!("its template does not take requests: {error}"))
+        })?;
         self.is_sent = true;
         Ok(())
     }

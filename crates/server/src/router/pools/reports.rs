@@ -206,11 +206,23 @@ impl Pools {
     }
 
     fn on_not_started(&mut self, number: u32, is_temporary: bool, message: &str) {
-        let log = Arc::clone(&self.shared.log);
+        let is_preparing = self.is_preparing_instance(number);
+        let (log, threads) = (Arc::clone(&self.shared.log), self.threads.clone());
         let Some(app) = self.by_number(number) else { return };
         app.starting = app.starting.saturating_sub(1);
         app.pool.worker_died(WorkerStage::Starting, Duration::ZERO, Instant::now());
         let message = format!("no worker could be started: {message}");
+        let has_none = app.starting == 0 && app.workers() == 0;
+        if has_none
+            && !is_temporary
+            && !is_preparing
+            && app.config.worker.is_some()
+            && let Some(pause) = app.pool.not_before()
+        {
+            // It has failed several times. The script would fail for each request that waits, too.
+            app.restart_at = Some(pause);
+            app.suspend(&message, &threads);
+        }
         if app.failure.as_ref() != Some(&message) {
             let name = &app.config.name;
             let level = if is_temporary { Level::Warn } else { Level::Alert };

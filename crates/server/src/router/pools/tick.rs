@@ -78,7 +78,7 @@ impl Pools {
             }
             app.restart_at = None;
             app.queue.resume();
-            if app.must_be_ready {
+            if app.must_be_ready && app.instance.is_none() {
                 self.start(app)?;
             }
         }
