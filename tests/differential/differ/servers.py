@@ -93,6 +93,11 @@ class Server:
                         raise StartError(f"{self.name} does not listen:\n{self.log.read_text(errors='replace')[-2000:]}") from None
                     time.sleep(0.05)
 
+    def state(self):
+        """How its processes have ended, and what it has logged last."""
+        ended = [process.poll() for process in self.processes]
+        return f"exit statuses {ended}\n{self.log.read_text(errors='replace')[-2000:]}"
+
     def stop(self):
         for process in self.processes:
             process.terminate()
