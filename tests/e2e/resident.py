@@ -235,14 +235,18 @@ class Framework:
         equal("retired workers", retired, {})
         memory = resident.memory()
         check(memory or resident.answered < 1000, "no process was seen often enough")
+        grown = []
         for pid, facts in memory.items():
             third = len(facts) // 3
             first, last = (min(amount for _, amount in part) for part in (facts[third:2 * third], facts[-third:]))
             requests = facts[-1][0] - facts[third][0]
             note(f"process {pid}: {facts[-1][0]} requests, {first >> 10} KiB in the second third, "
                  f"{last >> 10} KiB in the last; private {private_memory(pid) >> 10} KiB")
-            check(last - first <= MAX_CACHED + MAX_GROWTH * requests,
-                  f"process {pid} has grown by {last - first} bytes in {requests} requests")
+            if last - first > MAX_CACHED + MAX_GROWTH * requests:
+                grown.append(f"process {pid} has grown by {last - first} bytes in {requests} requests")
+        # What a framework caches at the first use of a rare page comes to each process at another time; what it keeps
+        # of each request comes to all of them.
+        check(len(grown) < max(1, len(memory)), "; ".join(grown))
 
     # ---- state ----
 
