@@ -50,7 +50,7 @@ fn entry(report: &EntryReport) -> Value {
         "status": report.status,
         "state": state,
         "requests": report.requests,
-        "where": report.whereabouts.name(),
+        "where": report.stored_in.name(),
         "bytes": report.bytes,
         "age": report.age,
         "ttl": report.ttl,

@@ -19,7 +19,7 @@ const MAX_SEARCH: Duration = Duration::from_secs(1);
 
 /// Where a stored response is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whereabouts {
+pub enum StoredIn {
     /// In memory only.
     Memory,
     /// On the disk only.
@@ -28,13 +28,13 @@ pub enum Whereabouts {
     Both,
 }
 
-impl Whereabouts {
+impl StoredIn {
     /// Returns the words for it.
     pub fn name(self) -> &'static str {
         match self {
-            Whereabouts::Memory => "memory",
-            Whereabouts::Disk => "disk",
-            Whereabouts::Both => "memory and disk",
+            StoredIn::Memory => "memory",
+            StoredIn::Disk => "disk",
+            StoredIn::Both => "memory and disk",
         }
     }
 }
@@ -47,7 +47,7 @@ pub struct EntryReport {
     /// Status.
     pub status: u16,
     /// Where it is.
-    pub whereabouts: Whereabouts,
+    pub stored_in: StoredIn,
     /// Bytes in memory, or on the disk if only that has it.
     pub bytes: u64,
     /// Requests that it has answered since it came into memory.
@@ -161,11 +161,11 @@ impl Store {
             });
         }
         let describe = |(entry, state): &(Arc<Entry>, Verdict)| {
-            let whereabouts = match on_disk.contains(&Arc::as_ptr(entry)) {
-                true => Whereabouts::Both,
-                false => Whereabouts::Memory,
+            let stored_in = match on_disk.contains(&Arc::as_ptr(entry)) {
+                true => StoredIn::Both,
+                false => StoredIn::Memory,
             };
-            describe(entry, *state, whereabouts, now)
+            describe(entry, *state, stored_in, now)
         };
         entries.iter().map(describe).collect()
     }
@@ -198,7 +198,7 @@ impl Store {
             });
             let verdict = self.purges.judge(&entry, &self.owner(&owner).purges);
             if !in_memory && verdict != Verdict::Gone {
-                let mut report = describe(&entry, verdict, Whereabouts::Disk, now);
+                let mut report = describe(&entry, verdict, StoredIn::Disk, now);
                 report.bytes = object.capacity();
                 found.push(report);
             }
@@ -207,7 +207,7 @@ impl Store {
     }
 }
 
-fn describe(entry: &Entry, state: Verdict, whereabouts: Whereabouts, now: u64) -> EntryReport {
+fn describe(entry: &Entry, state: Verdict, stored_in: StoredIn, now: u64) -> EntryReport {
     let (terms, place) = (&entry.terms, &entry.place);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut url = text(place.host()) + &text(place.path());
@@ -223,7 +223,7 @@ fn describe(entry: &Entry, state: Verdict, whereabouts: Whereabouts, now: u64) -
     EntryReport {
         url,
         status: entry.status,
-        whereabouts,
+        stored_in,
         bytes: entry.weight() as u64,
         requests: entry.uses.load(Relaxed),
         age,

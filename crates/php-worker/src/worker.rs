@@ -75,6 +75,7 @@ pub struct Worker<'a> {
     pub roots: Roots,
     /// Directories from which scripts may run.
     pub script_directories: ScriptDirectories<'a>,
+    /// Endings of the names of files that requests may run.
     pub script_extensions: ScriptExtensions<'a>,
     /// This worker's own directory in `upload_directory`, once a request with a body has come.
     pub uploads: OnceCell<Option<Uploads>>,

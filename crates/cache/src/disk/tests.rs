@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use super::layout::{self, Geometry};
 use crate::entry::Content;
 use crate::purge::Purge;
-use crate::report::Whereabouts;
+use crate::report::StoredIn;
 use crate::store::{Lookup, Store};
 use crate::testing::{NOW, entry_for};
 
@@ -125,8 +125,8 @@ fn pages_that_only_the_disk_has_are_shown_too() {
     }
     settle(&store);
     let top = store.top(100, NOW);
-    let count = |wanted| top.iter().filter(|entry| entry.whereabouts == wanted).count();
-    let (both, disk) = (count(Whereabouts::Both), count(Whereabouts::Disk));
+    let count = |wanted| top.iter().filter(|entry| entry.stored_in == wanted).count();
+    let (both, disk) = (count(StoredIn::Both), count(StoredIn::Disk));
     assert!(both > 5 && disk > 5 && both + disk == 30, "{both} {disk}");
     assert_eq!(store.top(3, NOW).len(), 3);
     for number in 0..30 {

@@ -195,7 +195,7 @@ impl<'s> Attempt<'_, 's> {
             && script.method != b"HEAD"
             && compression != Compression::Gzip
         {
-            show_length(&mut response).await;
+            set_length_of_error_page(&mut response).await;
         }
         if let Some(of_file) = of_file
             && compression == Compression::None
@@ -391,9 +391,9 @@ impl<'s> Attempt<'_, 's> {
     }
 }
 
-/// Shows the length of a script for errors, which answers GET where the client asks for the head only, if it is
-/// short. As in Apache, an empty page has no length.
-async fn show_length(response: &mut Response) {
+/// Gives the response to a HEAD request a Content-Length if it comes from a script for errors, which has answered GET,
+/// and is short. As in Apache, an empty page has none.
+async fn set_length_of_error_page(response: &mut Response) {
     let mut len = 0;
     match &mut response.body {
         Body::Empty => {}
