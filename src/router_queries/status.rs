@@ -53,6 +53,7 @@ pub(crate) fn of(report: Report) -> Status {
                     generation: boot.generation,
                     boot_ms: boot.boot_us / 1000,
                     has_template: boot.has_template,
+                    fallback: boot.fallback,
                     retired: application
                         .retired
                         .into_iter()

@@ -186,6 +186,109 @@ fn requests_do_not_wait_for_a_script_that_does_not_work_any_more() {
     eventually("the script works again", || (server.get("/").status == 200).then_some(()));
 }
 
+/// A script that runs once for each request, instead of the worker script.
+const CLASSIC: &str = "<?php echo 'classic 0 ', getmypid();";
+
+/// A site with a `fallback`. `worker` is the worker script.
+fn with_fallback(processes: u32, worker: &str) -> Server {
+    let worker_key = json!({"script": "worker.php", "fallback": "classic"});
+    site(json!({"script": "classic.php", "processes": processes, "worker": worker_key}))
+        .file("classic.php", CLASSIC)
+        .file("worker.php", worker)
+        .serve()
+}
+
+/// Breaks the worker script for all processes but those that run.
+fn change_version(server: &Server, version: &str) {
+    fs::write(server.site.root().join("version"), version).unwrap();
+}
+
+fn kill_all_processes(server: &Server) {
+    for pid in template(server).into_iter().chain(server.running_workers()) {
+        harness::processes::signal(pid, Signal::KILL);
+    }
+}
+
+#[test]
+fn another_script_answers_while_the_worker_script_does_not_work() {
+    let server = with_fallback(2, SCRIPT);
+    assert_eq!(ask(&server, "/").0, "one");
+    change_version(&server, "broken");
+    kill_all_processes(&server);
+    // The processes are killed while no request runs: none may be lost, and none may wait for long.
+    let versions = under_load(&server, || {
+        let state = || worker_status(&server)["fallback"].as_str().map(str::to_owned);
+        let problem = eventually("the status has the problem", state);
+        assert!(problem.contains("the database is down"), "{problem}");
+        // Several attempts to start it have failed meanwhile.
+        thread::sleep(std::time::Duration::from_secs(2));
+    });
+    assert_eq!(versions, ["classic"]);
+    assert_eq!(server.log().matches("runs its \"script\" for each request").count(), 1);
+    assert!(server.log().contains("the database is down"), "{}", server.log());
+    let versions = under_load(&server, || {
+        change_version(&server, "two");
+        let is_two = || (ask(&server, "/").0 == "two").then_some(());
+        eventually("the worker script takes over", is_two);
+    });
+    assert!(versions.contains(&"classic".to_owned()), "{versions:?}");
+    server.wait_for_log("was restarted: its worker script works again");
+    assert_eq!(ask(&server, "/").0, "two");
+    assert_eq!(worker_status(&server)["fallback"], Value::Null);
+    assert_eq!(worker_status(&server)["template"], json!(true));
+}
+
+#[test]
+fn another_script_answers_until_a_script_that_was_broken_at_the_start_works() {
+    let site = site(json!({
+        "script": "classic.php", "processes": 1,
+        "worker": {"script": "worker.php", "fallback": "classic"},
+    }));
+    let server = site.file("classic.php", CLASSIC).file("version", "broken").serve();
+    assert_eq!(ask(&server, "/").0, "classic");
+    server.wait_for_log("the database is down");
+    change_version(&server, "two");
+    eventually("the worker script works", || (ask(&server, "/").0 == "two").then_some(()));
+}
+
+#[test]
+fn another_script_answers_if_processes_that_boot_by_themselves_cannot() {
+    // Two processes must not share the pipe.
+    let worker = SCRIPT.replace("<?php", "<?php $pipe = popen('cat', 'w');");
+    let server = with_fallback(1, &worker);
+    assert_eq!(ask(&server, "/").0, "one");
+    assert_eq!(template(&server), None);
+    change_version(&server, "broken");
+    kill_all_processes(&server);
+    let versions = under_load(&server, || {});
+    assert_eq!(versions, ["classic"]);
+    change_version(&server, "two");
+    eventually("the worker script works", || (ask(&server, "/").0 == "two").then_some(()));
+}
+
+#[test]
+fn requests_do_not_wait_for_processes_that_cannot_boot_by_themselves() {
+    let worker = SCRIPT.replace("<?php", "<?php $pipe = popen('cat', 'w');");
+    let server = site(json!({"processes": 1})).file("worker.php", worker).serve();
+    assert_eq!(ask(&server, "/").0, "one");
+    change_version(&server, "broken");
+    kill_all_processes(&server);
+    eventually("requests are refused", || (server.get("/").status == 503).then_some(()));
+    change_version(&server, "two");
+    eventually("the script works again", || (server.get("/").status == 200).then_some(()));
+}
+
+#[test]
+fn a_script_that_hangs_while_it_starts_again_holds_no_request_up() {
+    let worker = SCRIPT.replace("throw new Exception('the database is down')", "sleep(1000)");
+    let server = with_fallback(1, &worker);
+    assert_eq!(ask(&server, "/").0, "one");
+    change_version(&server, "broken");
+    kill_all_processes(&server);
+    assert_eq!(ask(&server, "/").0, "classic");
+    server.wait_for_log("it has not started again within 5 seconds");
+}
+
 #[test]
 fn a_message_of_an_application_does_not_command_the_terminal() {
     let server = site(json!({"processes": 1})).serve();

@@ -54,6 +54,11 @@ impl WorkerScript {
             return Err(node.wrong_type("a boolean or an object"));
         }
         let worker = read_object(&node, default)?;
+        if worker.has_fallback && targets.iter().any(|target| target.script.is_none()) {
+            return Err(node
+                .invalid("has a \"fallback\", which needs the \"script\" of the application")
+                .with_hint("add \"script\" beside \"worker\", or remove \"fallback\""));
+        }
         for target in targets.iter_mut() {
             match (&target.name, &target.script) {
                 (Some(_), Some(_)) => {

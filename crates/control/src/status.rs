@@ -165,6 +165,8 @@ pub struct WorkerStatus {
     pub boot_ms: u64,
     /// Processes are forked from one in which the script has started.
     pub has_template: bool,
+    /// Why processes run another script for each request; `None` if they do not.
+    pub fallback: Option<String>,
     /// Processes that have ended after a request since the start of the server, by the reason.
     pub retired: Vec<(&'static str, u64)>,
 }
@@ -319,6 +321,9 @@ fn php(status: &ApplicationStatus) -> (String, Value) {
             "template": worker.has_template,
             "retired": Map::from_iter(retired),
         });
+        if let Some(problem) = &worker.fallback {
+            value["worker"]["fallback"] = problem.as_str().into();
+        }
     }
     if let Some(opcache) = &status.opcache {
         let OpcacheStatus { is_enabled, used, free, wasted, scripts, hits, misses, restarts } =
@@ -372,6 +377,7 @@ mod tests {
                     generation: 3,
                     boot_ms: 12,
                     has_template: true,
+                    fallback: None,
                     retired: vec![("requests", 7), ("exit", 1)],
                 }),
                 opcache: Some(OpcacheStatus {

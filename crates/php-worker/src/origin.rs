@@ -15,6 +15,10 @@ use howdah_sys::{handlers, packet, signals};
 use howdah_wire::messages::{ApplicationSpec, FromTemplate, MAX_REPORT, ToTemplate, WorkerScript};
 use howdah_wire::queue::WorkerId;
 
+mod event;
+mod fallback;
+
+pub use self::event::{Child, Event, Spawned};
 use crate::application::{Application, IGNORED_SIGNALS};
 use crate::refusal::Refusal;
 use crate::resident;
@@ -53,6 +57,10 @@ pub struct Origin {
     failures: u32,
     /// Time before which no template is started.
     retry_at: Option<Instant>,
+    /// Workers run a script for each request until the worker script works, see [`fallback`].
+    has_fallen_back: bool,
+    /// The worker script has worked, or there is something instead.
+    has_been_ready: bool,
     /// Workers that the template, or the next one, is to fork.
     requests: Vec<Request>,
     /// Children that have ended and may be workers.
@@ -93,83 +101,6 @@ struct Request {
     is_refused: bool,
 }
 
-/// A process that has just been forked from the prototype.
-pub enum Child {
-    /// A worker, with its end of its socket and the pipe of its output.
-    Worker {
-        /// The worker.
-        worker: WorkerId,
-        /// Its end of its socket.
-        socket: OwnedFd,
-        /// The pipe of its standard output and error.
-        output: Option<OwnedFd>,
-        /// It boots the worker script.
-        boots: bool,
-    },
-    /// A template.
-    Template {
-        /// Its ends of the connection to the prototype.
-        connection: Connection,
-        /// It handles the `warm_up` request.
-        warms_up: bool,
-    },
-}
-
-/// Result of [`Origin::spawn`].
-pub enum Spawned {
-    /// The worker is the process with this id.
-    Parent(u32),
-    /// This process is the worker.
-    Child(Child),
-    /// The template has been asked for it.
-    Requested,
-}
-
-/// What has happened to the template or to its workers.
-pub enum Event {
-    /// The worker script has booted.
-    Booted {
-        /// Time that it took, in microseconds.
-        boot_us: u64,
-        /// The template; `None` if each worker boots.
-        template: Option<u32>,
-        /// Why there is no template.
-        without: String,
-    },
-    /// Something for the log.
-    Notice(String),
-    /// The worker script does not work.
-    NotBooted {
-        /// The reason.
-        message: String,
-    },
-    /// Another template must be started.
-    Boot,
-    /// A worker was forked.
-    Started {
-        /// The worker.
-        worker: WorkerId,
-        /// Its process.
-        pid: u32,
-    },
-    /// A worker was not forked.
-    NotStarted {
-        /// The worker.
-        worker: WorkerId,
-        /// The reason.
-        refusal: Refusal,
-    },
-    /// A worker has ended before its start was reported.
-    Ended {
-        /// The worker.
-        worker: WorkerId,
-        /// Its process.
-        pid: u32,
-        /// Exit status.
-        exit: Exit,
-    },
-}
-
 impl Origin {
     /// Creates the origin of an application's workers.
     pub fn new(spec: &ApplicationSpec) -> Self {
@@ -182,6 +113,8 @@ impl Origin {
             warms_up: spec.worker.as_ref().is_some_and(|script| script.warm_up.is_some()),
             failures: 0,
             retry_at: None,
+            has_fallen_back: false,
+            has_been_ready: false,
             requests: Vec::new(),
             reaped: VecDeque::new(),
         }
@@ -243,7 +176,7 @@ impl Origin {
             }
             _ => None,
         };
-        self.requests.iter().map(Request::due).chain(boot).min()
+        self.requests.iter().map(Request::due).chain(boot).chain(self.fallback_due()).min()
     }
 
     /// Starts a worker, or asks the template for it. `descriptors`: its socket and the pipe of its
@@ -254,7 +187,7 @@ impl Origin {
         descriptors: Vec<OwnedFd>,
         now: Instant,
     ) -> Result<Spawned, Refusal> {
-        if matches!(self.kind, Kind::Template(_)) {
+        if matches!(self.kind, Kind::Template(_)) && !self.has_fallen_back {
             if self.requests.iter().any(|request| request.is_refused) {
                 return Err(Refusal::temporary(SLOW));
             }
@@ -266,7 +199,7 @@ impl Origin {
             }
             return result;
         }
-        let boots = matches!(self.kind, Kind::BootingWorkers);
+        let boots = matches!(self.kind, Kind::BootingWorkers) && !self.has_fallen_back;
         let mut descriptors = descriptors.into_iter();
         let socket = descriptors
             .next()
@@ -331,8 +264,14 @@ impl Origin {
     fn on_report(&mut self, message: FromTemplate, events: &mut Vec<Event>) {
         let Kind::Template(Some(template)) = &mut self.kind else { return };
         match message {
+            FromTemplate::Booted { .. } | FromTemplate::Unshareable { .. }
+                if !template.has_booted && self.has_fallen_back =>
+            {
+                self.works_again(events);
+            }
             FromTemplate::Booted { boot_us } if !template.has_booted => {
                 template.has_booted = true;
+                self.has_been_ready = true;
                 self.failures = 0;
                 self.retry_at = None;
                 events.push(Event::Booted {
@@ -346,6 +285,7 @@ impl Origin {
             }
             FromTemplate::Unshareable { boot_us, reason } if !template.has_booted => {
                 self.kind = Kind::BootingWorkers;
+                self.has_been_ready = true;
                 self.failures = 0;
                 self.refuse(Refusal::temporary("it is started without a template"), events);
                 events.push(Event::Booted { boot_us, template: None, without: reason });
@@ -357,8 +297,7 @@ impl Origin {
                 events.push(Event::Boot);
             }
             FromTemplate::Failed { message, .. } if !template.has_booted => {
-                self.fail(message.clone().into(), events);
-                events.push(Event::NotBooted { message });
+                self.fail(message.into(), events);
             }
             FromTemplate::Forked { worker, pid } => match self.take(worker) {
                 // It notices that its socket is closed, and ends.
@@ -440,6 +379,7 @@ impl Origin {
     /// Refuses the workers that the template has not forked in time, and kills a template that hangs.
     pub fn expire(&mut self, now: Instant) -> Vec<Event> {
         let mut events = Vec::new();
+        self.check_fallback(now, &mut events);
         if let Kind::Template(Some(template)) = &self.kind
             && !template.has_booted
             && template.started + BOOT_TIMEOUT <= now
@@ -470,8 +410,10 @@ impl Origin {
         let how = Refusal::from(format!("its template was killed: {what}"));
         if let Kind::Template(Some(template)) = &self.kind {
             template.kill();
+            if template.has_booted {
+                self.refuse(how.clone(), events);
+            }
         }
-        self.refuse(how.clone(), events);
         self.ended(&how, events);
     }
 
@@ -492,27 +434,21 @@ impl Origin {
             }
         } else {
             self.fail(how.clone(), events);
-            events.push(Event::NotBooted { message: how.message.clone() });
         }
     }
 
     /// Counts a boot that has failed.
     fn fail(&mut self, why: Refusal, events: &mut Vec<Event>) {
         self.kind = Kind::Template(None);
-        self.refuse(why, events);
         let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(8)).min(MAX_PAUSE);
         self.failures += 1;
         self.retry_at = Some(Instant::now() + pause);
-    }
-
-    /// Lets workers run a script for each request from now on, if the application permits that.
-    /// Returns a notice for the log. `why`: the problem of the worker script.
-    pub fn fall_back(&mut self, why: &str) -> Option<String> {
-        if !self.script.as_ref()?.has_fallback {
-            return None;
+        if self.has_fallback() {
+            return self.fall_back(why.message, events);
         }
-        self.kind = Kind::Prototype;
-        Some(format!("it runs a script for each request: {why}"))
+        let message = why.message.clone();
+        self.refuse(why, events);
+        events.push(Event::NotBooted { message });
     }
 }
 

@@ -32,6 +32,7 @@ use crate::application::{Application, IGNORED_SIGNALS};
 use crate::ffi::Php;
 use crate::loading::{check_roots, during_loading, load};
 use crate::origin::{Child, Event, Origin, Spawned};
+use crate::resident::BOOT_FAILED;
 use crate::supervisor::Supervisor;
 use crate::watch::Watch;
 use crate::{check, mail, trace, uploads, usage};
@@ -285,20 +286,24 @@ impl Loaded {
                     self.report(&FromPrototype::Booted { boot_us, template, without })?;
                 }
                 Event::Notice(message) => eprintln!("application \"{name}\": {message}"),
-                Event::NotBooted { message } if !self.is_ready => {
-                    let notice = self.origin.fall_back(&message);
-                    let Some(notice) = notice else {
-                        return Err(LoopEnd::Failed(Problem::at("worker", message)));
-                    };
-                    eprintln!("application \"{name}\": {notice}");
-                    self.ready()?;
-                }
+                Event::NotBooted { message } if !self.is_ready => return Err(not_booted(message)),
                 Event::NotBooted { message } => eprintln!("application \"{name}\": {message}"),
-                Event::Boot => {
-                    if let Some(child) = self.origin.begin().map_err(not_booted)? {
-                        return Err(LoopEnd::Child(child));
+                Event::FellBack { problem } => {
+                    self.ready()?;
+                    self.report(&FromPrototype::Fallback { problem: Some(problem) })?;
+                    for (worker, descriptors) in self.origin.take_requests() {
+                        self.spawn(worker, descriptors)?;
                     }
                 }
+                Event::WorksAgain => self.report(&FromPrototype::Fallback { problem: None })?,
+                Event::Boot => match self.origin.begin() {
+                    Ok(None) => {}
+                    Ok(Some(child)) => return Err(LoopEnd::Child(child)),
+                    Err(problem) => {
+                        let events = self.origin.not_begun(problem);
+                        self.handle(events)?;
+                    }
+                },
                 Event::Started { worker, pid } => self.started(worker, pid)?,
                 Event::NotStarted { worker, refusal } => {
                     self.report(&refusal.report(worker))?;
@@ -402,6 +407,10 @@ impl Loaded {
                     let (worker, _) = self.workers.swap_remove(index);
                     let was_idle = self.application.region.is_asleep(worker);
                     self.ended(worker, pid, exit, was_idle)?;
+                    if exit == process::Exit::Status(BOOT_FAILED) {
+                        let events = self.origin.worker_not_booted();
+                        self.handle(events)?;
+                    }
                 }
                 None => {
                     let events = self.origin.reaped(pid, exit);

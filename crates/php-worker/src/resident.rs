@@ -17,6 +17,9 @@ use crate::application::Application;
 use crate::ffi::Params;
 use crate::worker::{Progress, RESIDENT_MARK, Worker};
 
+/// Exit status of a worker whose worker script has ended without asking for a request (EX_CONFIG).
+pub const BOOT_FAILED: u8 = 78;
+
 /// Runs the worker script in a new worker, and ends the process.
 pub fn run(application: &Application, worker: Worker<'_>) -> ! {
     let mut serving = Serving::new(worker);
@@ -25,7 +28,7 @@ pub fn run(application: &Application, worker: Worker<'_>) -> ! {
     if !serving.has_been_called {
         let error = boot_problem(application, script);
         eprintln!("application \"{}\": {error}", application.spec.name);
-        process::exit_now(1);
+        process::exit_now(i32::from(BOOT_FAILED));
     }
     serving.end(application, end)
 }

@@ -206,6 +206,7 @@ fn a_worker_script_that_cannot_be_is_refused() {
     refused(json!({"script": "w.phtml"}), "ends in \".php\"");
     refused(json!({"script": "w.php", "warm_up": "a"}), "must begin with \"/\"");
     refused(json!({"script": "w.php", "fallback": "fpm"}), "must be \"classic\"");
+    refused(json!({"script": "w.php", "fallback": "classic"}), "needs the \"script\"");
     refused(json!({"script": "w.php", "watch": [""]}), "watch/0");
     refused(json!({"script": "w.php", "watch": true}), "watch");
     let targets = json!({"a": {"root": "/a", "script": "a.php"}});

@@ -129,7 +129,7 @@ pub struct ApplicationReport {
 }
 
 /// A start of the worker script of a resident application.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BootReport {
     /// Number of the instance of the application; higher after each restart.
     pub generation: u32,
@@ -137,6 +137,8 @@ pub struct BootReport {
     pub boot_us: u64,
     /// Workers are forked from a process in which the script has started.
     pub has_template: bool,
+    /// Why workers run another script for each request; `None` if they do not.
+    pub fallback: Option<String>,
 }
 
 /// Number of an application's workers, and the values that it is derived from.

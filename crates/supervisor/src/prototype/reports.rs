@@ -113,6 +113,11 @@ impl Application {
                 self.check_unrequested("`Changed` out of order", now)?;
                 FromSupervisor::Changed { application, path: shortened(path) }
             }
+            FromPrototype::Fallback { problem } => {
+                self.check_unrequested("`Fallback` out of order", now)?;
+                self.template = None;
+                FromSupervisor::Fallback { application, problem: problem.map(shortened) }
+            }
             FromPrototype::Started { worker, pid } => {
                 let pid = self.on_started(worker, pid, &mut descriptors, now)?;
                 FromSupervisor::Started { application, worker, pid }

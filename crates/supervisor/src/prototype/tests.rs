@@ -584,6 +584,7 @@ fn reports_without_a_request_have_a_rate() {
     for report in [
         FromPrototype::Booted { boot_us: 7, template: None, without: String::new() },
         FromPrototype::Changed { path: "/srv/a.php".to_owned() },
+        FromPrototype::Fallback { problem: None },
     ] {
         let mut fake = Fake::ready();
         let mut accepted = 0;

@@ -94,6 +94,12 @@ messages! {
             /// Path of the file.
             path: String,
         }
+        /// Workers run a script for each request, because the worker script does not work; or it works
+        /// again, and the application is to be started again.
+        10 Fallback {
+            /// Why the worker script does not work; `None` if it works again.
+            problem: Option<String>,
+        }
         /// A worker runs.
         3 Started {
             /// The worker.

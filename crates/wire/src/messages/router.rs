@@ -231,6 +231,13 @@ messages! {
             /// Path of the file.
             path: String,
         }
+        /// Processes of a resident application run a script for each request, or need not do so any more.
+        28 Fallback {
+            /// Number of the application.
+            application: u32,
+            /// As in [`FromPrototype::Fallback`](super::FromPrototype::Fallback).
+            problem: Option<String>,
+        }
         /// A prototype could not start, or has ended with all its workers.
         5 Ended {
             /// Number of the application.

@@ -96,6 +96,8 @@ fn every_message_is_read_back_whole() {
         FromPrototype::Booted { boot_us: 7, template: Some(77), without: String::new() },
         FromPrototype::Booted { boot_us: 7, template: None, without: text("it has opened a.db") },
         FromPrototype::Changed { path: text("/srv/a.php") },
+        FromPrototype::Fallback { problem: Some(text("it has ended")) },
+        FromPrototype::Fallback { problem: None },
         FromPrototype::Noticed { problem: Problem::at("key", "text"), is_note: true },
         FromPrototype::Noticed { problem: Problem::of("text"), is_note: false },
         FromPrototype::Traced { number: 5, stack: Ok(vec![text("#0 a()"), text("#1 b()")]) },

@@ -149,6 +149,19 @@ impl PooledApplication {
         threads.send(|| ThreadCommand::Fail { keys: Arc::clone(&keys), reason: reason.to_owned() });
     }
 
+    /// Does the same if its worker script does not work: no worker is left, and several starts have failed.
+    /// The script would fail for each request that waits, too.
+    pub(super) fn suspend_broken(&mut self, reason: &str, threads: &Threads) {
+        let has_none = self.starting == 0 && self.workers() == 0;
+        if has_none
+            && self.config.worker.is_some()
+            && let Some(pause) = self.pool.not_before()
+        {
+            self.restart_at = Some(pause);
+            self.suspend(reason, threads);
+        }
+    }
+
     /// Returns the reason for which it does not run or its workers end; `None` if a worker has
     /// lived for [`LONG_LIFE`].
     pub(super) fn problem(&self) -> Option<String> {
@@ -215,7 +228,7 @@ impl PooledApplication {
             idle: running.saturating_sub(u64::from(load.in_slots)),
             active,
             problem: self.problem(),
-            boot: self.boot,
+            boot: self.boot.clone(),
             given_up: status.given_up,
             retired: status.retired,
             opcache: status.opcache,

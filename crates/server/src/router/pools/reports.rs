@@ -41,6 +41,9 @@ impl Pools {
             FromSupervisor::Changed { application, path } => {
                 self.want_restart(application, format!("{path} has changed"));
             }
+            FromSupervisor::Fallback { application, problem } => {
+                self.on_fallback(application, problem);
+            }
             FromSupervisor::Ended { application, message } => self.on_ended(application, &message),
             FromSupervisor::Started { application, worker, pid } => {
                 self.on_started(application, worker, pid, descriptors);
@@ -109,7 +112,8 @@ impl Pools {
     fn on_booted(&mut self, number: u32, boot_us: u64, has_template: bool, without: &str) {
         let log = Arc::clone(&self.shared.log);
         let Some(app) = self.by_number(number) else { return };
-        app.boot = Some(BootReport { generation: number, boot_us, has_template });
+        let fallback = None;
+        app.boot = Some(BootReport { generation: number, boot_us, has_template, fallback });
         let (name, ms) = (&app.config.name, boot_us / 1000);
         let started = format_args!("\"{name}\" worker script has started in {ms} ms");
         match has_template {
@@ -122,6 +126,26 @@ impl Pools {
                 ),
             ),
         }
+    }
+
+    /// `problem`: why the worker script does not work; `None` if it works again.
+    fn on_fallback(&mut self, number: u32, problem: Option<String>) {
+        let Some(problem) = problem else {
+            return self.want_restart(number, "its worker script works again".to_owned());
+        };
+        let log = Arc::clone(&self.shared.log);
+        let Some(app) = self.by_number(number) else { return };
+        let name = &app.config.name;
+        log.write(
+            Level::Alert,
+            format_args!(
+                "\"{name}\" application runs its \"script\" for each request until the worker script \
+                 works: {problem}"
+            ),
+        );
+        let before = app.boot.take().unwrap_or_default();
+        let fallback = Some(problem);
+        app.boot = Some(BootReport { generation: number, has_template: false, fallback, ..before });
     }
 
     /// Restarts the application of an instance soon, if it is in use. `reason` is for the log.
@@ -212,16 +236,8 @@ impl Pools {
         app.starting = app.starting.saturating_sub(1);
         app.pool.worker_died(WorkerStage::Starting, Duration::ZERO, Instant::now());
         let message = format!("no worker could be started: {message}");
-        let has_none = app.starting == 0 && app.workers() == 0;
-        if has_none
-            && !is_temporary
-            && !is_preparing
-            && app.config.worker.is_some()
-            && let Some(pause) = app.pool.not_before()
-        {
-            // It has failed several times. The script would fail for each request that waits, too.
-            app.restart_at = Some(pause);
-            app.suspend(&message, &threads);
+        if !is_temporary && !is_preparing {
+            app.suspend_broken(&message, &threads);
         }
         if app.failure.as_ref() != Some(&message) {
             let name = &app.config.name;
@@ -236,7 +252,7 @@ impl Pools {
         self.traces.on_gone(number, Some(worker));
         self.remove_worker(number, worker, pid, status);
         let is_preparing = self.is_preparing_instance(number);
-        let log = Arc::clone(&self.shared.log);
+        let (log, threads) = (Arc::clone(&self.shared.log), self.threads.clone());
         let has_failed = status != Exit::Status(0);
         if has_failed && let Some(name) = self.retired.name(number) {
             log.write(Level::Error, format_args!("\"{name}\" worker {pid} {status}"));
@@ -255,6 +271,9 @@ impl Pools {
                 (false, false) => WorkerStage::Starting,
             };
             app.pool.worker_died(progress, lived, now);
+        }
+        if let Some(failure) = failure.as_ref().filter(|_| !is_preparing) {
+            app.suspend_broken(failure, &threads);
         }
         if is_preparing || is_early || has_served || !has_failed {
             app.failure = failure;
