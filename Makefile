@@ -103,6 +103,7 @@ test-tools:
 test-demo: test-setup
 	tests/demo_test.py --howdah $(DEBUG)
 	tests/migration/examples.py --howdah $(DEBUG)
+	tests/migration/rows.py --howdah $(DEBUG)
 	tests/octane_test.py --howdah $(DEBUG)
 
 test-differential: test-setup

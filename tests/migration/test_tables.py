@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import apache_directives  # noqa: E402
 import nginx_directives  # noqa: E402
+from directives.all import CASES, MODULES, UNOBSERVABLE  # noqa: E402
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 
@@ -81,6 +82,17 @@ class TablesTest(unittest.TestCase):
                     with self.subTest(page=page, module=module, directive=name):
                         has_key = "`" in answer or "a step" in answer or "route" in answer
                         self.assertTrue(ANSWER.match(answer) or has_key, answer)
+
+    def test_every_row_of_nginx_with_an_equivalent_is_proven(self):
+        page = tables("coming-from-nginx.md")
+        rows = {name: answer for module in MODULES for name, answer in page[f"ngx_http_{module}_module"].items()}
+        proven = {name for case in CASES for name in case.rows.split()}
+        promised = {name for name, answer in rows.items() if not ANSWER.match(answer)}
+        self.assertEqual(sorted(promised - proven - set(UNOBSERVABLE)), [],
+                         "rows without a case in tests/migration/directives/, or a reason in UNOBSERVABLE")
+        self.assertEqual(sorted((proven | set(UNOBSERVABLE)) - {name for rows in page.values() for name in rows}), [],
+                         "cases and reasons without a row")
+        self.assertEqual(sorted(proven & set(UNOBSERVABLE)), [], "directives that are proven and said to be unobservable")
 
     def test_the_list_of_nginx_has_what_every_version_has(self):
         program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")

@@ -1,0 +1,348 @@
+#!/usr/bin/env python3
+"""Proves the rows of docs/coming-from-nginx.md, one by one.
+
+    rows.py --howdah PROGRAM [CASE...]
+
+Each case has a snippet of nginx and what the row of a directive promises in its place, both with a host of its own in few
+processes. Both servers get the same requests; statuses, fields, bodies and lines of logs must be the same, and the
+statuses those that the case names. The body of an upstream or script tells what it was sent. Needs root, nginx and
+PHP-FPM.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import examples  # noqa: E402
+from backend import Backend  # noqa: E402
+from directives import read_all  # noqa: E402
+from directives.all import CASES  # noqa: E402
+from sites import TELL  # noqa: E402
+
+PATIENCE = 60
+
+NGINX = """
+daemon off; error_log @TMP@/nginx.log info; pid @TMP@/nginx.pid; user www-data; worker_processes 1;
+events { }
+http {
+    include /etc/nginx/mime.types;
+    server_names_hash_bucket_size 128;
+    access_log off;
+    client_body_temp_path @TMP@/body; fastcgi_temp_path @TMP@/fastcgi; proxy_temp_path @TMP@/proxy;
+    uwsgi_temp_path @TMP@/uwsgi; scgi_temp_path @TMP@/scgi;
+@CASES@
+}
+"""
+
+FPM = """
+[global]
+error_log = @TMP@/fpm.log
+daemonize = no
+[www]
+user = www-data
+group = www-data
+listen = @TMP@/php.sock
+listen.owner = www-data
+pm = static
+pm.max_children = 2
+catch_workers_output = yes
+"""
+
+# Fields that are always compared.
+FIELDS = ["content-type", "location", "cache-control", "www-authenticate", "x-powered-by", "expires", "content-range", "set-cookie",
+          "content-encoding", "refresh"]
+
+# A page that a server writes itself.
+OWN_PAGE = re.compile(rb"<hr><center>nginx|^<!doctype html><title>\d\d\d</title>")
+
+# The files of all cases, below /srv/.
+FILES = {
+    "www/index.html": "start\n", "www/a.txt": "text a\n", "www/b.txt": "text b\n", "www/a.css": "a { }\n",
+    "www/a.unknown": "unknown\n", "www/none": "no ending\n", "www/sub/index.html": "sub\n", "www/sub/c.txt": "text c\n",
+    "www/large.txt": "0123456789abcde\n" * 4096, "www/50x.html": "our page\n", "www/dir/d.txt": "text d\n",
+    "other/a.txt": "other a\n", "other/sub/e.txt": "text e\n", "php/index.php": TELL, "php/a.php": TELL,
+    "php/sub/index.php": TELL, "php/a.txt": "text\n",
+}
+
+
+class Side:
+    """A running server, as a case sees it."""
+
+    def __init__(self, name, tmp, port, host, backends, tls=False):
+        self.name, self.tmp, self.port, self.host, self.backends, self.tls = name, tmp, port, host, backends, tls
+
+    def connect(self, timeout=PATIENCE):
+        client = socket.create_connection(("127.0.0.1", self.port), timeout)
+        if self.tls:
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            client = context.wrap_socket(client, server_hostname=self.host)
+        return client
+
+    def send(self, data):
+        """The response to these bytes, read until the server closes the connection."""
+        with self.connect() as client:
+            client.sendall(data)
+            return parse(read_all(client))
+
+    def ask(self, request):
+        return self.send(self.bytes_of(request))
+
+    def bytes_of(self, request):
+        line, *more = [part.strip() for part in request.split(" | ")]
+        method, target = line.split(" ", 1)
+        body = next((part[5:] for part in more if part.startswith("body=")), "")
+        fields = [part for part in more if not part.startswith("body=")]
+        if not any(part.lower().startswith("host:") for part in fields):
+            fields.insert(0, f"Host: {self.host}")
+        if body or method == "POST":
+            fields.append(f"Content-Length: {len(body)}")
+        head = "\r\n".join([f"{method} {target} HTTP/1.1", *fields, "Connection: close", "", ""])
+        return (head + body).encode()
+
+    def read(self, path):
+        """The text of a file of this server, such as /var/log/x; empty without it."""
+        file = Path(place(path, self))
+        return file.read_text(errors="replace") if file.exists() else ""
+
+
+def parse(data):
+    """Status, fields and body of the first response; chunks are joined."""
+    if not data:
+        return 0, {}, b""
+    head, _, body = data.partition(b"\r\n\r\n")
+    line, *rows = head.decode("latin-1").split("\r\n")
+    fields = {}
+    for row in rows:
+        name, _, value = row.partition(":")
+        name, value = name.lower(), value.strip()
+        fields[name] = f"{fields[name]}, {value}" if name in fields else value
+    if fields.get("transfer-encoding") == "chunked":
+        joined = b""
+        while body:
+            size, _, body = body.partition(b"\r\n")
+            length = int(size.split(b";")[0] or b"0", 16)
+            joined, body = joined + body[:length], body[length + 2:]
+            if not length:
+                break
+        body = joined
+    return int(line.split(" ")[1]), fields, body
+
+
+def place(text, side):
+    """A text of a case with the places of this comparison."""
+    for number, port in enumerate(side.backends, 1):
+        text = text.replace(f"10.0.0.{number}:8080", f"127.0.0.1:{port}")
+    return (text.replace("127.0.0.1:PORT", f"127.0.0.1:{side.port}").replace("/var/log/", f"{side.tmp}/log-{side.name}/").replace("/srv/", f"{side.tmp}/srv/").replace("/run/php.sock", f"{side.tmp}/php.sock")
+            .replace("include fastcgi_params", "include /etc/nginx/fastcgi_params"))
+
+
+def comparable(side, answer, case):
+    """What must be the same, without the status."""
+    status, fields, body = answer
+    names = FIELDS + case.fields.lower().split()
+    kept = {name: fields[name] for name in names if name in fields}
+    if "location" in kept:  # nginx writes the whole URL.
+        own = rf"^https?://{re.escape(side.host)}(:{side.port})?(?=/)"
+        kept["location"] = re.sub(own, "", kept["location"])
+    is_own_page = status >= 300 and OWN_PAGE.search(body)
+    if is_own_page or not body:
+        # Pages of the servers themselves differ in text.
+        kept.pop("content-type", None)
+        kept.pop("content-length", None)
+    return kept, b"" if is_own_page or not case.body else body
+
+
+def deeply(value, side):
+    return json.loads(place(json.dumps(value), side))
+
+
+def merged(into, more, where=""):
+    """Adds an object to another; two values of one path must be equal."""
+    for key, value in more.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            merged(into[key], value, f"{where}/{key}")
+        elif key in into and into[key] != value:
+            raise ValueError(f"{where}/{key}: two cases differ")
+        else:
+            into[key] = value
+
+
+class Comparison:
+    def __init__(self, tmp, howdah, cases):
+        self.tmp, self.howdah, self.cases = tmp, howdah, cases
+        self.servers = examples.Servers(tmp)
+        self.backends = [Backend(), Backend()]
+        # The last one is an address where nobody listens.
+        self.addresses = [backend.port for backend in self.backends] + [examples.free_port()]
+        self.nginx_port = examples.free_port()
+        self.group_ports = {group: examples.free_port() for group in sorted({case.group for case in cases})}
+        self.own_ports = {case.name: (examples.free_port(), examples.free_port())
+                          for case in cases if case.listener is not None}
+
+    def side(self, name, case):
+        ports = self.own_ports.get(case.name, (self.nginx_port, self.group_ports[case.group]))
+        is_tls = "tls" in (case.listener or {})
+        return Side(name, self.tmp, ports[name == "howdah"], f"{case.name}.test", self.addresses, is_tls)
+
+    def configuration(self):
+        texts = [f"server {{ listen 127.0.0.1:{self.nginx_port} default_server; return 421; }}"]
+        for case in self.cases:
+            side = self.side("nginx", case)
+            texts.append(place(case.http, side))
+            listen = f"listen 127.0.0.1:{side.port} {case.listen};"
+            texts.append(f"server {{ {listen} server_name {side.host} *.{side.host}; {place(case.nginx, side)} }}")
+        return NGINX.replace("@TMP@", str(self.tmp)).replace("@CASES@", "\n".join(texts))
+
+    def document(self, group):
+        hosts, routes = [], {}
+        document = {"listeners": {f"127.0.0.1:{self.group_ports[group]}": {"pass": "routes/hosts"}}}
+        for case in self.cases:
+            if case.group != group:
+                continue
+            side = self.side("howdah", case)
+            steps = case.routes if case.routes is not None else [{"action": case.action}]
+            routes[case.name] = deeply(steps, side)
+            merged(document, deeply({key: value for key, value in case.document.items() if key != "routes"}, side))
+            merged(routes, deeply(case.document.get("routes", {}), side))
+            if case.listener is not None:
+                listener = {"pass": f"routes/{case.name}"} | deeply(case.listener, side)
+                document["listeners"][f"127.0.0.1:{side.port}"] = listener
+            hosts.append({"match": {"host": [side.host, f"*.{side.host}"]}, "action": {"pass": f"routes/{case.name}"}})
+        document["routes"] = routes | {"hosts": hosts}
+        return document
+
+    def start(self):
+        for name in ("log-nginx", "log-howdah"):
+            (self.tmp / name).mkdir()
+        (self.tmp / "fpm.conf").write_text(FPM.replace("@TMP@", str(self.tmp)))
+        self.spawn(examples.php_fpm(), "-F", "-y", str(self.tmp / "fpm.conf"))
+        (self.tmp / "nginx.conf").write_text(self.configuration())
+        self.spawn("nginx", "-c", str(self.tmp / "nginx.conf"), "-e", str(self.tmp / "nginx.log"))
+        for group in self.group_ports:
+            (work := self.tmp / f"work-{group}").mkdir()
+            work.chmod(0o777)
+            file = self.tmp / f"{group}.json"
+            file.write_text(json.dumps(self.document(group), indent=1))
+            self.spawn(str(self.howdah), "serve", "--config", str(file), "--no-control", "--log",
+                       str(self.tmp / f"howdah-{group}.log"), "--tmp", str(work))
+        examples.wait_for("PHP-FPM", lambda: (self.tmp / "php.sock").exists() or self.servers.has_ended())
+        for port in [self.nginx_port, *self.group_ports.values(), *(port for two in self.own_ports.values() for port in two)]:
+            examples.wait_for("a server", lambda: examples.accepts(port) or self.servers.has_ended())
+        if self.servers.has_ended():
+            raise TimeoutError("a server has ended at once")
+
+    def spawn(self, *command):
+        # If this process is killed, its servers end, too.
+        self.servers.start("setpriv", "--pdeathsig", "TERM", *command)
+
+    def compare(self, case):
+        """The differences of a case."""
+        sides = [self.side(name, case) for name in ("nginx", "howdah")]
+        for request in case.requests:
+            if callable(request):
+                values = [request(side) for side in sides]
+                if values[0] != values[1]:
+                    yield f"{request.__name__}\n      nginx:  {values[0]}\n      Howdah: {values[1]}"
+                continue
+            statuses, request = request.split(" ", 1)
+            shown = request if len(request) < 120 else request[:120] + "…"
+            expected = [int(status) for status in statuses.split("/")] * 2
+            answers = [side.ask(request) for side in sides]
+            for side, status, answer in zip(sides, expected, answers):
+                if answer[0] != status:
+                    yield f"{shown}\n      {side.name}: {answer[0]} instead of {status}"
+            values = [comparable(side, answer, case) for side, answer in zip(sides, answers)]
+            if values[0] != values[1]:
+                yield f"{shown}\n      nginx:  {values[0]}\n      Howdah: {values[1]}"
+        if case.log:
+            logs = [lines_of(side, f"/var/log/{case.log}", case.lines) for side in sides]
+            if logs[0] != logs[1]:
+                yield f"/var/log/{case.log}\n      nginx:  {logs[0]}\n      Howdah: {logs[1]}"
+
+
+def lines_of(side, path, number):
+    """The lines of a log without times and ports; waits for as many."""
+    end = time.monotonic() + PATIENCE
+    while (text := side.read(path)).count("\n") < number and time.monotonic() < end:
+        time.sleep(0.02)
+    text = re.sub(r"\d\d/\w\w\w/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}", "TIME", text)
+    return [re.sub(r"\b\d+\.\d{3}\b", "SECONDS", line) for line in text.splitlines()]
+
+
+def make_tree(tmp, cases):
+    files = dict(FILES)
+    for case in cases:
+        merged(files, case.files)
+    for name, content in files.items():
+        path = tmp / "srv" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if content.startswith("-> "):
+            path.symlink_to(place(content[3:], Side("nginx", tmp, 0, "", [])))
+            continue
+        if content.startswith("zeros "):
+            with path.open("wb") as file:
+                file.truncate(int(content[6:]))
+        else:
+            path.write_text(content)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+        path.chmod(0o755 if name.endswith(".sh") else 0o644)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--howdah", type=Path, required=True)
+    parser.add_argument("--keep", action="store_true", help="show the logs and configurations of a failure")
+    parser.add_argument("names", nargs="*")
+    arguments = parser.parse_args()
+    if os.geteuid() or not shutil.which("nginx") or not examples.php_fpm():
+        print("skipped: rows-of-nginx: needs root, nginx and php-fpm")
+        return
+    # So that the servers are ended in any case.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    cases = [case for case in CASES if not arguments.names or case.name in arguments.names]
+    with tempfile.TemporaryDirectory(prefix="howdah-rows-") as directory:
+        tmp = Path(directory)
+        tmp.chmod(0o755)
+        make_tree(tmp, cases)
+        examples.make_certificate(tmp / "srv/tls")
+        comparison = Comparison(tmp, arguments.howdah.resolve(), cases)
+        failed = 0
+        try:
+            comparison.start()
+            for case in cases:
+                try:
+                    differences = list(comparison.compare(case))
+                except Exception:  # a broken case must not hide the others
+                    differences = [traceback.format_exc()]
+                failed += bool(differences)
+                for difference in differences:
+                    print(f"{case.name} ({case.rows}): {difference}")
+        except (OSError, TimeoutError) as error:
+            failed = len(cases)
+            print(error)
+            arguments.keep = True
+        finally:
+            comparison.servers.stop()
+        if failed and arguments.keep:
+            for path in sorted(tmp.glob("*.log")):
+                print(f"--- {path.name}\n{path.read_text(errors='replace')[-6000:]}")
+    print(f"{len(cases) - failed} passed, {failed} failed")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()
