@@ -106,8 +106,10 @@ fn a_large_directory_does_not_hold_up_other_requests() {
         requests += 1;
     }
     let pages = lister.join().unwrap();
-    println!("{requests} requests within {:?}, the longest took {longest:?}", started_at.elapsed());
+    let all = started_at.elapsed();
+    println!("{requests} requests within {all:?}, the longest took {longest:?}");
     // The row of the headings is another one.
     assert!(pages.iter().all(|page| *page == (200, 100_001)), "{pages:?}");
-    assert!(longest < Duration::from_secs(1), "{longest:?}");
+    // A request that waits for a whole listing takes a quarter of the time of all four.
+    assert!(longest < (all / 6).max(Duration::from_secs(1)), "{longest:?} of {all:?}");
 }

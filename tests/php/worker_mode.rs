@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 
+use harness::processes::{self, Process};
 use harness::{Server, Site, eventually};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 /// A worker script that says which boot and which process a request has met.
 const SCRIPT: &str = "<?php
     $version = trim(file_get_contents(__DIR__ . '/version'));
+    usleep(1000 * (int) @file_get_contents(__DIR__ . '/boot_ms'));
     if ($version === 'broken') throw new Exception('the database is down');
     $boot = getmypid();
     while (frankenphp_handle_request(function () use ($version, $boot) {
@@ -55,9 +57,20 @@ fn worker_status(server: &Server) -> Value {
     server.control("GET", "/status/php/site/worker", "").succeeded()
 }
 
+/// Returns the template if it sleeps. A process with its title that runs, or is no child of the
+/// prototype, may be one that it has just forked to be a worker.
 fn template(server: &Server) -> Option<u32> {
     let title = "howdah: \"site\" template";
-    server.processes().into_iter().find(|process| process.title == title).map(|found| found.pid)
+    let prototype = server.prototype();
+    let is_template = |process: &Process| {
+        process.title == title && process.parent == prototype && processes::is_asleep(process.pid)
+    };
+    server.processes().into_iter().find(is_template).map(|found| found.pid)
+}
+
+/// Waits for the template.
+fn sleeping_template(server: &Server) -> u32 {
+    eventually("there is a template", || template(server))
 }
 
 /// Calls a function at the end of a scope.
@@ -108,7 +121,7 @@ fn under_load(server: &Server, act: impl FnOnce()) -> Vec<String> {
 fn a_restart_boots_the_script_again_and_loses_no_request() {
     let server = site(json!({"processes": 2})).serve();
     let (version, boot, pid) = ask(&server, "/");
-    assert_eq!((version.as_str(), Some(boot)), ("one", template(&server)));
+    assert_eq!((version.as_str(), boot), ("one", sleeping_template(&server)));
     assert_ne!(boot, pid);
     let before = worker_status(&server);
     assert_eq!(before["template"], json!(true));
@@ -152,7 +165,7 @@ fn an_upgrade_loses_no_request_of_a_resident_application() {
     });
     let (_, now, _) = ask(&server, "/");
     assert_ne!(boot, now);
-    assert_eq!(template(&server), Some(now));
+    assert_eq!(sleeping_template(&server), now);
 }
 
 #[test]
@@ -178,8 +191,8 @@ fn requests_do_not_wait_for_a_script_that_does_not_work_any_more() {
     let server = site(json!({"processes": 1})).serve();
     let (_, boot, pid) = ask(&server, "/");
     fs::write(server.site.root().join("version"), "broken").unwrap();
-    harness::processes::signal(boot, Signal::KILL);
-    harness::processes::signal(pid, Signal::KILL);
+    processes::signal(boot, Signal::KILL);
+    processes::signal(pid, Signal::KILL);
     eventually("requests are refused", || (server.get("/").status == 503).then_some(()));
     assert!(server.log().contains("the database is down"), "{}", server.log());
     fs::write(server.site.root().join("version"), "three").unwrap();
@@ -205,7 +218,7 @@ fn change_version(server: &Server, version: &str) {
 
 fn kill_all_processes(server: &Server) {
     for pid in template(server).into_iter().chain(server.running_workers()) {
-        harness::processes::signal(pid, Signal::KILL);
+        processes::signal(pid, Signal::KILL);
     }
 }
 
@@ -323,7 +336,7 @@ fn a_server_that_waits_for_a_correction_does_not_say_that_it_serves() {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    harness::processes::signal(child.id(), Signal::TERM);
+    processes::signal(child.id(), Signal::TERM);
     child.wait().unwrap();
     assert!(line.starts_with("Nothing is served until the configuration is corrected"), "{line}");
 }
@@ -397,14 +410,29 @@ fn the_end_of_a_template_is_not_noticed_by_visitors() {
     let server = site(json!({"processes": 2, "limits": {"requests": 3}})).serve();
     under_load(&server, || {
         for _ in 0..20 {
-            let first = eventually("there is a template", || template(&server));
-            harness::processes::signal(first, Signal::KILL);
+            let first = sleeping_template(&server);
+            processes::signal(first, Signal::KILL);
             let other = || template(&server).filter(|pid| *pid != first);
             eventually("there is another template", other);
         }
     });
     // No worker has been left that nobody counts.
     eventually("there are two workers", || (server.running_workers().len() == 2).then_some(()));
+}
+
+#[test]
+fn visitors_wait_if_a_template_is_killed_while_it_boots() {
+    let server = site(json!({"processes": 2, "limits": {"requests": 3}})).serve();
+    std::fs::write(server.site.root().join("boot_ms"), "200").unwrap();
+    under_load(&server, || {
+        let mut last = sleeping_template(&server);
+        for _ in 0..4 {
+            processes::signal(last, Signal::KILL);
+            // It sleeps in its boot.
+            let other = || template(&server).filter(|pid| *pid != last);
+            last = eventually("there is another template", other);
+        }
+    });
 }
 
 #[test]
@@ -419,8 +447,8 @@ fn workers_are_forked_in_namespaces_of_the_application_too() {
     let (_, boot, pid) = ask(&server, "/");
     assert_ne!(boot, pid);
     let versions = under_load(&server, || {
-        let template = template(&server).unwrap();
-        harness::processes::signal(template, Signal::KILL);
+        let template = sleeping_template(&server);
+        processes::signal(template, Signal::KILL);
         server.control("GET", "/control/applications/site/restart", "").succeeded();
     });
     assert_eq!(versions, ["one"]);
@@ -429,14 +457,14 @@ fn workers_are_forked_in_namespaces_of_the_application_too() {
 #[test]
 fn a_template_that_is_slow_is_kept() {
     let server = site(json!({"processes": 1, "limits": {"requests": 20}})).serve();
-    let first = template(&server).unwrap();
+    let first = sleeping_template(&server);
     under_load(&server, || {
-        harness::processes::signal(first, Signal::STOP);
+        processes::signal(first, Signal::STOP);
         let line = server.wait_for_log("its template has not forked it in time");
         assert!(line.contains("[warn]"), "{line}");
-        harness::processes::signal(first, Signal::CONT);
+        processes::signal(first, Signal::CONT);
     });
-    assert_eq!(template(&server), Some(first));
+    assert_eq!(sleeping_template(&server), first);
     // The worker that was refused has not been kept either.
     eventually("there is one worker", || (server.running_workers().len() == 1).then_some(()));
 }

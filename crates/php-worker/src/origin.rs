@@ -53,10 +53,10 @@ pub struct Origin {
     kind: Kind,
     /// The `warm_up` request is handled by templates.
     warms_up: bool,
-    /// Boots that have failed in a row.
+    /// Boots that have failed in a row because of the script.
     failures: u32,
-    /// Time before which no template is started.
-    retry_at: Option<Instant>,
+    /// Time before which no template is started, and why.
+    pause: Option<(Instant, Refusal)>,
     /// Workers run a script for each request until the worker script works, see [`fallback`].
     has_fallen_back: bool,
     /// The worker script has worked, or there is something instead.
@@ -112,7 +112,7 @@ impl Origin {
             },
             warms_up: spec.worker.as_ref().is_some_and(|script| script.warm_up.is_some()),
             failures: 0,
-            retry_at: None,
+            pause: None,
             has_fallen_back: false,
             has_been_ready: false,
             requests: Vec::new(),
@@ -222,11 +222,12 @@ impl Origin {
                     request.send(&template.commands)?;
                 }
             }
-            Kind::Template(None) if self.retry_at.is_some_and(|at| at > now) => {
-                let message = "its worker script does not work; it is started again later";
-                return Err(message.to_owned().into());
-            }
             Kind::Template(None) => {
+                if let Some((end, why)) = &self.pause
+                    && *end > now
+                {
+                    return Err(why.clone());
+                }
                 if let Some(child) = self.begin()? {
                     return Ok(Spawned::Child(child));
                 }
@@ -273,7 +274,7 @@ impl Origin {
                 template.has_booted = true;
                 self.has_been_ready = true;
                 self.failures = 0;
-                self.retry_at = None;
+                self.pause = None;
                 events.push(Event::Booted {
                     boot_us,
                     template: Some(template.pid),
@@ -437,12 +438,18 @@ impl Origin {
         }
     }
 
-    /// Counts a boot that has failed.
+    /// Handles a boot that has failed.
     fn fail(&mut self, why: Refusal, events: &mut Vec<Event>) {
         self.kind = Kind::Template(None);
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(8)).min(MAX_PAUSE);
-        self.failures += 1;
-        self.retry_at = Some(Instant::now() + pause);
+        let (pause, refusal) = if why.is_temporary() {
+            (FIRST_PAUSE, Refusal::temporary("its worker script is started again in a moment"))
+        } else {
+            let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(8)).min(MAX_PAUSE);
+            self.failures += 1;
+            let message = "its worker script does not work; it is started again later";
+            (pause, message.to_owned().into())
+        };
+        self.pause = Some((Instant::now() + pause, refusal));
         if self.has_fallback() {
             return self.fall_back(why.message, events);
         }

@@ -17,6 +17,11 @@ impl Refusal {
         Refusal { message: message.to_owned(), is_temporary: true }
     }
 
+    /// Returns true if the reason passes by itself.
+    pub fn is_temporary(&self) -> bool {
+        self.is_temporary
+    }
+
     /// Returns the report for the supervisor.
     pub fn report(self, worker: WorkerId) -> FromPrototype {
         let Refusal { message, is_temporary } = self;

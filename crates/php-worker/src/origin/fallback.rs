@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use howdah_wire::queue::WorkerId;
 
 use super::{Event, Kind, MAX_PAUSE, Origin};
+use crate::refusal::Refusal;
 
 /// Time that the worker script may take to boot again before workers are forked from the prototype
 /// instead. A script that never asks for a request must not hold requests up until it is ended.
@@ -42,7 +43,9 @@ impl Origin {
     /// Returns the time at which [`Origin::check_fallback`] has something to do.
     pub(super) fn fallback_due(&self) -> Option<Instant> {
         match &self.kind {
-            Kind::Template(None) if self.has_fallen_back => self.retry_at,
+            Kind::Template(None) if self.has_fallen_back => {
+                self.pause.as_ref().map(|(end, _)| *end)
+            }
             Kind::Template(Some(template)) => {
                 let may_fall_back =
                     self.has_fallback() && self.has_been_ready && !self.has_fallen_back;
@@ -75,7 +78,8 @@ impl Origin {
         self.kind = Kind::Template(None);
         self.failures = 0;
         // The application is started again. If that fails, the worker script is tried again.
-        self.retry_at = Some(Instant::now() + MAX_PAUSE);
+        let refusal = Refusal::temporary("its worker script works again");
+        self.pause = Some((Instant::now() + MAX_PAUSE, refusal));
         events.push(Event::WorksAgain);
     }
 

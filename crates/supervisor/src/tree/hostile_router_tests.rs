@@ -30,7 +30,7 @@ fn name() -> impl Strategy<Value = String> {
 /// directory.
 fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
     let numbers = (0u32..4, 0u16..4, any::<u16>(), any::<u8>(), any::<u64>());
-    let message = (0u8..21, name(), numbers).prop_map(|(kind, name, numbers)| {
+    let message = (0u8..22, name(), numbers).prop_map(|(kind, name, numbers)| {
         let (application, index, incarnation, signal, number) = numbers;
         let worker = WorkerId { index, incarnation };
         let short = number as u32 % 4;
@@ -58,6 +58,7 @@ fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
             17 => ToSupervisor::Unload { application },
             18 => ToSupervisor::RenewalsHeld {},
             19 => ToSupervisor::OpenCache { path: name },
+            20 => ToSupervisor::OpenNameFiles {},
             _ => ToSupervisor::Run {
                 number: short,
                 program: name,
@@ -112,7 +113,8 @@ proptest! {
     ) {
         let mut model = Model::new(true).unwrap();
         for packet in packets {
-            prop_assert!(model.send(&packet, &[]).is_ok());
+            let sent = model.send(&packet, &[]);
+            prop_assert!(sent.is_ok(), "{:?}", sent);
         }
         prop_assert_eq!(model.check_whole(), Ok(()));
     }

@@ -132,6 +132,13 @@ impl Model {
                 let text = fs::read_to_string(format!("/proc/self/fd/{}", file.as_raw_fd()));
                 text.is_ok_and(|text| text.contains("good.pem"))
             }),
+            // Each process of the system can read them.
+            FromSupervisor::NameFiles {} => files.iter().all(|file| {
+                let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+                let allowed = ["/etc/hosts", "/etc/resolv.conf", "/dev/null"];
+                let mut allowed = allowed.iter().map(|path| fs::canonicalize(path).ok());
+                path.is_ok_and(|path| allowed.any(|other| other == Some(path.clone())))
+            }),
             _ => false,
         };
         match files.is_empty() || is_good {
