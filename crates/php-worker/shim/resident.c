@@ -239,6 +239,45 @@ static void close_streams_of(const php_stream *body)
     } ZEND_HASH_FOREACH_END();
 }
 
+/* Does a step of the end of a response as PHP does it at the end of a script, where no function runs: if a
+   callback of ob_start() or header_register_callback() throws an exception or calls exit(), PHP stops there.
+   What a filter was to change is then dropped instead of sent as it is. Returns why the script must not go
+   on, or 0. */
+static enum howdah_end end_output(void (*step)(void))
+{
+    zend_execute_data *script = EG(current_execute_data);
+    volatile bool is_done = false;
+    enum howdah_end end;
+
+    if (howdah_client_request() == NULL) {
+        /* Nobody gets the output, and the process shall go on. */
+        step();
+        return howdah_settle_exception();
+    }
+    EG(current_execute_data) = NULL;
+    zend_try {
+        step();
+        is_done = true;
+    } zend_end_try();
+    if (is_done) {
+        EG(current_execute_data) = script;
+        return howdah_settle_exception();
+    }
+    end = cause_of_bailout();
+    if (end == HOWDAH_END_FATAL && !(PG(last_error_type) & E_FATAL_ERRORS)) {
+        end = HOWDAH_END_EXIT;
+    }
+    zend_try {
+        php_output_deactivate();
+    } zend_end_try();
+    return end;
+}
+
+static void send_head(void)
+{
+    php_header();
+}
+
 /* Ends the response and frees what belongs to it. Returns why the script must not go on, or 0; then
    php_request_shutdown() has to do the rest. */
 static enum howdah_end end_request(void)
@@ -263,8 +302,7 @@ static enum howdah_end end_request(void)
     if ((end = howdah_write_user_session()) != HOWDAH_END_NONE) {
         return end;
     }
-    php_output_end_all();
-    if ((end = howdah_settle_exception()) != HOWDAH_END_NONE) {
+    if ((end = end_output(php_output_end_all)) != HOWDAH_END_NONE) {
         return end;
     }
     call_extension("filter", false);
@@ -272,8 +310,7 @@ static enum howdah_end end_request(void)
     if ((end = howdah_end_session()) != HOWDAH_END_NONE) {
         return end;
     }
-    php_header();
-    if ((end = howdah_settle_exception()) != HOWDAH_END_NONE) {
+    if ((end = end_output(send_head)) != HOWDAH_END_NONE) {
         return end;
     }
     php_output_deactivate();

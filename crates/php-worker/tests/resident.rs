@@ -237,9 +237,6 @@ fn an_exception_at_the_end_of_a_request_is_an_error_of_it() {
     for (status, code) in [
         (500, "session_set_save_handler(new Broken); session_start(); $_SESSION['a'] = 1;"),
         (500, "session_set_save_handler(new Broken); session_start(); echo 'answer';"),
-        // PHP is sending the headers already; it passes on what the function could not change.
-        (200, "ob_start(function ($text) { throw new Exception('lost'); }); echo 1;"),
-        (200, "header_register_callback(function () { throw new Exception('lost'); });"),
     ] {
         let answer = resident.run(code);
         let retirement = answer.done.as_ref().unwrap().retirement;
@@ -247,13 +244,48 @@ fn an_exception_at_the_end_of_a_request_is_an_error_of_it() {
         assert!(answer.logged("Uncaught Exception: lost"), "{code}: {answer:?}");
         assert_eq!(resident.text("echo getmypid();"), expected, "{code}");
     }
-    let (_, reason) = resident.last("ob_start(function ($text) { exit; }); echo 1;");
-    assert_eq!(reason, Retirement::Exit);
     // In a pause, there is no request that could have the error.
     let pause = "ob_start(function ($text) { throw new Exception('lost'); }); echo 1;";
     let request = script.request("echo 'answer';").with("HTTP_PAUSE", pause);
     assert_eq!(resident.send(&request).text(), "answer");
     assert_eq!(resident.text("echo 'next';"), "next");
+}
+
+/// A filter of the output may remove secrets. As in classic PHP, nothing of what it was to change is sent if
+/// it fails; only what a function of the script sends itself.
+#[test]
+fn what_a_filter_of_the_output_could_not_change_is_not_sent() {
+    const THROW: &str = "function () { throw new Exception('lost'); }";
+    const EXIT: &str = "function () { exit; }";
+    let script = Script::new(PAUSING_LOOP);
+    let mut resident = script.start(1);
+    let handler = "set_exception_handler(function () { echo 'handled'; });";
+    for (status, code) in [
+        (500, format!("ob_start({THROW}); echo 'secret';")),
+        (500, format!("ob_start({THROW}); ob_start(); echo 'secret';")),
+        (500, format!("ob_start(); echo 'outer'; ob_start({THROW}); echo 'secret';")),
+        (500, format!("{handler} ob_start({THROW}); echo 'secret';")),
+        (500, "ob_start(function () { none(); }); echo 'secret';".to_owned()),
+        (500, "ob_start(fn () => trigger_error('', E_USER_ERROR)); echo 'secret';".to_owned()),
+        (500, format!("header_register_callback({THROW}); ob_start(); echo 'secret';")),
+        (500, format!("header_register_callback({THROW});")),
+        (200, format!("ob_start({EXIT}); echo 'secret';")),
+        (200, format!("header_register_callback({EXIT}); ob_start(); echo 'secret';")),
+        (200, format!("header_register_callback({EXIT});")),
+    ] {
+        let (answer, reason) = resident.last(&code);
+        let expected = if code.contains(EXIT) { Retirement::Exit } else { Retirement::Fatal };
+        assert_eq!((answer.status, reason), (status, expected), "{code}");
+        assert_eq!(answer.text(), "", "{code}");
+        assert!(code.contains(EXIT) || answer.logged("PHP Fatal error"), "{code}: {answer:?}");
+        assert_eq!(resident.text("echo 'next';"), "next", "{code}");
+    }
+    // A function of the script runs: it gets the exception, as in classic PHP.
+    let flush =
+        format!("ob_start({THROW}); echo 'a'; try {{ ob_end_flush(); }} catch (Exception) {{}}");
+    let answer = resident.run(&flush);
+    assert_eq!((answer.status, answer.text().as_str()), (200, "a"));
+    assert_eq!(answer.done.unwrap().retirement, None);
 }
 
 #[test]

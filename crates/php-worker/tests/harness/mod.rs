@@ -164,6 +164,7 @@ impl Application {
                 Received::Message(message) => {
                     match FromPrototype::decode(&message).expect("a message") {
                         FromPrototype::Booted { template, .. } => self.templates.push(template),
+                        FromPrototype::Fallback { .. } => {}
                         message => return message,
                     }
                 }
