@@ -13,9 +13,12 @@ pub struct Process {
     pub parent: u32,
     /// Title, as shown by `ps`.
     pub title: String,
+    /// When it was started, in ticks of the kernel.
+    started: u64,
 }
 
-/// Returns all descendants of a process.
+/// Returns all descendants of a process, the oldest first. A process has the title of its parent for
+/// a moment; the numbers say nothing of their age, for they begin again at a limit.
 pub fn descendants(root: u32) -> Vec<Process> {
     let all = all();
     let mut found: Vec<Process> = Vec::new();
@@ -26,7 +29,7 @@ pub fn descendants(root: u32) -> Vec<Process> {
             found.push(process.clone());
         }
     }
-    found.sort_by_key(|process| process.pid);
+    found.sort_by_key(|process| (process.started, process.pid));
     found
 }
 
@@ -45,7 +48,14 @@ fn look(pid: u32) -> Option<Process> {
     let parent = field(&status, "PPid:")?.parse().ok()?;
     let title = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let title = String::from_utf8_lossy(&title).replace('\0', " ").trim_end().to_owned();
-    Some(Process { pid, parent, title })
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let started = after_name(&stat).nth(19)?.parse().ok()?;
+    Some(Process { pid, parent, title, started })
+}
+
+/// Returns the words of a line of `/proc/PID/stat` behind the name, which may have any byte in it.
+fn after_name(stat: &str) -> impl Iterator<Item = &str> {
+    stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace()
 }
 
 fn field<'t>(status: &'t str, name: &str) -> Option<&'t str> {
@@ -81,8 +91,7 @@ pub fn peak_memory(pid: u32) -> u64 {
 /// Returns the processor time of a process in seconds.
 pub fn processor_time(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks = |index| after_name.split_whitespace().nth(index)?.parse::<f64>().ok();
+    let ticks = |index| after_name(&stat).nth(index)?.parse::<f64>().ok();
     let per_second = rustix::param::clock_ticks_per_second() as f64;
     (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / per_second
 }
