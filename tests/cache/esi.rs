@@ -253,7 +253,7 @@ fn parts_are_asked_for_at_the_same_time_and_stay_in_order() {
         changed.notify_all();
         let all = |count: &mut usize| *count < 6;
         let (_count, waited) =
-            changed.wait_timeout_while(count, Duration::from_secs(10), all).unwrap();
+            changed.wait_timeout_while(count, Duration::from_secs(30), all).unwrap();
         page("", format!("{target} {}", if waited.timed_out() { "alone" } else { "together" }))
     });
     let text = get(&assembling(&origin), "/", "").text();
@@ -277,7 +277,7 @@ fn a_page_asks_for_a_limited_number_of_parts_at_once() {
             *now += 1;
             *most = (*most).max(*now);
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(100));
         of_origin.lock().unwrap().0 -= 1;
         page("", "x")
     });

@@ -85,6 +85,7 @@ fn a_client_has_no_more_processes_than_its_limit() {
         client.send("GET /a.php?wait HTTP/1.1\r\nHost: a\r\n\r\n");
     }
     server.wait_for_requests(4);
+    eventually("one of them runs", || (started(&server) == 1).then_some(()));
     let mut other = Client::connect_from(Ipv4Addr::new(127, 0, 0, 9), server.address);
     for _ in 0..5 {
         assert_eq!(other.get("/a.php").status, 200);

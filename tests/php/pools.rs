@@ -235,7 +235,7 @@ fn scripts_that_compute_for_long_leave_a_worker_for_others() {
             client
         })
         .collect();
-    eventually("all run", || (server.running_workers().len() == processors).then_some(()));
+    eventually("all run", || (server.running_workers().len() >= processors).then_some(()));
     assert_eq!(server.get("/a.php").status, 200, "it does not wait for them");
     std::fs::write(server.site.data().join("go"), "").unwrap();
     long.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));

@@ -49,11 +49,12 @@ fn a_thousand_requests_at_once_are_all_served_in_the_order_they_came() {
         .collect();
     // Alone, the scripts take 1.25 s.
     println!("they took {:?}", begun.elapsed());
-    // A worker may be held up by the machine between taking a request and taking its number,
-    // while the others go on.
-    let slack = 256;
+    // The machine may hold a worker up between taking a request and taking its number, for as long
+    // as it likes, while the others go on: the request is late. But only those that a worker has
+    // can be overtaken, so none is early by more than the other workers have.
     for (sent, number) in numbers.iter().enumerate() {
-        assert!(sent.abs_diff(*number) <= slack, "request {sent} was number {number}: {numbers:?}");
+        let is_early = sent > number + 2 * (WORKERS as usize - 1);
+        assert!(!is_early, "request {sent} was number {number}: {numbers:?}");
     }
     let mut sorted = numbers;
     sorted.sort_unstable();
@@ -103,7 +104,9 @@ fn more_clients_than_workers_on_kept_connections_are_served_for_long() {
 
 #[test]
 fn the_number_of_workers_follows_the_load() {
-    let server = Site::script("a.php", "usleep(100000); echo getmypid();")
+    let code = "while (!file_exists(getenv('DATA') . '/go')) { usleep(1000); clearstatcache(); }
+        usleep(100000); echo getmypid();";
+    let server = Site::script("a.php", code)
         .with(json!({"applications": {"site": {
             "processes": {"max": 6, "spare": 1, "idle_timeout": 1},
         }}}))
@@ -116,6 +119,8 @@ fn the_number_of_workers_follows_the_load() {
             client
         })
         .collect();
+    eventually("there are 6", || (server.running_workers().len() == 6).then_some(()));
+    std::fs::write(server.site.data().join("go"), "").unwrap();
     let mut pids: Vec<_> = clients
         .iter_mut()
         .map(|client| {

@@ -34,7 +34,8 @@ const WAITS: &str =
 
 #[test]
 fn the_status_page_shows_what_workers_do_and_did() {
-    let server = watched("usleep((int) $_GET['us']); echo getmypid();", 2, json!({})).serve();
+    let script = format!("{WAITS} usleep((int) $_GET['us']); echo getmypid();");
+    let server = watched(&script, 2, json!({})).serve();
     server.workers();
     let mut busy = server.connect();
     busy.send("GET /a.php?us=2000000&x=<b> HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -54,6 +55,7 @@ fn the_status_page_shows_what_workers_do_and_did() {
     assert!(running["request duration"].as_u64().unwrap() > 0, "{running}");
     assert!(running["memory"].as_u64().unwrap() > 100_000, "{running}");
 
+    std::fs::write(server.site.data().join("go"), "").unwrap();
     let pid: u64 = busy.response().text().parse().unwrap();
     let status = eventually("the worker is idle again", || {
         let status = json_of(&server, "/status?json&full");

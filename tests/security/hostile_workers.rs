@@ -94,11 +94,14 @@ fn garbage_of_a_worker_harms_its_own_application_alone() {
                     scope.spawn(|| {
                         let (mut served, mut slowest) = (0, Duration::ZERO);
                         let mut client = server.connect();
-                        while !ending.load(Ordering::Relaxed) {
+                        loop {
                             let begun = Instant::now();
                             assert_eq!(client.get("/fine.php").text(), "fine", "{way}");
                             slowest = slowest.max(begun.elapsed());
                             served += 1;
+                            if ending.load(Ordering::Relaxed) {
+                                break;
+                            }
                         }
                         (served, slowest)
                     })
@@ -143,6 +146,8 @@ fn a_worker_that_is_stopped_between_requests_is_replaced_when_requests_wait() {
     let pid = || server.connect().get("/pid.php").text().parse::<u32>().ok();
     let stopped = server.workers();
     for worker in &stopped {
+        // One that is not ready yet would not be called for a request.
+        eventually("the worker sleeps", || processes::is_asleep(*worker).then_some(()));
         processes::signal(*worker, Signal::STOP);
     }
     let other = eventually("a new worker serves", pid);
