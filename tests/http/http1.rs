@@ -205,7 +205,7 @@ fn a_client_that_expects_100_is_told_to_go_on_before_it_sends() {
 fn what_is_beyond_the_limits_is_refused_with_the_status_that_says_so() {
     let server = site()
         .with(json!({"settings": {"http": {
-            "max_body_size": 1000, "body_read_timeout": 1, "header_read_timeout": 1,
+            "max_body_size": 1000, "body_read_timeout": 3, "header_read_timeout": 3,
             "chunked_transform": false,
         }}}))
         .serve();

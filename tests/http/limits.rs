@@ -73,7 +73,7 @@ fn a_refusal_says_when_to_come_again_and_keeps_the_connection() {
 
 #[test]
 fn requests_of_a_delayed_burst_are_all_served_and_the_next_is_refused() {
-    let server = limited("echo 'ok';", json!({"rate": "1/s", "burst": 2, "delay": true}));
+    let server = limited("echo 'ok';", json!({"rate": "12/m", "burst": 2, "delay": true}));
     let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
     for client in &mut clients {
         client.send("GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -13,7 +13,7 @@ fn serve() -> Server {
         "routes": null,
         "settings": {"http": {
             "max_body_size": 100, "large_header_buffer_size": 300, "large_header_buffers": 2,
-            "max_header_fields": 8, "header_read_timeout": 1, "body_read_timeout": 1,
+            "max_header_fields": 8, "header_read_timeout": 3, "body_read_timeout": 3,
         }},
     }))
     .with(json!({"routes": [
@@ -73,7 +73,7 @@ fn failing(silent: &Raw, garbage: &Raw) -> Server {
     let site = Site::script("a.php", SCRIPT);
     let php = |limits: Value| json!({"type": "php", "root": site.root(), "processes": 1, "limits": limits});
     let applications = json!({
-        "site": {"limits": {"timeout": 1}},
+        "site": {"limits": {"timeout": 3}},
         "full": php(json!({"queue": 1})),
         "slow": php(json!({"queue_timeout": 1})),
         "fastcgi": {"type": "fastcgi", "root": site.root().join("none"),
@@ -97,8 +97,8 @@ fn failing(silent: &Raw, garbage: &Raw) -> Server {
         at("/rate", limited(json!({"rate": "1/h"}))),
         at("/zone", limited(json!([{"zone": "a", "rate": "1/h"}]))),
         at("/once", json!({"proxy": silent.url(), "limit": {"concurrency": 1}})),
-        at("/full", json!({"rewrite": "/a.php?sleep=3", "pass": "applications/full"})),
-        at("/slow", json!({"rewrite": "/a.php?sleep=3", "pass": "applications/slow"})),
+        at("/full", json!({"rewrite": "/a.php?sleep=60", "pass": "applications/full"})),
+        at("/slow", json!({"rewrite": "/a.php?sleep=60", "pass": "applications/slow"})),
         at("/closed", json!({"proxy": closed})),
         at("/garbage", json!({"proxy": garbage.url()})),
         at("/first", json!({"pass": "upstreams/first"})),
@@ -149,7 +149,7 @@ fn a_failure_says_why_and_which_key_changes_it() {
         ("/slow", 2, 503, "within the queue's time limit (applications/slow/limits/queue_timeout)"),
         ("/upstream-full", 2, 503, "the queue is full (upstreams/full/queue)"),
         ("/upstream-slow", 2, 503, "time limit (upstreams/slow/queue_timeout)"),
-        ("/a.php?sleep=5", 1, 504, "longer than applications/site/limits/timeout allows"),
+        ("/a.php?sleep=60", 1, 504, "longer than applications/site/limits/timeout allows"),
         ("/first", 1, 504, "no response came in time (upstreams/first/timeouts/first_byte)"),
         ("/action", 1, 504, "in time (routes/8/action/timeouts/first_byte)"),
         ("/direct", 1, 504, "in time (routes/9/action/timeouts/first_byte)"),

@@ -107,7 +107,7 @@ fn uploads_of_killed_workers_and_servers_are_removed() {
             "<?php file_put_contents(getenv('DATA') . '/begun', $_FILES['f']['tmp_name']);
              while (true) usleep(1000);",
         )
-        .with(json!({"applications": {"site": {"limits": {"timeout": 1}}}}))
+        .with(json!({"applications": {"site": {"limits": {"timeout": 3}}}}))
         .serve();
     let body =
         "--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\nx\r\n--B--\r\n";

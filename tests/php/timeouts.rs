@@ -34,11 +34,18 @@ const WAITS: &str = "
     echo 'over';";
 
 fn site() -> Site {
+    limited(LIMIT)
+}
+
+fn limited(limit: Duration) -> Site {
     Site::script("a.php", WAITS)
         .file("fine.php", "<?php echo getmypid();")
         .workers(1)
-        .with(json!({"applications": {"site": {"limits": {"timeout": 1}}}}))
+        .with(json!({"applications": {"site": {"limits": {"timeout": limit.as_secs()}}}}))
 }
+
+/// Enough for a short script on a busy machine.
+const LONG: Duration = Duration::from_secs(4);
 
 /// The least of some measurements: what the server does, without what a busy machine adds.
 fn least(server: &Server, target: &str) -> Duration {
@@ -89,7 +96,7 @@ fn the_programs_that_a_script_waits_for_end_with_it() {
 
 #[test]
 fn a_script_that_nobody_waits_for_any_more_has_the_same_limit() {
-    let server = site().serve();
+    let server = limited(LONG).serve();
     for how in ["loop", "sleep", "exec"] {
         let mut client = server.connect();
         client.send(format!("GET /a.php?how={how} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -107,10 +114,10 @@ fn a_script_that_nobody_waits_for_any_more_has_the_same_limit() {
 
 #[test]
 fn what_a_script_does_when_its_answer_is_complete_is_its_own_matter() {
-    let server = site().workers(2).serve();
+    let server = limited(LONG).workers(2).serve();
     assert_eq!(server.get("/a.php?how=finished").status, 200);
     let worker: u32 = eventually("it runs", || server.data("pid").parse().ok());
-    std::thread::sleep(LIMIT * 2);
+    std::thread::sleep(LONG + LIMIT);
     assert!(processes::is_alive(worker));
     assert_eq!(server.get("/fine.php").status, 200);
 }

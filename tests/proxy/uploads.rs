@@ -230,7 +230,7 @@ fn a_client_with_too_long_a_body_or_too_much_of_a_pause_is_told_and_the_server_l
             };
             tell_end(connection, &tell);
         });
-        let http = json!({"max_body_size": 1000, "body_read_timeout": 1});
+        let http = json!({"max_body_size": 1000, "body_read_timeout": 3});
         let server = before(&backend, fastcgi, json!({"settings": {"http": http}}));
         let mut client = server.connect();
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}{more}"));

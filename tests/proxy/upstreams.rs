@@ -156,7 +156,7 @@ fn no_get_fails_while_one_server_is_well_and_no_post_is_delivered_twice() {
 #[test]
 fn health_checks_take_a_server_away_and_bring_it_back() {
     let (one, two) = (Backend::start("one"), Backend::start("two"));
-    let health = json!({"uri": "/", "interval": 1, "timeout": 1, "body": "o"});
+    let health = json!({"uri": "/", "interval": 1, "timeout": 20, "body": "o"});
     let server = front(&[&one, &two], json!({"upstreams": {"u": {"health": health, "tries": 2}}}));
     let state = |backend: &Backend| {
         let path = format!("/status/upstreams/u/servers/{}/state", backend.address);

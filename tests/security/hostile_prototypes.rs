@@ -14,12 +14,12 @@ use serde_json::json;
 /// a busy machine adds.
 const LEFTOVERS: Duration = Duration::from_secs(20);
 
-/// A site whose scripts may run for a second.
+/// A site whose scripts may run for four seconds: enough for a short one on a busy machine.
 fn site() -> Site {
     Site::script("a.php", "file_put_contents(getenv('DATA') . '/begun', '1'); sleep(60);")
         .file("fine.php", "<?php echo getmypid();")
         .workers(2)
-        .with(json!({"applications": {"site": {"limits": {"timeout": 1}}}}))
+        .with(json!({"applications": {"site": {"limits": {"timeout": 4}}}}))
 }
 
 /// Waits until another prototype than this one answers.
