@@ -216,8 +216,13 @@ fn change_version(server: &Server, version: &str) {
     fs::write(server.site.root().join("version"), version).unwrap();
 }
 
-fn kill_all_processes(server: &Server) {
-    for pid in template(server).into_iter().chain(server.running_workers()) {
+/// Kills the template, if there is one, and the workers, which must be as many as given.
+fn kill_all_processes(server: &Server, workers: usize) {
+    let all_run = || Some(server.running_workers()).filter(|running| running.len() == workers);
+    let running = eventually("all workers run", all_run);
+    let has_template = worker_status(server)["template"] == json!(true);
+    let template = has_template.then(|| sleeping_template(server));
+    for pid in template.into_iter().chain(running) {
         processes::signal(pid, Signal::KILL);
     }
 }
@@ -227,7 +232,7 @@ fn another_script_answers_while_the_worker_script_does_not_work() {
     let server = with_fallback(2, SCRIPT);
     assert_eq!(ask(&server, "/").0, "one");
     change_version(&server, "broken");
-    kill_all_processes(&server);
+    kill_all_processes(&server, 2);
     // The processes are killed while no request runs: none may be lost, and none may wait for long.
     let versions = under_load(&server, || {
         let state = || worker_status(&server)["fallback"].as_str().map(str::to_owned);
@@ -272,7 +277,7 @@ fn another_script_answers_if_processes_that_boot_by_themselves_cannot() {
     assert_eq!(ask(&server, "/").0, "one");
     assert_eq!(template(&server), None);
     change_version(&server, "broken");
-    kill_all_processes(&server);
+    kill_all_processes(&server, 1);
     let versions = under_load(&server, || {});
     assert_eq!(versions, ["classic"]);
     change_version(&server, "two");
@@ -285,7 +290,7 @@ fn requests_do_not_wait_for_processes_that_cannot_boot_by_themselves() {
     let server = site(json!({"processes": 1})).file("worker.php", worker).serve();
     assert_eq!(ask(&server, "/").0, "one");
     change_version(&server, "broken");
-    kill_all_processes(&server);
+    kill_all_processes(&server, 1);
     eventually("requests are refused", || (server.get("/").status == 503).then_some(()));
     change_version(&server, "two");
     eventually("the script works again", || (server.get("/").status == 200).then_some(()));
@@ -297,7 +302,7 @@ fn a_script_that_hangs_while_it_starts_again_holds_no_request_up() {
     let server = with_fallback(1, &worker);
     assert_eq!(ask(&server, "/").0, "one");
     change_version(&server, "broken");
-    kill_all_processes(&server);
+    kill_all_processes(&server, 1);
     assert_eq!(ask(&server, "/").0, "classic");
     server.wait_for_log("it has not started again within 5 seconds");
 }
