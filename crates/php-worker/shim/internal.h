@@ -177,6 +177,7 @@ void howdah_watch(const char *name, zif_handler *original, zif_handler replaceme
 /* The same as the above for state of extensions, see module_state.c. */
 void howdah_watch_modules(void);
 void howdah_forget_module_changes(void);
+void howdah_remember_modules(void);
 enum howdah_end howdah_restore_modules(void);
 
 /* The same for streams, see stream_state.c. */

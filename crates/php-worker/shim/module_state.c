@@ -21,7 +21,8 @@
     each(mb_detect_order)            \
     each(mb_regex_encoding)          \
     each(mb_regex_set_options)       \
-    each(libxml_use_internal_errors)
+    each(libxml_use_internal_errors) \
+    each(spl_autoload_extensions)
 
 #define NUMBER(name) VALUE_##name,
 #define NAME(name) #name,
@@ -248,16 +249,6 @@ void howdah_forget_module_changes(void)
 
 /* ---- after a request ---- */
 
-static void forget_search(void)
-{
-    zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("mbstring"));
-
-    if (module && module->request_shutdown_func && module->request_startup_func) {
-        module->request_shutdown_func(module->type, module->module_number);
-        module->request_startup_func(module->type, module->module_number);
-    }
-}
-
 static void restore_text_domains(void)
 {
     zend_string *domain;
@@ -273,6 +264,81 @@ static void restore_text_domains(void)
             }
         } ZEND_HASH_FOREACH_END();
     }
+}
+
+/* ---- dates and mysqli ---- */
+
+/* An object by which the report mode of mysqli is read, and this mode after the boot. */
+static zval mysqli_driver;
+static zend_long booted_report_mode;
+
+static zend_long mysqli_report_mode(void)
+{
+    zval copy, *value = zend_read_property(Z_OBJCE(mysqli_driver), Z_OBJ(mysqli_driver),
+                                           ZEND_STRL("report_mode"), true, &copy);
+
+    return zval_get_long(value);
+}
+
+void howdah_remember_modules(void)
+{
+    zend_class_entry *class = zend_hash_str_find_ptr(CG(class_table), ZEND_STRL("mysqli_driver"));
+
+    if (class && Z_ISUNDEF(mysqli_driver) && object_init_ex(&mysqli_driver, class) != SUCCESS) {
+        ZVAL_UNDEF(&mysqli_driver);
+    }
+    if (!Z_ISUNDEF(mysqli_driver)) {
+        booted_report_mode = mysqli_report_mode();
+    }
+}
+
+static void call_extension_again(const char *name)
+{
+    zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, name, strlen(name));
+
+    if (module && module->request_shutdown_func && module->request_startup_func) {
+        module->request_shutdown_func(module->type, module->module_number);
+        module->request_startup_func(module->type, module->module_number);
+    }
+}
+
+/* mysqli_connect_error(), which names hosts and users, and mysqli_report(). */
+static void restore_mysqli(void)
+{
+    zval error, mode;
+
+    if (Z_ISUNDEF(mysqli_driver)) {
+        return;
+    }
+    howdah_call("mysqli_connect_errno", &error);
+    if (zval_get_long(&error) != 0) {
+        call_extension_again("mysqli");
+    }
+    if (mysqli_report_mode() != booted_report_mode) {
+        ZVAL_LONG(&mode, booted_report_mode);
+        call_with("mysqli_report", &mode);
+    }
+}
+
+static bool has_some(HashTable *errors, const char *count)
+{
+    zval *number = zend_hash_str_find(errors, count, strlen(count));
+
+    return number && zval_get_long(number) > 0;
+}
+
+/* A date without errors takes the place of date_get_last_errors(), which may quote what a client has sent. */
+static void forget_date_errors(void)
+{
+    zval errors, date;
+
+    howdah_call("date_get_last_errors", &errors);
+    if (Z_TYPE(errors) == IS_ARRAY
+        && (has_some(Z_ARRVAL(errors), "error_count") || has_some(Z_ARRVAL(errors), "warning_count"))) {
+        howdah_call("date_create", &date);
+        zval_ptr_dtor(&date);
+    }
+    zval_ptr_dtor(&errors);
 }
 
 /* What functions remember from one call to the next. */
@@ -304,11 +370,13 @@ enum howdah_end howdah_restore_modules(void)
     enum howdah_end end = HOWDAH_END_NONE;
 
     if (changed.search) {
-        forget_search();
+        call_extension_again("mbstring");
     }
     restore_values();
     restore_text_domains();
     forget_calls();
+    forget_date_errors();
+    restore_mysqli();
     if (changed.entity_loader && !boot_has_entity_loader) {
         zval none;
 

@@ -136,6 +136,7 @@ void howdah_remember_state(void)
         = BG(user_tick_functions) ? zend_llist_count(BG(user_tick_functions)) : 0;
     howdah_forget_process_changes();
     howdah_forget_module_changes();
+    howdah_remember_modules();
     booted.locale = locale ? strdup(locale) : NULL;
     booted.environment = copy_of_environment();
     booted.umask = umask(0);

@@ -351,6 +351,38 @@ fn settings_that_functions_change_return_to_those_after_the_boot() {
 }
 
 #[test]
+fn errors_of_dates_and_of_databases_are_those_of_one_request() {
+    let script = Script::new(LOOP);
+    let mut resident = script.start(1);
+    let date =
+        "echo json_encode([date_get_last_errors()['errors'] ?? [], spl_autoload_extensions()]);";
+    let fresh = resident.text(date);
+    assert!(fresh.contains("[],"), "{fresh}");
+    let changes = "date_create('secret'); spl_autoload_extensions('.x'); echo getmypid();";
+    let process = resident.text(changes);
+    assert_eq!(resident.text(date), fresh);
+    assert_eq!(resident.text("echo getmypid();"), process);
+    if resident.text("echo extension_loaded('mysqli');") != "1" {
+        return;
+    }
+    for (boot, mode) in [("", "3"), ("mysqli_report(MYSQLI_REPORT_OFF);", "0")] {
+        let script = Script::new(&format!("{boot} {LOOP}"));
+        let mut resident = script.start(1);
+        let state = "echo (new mysqli_driver)->report_mode, mysqli_connect_error();";
+        assert_eq!(resident.text(state), mode, "{boot}");
+        for change in [
+            "mysqli_report(MYSQLI_REPORT_INDEX);",
+            "$driver = new mysqli_driver; $driver->report_mode = 5;",
+            "try { @mysqli_connect('localhost', 'u', 'p', 'd', 0, '/none'); } catch (Exception) {}
+             if (!mysqli_connect_errno()) exit;",
+        ] {
+            assert_eq!(resident.run(change).done.unwrap().retirement, None, "{change}");
+            assert_eq!(resident.text(state), mode, "{boot} {change}");
+        }
+    }
+}
+
+#[test]
 fn signals_and_limits_that_a_request_changes_do_not_reach_the_next() {
     let script = Script::new(&format!("set_time_limit(1); {LOOP}"));
     let mut resident = script.start(1);
