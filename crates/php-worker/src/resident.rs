@@ -52,7 +52,8 @@ impl<'a> Serving<'a> {
     /// the process ends.
     pub fn serve(&mut self) -> bool {
         self.has_been_called = true;
-        if self.has_ended {
+        // A process that the script has forked between two requests, or before the first, is no worker.
+        if self.has_ended || process::is_forked_copy() {
             process::exit_now(0);
         }
         self.has_ended = !self.worker.serve_next(&mut self.progress);

@@ -50,8 +50,12 @@ pub fn run(application: &Application, connection: Connection, warms_up: bool) ->
     let began = Instant::now();
     let before = OpenFiles::of_this_process();
     let mut state = Some(State::Booting { connection, began, before, warms_up });
+    let template = std::process::id();
     let end = resident::run_script(application, script, &mut || {
         let Some(current) = state.take() else { process::exit_now(70) };
+        if matches!(current, State::Booting { .. }) && std::process::id() != template {
+            process::exit_now(0); // the script has forked it while it booted
+        }
         let (next, goes_on) = current.step(application);
         state = Some(next);
         goes_on

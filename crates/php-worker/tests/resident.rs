@@ -383,6 +383,31 @@ fn errors_of_dates_and_of_databases_are_those_of_one_request() {
 }
 
 #[test]
+fn a_process_that_a_script_forks_takes_no_request() {
+    let script = Script::new(PAUSING_LOOP);
+    let mut resident = script.start(1);
+    if resident.text("echo function_exists('pcntl_fork');") != "1" {
+        return;
+    }
+    let worker = resident.text("echo getmypid();");
+    let fork = "$child = pcntl_fork(); if ($child === 0) { echo 'child'; } else { echo 'parent'; }";
+    for pause in ["", "pcntl_fork();", "if (pcntl_fork() === 0) { usleep(100000); }"] {
+        let code = if pause.is_empty() { fork } else { "echo 'parent';" };
+        let answer = resident.send(&script.request(code).with("HTTP_PAUSE", pause));
+        assert_eq!((answer.text().as_str(), answer.done.unwrap().retirement), ("parent", None));
+        for _ in 0..10 {
+            assert_eq!(resident.text("usleep(20000); echo getmypid();"), worker, "{pause}");
+        }
+    }
+    let script = Script::new(&format!("pcntl_fork(); {LOOP}"));
+    let mut resident = script.start(1);
+    let worker = resident.text("echo getmypid();");
+    for _ in 0..10 {
+        assert_eq!(resident.text("usleep(20000); echo getmypid();"), worker);
+    }
+}
+
+#[test]
 fn signals_and_limits_that_a_request_changes_do_not_reach_the_next() {
     let script = Script::new(&format!("set_time_limit(1); {LOOP}"));
     let mut resident = script.start(1);
