@@ -98,13 +98,25 @@ fn workers_exclude_each_other_from_a_file_that_the_boot_has_opened() {
         "$log = fopen(sys_get_temp_dir() . '/howdah-' . getmypid() . '.log', 'a'); {LOOP}"
     ));
     let mut resident = script.start(2);
-    let lock = "global $log; flock($log, LOCK_EX) || exit; fwrite($log, 'x'); usleep(300000);
-        flock($log, LOCK_UN); echo getmypid();";
-    let try_lock = "global $log; echo flock($log, LOCK_EX | LOCK_NB) ? 'free' : 'locked';
-        unlink(stream_get_meta_data($log)['uri']);";
-    let holding = resident.application.send(&script.request(lock));
-    std::thread::sleep(std::time::Duration::from_millis(100));
-    assert_eq!(resident.text(try_lock), "locked");
+    // One of them holds the lock for as long as there is a file, which the other one waits for.
+    let wait = |condition: &str| {
+        format!(
+            "for ($i = 0; {condition} && $i < 30000; $i++) {{ usleep(1000); clearstatcache(); }}"
+        )
+    };
+    let name = "global $log; $name = stream_get_meta_data($log)['uri'];";
+    let lock = format!(
+        "{name} flock($log, LOCK_EX) || exit; fwrite($log, 'x'); touch(\"$name.held\"); {}
+         flock($log, LOCK_UN); echo getmypid();",
+        wait("file_exists(\"$name.held\")")
+    );
+    let try_lock = format!(
+        "{name} {} echo flock($log, LOCK_EX | LOCK_NB) ? 'free' : 'locked';
+         unlink($name); unlink(\"$name.held\");",
+        wait("!file_exists(\"$name.held\")")
+    );
+    let holding = resident.application.send(&script.request(&lock));
+    assert_eq!(resident.text(&try_lock), "locked");
     holding.wait(&mut resident.application);
 }
 
