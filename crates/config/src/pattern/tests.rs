@@ -132,7 +132,7 @@ fn many_stars_take_no_more_than_one_pass() {
     assert!(!pattern(&text, Subject::Uri).matches(&bytes));
     assert!(!pattern(&text.replace("b", "c*d"), Subject::Uri).matches(&bytes));
     // Backtracking would take practically for ever; the bound allows for busy machines.
-    assert!(start.elapsed().as_secs() < 5);
+    assert!(start.elapsed().as_secs() < 60);
 }
 
 /// Reference implementation of `*`.

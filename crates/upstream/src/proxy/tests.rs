@@ -28,7 +28,7 @@ mod trailers;
 mod upgrades;
 
 /// Timeout of waits that end sooner in a test that succeeds.
-const TEST_TIMEOUT: Duration = Duration::from_secs(10);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reaction of a server to one request.
 #[derive(Clone)]

@@ -64,7 +64,7 @@ fn a_backup_is_asked_when_the_others_fail() {
 #[test]
 fn requests_wait_for_a_server_that_has_all_it_may_have() {
     with(|| async {
-        let slow = Answer { pause: Duration::from_millis(100), ..close(OK) };
+        let slow = Answer { pause: Duration::from_millis(500), ..close(OK) };
         let backend = Backend::new([slow]).await;
         let proxy = upstream(&[&backend], |config| {
             config.servers[0].max_connections = Some(1);

@@ -94,7 +94,7 @@ fn a_request_that_must_not_be_repeated_gets_a_connection_of_its_own() {
 fn idle_connections_are_closed_after_their_time() {
     with(|| async {
         let backend = Backend::new([keep(OK)]).await;
-        let brief = Timeouts { idle: Duration::from_millis(100), ..timeouts() };
+        let brief = Timeouts { idle: Duration::from_secs(2), ..timeouts() };
         let proxy = Proxy::new(several(&[&backend], 1, 2), brief).await;
         assert_eq!(content(&proxy.get().await), "ok");
         assert_eq!(backend.closed.get(), 0);

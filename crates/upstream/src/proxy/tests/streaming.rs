@@ -197,12 +197,15 @@ fn a_server_that_takes_no_more_of_a_body_is_answered_for_with_504() {
 #[test]
 fn a_client_that_pauses_costs_the_server_no_time() {
     with(|| async {
-        let (listener, proxy) = before(impatient(), |_| ()).await;
+        // Longer than a busy machine takes for the answer.
+        let limit = Duration::from_secs(3);
+        let patience = Timeouts { first_byte: limit, read: limit, ..timeouts() };
+        let (listener, proxy) = before(patience, |_| ()).await;
         let mut client = client(&proxy, &post("Content-Length: 2")).await;
         let mut server = server(&listener).await;
         head(&mut server).await;
         for piece in ["a", "b"] {
-            sleep(impatient().first_byte * 2).await;
+            sleep(limit * 4 / 3).await;
             client.write_all(piece.as_bytes()).await.unwrap();
             exactly(&mut server, piece).await;
         }
