@@ -14,9 +14,11 @@ fn serve() -> Server {
         "settings": {"http": {
             "max_body_size": 100, "large_header_buffer_size": 300, "large_header_buffers": 2,
             "max_header_fields": 8, "header_read_timeout": 3, "body_read_timeout": 3,
+            "idle_timeout": 3,
         }},
     }))
     .with(json!({"routes": [
+        {"match": {"uri": "/down"}, "action": {"return": 503}},
         {"match": {"uri": "/small.php"}, "action": {"max_body_size": 10, "rewrite": "/a.php", "pass": "applications/site"}},
         {"action": {"pass": "applications/site"}},
     ]}))
@@ -46,7 +48,7 @@ fn a_refusal_says_which_key_changes_it() {
         (
             "POST /small.php HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n".to_owned(),
             413,
-            "longer than 10 bytes (routes/0/action/max_body_size)",
+            "longer than 10 bytes (routes/1/action/max_body_size)",
         ),
         ("GET / HTTP/1.1\r\nHost".to_owned(), 408, "settings/http/header_read_timeout"),
         (
@@ -62,6 +64,23 @@ fn a_refusal_says_which_key_changes_it() {
             server.log().lines().any(is_told).then_some(())
         });
     }
+}
+
+#[test]
+fn the_end_of_an_idle_connection_and_a_returned_503_have_no_wrong_reason() {
+    let server = serve();
+    let mut client = server.connect();
+    client.send("GET /down HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.response().status, 503);
+    assert_eq!(client.response().status, 408);
+    harness::eventually("the log names idle_timeout", || {
+        server
+            .log()
+            .contains("408: no request came within settings/http/idle_timeout")
+            .then_some(())
+    });
+    let log = server.log();
+    assert!(!log.contains("header_read_timeout") && !log.contains("ping"), "{log}");
 }
 
 const SCRIPT: &str = "

@@ -81,6 +81,9 @@ FILES = {
 class Side:
     """A running server, as a case sees it."""
 
+    # What the backends were sent.
+    recorders = []
+
     def __init__(self, name, tmp, port, host, backends, tls=False):
         self.name, self.tmp, self.port, self.host, self.backends, self.tls = name, tmp, port, host, backends, tls
 
@@ -158,6 +161,8 @@ def comparable(side, answer, case):
     if "location" in kept:  # nginx writes the whole URL.
         own = rf"^https?://{re.escape(side.host)}(:{side.port})?(?=/)"
         kept["location"] = re.sub(own, "", kept["location"])
+    if "www-authenticate" in kept:  # The row says so.
+        kept["www-authenticate"] = kept["www-authenticate"].replace(', charset="UTF-8"', "")
     is_own_page = status >= 300 and OWN_PAGE.search(body)
     if is_own_page or not body:
         # Pages of the servers themselves differ in text.
@@ -186,6 +191,7 @@ class Comparison:
         self.tmp, self.howdah, self.cases = tmp, howdah, cases
         self.servers = examples.Servers(tmp)
         self.backends = [Backend(), Backend()]
+        Side.recorders = [backend.server.recorded for backend in self.backends]
         # The last one is an address where nobody listens.
         self.addresses = [backend.port for backend in self.backends] + [examples.free_port()]
         self.nginx_port = examples.free_port()
@@ -275,12 +281,13 @@ class Comparison:
 
 
 def lines_of(side, path, number):
-    """The lines of a log without times and ports; waits for as many."""
+    """The lines of a log without times; waits for as many. nginx writes `\\x5C`, Howdah `\\x5c`."""
     end = time.monotonic() + PATIENCE
     while (text := side.read(path)).count("\n") < number and time.monotonic() < end:
         time.sleep(0.02)
     text = re.sub(r"\d\d/\w\w\w/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}", "TIME", text)
-    return [re.sub(r"\b\d+\.\d{3}\b", "SECONDS", line) for line in text.splitlines()]
+    # Each request has a connection of its own, so threads may write the lines of two in another order.
+    return sorted(re.sub(r"\b\d+\.\d{3}\b", "SECONDS", line).replace("\\x5C", "\\x5c") for line in text.splitlines())
 
 
 def make_tree(tmp, cases):

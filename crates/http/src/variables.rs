@@ -82,7 +82,8 @@ impl<'a> VariableSource<'a> {
                 self.write(variable, out);
             }),
             Variable::Hostname => text(out, hostname().as_bytes()),
-            Variable::Https => self.connection.tls && text(out, b"on"),
+            // As in nginx, `$https` and `$is_args` are never absent, but empty.
+            Variable::Https => text(out, if self.connection.tls { b"on" } else { b"" }),
             Variable::Milliseconds => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 seconds(now, out)
@@ -184,7 +185,7 @@ fn request_variable(
             let found = cookies.find(|(other, _)| *other == name.as_bytes());
             found.is_some_and(|(_, value)| text(out, value))
         }
-        Variable::HasArguments => !request.query.is_empty() && text(out, b"?"),
+        Variable::HasArguments => text(out, if request.query.is_empty() { b"" } else { b"?" }),
         Variable::Header(name) => request.fields.get(name).is_some_and(|value| text(out, value)),
         Variable::Host => present(out, &request.host),
         Variable::Method => text(out, &request.method),

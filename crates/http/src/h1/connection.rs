@@ -33,6 +33,8 @@ pub(super) enum Next {
     Tunnel,
     /// Answer 408: the head did not arrive in time.
     HeadTimeout,
+    /// Answer 408: no request came.
+    IdleTimeout,
     /// Report an incomplete head: the client has disconnected.
     Incomplete,
     /// Close.

@@ -66,6 +66,7 @@ pub fn serve<I: Io, H: Handler>(
                 Next::Answer => Box::pin(connection.answer_requests()).await,
                 Next::Tunnel => Box::pin(connection.tunnel()).await,
                 Next::HeadTimeout => Box::pin(connection.refuse(Refusal::HeadTimeout)).await,
+                Next::IdleTimeout => Box::pin(connection.refuse(Refusal::IdleTimeout)).await,
                 Next::Linger => {
                     Box::pin(connection.linger()).await;
                     return;

@@ -33,10 +33,14 @@ impl<I: Io, H: Handler> Connection<I, H> {
                 return Poll::Ready(next);
             }
             let is_empty = transport.input.is_empty();
+            let mut next = Next::HeadTimeout;
             let (since, timeout) = if is_empty {
                 transport.work.release();
                 let since = *idle_since.get_or_insert_with(Instant::now);
                 let header_timeout = if is_first { limits.header_timeout } else { Duration::MAX };
+                if limits.idle_timeout < header_timeout {
+                    next = Next::IdleTimeout;
+                }
                 (since, limits.idle_timeout.min(header_timeout))
             } else {
                 let started_at = self.started_at.get().unwrap_or_else(Instant::now);
@@ -63,7 +67,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
             }
             // The client gets 408, as in Unit, so that it knows that a request which it is sending
             // was not processed (RFC 9110, 15.5.9).
-            transport.timer.poll(cx, deadline).map(|()| Next::HeadTimeout)
+            transport.timer.poll(cx, deadline).map(|()| next)
         })
         .await
     }

@@ -27,7 +27,7 @@ pub async fn carry_out<'s>(
             let response = listings.respond(*listing, &exchange.request);
             return (Box::pin(response).await, None);
         }
-        Decision::Refuse(503, _) => {
+        Decision::NotRunning => {
             let reason = "the application of \"ping\" does not run; lines with its name say why";
             refusals::write(context, exchange, 503, reason);
             return (respond::error(503), None);

@@ -75,6 +75,8 @@ pub enum Decision {
     Htaccess(Arc<Site>, Bytes),
     /// Respond with the listing of a directory.
     List(Box<Listing>),
+    /// Answer `ping` with 503: the application does not run.
+    NotRunning,
     /// Respond with an error of this status and this `Allow` field.
     Refuse(u16, Option<&'static str>),
 }
@@ -457,7 +459,7 @@ impl<'s> Routing<'s> {
                 Some(application) if application.queue.takes_requests() => {
                     Next::Over(Decision::Respond(status_page::pong(&ping.response)))
                 }
-                _ => refuse(503),
+                _ => Next::Over(Decision::NotRunning),
             },
             ActionKind::Htaccess(share) => {
                 let name = VariableSource::of(request, self.started_at).expand(&share.root);

@@ -24,6 +24,8 @@ pub enum Refusal {
     HeadTooLong,
     /// The head did not arrive in time.
     HeadTimeout,
+    /// No request came after the one before on the connection.
+    IdleTimeout,
     /// `Host` is missing, repeated or invalid.
     Host,
     /// The body is chunked where that is not allowed.
@@ -59,7 +61,7 @@ impl Refusal {
     pub fn status(self) -> u16 {
         match self {
             Refusal::Connect => 405,
-            Refusal::HeadTimeout => 408,
+            Refusal::HeadTimeout | Refusal::IdleTimeout => 408,
             Refusal::LengthRequired => 411,
             Refusal::BodyTooLong => 413,
             Refusal::RequestLineTooLong => 414,
@@ -91,6 +93,7 @@ impl Refusal {
             Refusal::HeadTimeout => {
                 "the request head did not arrive within settings/http/header_read_timeout"
             }
+            Refusal::IdleTimeout => "no request came within settings/http/idle_timeout",
             Refusal::Host => "Host is missing, double or malformed",
             Refusal::Incomplete => "the client disconnected within the request head",
             Refusal::LengthRequired => "a chunked body is not allowed here",

@@ -261,6 +261,7 @@ fn each_refusal_has_a_status_and_a_reason_of_its_own() {
     let others = [
         (Connect, 405),
         (HeadTimeout, 408),
+        (IdleTimeout, 408),
         (LengthRequired, 411),
         (BodyTooLong, 413),
         (RequestLineTooLong, 414),
