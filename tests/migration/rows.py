@@ -17,10 +17,12 @@ import shutil
 import signal
 import socket
 import ssl
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -57,7 +59,7 @@ group = www-data
 listen = @TMP@/php.sock
 listen.owner = www-data
 pm = static
-pm.max_children = 2
+pm.max_children = 12
 catch_workers_output = yes
 """
 
@@ -81,8 +83,8 @@ FILES = {
 class Side:
     """A running server, as a case sees it."""
 
-    # What the backends were sent.
-    recorders = []
+    # What the backends were sent, and the lines of requests that have begun.
+    recorders, heads = [], []
 
     def __init__(self, name, tmp, port, host, backends, tls=False):
         self.name, self.tmp, self.port, self.host, self.backends, self.tls = name, tmp, port, host, backends, tls
@@ -149,7 +151,7 @@ def place(text, side):
     """A text of a case with the places of this comparison."""
     for number, port in enumerate(side.backends, 1):
         text = text.replace(f"10.0.0.{number}:8080", f"127.0.0.1:{port}")
-    return (text.replace("127.0.0.1:PORT", f"127.0.0.1:{side.port}").replace("/var/log/", f"{side.tmp}/log-{side.name}/").replace("/srv/", f"{side.tmp}/srv/").replace("/run/php.sock", f"{side.tmp}/php.sock")
+    return (text.replace("@TMP@", str(side.tmp)).replace("127.0.0.1:PORT", f"127.0.0.1:{side.port}").replace("/var/log/", f"{side.tmp}/log-{side.name}/").replace("/srv/", f"{side.tmp}/srv/").replace("/run/php.sock", f"{side.tmp}/php.sock")
             .replace("include fastcgi_params", "include /etc/nginx/fastcgi_params"))
 
 
@@ -190,10 +192,12 @@ class Comparison:
     def __init__(self, tmp, howdah, cases):
         self.tmp, self.howdah, self.cases = tmp, howdah, cases
         self.servers = examples.Servers(tmp)
-        self.backends = [Backend(), Backend()]
+        self.backends = [Backend(), Backend(), Backend(tmp / "srv/tls")]
         Side.recorders = [backend.server.recorded for backend in self.backends]
-        # The last one is an address where nobody listens.
-        self.addresses = [backend.port for backend in self.backends] + [examples.free_port()]
+        Side.heads = [backend.server.heads for backend in self.backends]
+        first, second, with_tls = [backend.port for backend in self.backends]
+        # Nobody listens at the third address.
+        self.addresses = [first, second, examples.free_port(), with_tls]
         self.nginx_port = examples.free_port()
         self.group_ports = {group: examples.free_port() for group in sorted({case.group for case in cases})}
         self.own_ports = {case.name: (examples.free_port(), examples.free_port())
@@ -255,6 +259,12 @@ class Comparison:
         # If this process is killed, its servers end, too.
         self.servers.start("setpriv", "--pdeathsig", "TERM", *command)
 
+    def differences(self, case):
+        try:
+            return list(self.compare(case))
+        except Exception:  # A broken case must not hide the others.
+            return [traceback.format_exc()]
+
     def compare(self, case):
         """The differences of a case."""
         sides = [self.side(name, case) for name in ("nginx", "howdah")]
@@ -309,6 +319,14 @@ def make_tree(tmp, cases):
         path.chmod(0o755 if name.endswith(".sh") else 0o644)
 
 
+def make_certificate(directory):
+    """A certificate of a server and a client, signed by itself."""
+    directory.mkdir()
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=www.example.org", "-days", "2",
+                    "-addext", "subjectAltName=DNS:www.example.org", "-addext", "basicConstraints=critical,CA:FALSE",
+                    "-keyout", directory / "key.pem", "-out", directory / "chain.pem"], check=True, capture_output=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--howdah", type=Path, required=True)
@@ -325,16 +343,15 @@ def main():
         tmp = Path(directory)
         tmp.chmod(0o755)
         make_tree(tmp, cases)
-        examples.make_certificate(tmp / "srv/tls")
+        make_certificate(tmp / "srv/tls")
         comparison = Comparison(tmp, arguments.howdah.resolve(), cases)
         failed = 0
         try:
             comparison.start()
-            for case in cases:
-                try:
-                    differences = list(comparison.compare(case))
-                except Exception:  # a broken case must not hide the others
-                    differences = [traceback.format_exc()]
+            # Most of the time is spent in waiting for timeouts.
+            with ThreadPoolExecutor(6) as pool:
+                found = list(pool.map(comparison.differences, cases))
+            for case, differences in zip(cases, found):
                 failed += bool(differences)
                 for difference in differences:
                     print(f"{case.name} ({case.rows}): {difference}")

@@ -5,6 +5,7 @@ A case has a snippet for nginx and what the table promises in its place. Both ar
 """
 
 import ssl
+import threading
 from dataclasses import dataclass, field
 
 
@@ -40,3 +41,33 @@ def read_all(client):
     except (ConnectionResetError, ssl.SSLError):
         pass
     return b"".join(parts)
+
+
+def cache_status(requests):
+    """Which responses are the same one: the number of the first request that got it, and the status."""
+    def stored(side):
+        seen, found = [], []
+        for request in requests:
+            status, fields, body = side.ask(request)
+            answer = fields.get("count") or body
+            seen += [answer] if answer not in seen else []
+            found.append((status, seen.index(answer)))
+        return found
+    return stored
+
+
+def at_once(request, number):
+    """How many different responses requests get that are made at once."""
+    def different(side):
+        answers = []
+
+        def ask():
+            status, fields, body = side.ask(request)
+            answers.append((status, fields.get("count") or body))
+        threads = [threading.Thread(target=ask) for _ in range(number)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return len(answers), len(set(answers)), {status for status, _ in answers}
+    return different

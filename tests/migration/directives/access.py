@@ -24,30 +24,33 @@ def times(number, request):
 
 def while_one_waits(request):
     def statuses(side):
-        """The status of a second request while the first one has not been answered."""
+        """A second request is refused while the first one has not been answered, and not after its end."""
+        end = time.monotonic() + 30
         with side.connect() as first:
-            first.sendall(side.bytes_of("GET /slow | Reply-After: 1.5"))
-            time.sleep(0.5)
-            during = side.ask(request)[0]
-            first.recv(100)
-        time.sleep(0.2)
-        return during in (429, 503), side.ask(request)[0]
+            first.sendall(side.bytes_of("GET /slow | Reply-After: 20"))
+            while (during := side.ask(request)[0]) == 200 and time.monotonic() < end:
+                time.sleep(0.05)
+        while (after := side.ask(request)[0]) != 200 and time.monotonic() < end:
+            time.sleep(0.05)
+        return during in (429, 503), after
     return statuses
 
 
 def mirrored(request):
     def copies(side):
         """What a second server gets, without the fields that each server adds of its own."""
-        backend = side.recorders[1]
-        known = len(backend)
+        line = request.split(" | ")[0]
+
+        def copied():
+            return [told for told in list(side.recorders[1]) if told["line"] == line]
+        known = len(copied())
         side.ask(request)
-        end = time.monotonic() + 10
-        while len(backend) == known and time.monotonic() < end:
+        end = time.monotonic() + 20
+        while len(copied()) == known and time.monotonic() < end:
             time.sleep(0.02)
-        time.sleep(0.1)
         apart = ("x-howdah-mirror", "host:")
         return [(copy["line"], [field for field in copy["fields"] if not field.startswith(apart)], copy["body"])
-                for copy in backend[known:]]
+                for copy in copied()[known:]]
     return copies
 
 
@@ -118,7 +121,7 @@ CASES = [
         location /bare/ {{ mirror /copy-bare; mirror_request_body off; {NGINX_TO_BACKEND} }}
         location = /copy-bare {{ internal; proxy_pass_request_body off; proxy_set_header Content-Length "";
             proxy_pass http://10.0.0.2:8080$request_uri; }}
-        """, ["200 GET /x?y=z", mirrored("GET /x?y=z | A: b"), mirrored("POST /x | body=abc"), mirrored("GET /bare/x")],
+        """, ["200 GET /original?y=z", mirrored("GET /copied?y=z | A: b"), mirrored("POST /copied | body=abc"), mirrored("GET /bare/x")],
          routes=[{"match": {"uri": "/bare/*"}, "action": TO_BACKEND | {"mirror": {"max_body_size": 0, "action": {"proxy": "http://10.0.0.2:8080"}}}},
                  {"action": TO_BACKEND | {"mirror": {"action": {"proxy": "http://10.0.0.2:8080"}}}}]),
     Case("limit-req", "limit_req limit_req_zone limit_req_status", """

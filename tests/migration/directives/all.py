@@ -1,11 +1,11 @@
 """All cases, and the rows that cannot be observed."""
 
-from . import access, core, files, log_and_rewrite, variables
+from . import access, core, fastcgi, files, log_and_rewrite, proxy, variables
 
 # The modules of nginx whose rows are proven.
 MODULES = ["core", "log", "headers_filter", "rewrite", "index", "autoindex", "charset_filter", "try_files", "geo", "map",
-           "split_clients", "realip", "access", "auth_basic", "auth_request", "mirror", "limit_conn", "limit_req"]
-CASES = [*core.CASES, *log_and_rewrite.CASES, *files.CASES, *variables.CASES, *access.CASES]
+           "split_clients", "realip", "access", "auth_basic", "auth_request", "mirror", "limit_conn", "limit_req", "fastcgi", "proxy"]
+CASES = [*core.CASES, *log_and_rewrite.CASES, *files.CASES, *variables.CASES, *access.CASES, *fastcgi.CASES, *proxy.CASES]
 
 # {directive: why no client, upstream or log shows its effect}. A directive is proven in a case or is here.
 UNOBSERVABLE = {
@@ -14,4 +14,9 @@ UNOBSERVABLE = {
     "error_log": "messages are worded differently; every comparison writes such a file with `--log`",
     "resolver": "takes a DNS server; tests/proxy/dns.rs has one",
     "rewrite_log": "both write to the server's log, in words of their own",
+    "fastcgi_keep_conn": "PHP-FPM does not show its connections; tests/proxy/fastcgi.rs counts them",
+    "fastcgi_temp_path": "files with responses have no name; tests/config/check.rs checks the directory",
+    "proxy_temp_path": "files with responses have no name; tests/config/check.rs checks the directory",
+    "proxy_ssl_password_file": "there is no key for it",
+    "proxy_ssl_verify_depth": "there is no key for it: chains may have any depth",
 }

@@ -179,7 +179,7 @@ CASES = [
          routes=[{"match": {"method": ["GET", "HEAD"]}, "action": {"proxy": "http://10.0.0.1:8080", "request_headers": {"Host": "h"}}},
                  {"action": {"return": 403}}]),
     Case("rate", "limit_rate limit_rate_after", "root /srv/www; limit_rate 32k; limit_rate_after 16k;",
-         [limited("/long.txt", 0.9), limited("/a.txt", 0.9)], {"share": "/srv/www$uri", "rate": {"rate": 32768, "after": 16384}},
+         [limited("/long.txt", 0.9), "200 GET /a.txt"], {"share": "/srv/www$uri", "rate": {"rate": 32768, "after": 16384}},
          files={"www/long.txt": "0123456789abcde\n" * 8192}),
     Case("times", "client_header_timeout client_body_timeout keepalive_timeout send_timeout", """
         root /srv/www; client_header_timeout 1s; client_body_timeout 1s; keepalive_timeout 1s; send_timeout 1s;
