@@ -104,4 +104,77 @@ test-tools:
 test-demo: test-setup
 	tests/demo_test.py --howdah $(DEBUG)
 	tests/migration/examples.py --howdah $(DEBUG)
+	tests/migration/rows.py --howdah $(DEBUG)
 	tests/migration/apache_proof.py --howdah $(DEBUG)
+	tests/octane_test.py --howdah $(DEBUG)
+
+test-differential: test-setup
+	tests/differential/run --howdah $(DEBUG)
+	tests/htaccess/run --howdah $(DEBUG)
+
+test-cache: test-setup
+	tests/cache/suite/run --howdah $(DEBUG)
+
+# The C side needs PHP's headers to be built, and a lint of it as well.
+lint: cargo
+	@tools/require.sh $(BUILD_PACKAGES) $(LINT_PACKAGES)
+	$(CARGO) fmt --all --check
+	@if [ -e fuzz/Cargo.toml ]; then $(CARGO) fmt --manifest-path fuzz/Cargo.toml --all --check; fi
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	tools/lint.py
+	@tools/lint.py --list shell | xargs shellcheck
+	@tools/lint.py --list php | xargs -n 1 php -l | grep -v '^No syntax errors' | { ! grep .; }
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+		$(CARGO) deny --locked check bans licenses sources && \
+		if $(CARGO) deny fetch db >/dev/null 2>&1; then $(CARGO) deny --locked check --disable-fetch advisories; \
+		else echo 'the list of known vulnerabilities cannot be fetched; dependencies are not compared with it'; fi; \
+	else echo 'cargo-deny is not installed; licences, bans and vulnerabilities of dependencies are not checked'; fi
+
+e2e: cargo
+	@tools/require.sh $(BUILD_PACKAGES)
+	@tools/build.sh $(PROFILE)
+	tests/e2e/run --howdah $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/howdah $(E2E)
+
+# What it needs of the peers it installs itself, because that depends on what it is asked for.
+bench: build
+	bench/run --howdah $(RELEASE) $(BENCH)
+
+fuzz: cargo
+	@tools/require.sh $(BUILD_PACKAGES)
+	tools/fuzz.sh
+
+# The mutants that no test noticed are in $(TARGET_DIR)/mutants.out/missed.txt; see .cargo/mutants.toml.
+mutants: cargo
+	@[ -n '$(CRATE)' ] || { echo 'Name a crate, as in: make mutants CRATE=wire' >&2; exit 1; }
+	@$(CARGO) mutants --version >/dev/null 2>&1 || { \
+	    echo 'cargo-mutants is missing. Install it: cargo install --locked cargo-mutants' >&2; exit 1; }
+	$(CARGO) mutants -p howdah-$(CRATE) --output $(TARGET_DIR) $(MUTANTS)
+
+deb: cargo
+	@tools/require.sh $(BUILD_PACKAGES) $(DEB_PACKAGES)
+	packaging/deb
+
+test-deb: cargo
+	@tools/require.sh $(BUILD_PACKAGES) $(TEST_DEB_PACKAGES)
+	packaging/test $(SUITES)
+
+oci: deb
+	@tools/require.sh $(OCI_PACKAGES)
+	packaging/oci --php $(shell tools/php.sh version)
+
+test-oci: oci
+	@tools/require.sh $(TEST_OCI_PACKAGES)
+	packaging/schemas
+	HOWDAH=$(TARGET_DIR)/packaging/release/howdah packaging/test_oci.py $(wildcard $(TARGET_DIR)/packages/*.oci.tar)
+
+release: cargo
+	@tools/require.sh $(BUILD_PACKAGES) $(DEB_PACKAGES) $(OCI_PACKAGES)
+	packaging/release
+
+clean: cargo
+	$(CARGO) clean
+	rm -rf .build fuzz/target
+
+cargo:
+	@command -v $(CARGO) >/dev/null || { \
+	    echo 'Rust is missing. Install it as https://rustup.rs says, then try again.' >&2; exit 1; }
