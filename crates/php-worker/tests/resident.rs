@@ -93,6 +93,23 @@ fn a_request_has_its_own_input() {
 }
 
 #[test]
+fn variables_of_the_server_are_those_of_the_request_whenever_a_script_first_uses_them() {
+    // Nothing in this script makes PHP fill the superglobal.
+    let script = Script::new(
+        "while (frankenphp_handle_request(function () { eval(getenv('HTTP_CODE')); }));",
+    );
+    for show in ["echo $_SERVER['HTTP_X'] ?? '';", "echo filter_input(INPUT_SERVER, 'HTTP_X');"] {
+        let mut resident = script.start(1);
+        assert_eq!(resident.text("echo getenv('REQUEST_METHOD');"), "GET");
+        for value in ["one", "two"] {
+            let request = script.request(show).with("HTTP_X", value);
+            assert_eq!(resident.send(&request).text(), value);
+            assert_eq!(resident.text(show), "");
+        }
+    }
+}
+
+#[test]
 fn workers_exclude_each_other_from_a_file_that_the_boot_has_opened() {
     let script = Script::new(&format!(
         "$log = fopen(sys_get_temp_dir() . '/howdah-' . getmypid() . '.log', 'a'); {LOOP}"
