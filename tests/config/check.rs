@@ -148,7 +148,10 @@ fn a_worker_script_and_what_it_watches_must_exist() {
         assert_eq!(text.lines().count(), 1, "{text}");
     }
     // What still runs is only warned of.
-    let (output, _) = check(&site, &worker(json!({"script": "none.php", "fallback": "classic"})));
+    let mut classic = worker(json!({"script": "none.php", "fallback": "classic"}));
+    classic["applications"]["site"]["script"] = json!("index.php");
+    classic["routes"] = json!([{"action": {"pass": "applications/site"}}]);
+    let (output, _) = check(&site, &classic);
     assert!(output.status.success(), "{output:?}");
     assert!(
         said(&output).contains("warning: ") && said(&output).contains("none.php"),
