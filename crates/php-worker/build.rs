@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
-const SOURCES: [&str; 20] = [
+const SOURCES: [&str; 21] = [
     "shim/apache.c",
+    "shim/transaction_state.c",
     "shim/directory.c",
     "shim/request_settings.c",
     "shim/sapi.c",

@@ -180,6 +180,13 @@ void howdah_forget_module_changes(void);
 void howdah_remember_modules(void);
 enum howdah_end howdah_restore_modules(void);
 
+/* Transactions of databases, see transaction_state.c. */
+void howdah_watch_transactions(void);
+/* Keeps those that the boot has begun. */
+void howdah_forget_transactions(void);
+/* Rolls back those that a request has left open. */
+void howdah_end_transactions(void);
+
 /* The same for streams, see stream_state.c. */
 void howdah_watch_streams(void);
 void howdah_remember_streams(void);

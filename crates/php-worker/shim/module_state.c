@@ -216,6 +216,7 @@ static ZEND_FUNCTION(howdah_watched_bind_textdomain_codeset)
 void howdah_watch_modules(void)
 {
     VALUES(WATCH)
+    howdah_watch_transactions();
     WATCH(assert_options)
     WATCH(libxml_set_streams_context)
     WATCH(libxml_disable_entity_loader)
@@ -239,6 +240,7 @@ void howdah_forget_module_changes(void)
 {
     forget_values();
     boot_has_entity_loader |= changed.entity_loader;
+    howdah_forget_transactions();
     free(changed.domain);
     if (changed.directories) {
         zend_hash_destroy(changed.directories);
@@ -369,6 +371,7 @@ enum howdah_end howdah_restore_modules(void)
 {
     enum howdah_end end = HOWDAH_END_NONE;
 
+    howdah_end_transactions();
     if (changed.search) {
         call_extension_again("mbstring");
     }

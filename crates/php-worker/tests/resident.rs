@@ -436,6 +436,38 @@ fn a_process_that_a_script_forks_takes_no_request() {
     }
 }
 
+/// In classic PHP they end with the connection, at the end of the request.
+#[test]
+fn a_transaction_that_a_request_leaves_open_does_not_reach_the_next() {
+    let script = Script::new(&format!(
+        "class Own extends PDO {{ public function inTransaction(): bool {{ throw new Exception; }} }}
+        class Db {{ public static $all = []; }}
+        {LOOP}"
+    ));
+    let mut resident = script.start(1);
+    if resident.text("echo extension_loaded('pdo_sqlite');") != "1" {
+        return;
+    }
+    let file = script.directory.path().join("db");
+    let open = |class: &str, options: &str| {
+        let file = file.display();
+        format!("Db::$all[] = $db = new {class}('sqlite:{file}', null, null, [{options}]);")
+    };
+    let setup = format!("{} $db->exec('create table t (a)'); echo 'ok';", open("PDO", ""));
+    assert_eq!(resident.text(&setup), "ok");
+    let worker = resident.text("echo getmypid();");
+    for (class, options) in [("PDO", ""), ("Own", ""), ("PDO", "PDO::ATTR_PERSISTENT => true")] {
+        let begin = "$db->beginTransaction(); $db->exec('insert into t values (1)'); echo 'begun';";
+        assert_eq!(resident.text(&format!("{} {begin}", open(class, options))), "begun");
+        let state = "$db = end(Db::$all); echo (new ReflectionMethod('PDO', 'inTransaction'))
+            ->invoke($db) ? 'open' : 'closed', $db->query('select count(*) from t')->fetchColumn();";
+        assert_eq!(resident.text(state), "closed0", "{class} {options}");
+        let commit = "$db = end(Db::$all); $db->beginTransaction(); $db->exec('delete from t');
+            $db->commit(); echo getmypid();";
+        assert_eq!(resident.text(commit), worker, "{class} {options}");
+    }
+}
+
 #[test]
 fn signals_and_limits_that_a_request_changes_do_not_reach_the_next() {
     let script = Script::new(&format!("set_time_limit(1); {LOOP}"));
