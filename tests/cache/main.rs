@@ -16,3 +16,4 @@ mod purging;
 mod rules;
 mod search;
 mod settings;
+mod words;

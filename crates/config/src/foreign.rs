@@ -37,9 +37,6 @@ pub(crate) fn variable(name: &str) -> Option<String> {
         "document_root" => "write the directory itself",
         "request_filename" => "write the directory itself and \"$uri\"",
         "request" => "write \"$request_line\"",
-        "upstream_cache_status" => {
-            "write \"$response_header_cache_status\", which has the result in the words of RFC 9211"
-        }
         "binary_remote_addr" => "write \"$remote_addr\"",
         "proxy_protocol_addr" => {
             "write \"$remote_addr\", which is that of the PROXY protocol if the listener has \

@@ -140,6 +140,8 @@ pub enum SslVariable {
 pub enum UpstreamVariable {
     /// `$upstream_addr`: the address.
     Address,
+    /// `$upstream_cache_status`: what the cache did, one word for all servers.
+    CacheStatus,
     /// `$upstream_connect_time`: seconds until there was a connection.
     ConnectTime,
     /// `$upstream_header_time`: seconds until the head of the response.
@@ -494,6 +496,7 @@ const CONSTANT: &[(&str, Variable)] = &[
     (TIME_ISO, Variable::TimeIso),
     ("time_local", Variable::TimeLocal),
     ("upstream_addr", Variable::Upstream(UpstreamVariable::Address)),
+    ("upstream_cache_status", Variable::Upstream(UpstreamVariable::CacheStatus)),
     ("upstream_connect_time", Variable::Upstream(UpstreamVariable::ConnectTime)),
     ("upstream_header_time", Variable::Upstream(UpstreamVariable::HeaderTime)),
     ("upstream_response_time", Variable::Upstream(UpstreamVariable::ResponseTime)),

@@ -1,5 +1,5 @@
-//! Facts about how a request was handled, for variables: which application or servers had it, and
-//! for how long.
+//! Facts about how a request was handled, for variables: which application or servers had it,
+//! for how long, and what the cache did.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -14,6 +14,7 @@ pub struct Handling {
     pub ordinal: u64,
     script: RefCell<Option<Arc<dyn Script>>>,
     attempts: RefCell<Vec<Rc<ServerAttempt>>>,
+    cache_status: Cell<Option<&'static str>>,
 }
 
 /// A request that an application runs.
@@ -51,6 +52,16 @@ impl Handling {
     /// Records a server that gets the request.
     pub fn add_attempt(&self, attempt: Rc<ServerAttempt>) {
         self.attempts.borrow_mut().push(attempt);
+    }
+
+    /// Records what the cache did, in nginx's word; `None` if it had no part in the request.
+    pub fn set_cache_status(&self, status: Option<&'static str>) {
+        self.cache_status.set(status);
+    }
+
+    /// Returns nginx's word for what the cache did.
+    pub fn cache_status(&self) -> Option<&'static str> {
+        self.cache_status.get()
     }
 
     /// Calls `read` with the application that got the request, if any.

@@ -198,6 +198,9 @@ fn request_variable(
         }
         Variable::RemoteUser => request.user.as_ref().is_some_and(|user| text(out, user)),
         Variable::ServerProtocol => text(out, request.version.as_str().as_bytes()),
+        Variable::Upstream(UpstreamVariable::CacheStatus) => {
+            request.handling.cache_status().is_some_and(|status| text(out, status.as_bytes()))
+        }
         Variable::Upstream(variable) => upstream_variable(*variable, &request.handling, out),
         Variable::RequestId => put(out, format_args!("{}", ShownRequestId(request.id))),
         Variable::RequestLine => {
@@ -261,6 +264,8 @@ fn upstream_variable(variable: UpstreamVariable, handling: &Handling, out: &mut 
             |time: Option<Duration>, out: &mut Vec<u8>| time.is_some_and(|time| seconds(time, out));
         let is_known = match variable {
             UpstreamVariable::Address => text(out, attempt.address.as_bytes()),
+            // One for the request, not for each server.
+            UpstreamVariable::CacheStatus => false,
             UpstreamVariable::ConnectTime => time(attempt.connect_time(), out),
             UpstreamVariable::HeaderTime => time(attempt.head_time(), out),
             UpstreamVariable::ResponseTime => time(attempt.response_time(), out),

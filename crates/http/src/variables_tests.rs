@@ -52,7 +52,7 @@ fn facts_about_the_connection_and_the_machine_have_their_values() {
         ("$https $scheme", "on https"),
         ("$connection $connection_requests", "17 3"),
         ("$request_length$bytes_sent$application$php_time$queue_time", ""),
-        ("$upstream_addr$upstream_status$upstream_response_time", ""),
+        ("$upstream_addr$upstream_status$upstream_response_time$upstream_cache_status", ""),
     ] {
         assert_eq!(value(template, &source), expected, "{template}");
     }
@@ -79,6 +79,8 @@ fn each_server_that_got_a_request_has_its_place_in_a_list() {
     assert_eq!(value("$upstream_status", &source), "502, -");
     assert!(value("$upstream_response_time", &source).ends_with(", -"));
     assert_eq!(value("$upstream_connect_time$upstream_header_time", &source), "-, --, -");
+    request.handling.set_cache_status(Some("EXPIRED"));
+    assert_eq!(value("$upstream_cache_status", &source), "EXPIRED");
 }
 
 #[test]

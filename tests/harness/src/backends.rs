@@ -114,6 +114,18 @@ impl Backend {
     /// Starts nginx with files in its directory, options of its socket, and directives of its
     /// server.
     pub fn nginx_with(files: &[(&str, &str)], options: &str, directives: &str) -> Backend {
+        Backend::nginx_in(files, "", options, directives)
+    }
+
+    /// Starts nginx with a cache `pages` in front of another server, and directives of its server.
+    pub fn nginx_cache(origin: &str, directives: &str) -> Backend {
+        let cache = "proxy_cache_path cache keys_zone=pages:1m;";
+        let directives = format!("location / {{ proxy_pass {origin}; {directives} }}");
+        Backend::nginx_in(&[], cache, "", &directives)
+    }
+
+    /// Starts nginx likewise, with directives of all its servers.
+    fn nginx_in(files: &[(&str, &str)], http: &str, options: &str, directives: &str) -> Backend {
         let directory = tempfile::tempdir().unwrap();
         let address = free_address();
         for (name, contents) in files {
@@ -136,6 +148,7 @@ impl Backend {
                  uwsgi_temp_path {path}/uwsgi;
                  scgi_temp_path {path}/scgi;
                  client_max_body_size 64m;
+                 {http}
                  server {{
                      listen {address} {options};
                      root {path}/www;

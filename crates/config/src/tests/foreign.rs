@@ -129,7 +129,6 @@ fn variables_of_nginx_are_answered_with_the_variable_here() {
         ("$request_method", "write \"$method\""),
         ("$document_root$uri", "write the directory itself"),
         ("$document_uri", "write \"$uri\""),
-        ("$upstream_cache_status", "write \"$response_header_cache_status\""),
         ("$upstream_http_etag", "write \"$response_header_etag\""),
     ] {
         let line = refusal(action(json!({"return": 301, "location": text})));

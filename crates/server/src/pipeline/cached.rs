@@ -21,7 +21,7 @@ use howdah_cache::memory::Owner;
 use howdah_cache::place::Place;
 use howdah_cache::purge::Purge;
 use howdah_cache::reuse::{Use, assess};
-use howdah_cache::status::{Forward, Outcome};
+use howdah_cache::status::{Forward, Outcome, StaleUse};
 use howdah_cache::store::Lookup;
 use howdah_cache::{esi, invalidation, key, purge_request};
 use howdah_config::Cache;
@@ -66,7 +66,7 @@ pub async fn answer<'s>(
         if response.status < 400 {
             step.invalidate(&exchange.request, &response);
         }
-        show(&mut response, forwarded(Forward::Method, None));
+        show(&exchange.request, &mut response, forwarded(Forward::Method, None));
         return (response, instruction);
     }
     match passes(context, settings, exchange, has_key) {
@@ -167,7 +167,7 @@ impl<'s> Step<'_, 's> {
             let (request, status) = (&exchange.request, response.status);
             self.record(request, status, outcome, why.cause(request));
         }
-        show(&mut response, outcome);
+        show(&exchange.request, &mut response, outcome);
         (response, instruction)
     }
 
@@ -194,12 +194,12 @@ impl<'s> Step<'_, 's> {
             }
             Lookup::Found(entry, purged) => match assess(&entry, &control, purged, now) {
                 Use::Fresh => return self.hit(&entry, request, None, false),
-                Use::Stale => return self.hit(&entry, request, Some("max-stale"), false),
+                Use::Stale => return self.hit(&entry, request, Some(StaleUse::MaxStale), false),
                 Use::WhileRevalidating => match self.refresh(&entry, request) {
-                    true => {
-                        return self.hit(&entry, request, Some("stale-while-revalidate"), false);
+                    Some(stale_use) => {
+                        return self.hit(&entry, request, Some(stale_use), false);
                     }
-                    false => {
+                    None => {
                         stale = Some(Stale { entry, on_error: true });
                         Forward::Stale
                     }
@@ -215,7 +215,7 @@ impl<'s> Step<'_, 's> {
             let reason = "the request says only-if-cached, and the cache has no response to it";
             refusals::write(self.context, exchange, 504, reason);
             let mut response = error(504);
-            show(&mut response, Outcome::NotForwarded);
+            show(&exchange.request, &mut response, Outcome::NotForwarded);
             return (response, None);
         }
         if &*request.method == b"HEAD" {
@@ -247,15 +247,15 @@ impl<'s> Step<'_, 's> {
             || self.settings().considers_cookies()
     }
 
-    /// Sees to it that a stale response is refreshed. Returns false if this request has to do it.
-    fn refresh(&self, entry: &Arc<Entry>, request: &Request) -> bool {
+    /// Sees to it that a stale response is refreshed. Returns `None` if this request has to do it.
+    fn refresh(&self, entry: &Arc<Entry>, request: &Request) -> Option<StaleUse> {
         match self.store().flights.join(&self.key) {
-            Role::Follower(_) => true,
+            Role::Follower(_) => Some(StaleUse::Updating),
             Role::Leader(leader) if self.settings().background => {
                 refresh::start(self, Arc::clone(entry), leader, request.clone());
-                true
+                Some(StaleUse::Refreshing)
             }
-            Role::Leader(_) => false,
+            Role::Leader(_) => None,
         }
     }
 
@@ -275,7 +275,7 @@ impl<'s> Step<'_, 's> {
             _ = exchange.client_gone() => Landing::NotShared,
         };
         if let (Landing::Failed, Some(Stale { entry, on_error: true })) = (landing, stale) {
-            return Some(self.hit(entry, &exchange.request, Some("stale-if-error"), true));
+            return Some(self.hit(entry, &exchange.request, Some(StaleUse::IfError), true));
         }
         if landing != Landing::Stored || control.no_cache {
             return None;

@@ -15,7 +15,7 @@ use howdah_cache::freshness::seconds_since_1970;
 use howdah_cache::memory::Owner;
 use howdah_cache::place::Place;
 use howdah_cache::search::Variance;
-use howdah_cache::status::{Forward, Outcome};
+use howdah_cache::status::{Forward, Outcome, StaleUse};
 use howdah_cache::store::Store;
 use howdah_cache::storing::{self, HeadMatch, Refusal, Times};
 use howdah_cache::{key, respond, tee, vary};
@@ -87,7 +87,7 @@ impl<'s> Step<'_, 's> {
         &self,
         entry: &Arc<Entry>,
         request: &Request,
-        detail: Option<&'static str>,
+        detail: Option<StaleUse>,
         collapsed: bool,
     ) -> Answer<'s> {
         let counters = &self.store().counters;
@@ -112,6 +112,7 @@ impl<'s> Step<'_, 's> {
         now: u64,
     ) -> Response {
         let mut response = respond::respond(entry, request, outcome, now);
+        request.handling.set_cache_status(outcome.word());
         let compression = &self.context.routing.snapshot.config.settings.http.compression;
         let is_whole = response.status == entry.status && matches!(response.body, Body::Bytes(_));
         if compression.is_some() && is_whole {
@@ -143,6 +144,8 @@ impl<'s> Step<'_, 's> {
         let asked = ask(self.context, self.origin, self.handling.clone(), exchange);
         let (mut response, instruction) = asked.await;
         let mut asked = std::mem::replace(&mut exchange.request, request);
+        // What the origin's handlers have recorded is about this request.
+        exchange.request.handling = std::mem::take(&mut asked.handling);
         if self.handling.is_authorized {
             asked.user.get_or_insert_default();
         }
@@ -154,7 +157,7 @@ impl<'s> Step<'_, 's> {
             if let Some(leader) = leader {
                 leader.land(Landing::Failed);
             }
-            return self.hit(entry, request, Some("stale-if-error"), false);
+            return self.hit(entry, request, Some(StaleUse::IfError), false);
         }
         if let (304, Some(Stale { entry, .. })) = (response.status, &stale) {
             return self.revalidated(entry, &response, &asked, request, times, leader, reason);
@@ -192,7 +195,7 @@ impl<'s> Step<'_, 's> {
         };
         self.record(request, response.status, outcome, cause);
         respond::apply_conditions(&request.fields, &mut response);
-        show(&mut response, outcome);
+        show(&exchange.request, &mut response, outcome);
         (response, None)
     }
 
@@ -230,7 +233,7 @@ impl<'s> Step<'_, 's> {
                 None => {}
             }
         }
-        show(&mut response, forwarded(reason, None));
+        show(&exchange.request, &mut response, forwarded(reason, None));
         (response, instruction)
     }
 
@@ -460,8 +463,9 @@ pub fn forwarded(reason: Forward, stored: Option<Result<(), Refusal>>) -> Outcom
     Outcome::Forwarded { reason, status: None, stored }
 }
 
-/// Adds `Cache-Status` to a response.
-pub fn show(response: &mut Response, outcome: Outcome) {
+/// Adds `Cache-Status` to the response to a request, and notes the outcome for variables.
+pub fn show(request: &Request, response: &mut Response, outcome: Outcome) {
+    request.handling.set_cache_status(outcome.word());
     response.fields.push("Cache-Status", outcome.to_string());
 }
 
