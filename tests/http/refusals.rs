@@ -1,6 +1,7 @@
 //! Each request that the server refuses or fails to answer has a line in the log, with the reason and the
 //! key that changes it.
 
+use std::io::Read;
 use std::time::Duration;
 
 use harness::raw::{Connection, Raw};
@@ -43,12 +44,17 @@ fn a_refusal_says_which_key_changes_it() {
         (
             "POST /a.php HTTP/1.1\r\nHost: a\r\nContent-Length: 101\r\n\r\n".to_owned(),
             413,
-            "longer than settings/http/max_body_size and each",
+            "longer than 100 bytes (settings/http/max_body_size)",
         ),
         (
             "POST /small.php HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n".to_owned(),
             413,
             "longer than 10 bytes (routes/1/action/max_body_size)",
+        ),
+        (
+            "POST /small.php HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n".to_owned(),
+            413,
+            "longer than 10 bytes (routes/0/action/max_body_size)",
         ),
         ("GET / HTTP/1.1\r\nHost".to_owned(), 408, "settings/http/header_read_timeout"),
         (
@@ -189,4 +195,52 @@ fn a_failure_says_why_and_which_key_changes_it() {
     server.wait_for_log("504: the request says only-if-cached");
     server.connect().send("GET /once HTTP/1.1\r\nHost: a\r\n\r\n");
     server.wait_for_log("499: the client closed the connection before the response");
+}
+
+/// The head of a response is sent already: only the log can say why the rest is missing.
+#[test]
+fn the_timeout_of_a_body_that_has_begun_has_the_whole_path_of_its_key() {
+    let begun = Raw::new(|connection| {
+        connection.request();
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+        connection.wait_for_end();
+    });
+    let script = Raw::new(|connection| {
+        connection.stream.read_exact(&mut [0; 16]).unwrap();
+        let output = "Content-Type: text/plain\r\n\r\nabc";
+        connection.send([&[1, 6, 0, 1, 0, output.len() as u8, 0, 0], output.as_bytes()].concat());
+        connection.wait_for_end();
+    });
+    let address = begun.address.to_string();
+    let timeouts = json!({"read": 1});
+    let routes = json!([
+        {"match": {"uri": "/upstream"}, "action": {"pass": "upstreams/begun"}},
+        {"match": {"uri": "/action"}, "action": {"pass": "upstreams/usual", "timeouts": timeouts}},
+        {"match": {"uri": "/direct"}, "action": {"proxy": begun.url(), "timeouts": timeouts}},
+        {"action": {"pass": "applications/script"}},
+    ]);
+    let site = Site::new().with(json!({"applications": null}));
+    let server = site
+        .with(json!({
+            "routes": routes,
+            "upstreams": {
+                "begun": {"servers": {&address: {}}, "timeouts": timeouts},
+                "usual": {"servers": {&address: {}}},
+            },
+            "applications": {"script": {
+                "type": "fastcgi", "server": script.address.to_string(), "root": "/nowhere",
+                "script": "index.php", "timeouts": timeouts,
+            }},
+        }))
+        .serve();
+    for (target, key) in [
+        ("/upstream", "upstreams/begun/timeouts/read"),
+        ("/action", "routes/1/action/timeouts/read"),
+        ("/direct", "routes/2/action/timeouts/read"),
+        ("/script", "applications/script/timeouts/read"),
+    ] {
+        let mut client = server.connect();
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        server.wait_for_log(&format!("the rest of the response did not come in time ({key})"));
+    }
 }

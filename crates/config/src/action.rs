@@ -188,20 +188,6 @@ impl Action {
     }
 }
 
-impl Action {
-    /// Returns the largest `max_body_size` of the action and its fallbacks in bytes; 0 if none has
-    /// one.
-    pub fn largest_max_body_size(&self) -> u64 {
-        let fallback = match &self.kind {
-            ActionKind::Share(share) => {
-                share.fallback.as_ref().map_or(0, Action::largest_max_body_size)
-            }
-            _ => 0,
-        };
-        self.options.max_body_size.as_ref().map_or(0, |limit| limit.bytes).max(fallback)
-    }
-}
-
 impl AuthRequest {
     fn read(node: &Node<'_>) -> Result<AuthRequest, Error> {
         // The requests of several steps may be checked by one action, as of an error page.

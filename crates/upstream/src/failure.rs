@@ -121,6 +121,7 @@ impl Failure {
             Failure::ConnectTimeout => Some("connect"),
             Failure::SendTimeout => Some("send"),
             Failure::HeadTimeout => Some("first_byte"),
+            Failure::ReadTimeout => Some("read"),
             _ => None,
         }
     }
@@ -137,9 +138,7 @@ impl fmt::Display for Failure {
             Failure::SendTimeout => f.write_str("the request could not be sent in time"),
             Failure::HeadTimeout => f.write_str("no response came in time"),
             Failure::Read(error) => write!(f, "the response cannot be read: {error}"),
-            Failure::ReadTimeout => {
-                f.write_str("the rest of the response did not come in time (timeouts/read)")
-            }
+            Failure::ReadTimeout => f.write_str("the rest of the response did not come in time"),
             Failure::ServerClosed => {
                 f.write_str("the connection was closed before the response ended")
             }

@@ -49,10 +49,23 @@ pub struct RequestContext<'a, 'c> {
     pub content: &'a Content,
 }
 
+/// An upstream or a site, which requests are for.
+pub trait Owner: fmt::Display {
+    /// Returns the path of the upstream or application in the document; `None` if only an action names
+    /// the server.
+    fn place(&self) -> Option<String>;
+}
+
+impl Owner for Arc<Upstream> {
+    fn place(&self) -> Option<String> {
+        self.name.starts_with("upstreams/").then(|| self.name.to_string())
+    }
+}
+
 /// A request in the protocol of its servers.
 pub trait Protocol {
     /// Upstream or site that the request is for; named in the log.
-    type Owner: Clone + fmt::Display;
+    type Owner: Clone + Owner;
     /// A connection to a server.
     type Connection;
     /// A request as it is sent to a server.
@@ -93,11 +106,7 @@ pub trait Protocol {
     const RETRIES_AFTER_TIMEOUT: bool;
 
     /// Returns the options of the actions on the way of the request.
-    fn options(&self) -> &ServerOptions;
-
-    /// Returns the path of the upstream or application in the document; `None` if only an action names
-    /// the server.
-    fn place(&self) -> Option<String>;
+    fn options(&self) -> &Arc<ServerOptions>;
 
     /// Returns the settings for requests that are sent again.
     fn retry(&self) -> &Retry;
@@ -132,6 +141,7 @@ pub struct Attempt<O> {
     pub server: Arc<Server>,
     /// Facts for variables.
     pub facts: AttemptFacts,
+    options: Arc<ServerOptions>,
     id: u64,
     method: Bytes,
     target: Bytes,
@@ -214,7 +224,7 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
             log_request(protocol.context().thread, owner, exchange, problem);
             break;
         };
-        let attempt = Attempt::new(protocol.owner(), server, exchange);
+        let attempt = Attempt::new(protocol.owner(), server, protocol.options(), exchange);
         let failed = match attempt.run(protocol, active, round.is_repeatable).await {
             Ok((answer, active)) => {
                 let answered = P::status(&answer);
@@ -337,14 +347,33 @@ async fn choose_server<P: Protocol>(
     })
 }
 
-impl<O: Clone + fmt::Display> Attempt<O> {
-    fn new(owner: &O, server: &Arc<Server>, exchange: &Exchange<'_>) -> Self {
+impl<O: Owner> Attempt<O> {
+    /// Returns the reason of a failure for the log. A timeout has the path of its key.
+    pub fn reason(&self, failure: &Failure) -> String {
+        let key = failure
+            .timeout()
+            .and_then(|timeout| self.options.timeout_key(timeout, self.owner.place().as_deref()));
+        match key {
+            Some(key) => format!("{failure} ({key})"),
+            None => failure.to_string(),
+        }
+    }
+}
+
+impl<O: Clone + Owner> Attempt<O> {
+    fn new(
+        owner: &O,
+        server: &Arc<Server>,
+        options: &Arc<ServerOptions>,
+        exchange: &Exchange<'_>,
+    ) -> Self {
         let facts = Rc::new(ServerAttempt::new(server.address.to_string()));
         exchange.request.handling.add_attempt(Rc::clone(&facts));
         Attempt {
             owner: owner.clone(),
             server: Arc::clone(server),
             facts: AttemptFacts(facts),
+            options: Arc::clone(options),
             id: exchange.request.id,
             method: exchange.request.method.clone(),
             target: exchange.request.target.clone(),
@@ -461,11 +490,8 @@ impl<O: Clone + fmt::Display> Attempt<O> {
     /// Logs a failure, unless the client caused it.
     fn log<P: Protocol<Owner = O>>(&self, protocol: &P, failure: &Failure) {
         if !failure.is_by_client() {
-            let timeout = failure.timeout().and_then(|timeout| {
-                protocol.options().timeout_key(timeout, protocol.place().as_deref())
-            });
-            let key = timeout.map(|key| format!(" ({key})")).unwrap_or_default();
-            let message = format_args!("{self}: {failure}{key}");
+            let reason = self.reason(failure);
+            let message = format_args!("{self}: {reason}");
             protocol.context().thread.log_error(protocol.log_limit(), message);
         }
     }

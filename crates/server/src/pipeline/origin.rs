@@ -1,6 +1,6 @@
 //! Programs and servers that responses come from: PHP, FastCGI servers, HTTP servers.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use howdah_config::{Fairness, ServerOptions};
 use howdah_http::exchange::Exchange;
@@ -19,6 +19,9 @@ use super::internal_redirect::take_internal_fields;
 use super::purger::CachePurger;
 use crate::snapshot::delegations::{Instruction, Producer};
 use crate::snapshot::effects::Handling;
+
+/// Options of requests whose actions have none.
+static USUAL_OPTIONS: LazyLock<Arc<ServerOptions>> = LazyLock::new(Arc::default);
 
 /// The origin of a response.
 #[derive(Debug, Clone)]
@@ -57,8 +60,7 @@ pub async fn ask<'s>(
         directory: http.body_temp_path.as_deref().unwrap_or(&thread.shared.tmp),
         buffering: handling.buffering,
     };
-    let usual = ServerOptions::default();
-    let options = handling.servers.as_deref().unwrap_or(&usual);
+    let options = handling.servers.as_ref().unwrap_or(&USUAL_OPTIONS);
     match origin {
         Origin::Php(application, script) => {
             let bodies = BodyBuffer {

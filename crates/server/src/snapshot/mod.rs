@@ -122,11 +122,6 @@ impl Snapshot {
     /// Limits of connections and requests.
     pub fn limits(&self) -> Limits {
         let http = &self.config.settings.http;
-        // The largest limit of all actions; that of a request's own action is enforced once it is
-        // known.
-        let steps = self.config.routes.iter().flat_map(|route| &route.steps);
-        let largest_max_body_size =
-            steps.map(|step| step.action.largest_max_body_size()).max().unwrap_or(0);
         let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
         Limits {
             header_timeout: http.header_read_timeout,
@@ -136,7 +131,8 @@ impl Snapshot {
             max_head: bytes(http.max_head_size()),
             max_line: bytes(http.large_header_buffer_size),
             max_fields: bytes(http.max_header_fields),
-            max_body: http.max_body_size.max(largest_max_body_size),
+            // The limit is that of the request's action, which is enforced once it is known.
+            max_body: u64::MAX,
             min_rate: http.min_rate,
             grace: http.min_rate_grace,
             chunked_bodies: http.chunked_transform,

@@ -79,7 +79,7 @@ impl BodyStream for ResponseBody {
             let first = std::mem::take(&mut self.first);
             return self.give(first);
         }
-        let Some((conversation, _)) = &mut self.active else { return Poll::Ready(None) };
+        let Some((conversation, context)) = &mut self.active else { return Poll::Ready(None) };
         match conversation.poll_part(cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(Part::Output(bytes))) => self.give(bytes),
@@ -90,7 +90,10 @@ impl BodyStream for ResponseBody {
             Poll::Ready(Err(failure)) => {
                 match failure.is_by_client() {
                     true => self.active = None,
-                    false => self.abandon(format_args!("{failure}")),
+                    false => {
+                        let reason = context.attempt.reason(&failure);
+                        self.abandon(format_args!("{reason}"));
+                    }
                 }
                 let error = io::Error::other("the answer of the FastCGI server was cut");
                 Poll::Ready(Some(Err(error)))

@@ -49,7 +49,7 @@ use self::records::{REQUEST_ID, StdinRecords};
 use crate::connections::stream::Stream;
 use crate::failure::{CLIENT_GONE, Failure, Malformed, refuse};
 use crate::log_limit::LogLimit;
-use crate::retry::{self, Attempt, Protocol, RequestContext, SendError};
+use crate::retry::{self, Attempt, Owner, Protocol, RequestContext, SendError};
 use crate::servers::selection::ActiveRequest;
 use crate::servers::server::Server;
 use crate::servers::upstream::Upstream;
@@ -67,7 +67,7 @@ pub async fn run(
     application: &Arc<FastCgiApplication>,
     script: &Script,
     buffer: &BufferSettings<'_>,
-    options: &ServerOptions,
+    options: &Arc<ServerOptions>,
     exchange: &mut Exchange<'_>,
 ) -> Response {
     if let Some(status) = missing_script(thread, application, script) {
@@ -90,7 +90,8 @@ pub async fn run(
     let permit = match permit {
         Ok(permit) => permit,
         Err(error) => {
-            let reason = error.with_key(&format!("{}/limits", application.place()));
+            let reason =
+                error.with_key(&format!("{}/limits", FastCgiApplication::place(application)));
             retry::log_request(thread, owner, exchange, format_args!("{reason}"));
             return refuse(503);
         }
@@ -146,11 +147,17 @@ struct FastCgiRequest<'a, 'c> {
     application: &'a Arc<FastCgiApplication>,
     script: &'a Script,
     /// Options of the action.
-    options: &'a ServerOptions,
+    options: &'a Arc<ServerOptions>,
     timeouts: Timeouts,
     buffering: ResponseBuffering<'a>,
     /// Moves into the body of the response.
     permit: Cell<Option<ConnectionPermit>>,
+}
+
+impl Owner for Arc<FastCgiApplication> {
+    fn place(&self) -> Option<String> {
+        Some(FastCgiApplication::place(self))
+    }
 }
 
 impl Protocol for FastCgiRequest<'_, '_> {
@@ -179,12 +186,8 @@ impl Protocol for FastCgiRequest<'_, '_> {
         &self.application.upstream
     }
 
-    fn options(&self) -> &ServerOptions {
+    fn options(&self) -> &Arc<ServerOptions> {
         self.options
-    }
-
-    fn place(&self) -> Option<String> {
-        Some(self.application.place())
     }
 
     fn encode(&self, _server: &Server) -> Result<Vec<u8>, Failure> {

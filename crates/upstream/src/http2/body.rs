@@ -41,7 +41,10 @@ impl ResponseBody {
     fn fail(&mut self, failure: &Failure) -> io::Error {
         match failure.is_by_client() {
             true => self.conversation = None,
-            false => self.abandon(format_args!("{failure}")),
+            false => {
+                let reason = self.attempt.reason(failure);
+                self.abandon(format_args!("{reason}"));
+            }
         }
         io::Error::other("the upstream's response was cut")
     }

@@ -53,7 +53,7 @@ pub async fn run(
     thread: &Rc<UpstreamThread>,
     upstream: &Arc<Upstream>,
     buffer: &BufferSettings<'_>,
-    options: &ServerOptions,
+    options: &Arc<ServerOptions>,
     exchange: &mut Exchange<'_>,
 ) -> Response {
     if is_websocket(&exchange.request) {
@@ -93,7 +93,7 @@ struct Http2Request<'a, 'c> {
     context: RequestContext<'a, 'c>,
     upstream: &'a Arc<Upstream>,
     /// Options of the action.
-    options: &'a ServerOptions,
+    options: &'a Arc<ServerOptions>,
     timeouts: Timeouts,
     buffering: ResponseBuffering<'a>,
     /// The client accepts trailers.
@@ -130,12 +130,8 @@ impl Protocol for Http2Request<'_, '_> {
         self.upstream
     }
 
-    fn options(&self) -> &ServerOptions {
+    fn options(&self) -> &Arc<ServerOptions> {
         self.options
-    }
-
-    fn place(&self) -> Option<String> {
-        self.upstream.name.starts_with("upstreams/").then(|| self.upstream.name.to_string())
     }
 
     fn retry(&self) -> &Retry {

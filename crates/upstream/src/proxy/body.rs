@@ -149,7 +149,12 @@ impl ResponseBody {
     fn fail(&mut self, failure: Failure) -> io::Error {
         match failure.is_by_client() {
             true => self.active = None,
-            false => self.abandon(format_args!("{failure}")),
+            false => {
+                let active = self.active.as_ref();
+                if let Some(reason) = active.map(|(_, context)| context.attempt.reason(&failure)) {
+                    self.abandon(format_args!("{reason}"));
+                }
+            }
         }
         io::Error::other("the upstream's response was cut")
     }

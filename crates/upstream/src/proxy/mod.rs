@@ -72,7 +72,7 @@ pub async fn run(
     thread: &Rc<UpstreamThread>,
     upstream: &Arc<Upstream>,
     buffer: &BufferSettings<'_>,
-    options: &ServerOptions,
+    options: &Arc<ServerOptions>,
     exchange: &mut Exchange<'_>,
 ) -> Response {
     let is_streamed = buffer.streams_request(upstream.config.request_buffering);
@@ -102,7 +102,7 @@ struct HttpRequest<'a, 'c> {
     context: RequestContext<'a, 'c>,
     upstream: &'a Arc<Upstream>,
     /// Options of the action.
-    options: &'a ServerOptions,
+    options: &'a Arc<ServerOptions>,
     timeouts: Timeouts,
     buffering: ResponseBuffering<'a>,
     /// Protocols that the client offers to switch to.
@@ -141,12 +141,8 @@ impl Protocol for HttpRequest<'_, '_> {
         self.upstream
     }
 
-    fn options(&self) -> &ServerOptions {
+    fn options(&self) -> &Arc<ServerOptions> {
         self.options
-    }
-
-    fn place(&self) -> Option<String> {
-        self.upstream.name.starts_with("upstreams/").then(|| self.upstream.name.to_string())
     }
 
     fn encode(&self, server: &Server) -> Result<EncodedRequest, Failure> {

@@ -151,7 +151,7 @@ struct Proxy {
 struct Front {
     thread: Rc<UpstreamThread>,
     upstream: Arc<Upstream>,
-    options: ServerOptions,
+    options: Arc<ServerOptions>,
     directory: tempfile::TempDir,
     statuses: Rc<RefCell<Vec<u16>>>,
 }
@@ -208,7 +208,7 @@ impl Proxy {
         let front = Rc::new(Front {
             thread: UpstreamThread::new(errors),
             upstream: Arc::new(upstream),
-            options: ServerOptions::default(),
+            options: Arc::default(),
             directory: tempfile::tempdir().unwrap(),
             statuses: Rc::clone(&statuses),
         });

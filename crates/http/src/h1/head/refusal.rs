@@ -108,9 +108,7 @@ impl Refusal {
             Refusal::TooManyFields => {
                 "more header fields than settings/http/max_header_fields allows"
             }
-            Refusal::BodyTooLong => {
-                "the announced body is longer than settings/http/max_body_size and each max_body_size of an action allow"
-            }
+            Refusal::BodyTooLong => "the announced body is longer than allowed",
             Refusal::TransferEncoding => "Transfer-Encoding in HTTP/1.0, or more than one",
             Refusal::UnknownCoding => "a transfer coding other than chunked",
             Refusal::Version => "a protocol version other than HTTP/1.0 and HTTP/1.1",
