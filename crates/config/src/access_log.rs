@@ -71,7 +71,7 @@ impl AccessLog {
     fn read(node: &Node<'_>, allowed: &str) -> Result<AccessLog, Error> {
         if node.value.is_string() {
             return Ok(AccessLog {
-                destination: Destination::File(node.file()?),
+                destination: Destination::read_file(node)?,
                 format: LogFormat::combined(node)?,
                 condition: None,
                 only: None,

@@ -408,6 +408,9 @@ fn read_methods(node: &Node<'_>) -> Result<(bool, bool), Error> {
 
 fn read_ttl(node: &Node<'_>) -> Result<BTreeMap<u16, u64>, Error> {
     let mut ttl = BTreeMap::new();
+    if !node.value.is_object() {
+        return Err(node.wrong_type("an object").with_hint("write {\"200\": 600} for 10 minutes"));
+    }
     for (status, seconds) in node.members()? {
         let number = status.parse::<u16>().ok().filter(|number| (200..600).contains(number));
         let number = number.filter(|number| status.len() == 3 && !matches!(number, 206 | 304));

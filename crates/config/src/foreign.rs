@@ -217,6 +217,11 @@ const KEYS: &[Word] = &[
         beside: None,
         hint: "addresses are the keys of \"listeners\": {\"*:80\": {\"pass\": \"routes\"}}",
     },
+    Word {
+        words: &["include"],
+        beside: None,
+        hint: "write the name of a file, \"conf.d/*.json\", or an array of names",
+    },
     Word { words: &["server", "virtualhost", "frontend"], beside: None, hint: SERVER_BLOCK },
     Word {
         words: &["location", "locations"],
@@ -282,6 +287,11 @@ const KEYS: &[Word] = &[
     Word { words: &["max_fails"], beside: Some("time"), hint: "write \"max\"" },
     Word { words: &["fail_timeout"], beside: Some("time"), hint: "write \"time\"" },
     Word { words: &["max_fails", "fail_timeout"], beside: None, hint: FAILURES },
+    Word {
+        words: &["slow_start"],
+        beside: Some("weight"),
+        hint: "write \"slow_start\" in the upstream, beside \"servers\"",
+    },
     Word { words: &["max_conns", "maxconn"], beside: None, hint: "write \"max_connections\"" },
     Word {
         words: &["down"],
@@ -323,7 +333,7 @@ const KEYS: &[Word] = &[
                upstream or the action",
     },
     Word {
-        words: &["grpc_pass", "proxy_http_version", "h2c"],
+        words: &["grpc", "grpc_pass", "proxy_http_version", "h2c"],
         beside: None,
         hint: "write \"http2\": true in an upstream, and \"pass\": \"upstreams/NAME\"",
     },

@@ -46,6 +46,9 @@ impl Sticky {
     }
 
     pub(crate) fn read(node: &Node<'_>) -> Result<Sticky, Error> {
+        if !node.value.is_object() {
+            return Err(node.wrong_type("an object").with_hint("write {\"cookie\": \"server\"}"));
+        }
         let object = node.object()?;
         let cookie = object.required("cookie")?;
         if !is_token(cookie.string()?) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::address::Address;
 use crate::delegation::Delegation;
 use crate::error::Error;
-use crate::node::Node;
+use crate::node::{Node, Shown};
 use crate::replacement::Replacement;
 use crate::request_headers::{self, RequestHeaders};
 use crate::retry::Retry;
@@ -285,7 +285,13 @@ impl Balance {
             Some("round_robin") => Ok(Balance::RoundRobin),
             Some("least_connections") => Ok(Balance::LeastConnections),
             Some("two_choices") => Ok(Balance::TwoChoices),
-            Some(_) => Err(node.invalid("is no way to choose a server").with_hint(HINT)),
+            Some(name) => {
+                let problem = format!("is \"{}\", which is no way to choose a server", Shown(name));
+                Err(node.invalid(problem).with_hint(match name.starts_with("random") {
+                    true => "write \"two_choices\", which is nginx's \"random two\"",
+                    false => HINT,
+                }))
+            }
             None => Err(node.wrong_type("a string or an object").with_hint(HINT)),
         }
     }

@@ -92,7 +92,7 @@ impl Destination {
     /// Reads the one of `path`, `syslog` and `journal` that an access log has.
     pub(super) fn read(node: &Node<'_>, object: &Object<'_>) -> Result<Destination, Error> {
         const KEYS: [&str; 3] = ["path", "syslog", "journal"];
-        let path = object.file("path")?.map(Destination::File);
+        let path = object.read("path", Destination::read_file)?;
         let syslog = object.read("syslog", Syslog::read)?.map(Destination::Syslog);
         let journal = object.read("journal", Journal::read)?.map(Destination::Journal);
         match (path, syslog, journal) {
@@ -100,6 +100,17 @@ impl Destination {
             (None, None, None) => Err(object.missing(&KEYS)),
             _ => Err(node.invalid(format_args!("must have just one of {}", quoted(&KEYS)))),
         }
+    }
+
+    /// Reads the path of a file. Names that other servers have for other destinations are refused.
+    pub(super) fn read_file(node: &Node<'_>) -> Result<Destination, Error> {
+        let hint = match node.string()? {
+            "off" => "write false for no log",
+            "journal" | "journald" => "write {\"journal\": true}",
+            text if text.starts_with("syslog:") => "write {\"syslog\": \"127.0.0.1:514\"}",
+            _ => return node.file().map(Destination::File),
+        };
+        Err(node.invalid("is not the path of a file").with_hint(hint))
     }
 
     /// Returns the socket of the destination, as `udp:ADDRESS` or `unix:PATH`; `None` for a file.
