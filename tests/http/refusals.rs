@@ -54,7 +54,7 @@ fn a_refusal_says_which_key_changes_it() {
         (
             "POST /small.php HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n".to_owned(),
             413,
-            "longer than 10 bytes (routes/0/action/max_body_size)",
+            "longer than 10 bytes (routes/1/action/max_body_size)",
         ),
         ("GET / HTTP/1.1\r\nHost".to_owned(), 408, "settings/http/header_read_timeout"),
         (
