@@ -75,6 +75,7 @@ impl Routes {
             Decision::CheckLimits => (429, None),
             Decision::Authorize => (403, None),
             Decision::Authenticate(_) => (401, None),
+            Decision::NotRunning => (503, None),
             Decision::Php(_, script) => panic!("a script: {script:?}"),
             Decision::FastCgi(_, script) => panic!("a script: {script:?}"),
             Decision::Proxy(upstream) => panic!("{upstream}"),
