@@ -4,16 +4,17 @@
 //! A client cannot set a parameter of the server: fields become `HTTP_…`, and their names have
 //! letters, digits and hyphens only.
 
+use std::fmt::{Display, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use howdah_http::authority;
 use howdah_http::handshake::Handshake;
-use howdah_http::message::{Request, is_internal_field};
+use howdah_http::message::{Request, ShownAddress, is_internal_field};
+use howdah_http::variables::ShownRequestId;
 use howdah_wire::php_values::PhpValues;
 use howdah_wire::request::{Params, Reserved};
 
 use super::fpm_settings;
-use super::shown::Shown;
 use super::target::{Directives, Script};
 
 /// Default value of `SERVER_SOFTWARE`.
@@ -65,9 +66,9 @@ fn write_standard(
     body_len: u64,
 ) {
     let mut text = String::with_capacity(LONGEST_TEXT);
-    let mut shown = |params: &mut Params, name: &str, value: Shown| {
+    let mut shown = |params: &mut Params, name: &str, value: &dyn Display| {
         text.clear();
-        value.write(&mut text);
+        let _ = write!(text, "{value}");
         params.push(name.as_bytes(), text.as_bytes());
     };
     let root = script.root.as_os_str().as_bytes();
@@ -87,7 +88,7 @@ fn write_standard(
     params.push(b"REQUEST_METHOD", &request.method);
     params.push(b"CONTENT_TYPE", request.fields.get("content-type").unwrap_or_default());
     if has_body(request, body_len) {
-        shown(params, "CONTENT_LENGTH", Shown::Number(body_len));
+        shown(params, "CONTENT_LENGTH", &body_len);
     } else {
         params.push(b"CONTENT_LENGTH", b"");
     }
@@ -98,7 +99,7 @@ fn write_standard(
         out.extend_from_slice(&script.path_info);
     });
     params.push(b"DOCUMENT_ROOT", root);
-    shown(params, "REQUEST_ID", Shown::RequestId(request.id));
+    shown(params, "REQUEST_ID", &ShownRequestId(request.id));
     params.push(b"SERVER_PROTOCOL", request.version.as_str().as_bytes());
     let connection = &request.connection;
     params.push(b"REQUEST_SCHEME", connection.scheme().as_bytes());
@@ -110,21 +111,13 @@ fn write_standard(
     }
     params.push(b"GATEWAY_INTERFACE", b"CGI/1.1");
     params.push(b"SERVER_SOFTWARE", software.unwrap_or(SOFTWARE).as_bytes());
-    shown(params, "REMOTE_ADDR", Shown::Address(connection.peer.map(|peer| peer.ip())));
-    shown(
-        params,
-        "REMOTE_PORT",
-        Shown::Number(connection.peer.map_or(0, |peer| peer.port().into())),
-    );
+    shown(params, "REMOTE_ADDR", &ShownAddress(connection.peer.map(|peer| peer.ip())));
+    shown(params, "REMOTE_PORT", &connection.peer.map_or(0, |peer| peer.port()));
     let local = connection.local.map(|local| local.ip());
-    shown(params, "SERVER_ADDR", Shown::Address(local));
-    shown(
-        params,
-        "SERVER_PORT",
-        Shown::Number(connection.local.map_or(80, |local| local.port().into())),
-    );
+    shown(params, "SERVER_ADDR", &ShownAddress(local));
+    shown(params, "SERVER_PORT", &connection.local.map_or(80, |local| local.port()));
     match local {
-        Some(_) if request.host.is_empty() => shown(params, "SERVER_NAME", Shown::Address(local)),
+        Some(_) if request.host.is_empty() => shown(params, "SERVER_NAME", &ShownAddress(local)),
         _ => params.push(b"SERVER_NAME", &authority::encoded(&request.host)),
     }
     if let Some(user) = &request.user {
@@ -134,7 +127,7 @@ fn write_standard(
     // Some PHP configurations (`cgi.force_redirect`) refuse to run without it: it proves that a
     // server, not a client, called the interpreter.
     let status = request.error.as_ref().map_or(200, |error| error.status);
-    shown(params, "REDIRECT_STATUS", Shown::Number(status.into()));
+    shown(params, "REDIRECT_STATUS", &status);
     if let Some(error) = &request.error {
         params.push(b"REDIRECT_URL", &error.path);
     }
@@ -152,9 +145,9 @@ fn write_as_apache(
     software: Option<&str>,
 ) {
     let mut text = String::with_capacity(LONGEST_TEXT);
-    let mut shown = |params: &mut Params, name: &str, value: Shown| {
+    let mut shown = |params: &mut Params, name: &str, value: &dyn Display| {
         text.clear();
-        value.write(&mut text);
+        let _ = write!(text, "{value}");
         params.push(name.as_bytes(), text.as_bytes());
     };
     let (connection, root) = (&request.connection, script.root.as_os_str().as_bytes());
@@ -183,23 +176,19 @@ fn write_as_apache(
     params.push(b"SERVER_SOFTWARE", software.unwrap_or(APACHE_SOFTWARE).as_bytes());
     let local = connection.local.map(|local| local.ip());
     match local {
-        Some(_) if request.host.is_empty() => shown(params, "SERVER_NAME", Shown::Address(local)),
+        Some(_) if request.host.is_empty() => shown(params, "SERVER_NAME", &ShownAddress(local)),
         _ => params.push(b"SERVER_NAME", &authority::encoded(&request.host)),
     }
-    shown(params, "SERVER_ADDR", Shown::Address(local));
-    shown(params, "SERVER_PORT", Shown::Number(directives.server_port.into()));
-    shown(params, "REMOTE_ADDR", Shown::Address(connection.peer.map(|peer| peer.ip())));
+    shown(params, "SERVER_ADDR", &ShownAddress(local));
+    shown(params, "SERVER_PORT", &directives.server_port);
+    shown(params, "REMOTE_ADDR", &ShownAddress(connection.peer.map(|peer| peer.ip())));
     params.push(b"DOCUMENT_ROOT", root);
     params.push(b"REQUEST_SCHEME", connection.scheme().as_bytes());
     params.push(b"CONTEXT_PREFIX", b"");
     params.push(b"CONTEXT_DOCUMENT_ROOT", root);
     params.push(b"SERVER_ADMIN", b"");
     params.push(b"SCRIPT_FILENAME", script.file.as_os_str().as_bytes());
-    shown(
-        params,
-        "REMOTE_PORT",
-        Shown::Number(connection.peer.map_or(0, |peer| peer.port().into())),
-    );
+    shown(params, "REMOTE_PORT", &connection.peer.map_or(0, |peer| peer.port()));
     params.push(b"GATEWAY_INTERFACE", b"CGI/1.1");
     params.push(b"SERVER_PROTOCOL", request.version.as_str().as_bytes());
     params.push(b"REQUEST_METHOD", &request.method);
@@ -217,7 +206,7 @@ fn write_as_apache(
         handshake(params, shown);
     }
     write_variables(params, request, directives);
-    shown(params, "REQUEST_ID", Shown::RequestId(request.id));
+    shown(params, "REQUEST_ID", &ShownRequestId(request.id));
 }
 
 /// Writes what actions and `.htaccess` files say about the script, for a worker of this server.

@@ -31,7 +31,6 @@ pub mod queue;
 mod queue_results;
 pub mod request;
 pub mod response;
-mod shown;
 pub mod sizing;
 pub mod status;
 pub mod status_page;
