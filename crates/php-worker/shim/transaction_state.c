@@ -7,6 +7,7 @@
 
 #include <syslog.h>
 
+#include "zend_exceptions.h"
 #include "zend_objects_API.h"
 
 /* Maximum number of connections that are remembered; with more, all objects are looked at. */
