@@ -30,7 +30,7 @@ pub enum Child {
     },
 }
 
-/// Result of [`Origin::spawn`].
+/// Result of [`Origin::spawn`](super::Origin::spawn).
 pub enum Spawned {
     /// The worker is the process with this id.
     Parent(u32),
