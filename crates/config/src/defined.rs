@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::defined_networks::Networks;
+use crate::defined_uses;
 use crate::error::Error;
 use crate::geo_database::{GeoDatabase, GeoPath};
 use crate::node::{Node, Object};
@@ -86,6 +87,7 @@ impl Defined {
 impl DefinedVariables {
     /// Reads `variables`. A definition can use those in front of it.
     pub fn read(&self, node: &Node<'_>) -> Result<(), Error> {
+        let variables = node.value;
         for (name, node) in node.members()? {
             let is_name = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
             if name.is_empty() || !name.bytes().all(is_name) {
@@ -95,7 +97,10 @@ impl DefinedVariables {
                 let error = node.invalid("has the name of a variable that exists already");
                 return Err(error.with_hint("choose another name"));
             }
-            let definition = Definition::read(name, &node)?;
+            let definition = Definition::read(name, &node).map_err(|error| {
+                let is_read = |name: &str| self.0.borrow().contains_key(name);
+                defined_uses::explain(error, name, variables, is_read)
+            })?;
             self.0.borrow_mut().insert(name.to_owned(), Defined(Arc::new(definition)));
         }
         Ok(())

@@ -94,7 +94,47 @@ fn a_definition_uses_those_in_front_of_it() {
         }),
         "/",
     );
-    assert!(error.unwrap_err().to_string().contains("Unknown variable \"$side\""));
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.starts_with(
+            "/variables/x/map: Unknown variable \"$side\"; \"side\" is defined behind"
+        )
+    );
+}
+
+#[test]
+fn definitions_in_a_circle_are_named_in_their_order() {
+    let map = |source: &str| json!({"map": source, "values": {}});
+    for (variables, place, chain) in [
+        (json!({"x": map("$x")}), "/variables/x/map", "$x uses $x"),
+        (
+            json!({"z": map("$uri"), "x": map("a${y}$z"), "y": map("$x")}),
+            "/variables/x/map",
+            "$x uses $y, which uses $x",
+        ),
+        (
+            json!({
+                "x": {"map": "$uri", "values": {"a": "$left"}},
+                "left": map("$right"),
+                "right": {"split": "$uri", "values": {"$x": 50, "": 50}},
+            }),
+            "/variables/x/values/a",
+            "$x uses $left, which uses $right, which uses $x",
+        ),
+    ] {
+        let error = read(variables, "/").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!(
+                "{place}: is a circle: {chain}; a definition can use only those in front of it"
+            )
+        );
+    }
+    // The circle of others is no problem of this definition.
+    let error = read(json!({"x": map("$y"), "y": map("$z"), "z": map("$y")}), "/").unwrap_err();
+    assert!(error.to_string().contains("\"y\" is defined behind \"x\""), "{error}");
+    let error = read(json!({"x": map("$nothing$y"), "y": map("$x")}), "/").unwrap_err();
+    assert!(error.to_string().contains("Unknown variable \"$nothing\""), "{error}");
 }
 
 #[test]

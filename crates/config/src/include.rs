@@ -18,6 +18,7 @@ use crate::json;
 use crate::node::{Node, path, split_path};
 use crate::types_file;
 
+mod chain;
 mod changed;
 mod refused;
 
@@ -60,6 +61,8 @@ pub struct Expanded {
 struct Source {
     file: PathBuf,
     text: Vec<u8>,
+    /// The index of the file that includes it; `None` for the document.
+    included_by: Option<usize>,
 }
 
 /// The origin of a part of the document.
@@ -84,9 +87,6 @@ struct Place {
 /// Maximum number of files of a document.
 const MAX_FILES: usize = 10_000;
 
-/// Maximum depth of files that include files.
-const MAX_NESTED: usize = 8;
-
 /// The name of the member of a document with the files of its parts.
 const INCLUDED: &str = "included";
 
@@ -102,7 +102,7 @@ pub fn expand(
 ) -> Result<Option<Expanded>, String> {
     // The text of the document alone is parsed, and its errors are reported, by the caller.
     let Ok(value) = json::parse(text) else { return Ok(None) };
-    let sources = vec![Source { file: file.to_owned(), text: text.to_vec() }];
+    let sources = vec![Source { file: file.to_owned(), text: text.to_vec(), included_by: None }];
     let mut reading = Reading { bytes: text.len(), ..Reading::new(files, sources) };
     let place = Place { source: 0, inner: Vec::new(), path: Vec::new() };
     if value.get(INCLUDED).is_some() {
@@ -154,7 +154,7 @@ pub fn tables(document: &Value) -> Vec<(Vec<String>, PathBuf)> {
 ///
 /// The file, the place in it, and the problem.
 pub fn expand_tables(mut document: Value, files: &dyn IncludedFiles) -> Result<Expanded, String> {
-    let source = Source { file: PathBuf::new(), text: Vec::new() };
+    let source = Source { file: PathBuf::new(), text: Vec::new(), included_by: None };
     let mut reading = Reading::new(files, vec![source]);
     for (steps, file) in tables(&document) {
         let place = Place { source: 0, inner: Vec::new(), path: steps.clone() };
@@ -276,8 +276,6 @@ struct Reading<'f> {
     sources: Vec<Source>,
     origins: Vec<Origin>,
     bytes: usize,
-    /// Number of files whose value is being expanded, without the document.
-    nested: usize,
     /// The paths of tables in files, and the names of the files.
     tables: Vec<(Vec<String>, PathBuf)>,
 }
@@ -285,7 +283,7 @@ struct Reading<'f> {
 impl<'f> Reading<'f> {
     fn new(files: &'f dyn IncludedFiles, sources: Vec<Source>) -> Self {
         let (origins, tables) = (Vec::new(), Vec::new());
-        Reading { files, sources, origins, bytes: 0, nested: 0, tables }
+        Reading { files, sources, origins, bytes: 0, tables }
     }
 
     fn value(&mut self, value: Value, place: &Place) -> Result<Value, String> {
@@ -342,7 +340,7 @@ impl<'f> Reading<'f> {
             Err(problem) => return Err(self.problem(place, &problem)),
         };
         let types = types_file::parse(&String::from_utf8_lossy(&text));
-        self.sources.push(Source { file, text });
+        self.sources.push(Source { file, text, included_by: Some(place.source) });
         let source = self.sources.len() - 1;
         self.record(&Place { source, inner: Vec::new(), path: place.path.clone() });
         Ok(types)
@@ -369,7 +367,7 @@ impl<'f> Reading<'f> {
             let Value::Object(members) = value else {
                 return Err(self.problem(&inside, "must be an object, as what includes it"));
             };
-            let members = self.nest(|reading| reading.object(members, &inside))?;
+            let members = self.object(members, &inside)?;
             self.merge(&mut all, members, &inside)?;
         }
         Ok(all)
@@ -394,7 +392,7 @@ impl<'f> Reading<'f> {
                     Value::Array(steps) => {
                         let path = place.path.clone();
                         let inside = Place { source, inner: Vec::new(), path };
-                        all.extend(self.nest(|reading| reading.steps(steps, &inside))?);
+                        all.extend(self.steps(steps, &inside)?);
                     }
                     step => all.push((step, source, Vec::new())),
                 }
@@ -412,16 +410,6 @@ impl<'f> Reading<'f> {
             }
         }
         steps.into_iter().map(|(step, ..)| step).collect()
-    }
-
-    fn nest<T>(
-        &mut self,
-        expand: impl FnOnce(&mut Self) -> Result<T, String>,
-    ) -> Result<T, String> {
-        self.nested += 1;
-        let result = expand(self);
-        self.nested -= 1;
-        result
     }
 
     fn record(&mut self, place: &Place) {
@@ -504,9 +492,7 @@ impl<'f> Reading<'f> {
 
     /// Reads a file for the `include` at a place.
     fn read(&mut self, file: &Path, place: &Place) -> Result<(Value, usize), String> {
-        if self.nested >= MAX_NESTED {
-            return Err(self.problem(place, "is nested in more than 8 files, or in itself"));
-        }
+        self.check_chain(file, place)?;
         if self.sources.len() >= MAX_FILES {
             return Err(self.problem(place, "makes the document consist of more than 10,000 files"));
         }
@@ -519,7 +505,8 @@ impl<'f> Reading<'f> {
             return Err(self.problem(place, "makes the document longer than 16 MiB"));
         }
         let value = json::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?;
-        self.sources.push(Source { file: file.to_owned(), text });
+        let included_by = Some(place.source);
+        self.sources.push(Source { file: file.to_owned(), text, included_by });
         Ok((value, self.sources.len() - 1))
     }
 

@@ -133,7 +133,8 @@ fn an_error_has_its_file_and_line() {
         ("c.json", "/etc/h/c.json: line 1, column 1: /routes: must be an object"),
         (
             "d.json",
-            "/etc/h/d.json: line 1, column 13: /routes/include: is nested in more than 8 files",
+            "/etc/h/d.json: line 1, column 13: /routes/include: is a circle: /etc/h/d.json includes \
+             /etc/h/d.json; take",
         ),
         (
             "e.json",
@@ -151,6 +152,51 @@ fn an_error_has_its_file_and_line() {
     }
     let error = expand(b"{\"included\": {}}", Path::new("a"), &Memory::new(&[])).unwrap_err();
     assert!(error.contains("write \"include\""), "{error}");
+}
+
+#[test]
+fn files_that_include_each_other_are_named_in_their_order() {
+    let circle = [
+        ("/etc/h/x/a.json", r#"{"include": "b.json"}"#),
+        ("/etc/h/x/b.json", r#"{"include": "./a.json"}"#),
+        ("/etc/h/s.json", r#"[{"include": "t.json"}]"#),
+        ("/etc/h/t.json", r#"[{"include": "s.json"}]"#),
+    ];
+    for (document, expected) in [
+        (
+            r#"{"include": "x/a.json"}"#,
+            "/etc/h/x/b.json: line 1, column 13: /include: is a circle: /etc/h/x/a.json includes \
+             /etc/h/x/b.json, which includes /etc/h/x/a.json; take one of these includes out",
+        ),
+        (
+            r#"{"routes": [{"include": "s.json"}]}"#,
+            "/etc/h/t.json: line 1, column 14: /routes: is a circle: /etc/h/s.json includes \
+             /etc/h/t.json, which includes /etc/h/s.json; ",
+        ),
+        (
+            r#"{"include": "*.json"}"#,
+            "/etc/h/site.json: line 1, column 13: /include: is a circle: /etc/h/site.json includes \
+             /etc/h/site.json; ",
+        ),
+    ] {
+        let mut files = circle.to_vec();
+        files.push(("/etc/h/site.json", document));
+        let files = if document.contains('*') { &files[4..] } else { &files };
+        let error = expanded(document, files).unwrap_err();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let texts: Vec<_> = (0..10)
+        .map(|n| (format!("/etc/h/{n}.json"), format!(r#"{{"include": "{}.json"}}"#, n + 1)))
+        .collect();
+    let files: Vec<_> = texts.iter().map(|(file, text)| (file.as_str(), text.as_str())).collect();
+    let error = expanded(r#"{"include": "0.json"}"#, &files).unwrap_err();
+    assert!(
+        error.starts_with(
+            "/etc/h/7.json: line 1, column 13: /include: is nested in more than 8 files: "
+        ) && error
+            .contains("/etc/h/site.json includes /etc/h/0.json, which includes /etc/h/1.json, "),
+        "{error}"
+    );
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod cors;
 mod defaults;
 mod defined;
 mod defined_networks;
+mod defined_uses;
 mod definitions;
 mod delegation;
 pub mod detect;
