@@ -180,6 +180,9 @@ void howdah_forget_module_changes(void);
 void howdah_remember_modules(void);
 enum howdah_end howdah_restore_modules(void);
 
+/* Makes all generators of random numbers that PHP seeds itself seed themselves again. */
+void howdah_forget_random_state(void);
+
 /* Transactions of databases, see transaction_state.c. */
 void howdah_watch_transactions(void);
 /* Keeps those that the boot has begun. */

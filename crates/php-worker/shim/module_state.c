@@ -72,11 +72,11 @@ static void restore_values(void)
 }
 
 #define WATCHED_VALUE(name)                                \
-    static zif_handler php_##name;                         \
+    static zif_handler original_##name;                         \
     static ZEND_FUNCTION(howdah_watched_##name)            \
     {                                                      \
         note_value(VALUE_##name, ZEND_NUM_ARGS());         \
-        php_##name(INTERNAL_FUNCTION_PARAM_PASSTHRU);      \
+        original_##name(INTERNAL_FUNCTION_PARAM_PASSTHRU);      \
     }
 
 VALUES(WATCHED_VALUE)
@@ -84,13 +84,15 @@ VALUES(WATCHED_VALUE)
 /* ---- what cannot be set back, or not always ---- */
 
 static struct {
-    bool xml, entity_loader, identity, codeset, search, assert_callback;
+    bool xml, entity_loader, identity, codeset, search, assert_callback, log;
+    /* What use_soap_error_handler() has set before its first call. */
+    zval soap_handler;
     /* The text domain, and the directories of text domains, before the first change. */
     char *domain;
     HashTable *directories;
 } changed;
 
-static bool boot_has_entity_loader;
+static bool boot_has_entity_loader, boot_has_log;
 
 static void note_xml(zend_execute_data *execute_data)
 {
@@ -125,6 +127,11 @@ static const char *text_argument(zend_execute_data *execute_data)
 static void note_assertion(zend_execute_data *execute_data)
 {
     changed.assert_callback |= ZEND_NUM_ARGS() > 1;
+}
+
+static void note_log(zend_execute_data *execute_data)
+{
+    changed.log = true;
 }
 
 static void note_domain(zend_execute_data *execute_data)
@@ -165,13 +172,21 @@ static void note_nothing(zend_execute_data *execute_data)
 }
 
 #define WATCHED(name, note_before, after)                  \
-    static zif_handler php_##name;                         \
+    static zif_handler original_##name;                         \
     static ZEND_FUNCTION(howdah_watched_##name)            \
     {                                                      \
         note_before(execute_data);                         \
-        php_##name(INTERNAL_FUNCTION_PARAM_PASSTHRU);      \
+        original_##name(INTERNAL_FUNCTION_PARAM_PASSTHRU);      \
         after;                                             \
     }
+
+/* It returns the former value, and sets true without an argument. */
+static void note_soap_handler(const zval *former)
+{
+    if (Z_ISUNDEF(changed.soap_handler) && (Z_TYPE_P(former) == IS_FALSE || Z_TYPE_P(former) == IS_TRUE)) {
+        ZVAL_COPY_VALUE(&changed.soap_handler, former);
+    }
+}
 
 #define NOTE_IDENTITY changed.identity |= Z_TYPE_P(return_value) == IS_TRUE
 
@@ -183,6 +198,8 @@ WATCHED(mb_parse_str, note_search, )
 WATCHED(assert_options, note_assertion, )
 WATCHED(textdomain, note_domain, )
 WATCHED(bindtextdomain, note_directory, )
+WATCHED(openlog, note_log, )
+WATCHED(use_soap_error_handler, note_nothing, note_soap_handler(return_value))
 WATCHED(posix_setuid, note_nothing, NOTE_IDENTITY)
 WATCHED(posix_seteuid, note_nothing, NOTE_IDENTITY)
 WATCHED(posix_setgid, note_nothing, NOTE_IDENTITY)
@@ -191,6 +208,8 @@ WATCHED(posix_initgroups, note_nothing, NOTE_IDENTITY)
 WATCHED(posix_setpgid, note_nothing, NOTE_IDENTITY)
 WATCHED(posix_setsid, note_nothing, changed.identity |= Z_TYPE_P(return_value) == IS_LONG && Z_LVAL_P(return_value) > 0)
 WATCHED(pcntl_unshare, note_nothing, NOTE_IDENTITY)
+WATCHED(pcntl_setns, note_nothing, NOTE_IDENTITY)
+WATCHED(chroot, note_nothing, NOTE_IDENTITY)
 
 static bool is_same(const char *one, const char *two)
 {
@@ -198,21 +217,21 @@ static bool is_same(const char *one, const char *two)
 }
 
 /* The encoding of a text domain cannot be unset. */
-static zif_handler php_bind_textdomain_codeset;
+static zif_handler original_bind_textdomain_codeset;
 static ZEND_FUNCTION(howdah_watched_bind_textdomain_codeset)
 {
     const char *domain = text_argument(execute_data);
     const char *current = domain && *domain ? bind_textdomain_codeset(domain, NULL) : NULL;
     char *old = current ? strdup(current) : NULL;
 
-    php_bind_textdomain_codeset(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+    original_bind_textdomain_codeset(INTERNAL_FUNCTION_PARAM_PASSTHRU);
     if (domain && *domain && !is_same(old, bind_textdomain_codeset(domain, NULL))) {
         changed.codeset = true;
     }
     free(old);
 }
 
-#define WATCH(name) howdah_watch(#name, &php_##name, ZEND_FN(howdah_watched_##name));
+#define WATCH(name) howdah_watch(#name, &original_##name, ZEND_FN(howdah_watched_##name));
 void howdah_watch_modules(void)
 {
     VALUES(WATCH)
@@ -226,6 +245,8 @@ void howdah_watch_modules(void)
     WATCH(textdomain)
     WATCH(bindtextdomain)
     WATCH(bind_textdomain_codeset)
+    WATCH(openlog)
+    WATCH(use_soap_error_handler)
     WATCH(posix_setuid)
     WATCH(posix_seteuid)
     WATCH(posix_setgid)
@@ -234,12 +255,15 @@ void howdah_watch_modules(void)
     WATCH(posix_setpgid)
     WATCH(posix_setsid)
     WATCH(pcntl_unshare)
+    WATCH(pcntl_setns)
+    WATCH(chroot)
 }
 
 void howdah_forget_module_changes(void)
 {
     forget_values();
     boot_has_entity_loader |= changed.entity_loader;
+    boot_has_log |= changed.log;
     howdah_forget_transactions();
     free(changed.domain);
     if (changed.directories) {
@@ -343,6 +367,33 @@ static void forget_date_errors(void)
     zval_ptr_dtor(&errors);
 }
 
+/* preg_last_error(). Each match forgets the error of the one before. */
+static void forget_match_error(void)
+{
+    zend_function *match = zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("preg_match"));
+    zval error, result, arguments[2];
+
+    howdah_call("preg_last_error", &error);
+    if (match && zval_get_long(&error) != 0) {
+        ZVAL_STRING(&arguments[0], "//");
+        ZVAL_EMPTY_STRING(&arguments[1]);
+        ZVAL_UNDEF(&result);
+        zend_call_known_function(match, NULL, NULL, &result, 2, arguments, NULL);
+        zval_ptr_dtor(&arguments[0]);
+    }
+}
+
+void howdah_forget_random_state(void)
+{
+    zend_module_entry *gmp = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("gmp"));
+
+    howdah_forget_random_seeds();
+    /* Forgets the generator of gmp_random_bits() and its like, and nothing else. */
+    if (gmp && gmp->request_shutdown_func) {
+        gmp->request_shutdown_func(gmp->type, gmp->module_number);
+    }
+}
+
 /* What functions remember from one call to the next. */
 static void forget_calls(void)
 {
@@ -364,6 +415,16 @@ static void forget_calls(void)
     /* intl_get_error_code(), and an iterator that is made again when it is needed. */
     if (intl && intl->request_shutdown_func) {
         intl->request_shutdown_func(intl->type, intl->module_number);
+    }
+    forget_match_error();
+    /* If the boot has chosen a name for the system log, requests may choose others: the script expects to
+       find the log open. */
+    if (changed.log && !boot_has_log) {
+        howdah_call("closelog", &cleared);
+        changed.log = false;
+    }
+    if (!Z_ISUNDEF(changed.soap_handler)) {
+        call_with("use_soap_error_handler", &changed.soap_handler);
     }
 }
 

@@ -89,6 +89,19 @@ enum howdah_end howdah_write_user_session(void)
     return session && session->mod_user_implemented ? write_session() : HOWDAH_END_NONE;
 }
 
+/* PHP defines SID when it starts a session, and changes it with the next one. Until then, it would show
+   a visitor the session of another one. Constants cannot be removed: compiled scripts point to them. */
+static void empty_session_constant(void)
+{
+    zval *value = zend_get_constant_str(ZEND_STRL("SID"));
+
+    if (value && Z_TYPE_P(value) == IS_STRING
+        && ZEND_CONSTANT_MODULE_NUMBER((zend_constant *)value) != PHP_USER_CONSTANT) {
+        zval_ptr_dtor(value);
+        ZVAL_EMPTY_STRING(value);
+    }
+}
+
 enum howdah_end howdah_end_session(void)
 {
     enum howdah_end end = write_session();
@@ -118,5 +131,6 @@ enum howdah_end howdah_end_session(void)
     session->mod_data = NULL;
     session->mod_user_is_open = 0;
     session->define_sid = 1;
+    empty_session_constant();
     return end;
 }

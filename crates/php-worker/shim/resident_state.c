@@ -336,7 +336,7 @@ enum howdah_end howdah_restore_state(void)
     end_url_rewriting(&BG(url_adapt_session_ex));
     end_url_rewriting(&BG(url_adapt_output_ex));
     forget_last_error();
-    howdah_forget_random_seeds();
+    howdah_forget_random_state();
     if (!are_restored) {
         return HOWDAH_END_SETTINGS;
     }

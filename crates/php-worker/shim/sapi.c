@@ -341,7 +341,7 @@ void howdah_php_child(void)
     howdah_time_limit_child();
     howdah_watch_process();
     /* Random numbers of the parent must not be repeated in every child. */
-    howdah_forget_random_seeds();
+    howdah_forget_random_state();
 #ifdef ZEND_SIGNALS
     /* Keeps PHP from installing handlers of HUP, INT, QUIT, TERM, USR1 and USR2 for each request:
        this process has handlers for them that do nothing. */

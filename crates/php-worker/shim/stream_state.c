@@ -26,6 +26,7 @@ static bool has_changed_wrappers;
     }
 
 WATCHED(stream_wrapper_register)
+WATCHED(stream_register_wrapper) /* an alias, which has a handler of its own in PHP's table */
 WATCHED(stream_wrapper_unregister)
 WATCHED(stream_wrapper_restore)
 
@@ -34,6 +35,7 @@ WATCHED(stream_wrapper_restore)
 void howdah_watch_streams(void)
 {
     WATCH(stream_wrapper_register);
+    WATCH(stream_register_wrapper);
     WATCH(stream_wrapper_unregister);
     WATCH(stream_wrapper_restore);
 }

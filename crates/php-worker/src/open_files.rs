@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use howdah_sys::process;
 use rustix::fs::{Mode, OFlags};
+use rustix::net::SocketAddrUnix;
+use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 
 /// Devices whose descriptors carry nothing from one process to another.
 const HARMLESS: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"];
@@ -39,9 +42,13 @@ impl OpenFiles {
     /// Returns a file that was not open `before` and that two processes must not share: each use by
     /// one of them would change what the other gets. Files that are only appended to can be shared
     /// (see [`reopen`]), paths (`O_PATH`), and the running `script`, which PHP keeps open after it has read it.
-    pub fn unshareable_since(&self, before: &OpenFiles, script: &str) -> Option<&str> {
+    pub fn unshareable_since(&self, before: &OpenFiles, script: &str) -> Option<String> {
         let mut new = self.since(before).filter(|(_, target)| *target != script);
-        new.find(|(fd, target)| !is_shareable(*fd, target)).map(|(_, target)| target)
+        let (fd, target) = new.find(|(fd, target)| !is_shareable(*fd, target))?;
+        Some(match peer(fd) {
+            Some(peer) => format!("a connection to {peer}"),
+            None => target.to_owned(),
+        })
     }
 
     /// Returns the descriptors of regular files that were not open `before` and that are only appended to.
@@ -60,6 +67,19 @@ impl OpenFiles {
         let is_new = |(fd, target): &(i32, &str)| before.0.get(fd).is_none_or(|old| old != target);
         self.0.iter().map(|(fd, target)| (*fd, target.as_str())).filter(is_new)
     }
+}
+
+/// Returns the address that a descriptor of this process is connected to: the number of a socket tells an
+/// administrator nothing.
+fn peer(fd: i32) -> Option<String> {
+    let this = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).ok()?;
+    let socket = rustix::process::pidfd_getfd(this, fd, PidfdGetfdFlags::empty()).ok()?;
+    let address = rustix::net::getpeername(&socket).ok()??;
+    if let Ok(address) = SocketAddr::try_from(address.clone()) {
+        return Some(address.to_string());
+    }
+    let path = SocketAddrUnix::try_from(address).ok()?;
+    Some(path.path()?.to_string_lossy().into_owned())
 }
 
 fn is_shareable(fd: i32, target: &str) -> bool {
@@ -105,7 +125,9 @@ fn is_opcache_lock(target: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::os::unix::net::UnixStream;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     use super::*;
 
@@ -124,13 +146,28 @@ mod tests {
         let written = File::create(path("written")).unwrap();
         let now = OpenFiles::of_this_process();
         let written_path = path("written").display().to_string();
-        assert_eq!(now.unshareable_since(&before, ""), Some(&written_path[..]));
+        assert_eq!(now.unshareable_since(&before, ""), Some(written_path.clone()));
         assert_eq!(now.unshareable_since(&before, &written_path), None);
         drop((appended, null, written));
         let sockets = UnixStream::pair().unwrap();
         let now = OpenFiles::of_this_process();
         assert!(now.unshareable_since(&before, "").unwrap().starts_with("socket:"));
         drop(sockets);
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let database = UnixListener::bind(path("database.sock")).unwrap();
+        let addresses =
+            [tcp.local_addr().unwrap().to_string(), path("database.sock").display().to_string()];
+        for (number, address) in addresses.iter().enumerate() {
+            let before = OpenFiles::of_this_process();
+            let connection: OwnedFd = match number {
+                0 => TcpStream::connect(address).unwrap().into(),
+                _ => UnixStream::connect(address).unwrap().into(),
+            };
+            let found = OpenFiles::of_this_process().unshareable_since(&before, "");
+            assert_eq!(found, Some(format!("a connection to {address}")));
+            drop(connection);
+        }
+        drop((tcp, database));
         assert!(is_opcache_lock("/tmp/.ZendSem.x1 (deleted)"));
         assert!(!is_opcache_lock("/tmp/ZendSem"));
     }

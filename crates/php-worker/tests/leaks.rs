@@ -71,12 +71,24 @@ const LEAKS: &[Leak] = &[
     ("putenv('LEAK=1')", "getenv('LEAK')", None),
     ("putenv('PATH')", "getenv('PATH')", None),
     ("srand(1); mt_srand(1)", "mt_rand() === 895547922 || mt_rand() === 895547922", None),
+    (
+        "gmp_random_seed(1)",
+        "function_exists('gmp_random_bits') && gmp_strval(gmp_random_bits(62)) === '499319903450806587'",
+        None,
+    ),
+    (
+        "use_soap_error_handler()",
+        "function_exists('use_soap_error_handler')
+            && [$old = use_soap_error_handler(false), use_soap_error_handler($old)]",
+        None,
+    ),
     ("gc_disable()", "gc_enabled()", None),
     ("set_error_handler(fn () => true)", "set_error_handler(null)", None),
     ("set_exception_handler(fn () => 1)", "set_exception_handler(null)", None),
     ("ob_implicit_flush()", "ob_get_status(true)", None),
     ("header_register_callback(fn () => header('X-Leak: 1'))", "headers_list()", None),
     ("stream_wrapper_register('own', 'W')", "stream_get_wrappers()", None),
+    ("stream_register_wrapper('alias', 'W')", "stream_get_wrappers()", None),
     (
         "stream_wrapper_unregister('data')",
         "[stream_get_wrappers(), @file_get_contents('data:,a')]",
@@ -129,8 +141,11 @@ const NOT_UNDONE: [&str; 5] =
 
 /// Code for `state`, and for a change: without the extension, nothing happens.
 fn guarded(code: &str) -> String {
-    let function: String =
-        code.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+    let function: String = code
+        .trim_start_matches('@')
+        .chars()
+        .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+        .collect();
     let condition = match code.starts_with("Locale::") {
         true => "class_exists('Locale')".to_owned(),
         false if code.starts_with("(new NumberFormatter") => "class_exists('Locale')".to_owned(),
@@ -360,5 +375,39 @@ fn a_session_that_cannot_be_stored_stays_as_it_was() {
         }
         let answer = run("echo json_encode($_SESSION); session_destroy();");
         assert_eq!(answer.text(), r#"{"user":"ann"}"#, "resident: {is_resident}");
+    }
+}
+
+#[test]
+fn the_constant_of_a_session_is_that_of_its_visitor() {
+    let script = Script::new(&format!(
+        "ini_set('session.save_path', sys_get_temp_dir()); ini_set('session.use_only_cookies', '0'); {LOOP}"
+    ));
+    let mut resident = script.start(1);
+    if resident.text("echo extension_loaded('session');") != "1" {
+        return;
+    }
+    let start = "session_start(); echo constant('SID'); session_destroy();";
+    let first = resident.text(start);
+    assert!(first.starts_with("PHPSESSID="), "{first}");
+    assert_eq!(resident.text("echo constant('SID');"), "");
+    let second = resident.text(start);
+    assert!(second.starts_with("PHPSESSID=") && second != first, "{second}");
+}
+
+#[test]
+fn random_numbers_of_the_boot_are_not_repeated_by_each_worker() {
+    let numbers = "mt_rand(), rand(), lcg_value(), bin2hex(random_bytes(4)), uniqid('', true),
+        function_exists('openssl_random_pseudo_bytes') ? bin2hex(openssl_random_pseudo_bytes(4)) : uniqid(),
+        function_exists('gmp_random_bits') ? gmp_strval(gmp_random_bits(62)) : uniqid()";
+    let script = Script::new(&format!("json_encode([{numbers}]); {LOOP}"));
+    let mut resident = script.start(1);
+    let numbers = format!("echo implode(' ', [{numbers}]);");
+    let first = resident.text(&numbers);
+    resident.run("exit;");
+    resident.replace();
+    let second = resident.text(&numbers);
+    for (one, other) in first.split(' ').zip(second.split(' ')) {
+        assert_ne!(one, other, "{first} {second}");
     }
 }
