@@ -208,3 +208,35 @@ fn a_change_of_the_servers_loses_no_request() {
         clients.into_iter().for_each(|client| client.join().unwrap());
     });
 }
+
+/// With one server in its slow start and the other one dead, most requests went to the dead one.
+#[test]
+fn a_server_in_its_slow_start_serves_if_no_other_can() {
+    let (one, two) = (Backend::start("one"), Backend::start("two"));
+    let server = front(
+        &[&one, &two],
+        json!({"upstreams": {"u": {"failures": {"time": 1}, "slow_start": 600}}}),
+    );
+    let state = |backend: &Backend| {
+        let path = format!("/status/upstreams/u/servers/{}/state", backend.address);
+        server.control("GET", &path, "").succeeded()
+    };
+    one.trouble.cuts.store(true, Relaxed);
+    eventually("the first one is failing", || {
+        server.get("/");
+        (state(&one) == "failing").then_some(())
+    });
+    one.trouble.cuts.store(false, Relaxed);
+    server.wait_for_log("gets no requests for 1 s");
+    eventually("it serves again", || (server.get("/").text() == "one").then_some(()));
+    let others = (0..40).filter(|_| server.get("/").text() == "two").count();
+    assert!(others > 20, "the second one serves most: {others}");
+    two.trouble.cuts.store(true, Relaxed);
+    eventually("the second one is failing", || {
+        server.get("/");
+        (state(&two) == "failing").then_some(())
+    });
+    // Some tries of the second one at the end of its pause fail.
+    let served = (0..30).filter(|_| server.get("/").text() == "one").count();
+    assert!(served >= 28, "{served} of 30");
+}

@@ -258,8 +258,11 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
     }
     if round.tried.is_empty() {
         let owner = (protocol.owner(), protocol.log_limit());
-        let problem = format_args!("no server has a weight");
-        log_request(protocol.context().thread, owner, exchange, problem);
+        let problem = match upstream.servers.is_empty() {
+            true => "it has no servers",
+            false => "each of its servers has \"weight\": 0 or \"drain\": true",
+        };
+        log_request(protocol.context().thread, owner, exchange, format_args!("{problem}"));
     }
     refuse(status)
 }

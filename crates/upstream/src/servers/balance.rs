@@ -18,9 +18,10 @@ pub struct Candidate {
     pub is_backup: bool,
     /// Neither health checks nor requests have failed.
     pub is_healthy: bool,
-    /// The server may be selected: it was not tried for this request, is not draining, and its slow
-    /// start does not skip this request.
+    /// The server may be selected: it was not tried for this request, and is not draining.
     pub is_eligible: bool,
+    /// The slow start of the server leaves this request to others of the same tier, if one has room.
+    pub is_held_back: bool,
     /// Hash of request and server, for [`Method::Hash`].
     pub hash: u64,
 }
@@ -38,7 +39,7 @@ pub enum Method<'m> {
     RoundRobin(&'m mut RoundRobin),
     /// The server with the fewest active requests for its weight; among equals in turn.
     LeastConnections(&'m mut RoundRobin),
-    /// The less busy of two servers, which these random numbers select by weight.
+    /// The less busy of two different servers, which these random numbers select by weight.
     TwoChoices(u64, u64),
     /// The server with the highest score of hash and weight (rendezvous hashing): if a server is
     /// gone, only its requests move to other servers.
@@ -69,10 +70,13 @@ pub fn choose(candidates: &[Candidate], method: Method<'_>) -> Choice {
             continue;
         }
         let has_room = |c: &Candidate| of_tier(c) && c.has_room();
-        if !candidates.iter().any(has_room) {
-            return Choice::Full;
-        }
-        return pick(candidates, method, has_room).map_or(Choice::None, Choice::Server);
+        let has_started = |c: &Candidate| has_room(c) && !c.is_held_back;
+        let picked = match candidates {
+            _ if candidates.iter().any(has_started) => pick(candidates, method, has_started),
+            _ if candidates.iter().any(has_room) => pick(candidates, method, has_room),
+            _ => return Choice::Full,
+        };
+        return picked.map_or(Choice::None, Choice::Server);
     }
     Choice::None
 }
@@ -95,8 +99,11 @@ fn pick(
             turns.next(|index| candidates.get(index).is_some_and(has_least))
         }
         Method::TwoChoices(one, two) => {
-            let [one, two] = [one, two].map(|random| by_weight(allowed(), random));
-            let (one, two) = (one?, two?);
+            let one = by_weight(allowed(), one)?;
+            // Another one: a server that hangs must not be compared with itself.
+            let Some(two) = by_weight(allowed().filter(|(index, _)| *index != one), two) else {
+                return Some(one);
+            };
             let load = |index: usize| candidates.get(index).map_or(f64::MAX, load);
             Some(if load(two) < load(one) { two } else { one })
         }

@@ -9,6 +9,7 @@ const HEALTHY: Candidate = Candidate {
     is_backup: false,
     is_healthy: true,
     is_eligible: true,
+    is_held_back: false,
     hash: 0,
 };
 
@@ -70,10 +71,40 @@ fn equally_busy_servers_take_turns_by_weight() {
 fn the_better_of_two_is_chosen() {
     let busy = Candidate { active: 9, ..HEALTHY };
     let two = |one, two| choose(&[busy, HEALTHY, busy], Method::TwoChoices(one, two));
-    assert_eq!(two(0, u64::MAX / 2), Choice::Server(1));
+    assert_eq!(two(0, 0), Choice::Server(1));
     assert_eq!(two(u64::MAX / 2, 0), Choice::Server(1));
-    assert_eq!(two(u64::MAX, u64::MAX), Choice::Server(2));
-    assert_eq!(two(0, 0), Choice::Server(0));
+    assert_eq!(two(u64::MAX, u64::MAX), Choice::Server(1));
+    assert_eq!(two(0, u64::MAX), Choice::Server(0), "of the two busy ones, the first");
+}
+
+/// One of two servers hangs. If both numbers could select the same server, it got a quarter of the
+/// requests.
+#[test]
+fn two_choices_are_two_servers() {
+    let hanging = Candidate { active: 1, ..HEALTHY };
+    let numbers = [0, u64::MAX / 4, u64::MAX / 2, u64::MAX];
+    for (one, two) in numbers.iter().flat_map(|one| numbers.iter().map(move |two| (*one, *two))) {
+        let method = || Method::TwoChoices(one, two);
+        assert_eq!(choose(&[hanging, HEALTHY], method()), Choice::Server(1));
+        assert_eq!(choose(&[hanging], method()), Choice::Server(0), "without a choice");
+    }
+}
+
+/// One server is in its slow start when the other dies: it gets the requests, and neither the dead
+/// one nor the queue does.
+#[test]
+fn a_slow_start_leaves_requests_only_to_servers_that_can_serve_them() {
+    let starting = Candidate { is_held_back: true, ..HEALTHY };
+    let full = Candidate { active: 1, max_active: Some(1), ..HEALTHY };
+    let backup = Candidate { is_backup: true, ..HEALTHY };
+    let dead = Candidate { is_healthy: false, ..HEALTHY };
+    assert_eq!(least(&[starting, HEALTHY]), Choice::Server(1));
+    for other in [dead, full, backup, Candidate { is_eligible: false, ..HEALTHY }] {
+        assert_eq!(least(&[other, starting]), Choice::Server(1), "{other:?}");
+    }
+    assert_eq!(least(&[starting, starting]), Choice::Server(0));
+    let full = Candidate { is_held_back: true, ..full };
+    assert_eq!(least(&[full, dead]), Choice::Full);
 }
 
 fn by_hash(weights: &[f64], key: u32, without: Option<usize>) -> usize {

@@ -170,25 +170,15 @@ impl Upstream {
             only.is_eligible &= tried.is_empty();
             return balance::choose(&[only], Method::Hash); // all methods select it
         }
-        let mut is_starting = false;
-        let mut candidates: Vec<_> = { self.servers.iter().enumerate() }
+        let candidates: Vec<_> = { self.servers.iter().enumerate() }
             .map(|(index, server)| {
                 let mut candidate = server.candidate(now, &affinity.hash_key);
                 candidate.is_eligible &= !tried.contains(&index);
-                if candidate.is_eligible && self.skips_slow_start(server, now, selector) {
-                    (candidate.is_eligible, is_starting) = (false, true);
-                }
+                candidate.is_held_back =
+                    candidate.is_eligible && self.is_held_back(server, now, selector);
                 candidate
             })
             .collect();
-        let choice = selector.choose(self, &self.config.balance, &candidates);
-        if choice != Choice::None || !is_starting {
-            return choice;
-        }
-        // All other servers were tried: those in their slow start get the request nevertheless.
-        for (index, candidate) in candidates.iter_mut().enumerate() {
-            candidate.is_eligible = !tried.contains(&index) && candidate.weight > 0.0;
-        }
         selector.choose(self, &self.config.balance, &candidates)
     }
 
@@ -200,8 +190,8 @@ impl Upstream {
         (candidate.is_healthy && candidate.has_room() && !tried.contains(&index)).then_some(index)
     }
 
-    /// Returns true if a server in its slow start skips this request.
-    fn skips_slow_start(&self, server: &Server, now: Duration, selector: &Selector<Self>) -> bool {
+    /// Returns true if a server in its slow start leaves this request to others.
+    fn is_held_back(&self, server: &Server, now: Duration, selector: &Selector<Self>) -> bool {
         let Some(length) = self.config.slow_start else { return false };
         let Some(share) = server.slow_start(length, now) else { return false };
         let chance = (selector.random() >> 11) as f64 / (1u64 << 53) as f64;

@@ -171,6 +171,7 @@ impl Server {
             is_backup: self.config.backup,
             is_healthy: !self.state.is_unhealthy.load(Relaxed) && !self.is_failing(now),
             is_eligible: !self.config.drain,
+            is_held_back: false,
             hash: match hash_key {
                 [] => 0,
                 key => balance::hash(key, &self.key),
