@@ -252,3 +252,37 @@ fn a_service_names_servers_with_their_ports() {
     server.wait_for_log("\"_http._tcp.app.test\" cannot be looked up: ");
     assert_eq!(server.get("/").text(), last.0[0].to_string());
 }
+
+/// Waiting for machines one after the other took ten seconds for each that did not answer, and a machine
+/// without an answer was left out until the time to live of the service was over.
+#[test]
+fn a_machine_of_a_service_that_is_not_known_yet_keeps_nobody_waiting() {
+    let dns = Dns::start(None);
+    let (one, two) = (backends(1, http), backends(1, http));
+    dns.set("one.test", &one.0);
+    for name in ["silent.test", "quiet.test", "still.test"] {
+        dns.silence(name);
+    }
+    let service = "_http._tcp.app.test";
+    let machines =
+        [(one.1, "one.test"), (two.1, "two.test"), (1, "silent.test"), (1, "quiet.test")];
+    let servers = machines.map(|(port, name)| (1, 1, port, name));
+    dns.set_service(service, &[&servers[..], &[(1, 1, 1, "still.test")]].concat());
+    dns.set_service_ttl(3600);
+    let server = Site::new().controlled().serve();
+    server.put(
+        "/config",
+        &json!({
+            "listeners": {server.address.to_string(): {"pass": "upstreams/u"}},
+            "settings": {"resolver": dns.address.to_string(), "listen_threads": 1},
+            "upstreams": {"u": {"servers": {service: {}}}},
+        }),
+    );
+    assert_eq!(server.get("/").text(), one.0[0].to_string(), "the first machine serves at once");
+    server.wait_for_log("\"_http._tcp.app.test\": \"");
+    dns.set("two.test", &two.0);
+    eventually("the second machine is found although the service is valid for an hour", || {
+        (server.get("/").text() == two.0[0].to_string()).then_some(())
+    });
+    assert_eq!(server.get("/").text(), one.0[0].to_string(), "the first one is kept");
+}

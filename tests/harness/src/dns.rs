@@ -1,8 +1,8 @@
 //! A DNS server with the records that a test sets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,13 +11,17 @@ use super::free_address;
 /// A server of a service: priority, weight, port and name.
 pub type Service = (u16, u16, u16, &'static str);
 
-/// A DNS server; stopped on drop. Answers are valid for a second.
+/// A DNS server; stopped on drop. Answers are valid for a second, unless a test sets another time.
 pub struct Dns {
     /// Address on which it listens.
     pub address: SocketAddr,
     records: Arc<Mutex<HashMap<String, Vec<Ipv4Addr>>>>,
     services: Arc<Mutex<HashMap<String, Vec<Service>>>>,
     names: Arc<Mutex<HashMap<String, String>>>,
+    /// Names without an answer.
+    silent: Arc<Mutex<HashSet<String>>>,
+    /// Time to live of services.
+    service_ttl: Arc<AtomicU32>,
     is_over: Arc<AtomicBool>,
 }
 
@@ -32,15 +36,21 @@ impl Dns {
             records: Arc::default(),
             services: Arc::default(),
             names: Arc::default(),
+            silent: Arc::default(),
+            service_ttl: Arc::new(AtomicU32::new(1)),
             is_over: Arc::default(),
         };
         let (records, is_over) = (Arc::clone(&dns.records), Arc::clone(&dns.is_over));
         let (services, names) = (Arc::clone(&dns.services), Arc::clone(&dns.names));
+        let (silent, service_ttl) = (Arc::clone(&dns.silent), Arc::clone(&dns.service_ttl));
         std::thread::spawn(move || {
             let mut buffer = [0; 512];
             while !is_over.load(Relaxed) {
                 let Ok((length, peer)) = socket.recv_from(&mut buffer) else { continue };
                 let question = &buffer[..length];
+                if silent.lock().unwrap().contains(&name(question)) {
+                    continue;
+                }
                 if let Some(forger) = forger {
                     let mut number = question.to_vec();
                     number[1] ^= 1;
@@ -52,7 +62,9 @@ impl Dns {
                 }
                 if question[question.len() - 4..] == [0, 33, 0, 1] {
                     let known = services.lock().unwrap().get(&name(question)).cloned();
-                    let _ = socket.send_to(&servers(question, &known.unwrap_or_default()), peer);
+                    let ttl = service_ttl.load(Relaxed);
+                    let answer = servers(question, &known.unwrap_or_default(), ttl);
+                    let _ = socket.send_to(&answer, peer);
                     continue;
                 }
                 if let Some(found) = names.lock().unwrap().get(&name(question)) {
@@ -88,6 +100,16 @@ impl Dns {
     pub fn set_service(&self, name: &str, servers: &[Service]) {
         self.services.lock().unwrap().insert(name.to_owned(), servers.to_vec());
     }
+
+    /// Sets the time for which services are valid, in seconds.
+    pub fn set_service_ttl(&self, seconds: u32) {
+        self.service_ttl.store(seconds, Relaxed);
+    }
+
+    /// Leaves questions for a name without an answer.
+    pub fn silence(&self, name: &str) {
+        self.silent.lock().unwrap().insert(name.to_owned());
+    }
 }
 
 impl Drop for Dns {
@@ -109,7 +131,7 @@ fn name(question: &[u8]) -> String {
 }
 
 /// Returns the answer to a question for a service.
-fn servers(question: &[u8], servers: &[Service]) -> Vec<u8> {
+fn servers(question: &[u8], servers: &[Service], ttl: u32) -> Vec<u8> {
     let mut out = question.to_vec();
     out[2..4].copy_from_slice(if servers.is_empty() { &[0x81, 0x83] } else { &[0x81, 0x80] });
     out[7] = servers.len() as u8;
@@ -121,7 +143,9 @@ fn servers(question: &[u8], servers: &[Service]) -> Vec<u8> {
             data.extend_from_slice(label.as_bytes());
         }
         data.push(0);
-        out.extend_from_slice(&[0xc0, 12, 0, 33, 0, 1, 0, 0, 0, 1, 0, data.len() as u8]);
+        out.extend_from_slice(&[0xc0, 12, 0, 33, 0, 1]);
+        out.extend_from_slice(&ttl.to_be_bytes());
+        out.extend_from_slice(&[0, data.len() as u8]);
         out.extend_from_slice(&data);
     }
     out

@@ -37,6 +37,8 @@ pub enum Problem {
     Unreachable(SocketAddr, io::Error),
     /// A server has answered with this error code.
     Failed(SocketAddr, u8),
+    /// No server has answered yet.
+    Late,
 }
 
 impl fmt::Display for Problem {
@@ -45,6 +47,7 @@ impl fmt::Display for Problem {
             Problem::Unknown => f.write_str("no address is known for it"),
             Problem::Unreachable(server, error) => write!(f, "DNS server {server}: {error}"),
             Problem::Failed(server, code) => write!(f, "DNS server {server}: code {code}"),
+            Problem::Late => f.write_str("no DNS server has answered yet"),
         }
     }
 }

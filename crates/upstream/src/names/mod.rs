@@ -23,7 +23,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout_at};
 
 use self::lookup::{Problem, look_up};
-use self::service::{Targets, look_up_targets};
+use self::service::{Machines, Targets, look_up_targets};
 use self::target::Target;
 
 /// Servers by name. A name without an address is missing.
@@ -34,6 +34,10 @@ const FIRST_LOOK_UP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Time after which a failed look-up is repeated.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Maximum number of servers of a name. More would cost each request time, and who answers for a name
+/// could have this server check the health of any number of machines.
+const MAX_TARGETS: usize = 256;
 
 /// Minimum time for which an answer is valid.
 const MIN_TIME_TO_LIVE: Duration = Duration::from_secs(1);
@@ -76,6 +80,8 @@ type LookUpResult = (String, Result<Targets, Problem>);
 #[derive(Default)]
 struct Entry {
     targets: Arc<[Target]>,
+    /// Machines of a service.
+    machines: Machines,
     /// Time of the next look-up; `None` during a look-up.
     due: Option<Instant>,
     /// A look-up has ended, with or without success.
@@ -97,7 +103,7 @@ impl Names {
         self.servers.clone_from(&config.settings.resolver);
         for name in config.server_names() {
             if !self.entries.contains_key(&name) {
-                self.start_look_up(&name);
+                self.start_look_up(&name, Machines::new());
                 self.entries.insert(name, Entry::default());
             }
         }
@@ -143,16 +149,16 @@ impl Names {
         for (name, entry) in &mut self.entries {
             if entry.due.is_some_and(|due| due <= now) {
                 entry.due = None;
-                due.push(name.clone());
+                due.push((name.clone(), entry.machines.clone()));
             }
         }
-        due.iter().for_each(|name| self.start_look_up(name));
+        due.into_iter().for_each(|(name, machines)| self.start_look_up(&name, machines));
     }
 
-    fn start_look_up(&self, name: &str) {
+    fn start_look_up(&self, name: &str, machines: Machines) {
         let (name, servers, result) = (name.to_owned(), self.servers.clone(), self.result.clone());
         tokio::spawn(async move {
-            let found = look_up_targets(&name, &servers).await;
+            let found = look_up_targets(&name, &servers, &machines).await;
             let _ = result.send((name, found));
         });
     }
@@ -161,30 +167,77 @@ impl Names {
     fn take(&mut self, (name, found): LookUpResult) -> bool {
         let Some(entry) = self.entries.get_mut(&name) else { return false };
         entry.has_result = true;
-        match found {
-            Ok(Targets { mut targets, time_to_live }) => {
-                entry.due =
-                    Some(Instant::now() + time_to_live.clamp(MIN_TIME_TO_LIVE, MAX_TIME_TO_LIVE));
-                entry.is_logged = false;
+        let (problem, wait, has_changed) = match found {
+            Ok(Targets { mut targets, time_to_live, machines, missing }) => {
+                let wait = time_to_live.clamp(MIN_TIME_TO_LIVE, MAX_TIME_TO_LIVE);
+                let too_many = cut(&mut targets);
+                let (problem, wait) = match missing {
+                    Some((machine, problem)) => {
+                        let stays = stays(machines.contains_key(&machine));
+                        let problem =
+                            format!(": \"{machine}\" cannot be looked up: {problem}{stays}");
+                        (Some(problem), wait.min(RETRY_INTERVAL))
+                    }
+                    None => (too_many, wait),
+                };
                 // DNS servers rotate the addresses in each answer.
                 targets.sort_unstable();
                 targets.dedup();
                 let has_changed = *entry.targets != *targets;
-                entry.targets = targets.into();
-                has_changed
+                (entry.targets, entry.machines) = (targets.into(), machines);
+                (problem, wait, has_changed)
             }
             Err(problem) => {
-                entry.due = Some(Instant::now() + RETRY_INTERVAL);
-                if !std::mem::replace(&mut entry.is_logged, true) {
-                    let stays = match entry.targets.is_empty() {
-                        true => "",
-                        false => "; its previous addresses stay in use",
-                    };
-                    let message = format_args!("\"{name}\" cannot be looked up: {problem}{stays}");
-                    self.log.write(Level::Error, message);
-                }
-                false
+                let stays = stays(!entry.targets.is_empty());
+                (Some(format!(" cannot be looked up: {problem}{stays}")), RETRY_INTERVAL, false)
             }
+        };
+        entry.due = Some(Instant::now() + wait);
+        let was_logged = std::mem::replace(&mut entry.is_logged, problem.is_some());
+        match problem {
+            Some(problem) if !was_logged => {
+                self.log.write(Level::Error, format_args!("\"{name}\"{problem}"));
+            }
+            None if was_logged => {
+                self.log.write(Level::Notice, format_args!("\"{name}\" can be looked up again"));
+            }
+            _ => {}
         }
+        has_changed
+    }
+}
+
+/// Returns the end of a message about a failed look-up.
+fn stays(has_addresses: bool) -> &'static str {
+    if has_addresses { "; its previous addresses stay in use" } else { "" }
+}
+
+/// Leaves the maximum number of servers, the best ones first. Returns a problem if there were more.
+fn cut(targets: &mut Vec<Target>) -> Option<String> {
+    let number = targets.len();
+    if number <= MAX_TARGETS {
+        return None;
+    }
+    // The same ones after each look-up, whatever their order in the answer.
+    targets.sort_unstable_by_key(|target| (target.is_backup, *target));
+    targets.truncate(MAX_TARGETS);
+    Some(format!(" has {number} servers, of which {MAX_TARGETS} are used"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_servers_the_best_are_used() {
+        let target = |n: u16| Target {
+            is_backup: n.is_multiple_of(2),
+            ..Target::from(IpAddr::from([127, 0, (n >> 8) as u8, n as u8]))
+        };
+        let mut targets: Vec<_> = (0..300).map(target).collect();
+        let problem = cut(&mut targets).expect("too many");
+        assert_eq!(problem, " has 300 servers, of which 256 are used");
+        assert_eq!(targets.iter().filter(|target| !target.is_backup).count(), 150);
+        assert_eq!((targets.len(), cut(&mut targets)), (256, None));
     }
 }
