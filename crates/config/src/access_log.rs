@@ -88,6 +88,12 @@ impl AccessLog {
             Some(format) => format,
             None => LogFormat::combined(node)?,
         };
+        if let (true, LogFormat::Text(_), Some(node)) =
+            (numbers, &format, object.optional("numbers"))
+        {
+            let error = node.invalid("is for lines of JSON");
+            return Err(error.with_hint("write an object as \"format\", or \"json\""));
+        }
         let log = AccessLog {
             destination: Destination::read(node, &object)?,
             format,
@@ -146,5 +152,11 @@ fn read_sample(node: &Node<'_>) -> Result<f64, Error> {
 }
 
 fn read_mask(node: &Node<'_>) -> Result<Vec<String>, Error> {
-    node.strings()?.map(|name| name.text().map(str::to_owned)).collect()
+    let read = |name: Node<'_>| match name.text()? {
+        text if text.contains(['=', '&', '?', '#', '[']) => {
+            Err(name.invalid("must be the name of an argument, such as \"token\""))
+        }
+        text => Ok(text.to_owned()),
+    };
+    node.strings()?.map(read).collect()
 }

@@ -32,6 +32,10 @@ pub enum AddressError {
     UnixName,
     /// Neither one of the known forms nor a name.
     ServerForm,
+    /// The port of a server is missing, or is not between 1 and 65535.
+    ServerPort,
+    /// A service has a port.
+    ServicePort,
 }
 
 impl Address {
@@ -90,16 +94,25 @@ impl Address {
     pub fn parse_server(text: &str) -> Result<Address, AddressError> {
         match Address::parse(text) {
             Err(AddressError::Form) => {}
+            Err(AddressError::Port) => return Err(AddressError::ServerPort),
             read => return read,
         }
         if is_service(text) {
             return Ok(Address::Service(text.to_ascii_lowercase()));
         }
-        let (host, port) = text.rsplit_once(':').ok_or(AddressError::ServerForm)?;
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        };
         if !is_host(host) {
             return Err(AddressError::ServerForm);
         }
-        Ok(Address::Name(host.to_ascii_lowercase(), parse_port(port)?))
+        if is_service(host) {
+            return Err(AddressError::ServicePort);
+        }
+        let port = parse_port(port.ok_or(AddressError::ServerPort)?);
+        let port = port.map_err(|_| AddressError::ServerPort)?;
+        Ok(Address::Name(host.to_ascii_lowercase(), port))
     }
 
     fn parse_unix(name: &str) -> Result<Address, AddressError> {
@@ -202,6 +215,13 @@ impl fmt::Display for AddressError {
                 "is not an address; write \"127.0.0.1:8080\", \"[::1]:8080\", \"backend.example:8080\", \
                  \"unix:/path\" or \"unix:@name\""
             }
+            AddressError::ServerPort => {
+                "must end with a port between 1 and 65535, as in \"backend.example:8080\"; only a service \
+                 of DNS has none, as in \"_http._tcp.backend.example\""
+            }
+            AddressError::ServicePort => {
+                "must have no port, as the records of the service (SRV) name those of its servers"
+            }
             AddressError::Port => "must end with a port between 1 and 65535, as in \"*:8080\"",
             AddressError::UnixName => {
                 "must have 1 to 107 bytes after \"unix:\", and no null character"
@@ -290,6 +310,9 @@ mod tests {
         for text in ["127.0.0.1:80", "[::1]:80", "unix:/x", "unix:@x"] {
             assert_eq!(Address::parse_server(text), Address::parse(text));
         }
+        for text in ["10.0.0.1", "backend.example", "host:0", "host:65536", "host:", "host:+80"] {
+            assert_eq!(Address::parse_server(text), Err(AddressError::ServerPort), "{text}");
+        }
     }
 
     #[test]
@@ -308,10 +331,8 @@ mod tests {
         ] {
             assert!(Address::parse_server(text).is_err(), "{text}");
         }
-        assert_eq!(
-            Address::parse_server("_http._tcp.a:80"),
-            Ok(Address::Name("_http._tcp.a".to_owned(), 80))
-        );
+        // The records name the ports, so that this one would be passed over.
+        assert_eq!(Address::parse_server("_http._tcp.a:80"), Err(AddressError::ServicePort));
     }
 
     #[test]
@@ -335,7 +356,6 @@ mod tests {
         ] {
             assert!(Address::parse_server(text).is_err(), "{text}");
         }
-        assert_eq!(Address::parse_server("host:0"), Err(AddressError::Port));
         assert!(Address::parse_server(&format!("{}:80", "a.".repeat(128))).is_err());
     }
 }

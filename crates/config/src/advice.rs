@@ -1,7 +1,7 @@
 //! Advice about a document: settings that are legal and nearly always a mistake.
 //!
 //! [`Config::advice`] examines only the document. `effect` finds conditions without effect and
-//! steps that no request reaches, `variables` finds variables in strings in which they are not
+//! steps that no request reaches, `upstreams` settings that need others, `variables` finds variables in strings in which they are not
 //! expanded.
 
 mod effect;
@@ -10,6 +10,7 @@ mod scripts;
 mod shares;
 #[cfg(test)]
 mod tests;
+mod upstreams;
 mod variables;
 
 pub use line::Advice;
@@ -43,6 +44,7 @@ impl Config {
                 }
             }
         }
+        self.upstreams.iter().for_each(|upstream| upstreams::of_upstream(upstream, &mut all));
         for (place, log) in self.access_logs() {
             effect::of_access_log(&place, log, &mut all);
             if let LogFormat::Text(format) = &log.format

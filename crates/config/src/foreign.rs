@@ -153,6 +153,7 @@ const KEYS: &[Word] = &[
         beside: Some("response_headers"),
         hint: "write \"response_headers\": {\"X-Name\": \"value\"}",
     },
+    Word { words: &["expires"], beside: Some("same_site"), hint: "write \"max_age\", in seconds" },
     Word {
         words: &["add_header", "expires"],
         beside: None,
@@ -283,6 +284,17 @@ const KEYS: &[Word] = &[
     },
     Word { words: &["custom_log", "customlog", "transferlog"], beside: None, hint: ACCESS_LOG },
     // Upstreams.
+    Word {
+        words: &["secure", "httponly", "http_only"],
+        beside: Some("same_site"),
+        hint: "the cookie is HttpOnly, and Secure if the client uses HTTPS; leave it out",
+    },
+    Word {
+        words: &["learn", "route"],
+        beside: Some("same_site"),
+        hint: "a session that the application names is \"balance\": {\"hash\": \"$cookie_NAME\"} of \
+               the upstream",
+    },
     Word { words: &["max_fails", "fail_timeout"], beside: Some("weight"), hint: FAILURES },
     Word { words: &["max_fails"], beside: Some("time"), hint: "write \"max\"" },
     Word { words: &["fail_timeout"], beside: Some("time"), hint: "write \"time\"" },

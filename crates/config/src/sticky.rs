@@ -50,11 +50,16 @@ impl Sticky {
             return Err(node.wrong_type("an object").with_hint("write {\"cookie\": \"server\"}"));
         }
         let object = node.object()?;
+        if node.value.get("hash").is_some() {
+            let error = node.invalid("has \"hash\", which is a way to choose a server");
+            return Err(error.with_hint("write \"balance\": {\"hash\": ...} in the upstream"));
+        }
         let cookie = object.required("cookie")?;
         if !is_token(cookie.string()?) {
             return Err(cookie.invalid("must be the name of a cookie"));
         }
         let usual = Sticky::new(cookie.string()?);
+        let is_of_host = usual.cookie.to_ascii_lowercase().starts_with("__host-");
         let sticky = Sticky {
             path: object.read("path", read_path)?.unwrap_or_else(|| usual.path.clone()),
             domain: object.read("domain", read_attribute)?,
@@ -62,6 +67,13 @@ impl Sticky {
             same_site: object.read("same_site", SameSite::read)?.unwrap_or_default(),
             ..usual
         };
+        for (key, is_usual) in [("path", sticky.path == "/"), ("domain", sticky.domain.is_none())] {
+            if let (true, false, Some(node)) = (is_of_host, is_usual, object.optional(key)) {
+                let error =
+                    node.invalid("cannot go with a cookie whose name begins with \"__Host-\"");
+                return Err(error.with_hint("leave it out: browsers refuse such a cookie"));
+            }
+        }
         object.end()?;
         Ok(sticky)
     }

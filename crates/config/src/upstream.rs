@@ -277,7 +277,12 @@ impl Balance {
                             or {\"hash\": \"$remote_addr\"}";
         if node.value.is_object() {
             let object = node.object()?;
-            let template = Template::read(&object.required("hash")?)?;
+            let hash = object.required("hash")?;
+            let template = Template::read(&hash)?;
+            if template.constant().is_some() {
+                let error = hash.invalid("has no variable, so all requests would go to one server");
+                return Err(error.with_hint("write \"$remote_addr\", or \"$cookie_NAME\""));
+            }
             object.end()?;
             return Ok(Balance::Hash(template));
         }
@@ -287,9 +292,13 @@ impl Balance {
             Some("two_choices") => Ok(Balance::TwoChoices),
             Some(name) => {
                 let problem = format!("is \"{}\", which is no way to choose a server", Shown(name));
-                Err(node.invalid(problem).with_hint(match name.starts_with("random") {
-                    true => "write \"two_choices\", which is nginx's \"random two\"",
-                    false => HINT,
+                Err(node.invalid(problem).with_hint(match name {
+                    "least_conn" => "write \"least_connections\"",
+                    "ip_hash" => "write {\"hash\": \"$remote_addr\"}",
+                    random if random.starts_with("random") => {
+                        "write \"two_choices\", which is nginx's \"random two\""
+                    }
+                    _ => HINT,
                 }))
             }
             None => Err(node.wrong_type("a string or an object").with_hint(HINT)),
@@ -319,6 +328,10 @@ impl Failures {
     pub const NEVER: Failures = Failures { max: 0, time: Duration::from_secs(10) };
 
     fn read(node: &Node<'_>) -> Result<Failures, Error> {
+        if !node.value.is_object() {
+            let hint = "write {\"max\": 3, \"time\": 10}, or {} for nginx's defaults";
+            return Err(node.wrong_type("an object").with_hint(hint));
+        }
         let object = node.object()?;
         let default = Failures::default();
         let failures = Failures {

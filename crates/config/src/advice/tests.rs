@@ -220,3 +220,27 @@ fn variables_that_are_not_filled_in_are_told() {
     let lines = on_match(json!({"headers": {"Origin": ["a", "https://$http_host"]}}));
     only(&lines, "/routes/0/match/headers/Origin/1", &message("http_host"));
 }
+
+#[test]
+fn settings_about_failed_servers_need_failures_that_are_noticed() {
+    let of = |members: Value| {
+        let mut upstream = json!({"servers": {"10.0.0.1:80": {}, "10.0.0.2:80": {"backup": true}}});
+        upstream.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        advice(json!({
+            "listeners": {"*:80": {"pass": "upstreams/u"}}, "upstreams": {"u": upstream},
+        }))
+    };
+    let backup = of(json!({}));
+    assert_eq!(backup.len(), 1);
+    assert!(backup[0].starts_with("/upstreams/u/servers/10.0.0.2:80/backup: "), "{backup:?}");
+    let all = of(json!({"slow_start": 10, "retry": {"on": 503}}));
+    assert!(all[0].starts_with("/upstreams/u/slow_start: has no effect"), "{all:?}");
+    assert!(all[1].starts_with("/upstreams/u/retry: has no effect"), "{all:?}");
+    for members in [
+        json!({"failures": {}}),
+        json!({"tries": 2, "retry": {"on": 503}}),
+        json!({"health": {"uri": "/"}, "slow_start": 10}),
+    ] {
+        assert_eq!(of(members), Vec::<String>::new());
+    }
+}

@@ -39,6 +39,8 @@ fn an_access_log_is_a_file_or_has_a_format() {
         (json!({"path": "/x", "flush": 61}), "must be between 0 and 60 seconds"),
         (json!({"path": "/x", "mask": [1]}), "/access_log/mask/0: "),
         (json!({"syslog": "logs.example"}), "is no address of a server; write an address"),
+        (json!({"path": "/x", "numbers": true}), "/access_log/numbers: "),
+        (json!({"path": "/x", "mask": ["a", "token="]}), "/access_log/mask/1: "),
         (
             json!({"syslog": {"server": "10.0.0.1", "facility": "local8"}}),
             "/access_log/syslog/facility: ",

@@ -219,7 +219,12 @@ fn an_upstream_has_servers_with_weights() {
     assert_eq!((config.upstreams[0].tries, config.upstreams[0].keepalive), (Some(3), 16));
     for (upstream, message) in [
         (json!({}), "/upstreams/u: \"servers\" is missing"),
-        (json!({"servers": {"x": {}}}), "/upstreams/u/servers/x: \"x\" is not an address"),
+        (json!({"servers": {"x": {}}}), "/upstreams/u/servers/x: \"x\" must end with a port"),
+        (
+            json!({"servers": {"a b:1": {}}}),
+            "/upstreams/u/servers/a b:1: \"a b:1\" is not an address",
+        ),
+        (json!({"servers": {"_a._tcp.b:1": {}}}), "\"_a._tcp.b:1\" must have no port"),
         (json!({"servers": {"*:1": {"weight": -1}}}), "must be between 0 and 1000000, but is -1"),
         (json!({"servers": {"*:1": {"weight": 1_000_001}}}), "must be between 0 and 1000000"),
         (json!({"servers": {"*:1": {"weight": "1"}}}), "must be a number"),

@@ -77,9 +77,31 @@ fn the_cookie_of_a_session_has_its_attributes() {
         (json!({"cookie": "a", "path": "x"}), "/sticky/path"),
         (json!({"cookie": "a", "domain": "a\r\nb"}), "/sticky/domain"),
         (json!({"cookie": "a", "same_site": "Lax"}), "/sticky/same_site"),
+        (json!({"cookie": "__Host-a", "domain": "a.example"}), "/sticky/domain"),
+        (json!({"cookie": "__Host-a", "path": "/a"}), "/sticky/path"),
     ] {
         let line = refusal(upstream(json!({"sticky": members})));
         assert!(line.contains(place), "{line}");
+    }
+    assert!(sticky(json!({"cookie": "__Host-a", "path": "/"})).is_some());
+}
+
+#[test]
+fn what_administrators_of_nginx_write_for_a_balance_is_answered_with_the_equivalent() {
+    for (members, place, hint) in [
+        (json!({"balance": "least_conn"}), "balance", "\"least_connections\""),
+        (json!({"balance": "ip_hash"}), "balance", "{\"hash\": \"$remote_addr\"}"),
+        (json!({"balance": "random two least_conn"}), "balance", "\"two_choices\""),
+        (json!({"balance": {"hash": "fixed"}}), "balance/hash", "\"$remote_addr\""),
+        (json!({"balance": {"hash": ""}}), "balance/hash", "\"$remote_addr\""),
+        (json!({"sticky": {"hash": "$remote_addr"}}), "sticky", "\"balance\": {\"hash\""),
+        (json!({"sticky": {"cookie": "a", "expires": "1h"}}), "sticky", "\"max_age\""),
+        (json!({"sticky": {"cookie": "a", "secure": true}}), "sticky", "leave it out"),
+        (json!({"failures": true}), "failures", "{} for nginx's defaults"),
+    ] {
+        let line = refusal(upstream(members));
+        assert!(line.starts_with(&format!("/upstreams/u/{place}: ")), "{line}");
+        assert!(line.contains(hint), "{line}");
     }
 }
 
