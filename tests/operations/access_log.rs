@@ -359,3 +359,66 @@ fn lines_reach_a_syslog_server_and_find_it_again_after_a_restart() {
         });
     }
 }
+
+/// The socket of a syslog daemon holds few datagrams: with 8 clients, more than half of all lines were
+/// lost, and a restart of the daemon lost those of a second.
+#[test]
+fn a_slow_syslog_server_and_its_restart_lose_no_line() {
+    let site = Site::new().file("a", "a");
+    let socket = site.data().join("syslog");
+    let syslog = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
+    let log = json!({"syslog": format!("unix:{}", socket.display()), "format": "$header_number"});
+    let server = site.with(json!({"access_log": log})).serve();
+    let receive = |syslog: &std::os::unix::net::UnixDatagram, most: usize, lines: &mut Vec<u32>| {
+        syslog.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        let mut buffer = [0; 500];
+        while lines.len() < most {
+            let length = syslog.recv(&mut buffer).expect("a line in time");
+            let line = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            // The form of the C library, which daemons expect on a unix socket.
+            assert!(line.starts_with("<190>") && line.contains(" howdah["), "{line}");
+            lines.push(line.rsplit(' ').next().unwrap().parse().unwrap());
+        }
+    };
+    let mut lines = Vec::new();
+    load(&server, 500);
+    receive(&syslog, 300, &mut lines);
+    // What it has not read is lost with it; the router has the rest.
+    syslog.set_nonblocking(true).unwrap();
+    while syslog.recv(&mut [0; 500]).is_ok() {}
+    drop(syslog);
+    fs::remove_file(&socket).unwrap();
+    let mut connection = server.connect();
+    for number in 1000..1200 {
+        connection.send(format!("GET /a HTTP/1.1\r\nHost: a\r\nNumber: {number}\r\n\r\n"));
+        assert_eq!(connection.response().status, 200);
+    }
+    let syslog = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
+    let mut after = Vec::new();
+    while after.iter().filter(|number| **number >= 1000).count() < 200 {
+        let next = after.len() + 1;
+        receive(&syslog, next, &mut after);
+    }
+    let mut late: Vec<_> = after.into_iter().filter(|number| *number >= 1000).collect();
+    late.sort_unstable();
+    assert_eq!(late, (1000..1200).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_syslog_server_that_reads_nothing_delays_no_request() {
+    let site = Site::new().file("a", "a");
+    let socket = site.data().join("syslog");
+    let _syslog = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
+    let long = "x".repeat(7000);
+    let log =
+        json!({"syslog": format!("unix:{}", socket.display()), "format": format!("$uri {long}")});
+    let server = site.with(json!({"access_log": log})).serve();
+    load(&server, 1000);
+    server.wait_for_log(" lost, as it does not take them in time");
+    assert_eq!(server.get("/a").status, 200);
+    let started = std::time::Instant::now();
+    let (status, site) = server.end(Signal::QUIT);
+    assert!(status.success() && started.elapsed().as_secs() < 20);
+    let log = fs::read_to_string(site.root().with_file_name("log")).unwrap();
+    assert!(log.lines().count() < 20, "{log}");
+}

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use howdah_config::Destination;
 use howdah_sys::log::{Level, Log};
 use rustix::io::{Errno, retry_on_intr, writev};
 
+use super::backlog::{Backlog, Sent};
 use super::datagram::{self, Framing};
 
 /// The open files of a configuration's access logs.
@@ -31,11 +32,23 @@ pub struct LogFile {
     is_torn: AtomicBool,
     /// The socket is no longer connected.
     is_disconnected: AtomicBool,
+    /// Lines that the server has not taken yet.
+    backlog: Mutex<Backlog>,
+    /// `backlog` is not empty; avoids the lock.
+    has_backlog: AtomicBool,
+    /// A thread sends the backlog. Changed under the lock of `backlog`.
+    is_retried: AtomicBool,
 }
+
+/// Maximum time for which the end of a thread waits for a server.
+const LAST_WAIT: Duration = Duration::from_millis(200);
+
+/// Pause between two attempts during that time.
+const LAST_PAUSE: Duration = Duration::from_millis(1);
 
 impl LogFile {
     /// Takes over a file that is open for appending, or a connected datagram socket that does not
-    /// block. Without a file, lines are lost until there is one ([`LogFile::reopen`]).
+    /// block. Without a socket, lines wait for one ([`LogFile::reopen`]).
     pub fn new(destination: &Destination, file: Option<OwnedFd>) -> Self {
         LogFile {
             name: destination.to_string(),
@@ -43,6 +56,9 @@ impl LogFile {
             is_failing: AtomicBool::new(file.is_none()),
             is_torn: AtomicBool::new(false),
             is_disconnected: AtomicBool::new(file.is_none()),
+            backlog: Mutex::default(),
+            has_backlog: AtomicBool::new(false),
+            is_retried: AtomicBool::new(false),
             file: RwLock::new(file),
         }
     }
@@ -74,39 +90,147 @@ impl LogFile {
         self.is_disconnected.store(false, Relaxed);
     }
 
-    /// Appends whole lines. Lines that cannot be written are lost; the first failure in a row is
-    /// reported in `log`.
+    /// Appends whole lines. Lines that cannot be written to a file are lost; the first failure in a row
+    /// is reported in `log`. Lines that a server does not take wait ([`LogFile::claim_retry`]).
     pub fn append(&self, lines: &[u8], log: &Log) {
         let file = self.file.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let Some(file) = &*file else { return };
-        match &self.framing {
-            Some(framing) => self.send(file, framing, lines, log),
-            None => self.write(file, lines, log),
+        match (&self.framing, &*file) {
+            (Some(framing), socket) => self.send(socket.as_ref(), framing, lines, log),
+            (None, Some(file)) => self.write(file, lines, log),
+            (None, None) => {}
         }
     }
 
-    /// Sends each line as a datagram.
-    fn send(&self, socket: &OwnedFd, framing: &Framing, lines: &[u8], log: &Log) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let header = framing.header(now);
-        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let parts = [header.as_bytes(), datagram::cut(line), framing.end()].map(IoSlice::new);
-            // An error of a datagram before this one (a port that is closed) is reported with the
-            // next; the line itself can be sent then.
-            let sent = retry_on_intr(|| writev(socket, &parts)).or_else(|error| match error {
-                Errno::CONNREFUSED => retry_on_intr(|| writev(socket, &parts)),
-                error => Err(error),
-            });
-            match sent {
-                Ok(_) => self.is_failing.store(false, Relaxed),
-                Err(error) => {
-                    let is_gone =
-                        matches!(error, Errno::CONNREFUSED | Errno::NOTCONN | Errno::PIPE);
-                    self.is_disconnected.fetch_or(is_gone, Relaxed);
-                    self.report(error, log);
-                }
+    /// Returns true if lines wait and no other thread sends them: the caller must call
+    /// [`LogFile::retry`] a little later, again and again, until nothing is left.
+    pub fn claim_retry(&self) -> bool {
+        self.has_backlog.load(Relaxed) && {
+            let backlog = self.backlog();
+            !backlog.is_empty() && !self.is_retried.swap(true, Relaxed)
+        }
+    }
+
+    /// Sends lines that wait.
+    pub fn retry(&self, log: &Log) -> Sent {
+        let file = self.file.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut backlog = self.backlog();
+        let mut lost = 0;
+        let sent = match &*file {
+            Some(socket) => {
+                backlog.send(|datagram| match self.send_one(socket, [datagram, b"", b""], log) {
+                    Attempt::Sent => true,
+                    Attempt::TooLong => {
+                        lost += 1;
+                        true
+                    }
+                    Attempt::NotTaken => false,
+                })
+            }
+            None if backlog.is_empty() => Sent::All,
+            None => Sent::Nothing,
+        };
+        (0..lost).for_each(|_| backlog.lose());
+        self.report_lost(&mut backlog, Instant::now(), log);
+        self.has_backlog.store(!backlog.is_empty(), Relaxed);
+        match sent {
+            // The report is still due.
+            Sent::All if backlog.has_lost() => Sent::Nothing,
+            Sent::All => {
+                self.is_retried.store(false, Relaxed);
+                Sent::All
+            }
+            sent => sent,
+        }
+    }
+
+    /// Gives the server a last moment to take the lines that wait. Blocks the thread.
+    pub fn finish(&self, log: &Log) {
+        let end = Instant::now() + LAST_WAIT;
+        while self.has_backlog.load(Relaxed) && Instant::now() < end {
+            if self.retry(log) != Sent::All {
+                std::thread::sleep(LAST_PAUSE);
             }
         }
+        if let Some(left) = self.backlog().left() {
+            let name = &self.name;
+            let problem = format_args!("access log {name}: {left} lines lost, as the server ends");
+            log.write(Level::Error, problem);
+        }
+    }
+
+    /// Sends each line as a datagram. Lines that the server does not take wait.
+    fn send(&self, socket: Option<&OwnedFd>, framing: &Framing, lines: &[u8], log: &Log) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let header = framing.header(now);
+        let mut lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let datagram = |line| [header.as_bytes(), datagram::cut(line), framing.end()];
+        let mut rest = None;
+        if let Some(socket) = socket
+            && !self.has_backlog.load(Relaxed)
+        {
+            let mut lost = 0;
+            rest = lines.find(|line| match self.send_one(socket, datagram(line), log) {
+                Attempt::Sent => false,
+                Attempt::TooLong => {
+                    lost += 1;
+                    false
+                }
+                Attempt::NotTaken => true,
+            });
+            if rest.is_none() && lost == 0 {
+                return;
+            }
+            let mut backlog = self.backlog();
+            (0..lost).for_each(|_| backlog.lose());
+        }
+        let mut backlog = self.backlog();
+        rest.into_iter().chain(lines).for_each(|line| backlog.push(datagram(line)));
+        self.has_backlog.store(!backlog.is_empty(), Relaxed);
+        self.report_lost(&mut backlog, Instant::now(), log);
+    }
+
+    fn send_one(&self, socket: &OwnedFd, datagram: [&[u8]; 3], log: &Log) -> Attempt {
+        let parts = datagram.map(IoSlice::new);
+        // An error of a datagram before this one (a port that is closed) is reported with the next; the
+        // line itself can be sent then.
+        let sent = retry_on_intr(|| writev(socket, &parts)).or_else(|error| match error {
+            Errno::CONNREFUSED => retry_on_intr(|| writev(socket, &parts)),
+            error => Err(error),
+        });
+        match sent {
+            Ok(_) => {
+                self.is_failing.store(false, Relaxed);
+                Attempt::Sent
+            }
+            Err(Errno::MSGSIZE) => Attempt::TooLong,
+            // The server is slow. That is usual for a moment, and reported if lines are lost.
+            Err(Errno::AGAIN | Errno::NOBUFS) => Attempt::NotTaken,
+            Err(error) => {
+                self.is_disconnected.store(true, Relaxed);
+                if !self.is_failing.swap(true, Relaxed) {
+                    let name = &self.name;
+                    let problem = format_args!(
+                        "access log {name}: {error}; lines wait until it can be reached"
+                    );
+                    log.write(Level::Error, problem);
+                }
+                Attempt::NotTaken
+            }
+        }
+    }
+
+    fn report_lost(&self, backlog: &mut Backlog, now: Instant, log: &Log) {
+        if let Some(lost) = backlog.report(now) {
+            let (name, lines) = (&self.name, if lost == 1 { "line" } else { "lines" });
+            let problem = format_args!(
+                "access log {name}: {lost} {lines} lost, as it does not take them in time"
+            );
+            log.write(Level::Error, problem);
+        }
+    }
+
+    fn backlog(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends the lines to a file with one write.
@@ -144,6 +268,15 @@ impl LogFile {
             log.write(Level::Error, problem);
         }
     }
+}
+
+/// Result of sending a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    Sent,
+    /// The datagram is too long for the socket.
+    TooLong,
+    NotTaken,
 }
 
 #[cfg(test)]
@@ -209,6 +342,53 @@ mod tests {
         file.append(b"lost\n", &quiet());
         assert!(file.take_disconnected());
         assert!(!file.take_disconnected());
+    }
+
+    /// The socket of a daemon holds few datagrams, and the daemon is slow.
+    #[test]
+    fn lines_that_a_server_does_not_take_yet_are_sent_later_in_their_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let bind = || {
+            let server = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+            let client = std::os::unix::net::UnixDatagram::unbound().unwrap();
+            client.connect(&path).unwrap();
+            client.set_nonblocking(true).unwrap();
+            server.set_nonblocking(true).unwrap();
+            (server, OwnedFd::from(client))
+        };
+        let (server, client) = bind();
+        let journal = howdah_config::Journal { identifier: "test".into(), priority: 6 };
+        let file = LogFile::new(&Destination::Journal(journal), Some(client));
+        let lines: String = (0..2000).map(|number| format!("{number}\n")).collect();
+        file.append(lines.as_bytes(), &quiet());
+        file.append(b"last\n", &quiet());
+        assert!(file.claim_retry() && !file.claim_retry(), "one thread sends them");
+        let mut received = Vec::new();
+        let mut receive = |server: &std::os::unix::net::UnixDatagram| {
+            let mut buffer = [0; 100];
+            while let Ok(length) = server.recv(&mut buffer) {
+                let text = std::str::from_utf8(&buffer[..length]).unwrap();
+                received.push(text.split("MESSAGE=").nth(1).unwrap().trim_end().to_owned());
+            }
+        };
+        receive(&server);
+        assert_eq!(file.retry(&quiet()), Sent::Some);
+        // The daemon ends without having read everything, and another one begins.
+        receive(&server);
+        drop(server);
+        assert_eq!(file.retry(&quiet()), Sent::Nothing);
+        assert!(file.take_disconnected());
+        std::fs::remove_file(&path).unwrap();
+        let (server, client) = bind();
+        file.reopen(client);
+        while file.retry(&quiet()) != Sent::All {
+            receive(&server);
+        }
+        receive(&server);
+        let numbers = (0..2000).map(|number| number.to_string());
+        assert_eq!(received, numbers.chain(["last".to_owned()]).collect::<Vec<_>>());
+        assert!(!file.claim_retry());
     }
 
     #[test]

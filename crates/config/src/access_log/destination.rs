@@ -105,10 +105,12 @@ impl Destination {
     /// Reads the path of a file. Names that other servers have for other destinations are refused.
     pub(super) fn read_file(node: &Node<'_>) -> Result<Destination, Error> {
         let hint = match node.string()? {
-            "off" => "write false for no log",
-            "journal" | "journald" => "write {\"journal\": true}",
-            text if text.starts_with("syslog:") => "write {\"syslog\": \"127.0.0.1:514\"}",
-            _ => return node.file().map(Destination::File),
+            "off" => "write false for no log".to_owned(),
+            "journal" | "journald" => "write {\"journal\": true}".to_owned(),
+            text => match text.strip_prefix("syslog:") {
+                Some(parameters) => syslog_hint(parameters),
+                None => return node.file().map(Destination::File),
+            },
         };
         Err(node.invalid("is not the path of a file").with_hint(hint))
     }
@@ -144,12 +146,13 @@ impl fmt::Display for SyslogServer {
 impl Syslog {
     fn read(node: &Node<'_>) -> Result<Syslog, Error> {
         if node.value.is_string() {
+            let server = SyslogServer::read(node)?;
             return Ok(Syslog {
-                server: SyslogServer::read(node)?,
-                protocol: SyslogProtocol::Rfc5424,
+                protocol: SyslogProtocol::default_of(&server),
                 priority: LOCAL7 * 8 + INFO,
                 tag: "howdah".to_owned(),
                 hostname: None,
+                server,
             });
         }
         if !node.value.is_object() {
@@ -158,11 +161,11 @@ impl Syslog {
         let object = node.object()?;
         let facility = object.read("facility", |name| read_word(name, &FACILITIES))?;
         let severity = object.read("severity", |name| read_word(name, &SEVERITIES))?;
+        let server = SyslogServer::read(&object.required("server")?)?;
+        let protocol = object.read("protocol", SyslogProtocol::read)?;
         let syslog = Syslog {
-            server: SyslogServer::read(&object.required("server")?)?,
-            protocol: object
-                .read("protocol", SyslogProtocol::read)?
-                .unwrap_or(SyslogProtocol::Rfc5424),
+            protocol: protocol.unwrap_or_else(|| SyslogProtocol::default_of(&server)),
+            server,
             priority: facility.unwrap_or(LOCAL7) * 8 + severity.unwrap_or(INFO),
             tag: object.read("tag", read_tag)?.unwrap_or_else(|| "howdah".to_owned()),
             hostname: object.read("hostname", |name| read_name(name, MAX_HOST_BYTES))?,
@@ -197,12 +200,30 @@ impl SyslogServer {
 }
 
 impl SyslogProtocol {
+    /// Returns the form that such a server expects: those of a unix socket, that of the C library.
+    fn default_of(server: &SyslogServer) -> SyslogProtocol {
+        match server {
+            SyslogServer::Udp(_) => SyslogProtocol::Rfc5424,
+            SyslogServer::Unix(_) => SyslogProtocol::Rfc3164,
+        }
+    }
+
     fn read(node: &Node<'_>) -> Result<SyslogProtocol, Error> {
         match read_word(node, &["rfc5424", "rfc3164"])? {
             0 => Ok(SyslogProtocol::Rfc5424),
             _ => Ok(SyslogProtocol::Rfc3164),
         }
     }
+}
+
+/// Returns the equivalent of the parameters of nginx's `syslog:`.
+fn syslog_hint(parameters: &str) -> String {
+    let parameter = |name: &str| parameters.split(',').find_map(|part| part.strip_prefix(name));
+    let server = parameter("server=").and_then(|text| text.split(' ').next());
+    let is_usable =
+        |server: &&str| server.parse::<SocketAddr>().is_ok() || server.starts_with("unix:/");
+    let server = server.filter(is_usable).unwrap_or("127.0.0.1:514");
+    format!("write {{\"syslog\": \"{}\"}}", Shown(server))
 }
 
 impl Journal {

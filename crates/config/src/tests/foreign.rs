@@ -44,6 +44,11 @@ fn keys_of_other_servers_are_answered_with_the_key_here() {
         (json!({"access_log": "off"}), "/access_log", "write false"),
         (json!({"access_log": {"path": "journald"}}), "/access_log/path", "\"journal\": true"),
         (json!({"access_log": "syslog:server=a"}), "/access_log", "\"syslog\": \"127.0.0.1"),
+        (
+            json!({"access_log": "syslog:server=unix:/dev/log,tag=web"}),
+            "/access_log",
+            "\"syslog\": \"unix:/dev/log\"",
+        ),
         (upstream(json!({"ip_hash": true})), "/upstreams/u", "\"balance\""),
         (upstream(json!({"proxy_read_timeout": 3})), "/upstreams/u", "\"timeouts\""),
         (action(json!({"root": "/www"})), "/routes/0/action", "\"share\": \"/var/www/site$uri\""),

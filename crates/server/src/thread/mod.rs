@@ -12,9 +12,9 @@ mod shared;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use howdah_access_log::{AccessLog, LineBuffer, LogFile};
+use howdah_access_log::{AccessLog, LineBuffer, LogFile, Sent};
 use howdah_files::{Files, Watched};
 use howdah_http::exchange::RequestRecord;
 use howdah_http::limits::Limits;
@@ -157,7 +157,9 @@ impl RouterThread {
             listener?.access_log.as_ref()
         });
         for log in logs.unwrap_or(&snapshot.access_log).iter() {
-            if !self.lines.borrow_mut().add(log, record, &self.shared.log) {
+            let is_first = self.lines.borrow_mut().add(log, record, &self.shared.log);
+            self.retry_log(log.file());
+            if !is_first {
                 continue;
             }
             let age = self.lines_written.get().map_or(log.flush(), |at| at.elapsed());
@@ -177,13 +179,42 @@ impl RouterThread {
     fn flush_log(&self, file: &Arc<LogFile>) {
         self.lines_written.set(Some(Instant::now()));
         self.lines.borrow_mut().flush(file, &self.shared.log);
+        self.retry_log(file);
     }
 
-    /// Writes the waiting lines of all access logs.
+    /// Sends the lines that a log server has not taken, as soon as it takes them again.
+    fn retry_log(&self, file: &Arc<LogFile>) {
+        if !file.claim_retry() {
+            return;
+        }
+        let (shared, file) = (Arc::clone(&self.shared), Arc::clone(file));
+        spawn_local(async move {
+            let mut pause = MIN_RETRY_PAUSE;
+            loop {
+                tokio::time::sleep(pause).await;
+                pause = match file.retry(&shared.log) {
+                    Sent::All => return,
+                    Sent::Some => MIN_RETRY_PAUSE,
+                    // No configuration has the log any more, and nobody reconnects it.
+                    Sent::Nothing if Arc::strong_count(&file) == 1 => return,
+                    Sent::Nothing => (2 * pause).min(MAX_RETRY_PAUSE),
+                };
+            }
+        });
+    }
+
+    /// Writes the waiting lines of all access logs, at the end of the thread.
     pub fn flush_access_log(&self) {
         self.lines.borrow_mut().flush_all(&self.shared.log);
+        self.shared.snapshot.load().logs.values().for_each(|file| file.finish(&self.shared.log));
     }
 }
+
+/// Pause before lines are sent again to a log server that is slow for a moment.
+const MIN_RETRY_PAUSE: Duration = Duration::from_millis(1);
+
+/// Maximum pause, for a server that takes nothing.
+const MAX_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Returns the lower 32 bits of the wall clock's seconds.
 fn wall_clock_seconds() -> u64 {

@@ -1,0 +1,140 @@
+//! Datagrams that a log server has not taken yet.
+//!
+//! The socket of a syslog daemon on Linux holds 10 datagrams by default, fewer than a busy thread writes
+//! at once, and a daemon that is restarted takes none for a moment. The router waits for neither: what
+//! cannot be sent stays in memory, up to a limit, and is sent a little later.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Maximum number of bytes that wait for a server. At 2,000 requests a second, lines of 200 bytes for ten
+/// seconds.
+const MAX_BYTES: usize = 4 << 20;
+
+/// Minimum time between two reports about lost lines.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Complete datagrams in the order of their lines, and the number of lost lines.
+#[derive(Debug, Default)]
+pub struct Backlog {
+    datagrams: VecDeque<Box<[u8]>>,
+    bytes: usize,
+    /// Lines that were lost since the last report.
+    lost: u64,
+    reported: Option<Instant>,
+    /// The lines that are left at the end were reported.
+    is_final: bool,
+}
+
+/// State of a backlog after an attempt to send it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// Nothing is left.
+    All,
+    /// The server has taken some of it.
+    Some,
+    /// The server has taken nothing.
+    Nothing,
+}
+
+impl Backlog {
+    /// Returns true if no datagram waits.
+    pub fn is_empty(&self) -> bool {
+        self.datagrams.is_empty()
+    }
+
+    /// Adds a datagram, or counts it as lost if too many wait.
+    pub fn push(&mut self, parts: [&[u8]; 3]) {
+        let datagram = parts.concat();
+        if self.bytes + datagram.len() > MAX_BYTES {
+            return self.lose();
+        }
+        self.bytes += datagram.len();
+        self.datagrams.push_back(datagram.into());
+    }
+
+    /// Counts a line as lost.
+    pub fn lose(&mut self) {
+        self.lost = self.lost.saturating_add(1);
+    }
+
+    /// Returns the number of lines that are lost at the end of the router, once.
+    pub fn left(&mut self) -> Option<u64> {
+        let left = self.lost.saturating_add(self.datagrams.len() as u64);
+        (left > 0 && !std::mem::replace(&mut self.is_final, true)).then_some(left)
+    }
+
+    /// Sends the datagrams in their order with `send`, which returns true when it is done with one, until
+    /// it returns false.
+    pub fn send(&mut self, mut send: impl FnMut(&[u8]) -> bool) -> Sent {
+        let before = self.datagrams.len();
+        while let Some(first) = self.datagrams.front() {
+            if !send(first) {
+                break;
+            }
+            self.bytes -= first.len();
+            self.datagrams.pop_front();
+        }
+        match self.datagrams.len() {
+            0 => {
+                self.datagrams = VecDeque::new(); // its memory is rarely needed
+                Sent::All
+            }
+            left if left < before => Sent::Some,
+            _ => Sent::Nothing,
+        }
+    }
+
+    /// Returns true if lost lines were not reported.
+    pub fn has_lost(&self) -> bool {
+        self.lost > 0
+    }
+
+    /// Returns the number of lost lines if it has to be reported now. The first loss is reported at once,
+    /// further ones together.
+    pub fn report(&mut self, now: Instant) -> Option<u64> {
+        let is_due = self.reported.is_none_or(|last| now.duration_since(last) >= REPORT_INTERVAL);
+        if self.lost == 0 || !is_due {
+            return None;
+        }
+        self.reported = Some(now);
+        Some(std::mem::take(&mut self.lost))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_are_sent_in_their_order_when_the_server_takes_them() {
+        let mut backlog = Backlog::default();
+        for line in [b"1", b"2", b"3"] {
+            backlog.push([b"<", line, b">"]);
+        }
+        assert_eq!(backlog.send(|_| false), Sent::Nothing);
+        let mut sent = Vec::new();
+        let state = backlog.send(|datagram| {
+            sent.push(datagram.to_vec());
+            sent.len() < 3
+        });
+        assert_eq!((state, &*sent.concat()), (Sent::Some, &b"<1><2><3>"[..]));
+        assert_eq!(backlog.send(|datagram| datagram == b"<3>"), Sent::All);
+        assert_eq!((backlog.is_empty(), backlog.bytes), (true, 0));
+    }
+
+    #[test]
+    fn a_full_backlog_loses_new_lines_and_counts_them() {
+        let (mut backlog, now) = (Backlog::default(), Instant::now());
+        let line = vec![b'x'; MAX_BYTES / 4];
+        (0..6).for_each(|_| backlog.push([b"", &line, b""]));
+        assert!(backlog.bytes <= MAX_BYTES && backlog.datagrams.len() == 4);
+        assert_eq!(backlog.report(now), Some(2));
+        backlog.push([b"", &line, b""]);
+        assert_eq!(backlog.report(now + REPORT_INTERVAL / 2), None, "not so soon");
+        backlog.push([b"", &line, b""]);
+        assert_eq!(backlog.report(now + REPORT_INTERVAL), Some(2));
+        assert_eq!(backlog.report(now + 2 * REPORT_INTERVAL), None);
+        assert_eq!((backlog.left(), backlog.left()), (Some(4), None), "each thread asks");
+    }
+}
