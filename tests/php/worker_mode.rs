@@ -396,6 +396,37 @@ fn an_application_that_restarts_for_ever_holds_nobody_up() {
 }
 
 #[test]
+fn a_restart_that_does_not_end_delays_no_restart_of_others() {
+    let site = uncontrolled(json!({"processes": 1})).file("other.php", SCRIPT);
+    let other = json!({
+        "type": "php", "root": site.root(), "script": "other.php", "processes": 1, "worker": true,
+    });
+    let server = site
+        .with(json!({
+            "routes": [
+                {"match": {"uri": "/other"}, "action": {"pass": "applications/other"}},
+                {"action": {"pass": "applications/site"}},
+            ],
+            "applications": {"other": other},
+        }))
+        .serve();
+    ask(&server, "/");
+    let (_, boot, _) = ask(&server, "/other");
+    let hangs = SCRIPT.replace("$boot = getmypid();", "sleep(1000);");
+    fs::write(server.site.root().join("worker.php"), hangs).unwrap();
+    server.get("/?code=opcache_reset();");
+    let is_booting = || {
+        let templates = server.processes().into_iter();
+        (templates.filter(|process| process.title.contains("\"site\" template")).count() == 2)
+            .then_some(())
+    };
+    eventually("it boots again", is_booting);
+    server.get("/other?code=opcache_reset();");
+    eventually("the other one restarts", || (ask(&server, "/other").1 != boot).then_some(()));
+    is_booting().expect("the first restart is still in progress");
+}
+
+#[test]
 fn the_status_counts_why_workers_were_replaced() {
     let server =
         site(json!({"processes": 1, "worker": {"script": "worker.php", "requests": 3}})).serve();

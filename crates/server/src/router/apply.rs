@@ -144,22 +144,24 @@ impl ControlThread {
 
     /// Goes on with the restarts of applications whose scripts have asked for that, or whose files have
     /// changed.
-    pub(super) fn advance_wanted_restart(&mut self) -> io::Result<()> {
+    pub(super) fn advance_wanted_restarts(&mut self) -> io::Result<()> {
         let now = std::time::Instant::now();
-        let ended = self.pools.advance_wanted_restart(now, CHANGE_TIMEOUT)?;
-        let Some((Wanted { name, reason }, result)) = ended else { return Ok(()) };
-        let log = &self.shared.log;
-        match result {
-            Ok(()) => log.write(
-                Level::Notice,
-                format_args!("\"{name}\" application was restarted: {reason}"),
-            ),
-            Err(problem) => log.write(
-                Level::Alert,
-                format_args!(
-                    "\"{name}\" application could not be restarted although {reason}: {problem}"
+        let log = Arc::clone(&self.shared.log);
+        for (Wanted { name, reason }, result) in
+            self.pools.advance_wanted_restarts(now, CHANGE_TIMEOUT)?
+        {
+            match result {
+                Ok(()) => log.write(
+                    Level::Notice,
+                    format_args!("\"{name}\" application was restarted: {reason}"),
                 ),
-            ),
+                Err(problem) => log.write(
+                    Level::Alert,
+                    format_args!(
+                        "\"{name}\" application could not be restarted although {reason}: {problem}"
+                    ),
+                ),
+            }
         }
         Ok(())
     }

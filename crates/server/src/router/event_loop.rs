@@ -82,14 +82,14 @@ impl EventLoop {
             }
             self.update_renewer();
             let control = &mut self.control;
-            control.advance_wanted_restart()?;
+            control.advance_wanted_restarts()?;
             let due =
                 due.into_iter().chain(control.pools.wanted_restart_due()).chain(files_due).min();
             tokio::select! {
                 message = control.link.receive() => {
                     let Some((message, descriptors)) = message? else { return Ok(()) };
                     if let FromSupervisor::Quit { graceful, is_replaced } = message {
-                        control.pools.postpone_wanted_restart()?;
+                        control.pools.postpone_wanted_restarts()?;
                         return self.control.shut_down(graceful, is_replaced).await;
                     }
                     self.on_message(message, descriptors).await?;
@@ -99,16 +99,16 @@ impl EventLoop {
                 }
                 Some(command) = self.commands.recv() => {
                     if command.is_change() {
-                        control.pools.postpone_wanted_restart()?;
+                        control.pools.postpone_wanted_restarts()?;
                     }
                     control.carry_out(command).await;
                 }
                 () = control.names.changed() => {
-                    control.pools.postpone_wanted_restart()?;
+                    control.pools.postpone_wanted_restarts()?;
                     control.refresh_addresses().await;
                 }
                 () = self.certificate_watch.wait(&control.shared) => {
-                    control.pools.postpone_wanted_restart()?;
+                    control.pools.postpone_wanted_restarts()?;
                     control.renew_from_files(&mut self.certificate_watch).await;
                 }
                 // `update_renewer` has just taken over the current configuration.
@@ -144,12 +144,12 @@ impl EventLoop {
                 descriptors.into_iter().next().map(|fd| self.control_processes.send(fd));
             }
             FromSupervisor::Apply { generation, restart } => {
-                control.pools.postpone_wanted_restart()?;
+                control.pools.postpone_wanted_restarts()?;
                 let document = descriptors.into_iter().next();
                 control.change(generation, restart, document).await?;
             }
             FromSupervisor::Certificate { name } => {
-                control.pools.postpone_wanted_restart()?;
+                control.pools.postpone_wanted_restarts()?;
                 control.on_certificate(name, descriptors.into_iter().next());
             }
             FromSupervisor::HoldRenewals {} => {

@@ -102,41 +102,43 @@ impl Pools {
         }
     }
 
-    /// Goes on with restarts that nobody waits for: begins one, or ends the one in progress. Returns it
-    /// when it has ended, with the reason if it has failed.
-    pub(super) fn advance_wanted_restart(
+    /// Goes on with restarts that nobody waits for: begins one that is due, and ends those that are ready or
+    /// have failed. Returns these, with the reasons of failures.
+    pub(super) fn advance_wanted_restarts(
         &mut self,
         now: Instant,
         limit: Duration,
-    ) -> io::Result<Option<(Wanted, Result<(), String>)>> {
+    ) -> io::Result<Vec<(Wanted, Result<(), String>)>> {
         if let Some(wanted) = self.wanted_restarts.begin(now, limit)
             && !self.prepare_restart(&wanted.name)?
         {
-            self.wanted_restarts.end(true, now); // it has been removed meanwhile
+            self.wanted_restarts.end(&wanted.name, true, now); // it has been removed meanwhile
         }
-        if !self.wanted_restarts.is_running() {
-            return Ok(None);
+        let mut ended = Vec::new();
+        for (name, is_late) in self.wanted_restarts.in_progress(now) {
+            let result = match self.is_restarting(&name) {
+                Ok(true) if is_late => Err(self.not_restarted(&name, limit)),
+                Ok(true) => continue,
+                Ok(false) => Ok(()),
+                Err(problem) => Err(problem),
+            };
+            match &result {
+                Ok(()) => self.adopt_restarted(&name)?,
+                Err(_) => self.discard_restarted(&name)?,
+            }
+            let wanted = self.wanted_restarts.end(&name, result.is_ok(), now);
+            ended.extend(wanted.map(|wanted| (wanted, result)));
         }
-        let result = match self.is_preparing() {
-            Ok(true) if self.wanted_restarts.is_late(now) => Err(self.not_ready(limit)),
-            Ok(true) => return Ok(None),
-            Ok(false) => Ok(()),
-            Err(problem) => Err(problem),
-        };
-        match &result {
-            Ok(()) => self.adopt()?,
-            Err(_) => self.discard()?,
-        }
-        Ok(self.wanted_restarts.end(result.is_ok(), now).map(|wanted| (wanted, result)))
+        Ok(ended)
     }
 
-    /// Returns the time at which [`Pools::advance_wanted_restart`] has something to do without an event.
+    /// Returns the time at which [`Pools::advance_wanted_restarts`] has something to do without an event.
     pub(super) fn wanted_restart_due(&self) -> Option<Instant> {
         self.wanted_restarts.due()
     }
 
-    /// Ends the restart in progress that nobody waits for, if there is one; it begins again later.
-    pub(super) fn postpone_wanted_restart(&mut self) -> io::Result<()> {
+    /// Ends the restarts in progress that nobody waits for, if there are any; they begin again later.
+    pub(super) fn postpone_wanted_restarts(&mut self) -> io::Result<()> {
         match self.wanted_restarts.postpone() {
             true => self.discard(),
             false => Ok(()),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use howdah_php_pool::queue::Instance;
 use howdah_wire::messages::ToSupervisor;
 
+use super::application::PooledApplication;
 use super::{Pools, REMOVAL_GRACE};
 use crate::snapshot::Snapshot;
 
@@ -16,7 +17,18 @@ impl Pools {
     /// the old instance finishes the requests of its workers. Any other one of the same name
     /// leaves.
     pub(in crate::router) fn adopt(&mut self) -> io::Result<()> {
-        for mut app in std::mem::take(&mut self.preparing) {
+        let prepared = std::mem::take(&mut self.preparing);
+        self.adopt_these(prepared)
+    }
+
+    /// Adopts the new instance of one application.
+    pub(super) fn adopt_restarted(&mut self, name: &str) -> io::Result<()> {
+        let prepared = self.preparing.extract_if(.., |app| app.config.name == name).collect();
+        self.adopt_these(prepared)
+    }
+
+    fn adopt_these(&mut self, prepared: Vec<PooledApplication>) -> io::Result<()> {
+        for mut app in prepared {
             let same_name =
                 self.applications.iter().position(|old| old.config.name == app.config.name);
             let old = same_name.and_then(|index| self.applications.swap_remove_back(index));

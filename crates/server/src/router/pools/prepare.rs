@@ -92,7 +92,18 @@ impl Pools {
 
     /// Drops all prepared applications; the change that needs them has failed.
     pub(in crate::router) fn discard(&mut self) -> io::Result<()> {
-        for app in std::mem::take(&mut self.preparing) {
+        let prepared = std::mem::take(&mut self.preparing);
+        self.discard_these(prepared)
+    }
+
+    /// Ends the new instance of one application.
+    pub(super) fn discard_restarted(&mut self, name: &str) -> io::Result<()> {
+        let prepared = self.preparing.extract_if(.., |app| app.config.name == name).collect();
+        self.discard_these(prepared)
+    }
+
+    fn discard_these(&mut self, prepared: Vec<PooledApplication>) -> io::Result<()> {
+        for app in prepared {
             if let Some(instance) = app.instance {
                 self.retire(app.config.name, instance, Duration::ZERO)?;
             }

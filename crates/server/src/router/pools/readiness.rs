@@ -11,26 +11,24 @@ impl Pools {
     /// Returns true while prepared applications must be waited for. Error: the reason why one
     /// cannot run.
     pub(in crate::router) fn is_preparing(&self) -> Result<bool, String> {
-        let mut is_waiting = false;
-        for app in self.preparing.iter().filter(|app| app.is_awaited()) {
-            if let Some(failure) = &app.failure {
-                return Err(app.cannot_run(failure));
-            }
-            is_waiting |= app.is_late();
-        }
-        Ok(is_waiting)
+        must_be_waited_for(self.preparing.iter())
+    }
+
+    /// The same for the new instance of one application.
+    pub(super) fn is_restarting(&self, name: &str) -> Result<bool, String> {
+        must_be_waited_for(self.preparing.iter().filter(|app| app.config.name == name))
     }
 
     /// Returns the message about applications that are not ready after `time`.
     pub(in crate::router) fn not_ready(&self, time: Duration) -> String {
         let late = self.preparing.iter().filter(|app| app.is_late());
         let names: Vec<_> = late.map(|app| format!("\"{}\"", app.config.name)).collect();
-        format!(
-            "application {} is not ready after {} s: PHP, its extensions or a preload script \
-             take that long",
-            names.join(", "),
-            time.as_secs()
-        )
+        are_not_ready(&names.join(", "), time)
+    }
+
+    /// The same about the new instance of one application.
+    pub(super) fn not_restarted(&self, name: &str, time: Duration) -> String {
+        are_not_ready(&format!("\"{name}\""), time)
     }
 
     /// Lets applications that cannot run be adopted with the others; they are started again later.
@@ -100,4 +98,25 @@ impl PooledApplication {
     fn cannot_run(&self, why: &str) -> String {
         format!("application \"{}\": {why}", self.config.name)
     }
+}
+
+fn must_be_waited_for<'a>(
+    applications: impl Iterator<Item = &'a PooledApplication>,
+) -> Result<bool, String> {
+    let mut is_waiting = false;
+    for app in applications.filter(|app| app.is_awaited()) {
+        if let Some(failure) = &app.failure {
+            return Err(app.cannot_run(failure));
+        }
+        is_waiting |= app.is_late();
+    }
+    Ok(is_waiting)
+}
+
+fn are_not_ready(names: &str, time: Duration) -> String {
+    format!(
+        "application {names} is not ready after {} s: PHP, its extensions or a preload script \
+         take that long",
+        time.as_secs()
+    )
 }

@@ -1,7 +1,11 @@
-//! Restarts that nobody waits for: a script has called `opcache_reset()`, or a watched file has changed.
+//! Restarts that nobody waits for: a script has called `opcache_reset()`, a watched file has changed, or a
+//! worker script works again.
 //!
 //! They run beside everything else. A change of the configuration or a restart that somebody waits for
-//! comes first: it ends a restart that is in progress, which begins again afterwards.
+//! comes first: it ends the restarts that are in progress, which begin again afterwards.
+//!
+//! No application keeps others from their restarts: one that takes long does not hold the next one up, and
+//! one that asks again and again has to wait longer.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -9,9 +13,19 @@ use std::time::{Duration, Instant};
 /// Minimum time between two beginnings.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// Time after which the next restart begins although the one before is in progress. Until then they
+/// follow each other: each one doubles the memory of its application while it lasts.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Pause after a restart that has failed; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+/// An application may restart [`MAX_AT_ONCE`] times without a pause of its own, as while files are saved
+/// during development, and once in this time in the long run: a worker script that works now and then would
+/// restart without an end otherwise.
+const REFILL: Duration = Duration::from_secs(10);
+const MAX_AT_ONCE: u32 = 10;
 
 /// A restart of an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,14 +36,25 @@ pub(in crate::router) struct Wanted {
     pub(in crate::router) reason: String,
 }
 
+/// A restart in progress.
+#[derive(Debug)]
+struct Running {
+    wanted: Wanted,
+    since: Instant,
+    /// Time at which it has failed.
+    deadline: Instant,
+}
+
 /// The restarts that are due or in progress.
 #[derive(Debug, Default)]
 pub(super) struct WantedRestarts {
     waiting: Vec<Wanted>,
-    /// The restart in progress, with the time at which it has failed.
-    running: Option<(Wanted, Instant)>,
+    /// At most one for each application.
+    running: Vec<Running>,
     /// Failures in a row by application, with the time before which there is no other attempt.
     failed: HashMap<String, (u32, Instant)>,
+    /// Times at which the applications that have restarted may restart [`MAX_AT_ONCE`] times again.
+    spent: HashMap<String, Instant>,
     /// Time before which none begins.
     next: Option<Instant>,
 }
@@ -44,47 +69,50 @@ impl WantedRestarts {
 
     /// Returns the time at which there is something to do without an event.
     pub(super) fn due(&self) -> Option<Instant> {
-        match &self.running {
-            Some((_, deadline)) => Some(*deadline),
-            None => {
-                let begins = |wanted| self.begins_at(wanted).unwrap_or_else(Instant::now);
-                self.waiting.iter().map(begins).min()
-            }
-        }
+        let begins = |wanted| self.begins_at(wanted).unwrap_or_else(Instant::now);
+        let waiting = self.waiting.iter().filter(|wanted| !self.is_running(&wanted.name));
+        let deadlines = self.running.iter().map(|running| running.deadline);
+        waiting.map(begins).chain(deadlines).min()
+    }
+
+    fn is_running(&self, name: &str) -> bool {
+        self.running.iter().any(|running| running.wanted.name == name)
     }
 
     /// Returns the time at which a restart may begin; `None` for any time.
     fn begins_at(&self, wanted: &Wanted) -> Option<Instant> {
         let pause = self.failed.get(&wanted.name).map(|(_, until)| *until);
-        [self.next, pause].into_iter().flatten().max()
+        let spent = self.spent.get(&wanted.name);
+        let refilled = spent.and_then(|until| until.checked_sub(REFILL * (MAX_AT_ONCE - 1)));
+        let others = self.running.iter().map(|running| running.since + PATIENCE).max();
+        [self.next, pause, refilled, others].into_iter().flatten().max()
     }
 
-    /// Begins a restart that is due, if none is in progress. It must end within `limit`.
+    /// Begins a restart that is due. It must end within `limit`.
     pub(super) fn begin(&mut self, now: Instant, limit: Duration) -> Option<Wanted> {
-        if self.running.is_some() {
-            return None;
-        }
-        let is_due = |wanted: &Wanted| self.begins_at(wanted).is_none_or(|at| at <= now);
+        let is_due = |wanted: &Wanted| {
+            !self.is_running(&wanted.name) && self.begins_at(wanted).is_none_or(|at| at <= now)
+        };
         let index = self.waiting.iter().position(is_due)?;
         let wanted = self.waiting.remove(index);
         self.next = Some(now + INTERVAL);
-        self.running = Some((wanted.clone(), now + limit));
+        self.spent.retain(|_, until| *until > now);
+        *self.spent.entry(wanted.name.clone()).or_insert(now) += REFILL;
+        self.running.push(Running { wanted: wanted.clone(), since: now, deadline: now + limit });
         Some(wanted)
     }
 
-    /// Returns true while a restart is in progress.
-    pub(super) fn is_running(&self) -> bool {
-        self.running.is_some()
+    /// Returns the names of the applications whose restarts are in progress, with true for those that take
+    /// too long.
+    pub(super) fn in_progress(&self, now: Instant) -> Vec<(String, bool)> {
+        let state = |running: &Running| (running.wanted.name.clone(), running.deadline <= now);
+        self.running.iter().map(state).collect()
     }
 
-    /// Returns true if the restart in progress takes too long.
-    pub(super) fn is_late(&self, now: Instant) -> bool {
-        self.running.as_ref().is_some_and(|(_, deadline)| *deadline <= now)
-    }
-
-    /// Ends the restart in progress.
-    pub(super) fn end(&mut self, has_succeeded: bool, now: Instant) -> Option<Wanted> {
-        let (wanted, _) = self.running.take()?;
+    /// Ends the restart of an application that is in progress.
+    pub(super) fn end(&mut self, name: &str, has_succeeded: bool, now: Instant) -> Option<Wanted> {
+        let index = self.running.iter().position(|running| running.wanted.name == name)?;
+        let wanted = self.running.remove(index).wanted;
         if has_succeeded {
             self.failed.remove(&wanted.name);
         } else {
@@ -95,12 +123,21 @@ impl WantedRestarts {
         Some(wanted)
     }
 
-    /// Lets the restart in progress begin again later. Returns false if there is none.
+    /// Lets the restarts in progress begin again later. Returns false if there are none.
     pub(super) fn postpone(&mut self) -> bool {
-        let Some((wanted, _)) = self.running.take() else { return false };
-        self.waiting.retain(|other| other.name != wanted.name);
-        self.waiting.insert(0, wanted);
-        true
+        let wanted: Vec<_> = self.running.drain(..).map(|running| running.wanted).collect();
+        for Wanted { name, .. } in &wanted {
+            self.waiting.retain(|other| other.name != *name);
+            // It has not restarted.
+            if let Some(until) = self.spent.get_mut(name)
+                && let Some(earlier) = until.checked_sub(REFILL)
+            {
+                *until = earlier;
+            }
+        }
+        let has_any = !wanted.is_empty();
+        self.waiting.splice(..0, wanted);
+        has_any
     }
 }
 
@@ -114,19 +151,68 @@ mod tests {
         restarts.begin(now, LIMIT).map(|wanted| wanted.name)
     }
 
+    fn add(restarts: &mut WantedRestarts, name: &str) {
+        restarts.add(name.to_owned(), "r".to_owned());
+    }
+
     #[test]
     fn one_restart_at_a_time_and_one_a_second() {
         let (mut restarts, now) = (WantedRestarts::default(), Instant::now());
         assert_eq!((restarts.due(), begun(&mut restarts, now)), (None, None));
         for name in ["a", "b", "a"] {
-            restarts.add(name.to_owned(), "r".to_owned());
+            add(&mut restarts, name);
         }
         assert_eq!(begun(&mut restarts, now).as_deref(), Some("a"));
         assert_eq!(begun(&mut restarts, now + INTERVAL), None, "another one is in progress");
-        assert_eq!((restarts.due(), restarts.is_late(now)), (Some(now + LIMIT), false));
-        assert_eq!(restarts.end(true, now).unwrap().name, "a");
+        assert_eq!(restarts.due(), Some(now + PATIENCE));
+        assert_eq!(restarts.end("a", true, now).unwrap().name, "a");
         assert_eq!(begun(&mut restarts, now), None);
         assert_eq!(begun(&mut restarts, now + INTERVAL).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_restart_that_takes_long_does_not_hold_others_up() {
+        let (mut restarts, now) = (WantedRestarts::default(), Instant::now());
+        for name in ["slow", "b", "c"] {
+            add(&mut restarts, name);
+        }
+        assert_eq!(begun(&mut restarts, now).as_deref(), Some("slow"));
+        // It asks once more meanwhile, which counts after its end.
+        add(&mut restarts, "slow");
+        assert_eq!(begun(&mut restarts, now + PATIENCE).as_deref(), Some("b"));
+        assert_eq!(begun(&mut restarts, now + PATIENCE), None);
+        restarts.end("b", true, now);
+        assert_eq!(begun(&mut restarts, now + PATIENCE + INTERVAL).as_deref(), Some("c"));
+        restarts.end("c", true, now);
+        assert_eq!(restarts.due(), Some(now + LIMIT));
+        assert_eq!(restarts.in_progress(now), [("slow".to_owned(), false)]);
+        assert_eq!(restarts.in_progress(now + LIMIT), [("slow".to_owned(), true)]);
+        restarts.end("slow", false, now + LIMIT);
+        assert_eq!(restarts.due(), Some(now + LIMIT + FIRST_PAUSE));
+        assert_eq!(begun(&mut restarts, now + LIMIT * 2).as_deref(), Some("slow"));
+        assert_eq!(restarts.end("other", true, now), None);
+    }
+
+    #[test]
+    fn an_application_that_asks_again_and_again_restarts_now_and_then() {
+        let (mut restarts, mut now) = (WantedRestarts::default(), Instant::now());
+        let mut restart = |now, name| {
+            add(&mut restarts, name);
+            let begun = begun(&mut restarts, now);
+            restarts.end(name, true, now);
+            begun.is_some()
+        };
+        let count = (0..1000)
+            .filter(|_| {
+                now += INTERVAL;
+                restart(now, "a")
+            })
+            .count();
+        assert_eq!(count, 10 + 99);
+        // The other ones do not wait for it, and it is as before after a while.
+        assert!(restart(now, "b"));
+        now += REFILL * MAX_AT_ONCE;
+        assert!((0..MAX_AT_ONCE).all(|n| restart(now + INTERVAL * n, "a")));
     }
 
     #[test]
@@ -135,7 +221,7 @@ mod tests {
         for pause in [1, 2, 4, 8, 16, 30, 30] {
             restarts.add("a".to_owned(), String::new());
             assert_eq!(begun(&mut restarts, now).as_deref(), Some("a"));
-            restarts.end(false, now);
+            restarts.end("a", false, now);
             restarts.add("a".to_owned(), String::new());
             let due = now + Duration::from_secs(pause);
             assert_eq!(restarts.due(), Some(due));
@@ -143,7 +229,7 @@ mod tests {
             now = due;
         }
         begun(&mut restarts, now);
-        restarts.end(true, now);
+        restarts.end("a", true, now);
         restarts.add("a".to_owned(), String::new());
         assert_eq!(restarts.due(), Some(now + INTERVAL));
     }
@@ -156,9 +242,9 @@ mod tests {
         restarts.add("b".to_owned(), String::new());
         assert_eq!(begun(&mut restarts, now).as_deref(), Some("a"));
         restarts.add("a".to_owned(), String::new());
-        assert!(restarts.postpone() && !restarts.is_running());
+        assert!(restarts.postpone() && !restarts.is_running("a"));
         assert_eq!(begun(&mut restarts, now + INTERVAL).as_deref(), Some("a"));
-        restarts.end(true, now);
+        restarts.end("a", true, now);
         assert_eq!(begun(&mut restarts, now + INTERVAL * 2).as_deref(), Some("b"));
     }
 }
