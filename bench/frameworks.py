@@ -45,4 +45,7 @@ def make(name, directory):
             (site / "public" / file).write_text(text)
     if user := machine.plain_user():
         subprocess.run(["chown", "-R", f"{user}:{user}", site], check=True)
+    # Fills the framework's caches, as a deployment does. A process that compiles them itself keeps the compiler.
+    as_user = ["runuser", "-u", user, "--"] if user else []
+    subprocess.run([*as_user, f"php{machine.php()}", "index.php"], cwd=site / "public", stdout=subprocess.DEVNULL, check=True)
     return site / "public"
