@@ -6,7 +6,8 @@ mod directives;
 
 use self::directives::DIRECTIVES;
 
-/// Foreign names of a key. With `beside`, they apply only to objects with that key.
+/// Foreign names of a key, in lower case with `_` in place of `-` and `.`. With `beside`, they apply only to objects
+/// with that key.
 struct Word {
     words: &'static [&'static str],
     beside: Option<&'static str>,
@@ -15,10 +16,11 @@ struct Word {
 
 /// Returns the equivalent of an unknown key. `is_known` is true for keys of the object.
 pub(crate) fn key(name: &str, is_known: impl Fn(&str) -> bool) -> Option<&'static str> {
-    let name = name.strip_prefix("pm.").unwrap_or(name).to_ascii_lowercase().replace('-', "_");
-    let fits =
-        |word: &&Word| word.words.contains(&name.as_str()) && word.beside.is_none_or(&is_known);
-    let further = || DIRECTIVES.iter().find(|(words, _)| words.contains(&name.as_str()));
+    // PHP-FPM's `php_admin_value[memory_limit]` and `env[PATH]` have a member in their names.
+    let name = name.split('[').next().unwrap_or(name).to_ascii_lowercase().replace(['-', '.'], "_");
+    let name = name.strip_prefix("pm_").unwrap_or(&name);
+    let fits = |word: &&Word| word.words.contains(&name) && word.beside.is_none_or(&is_known);
+    let further = || DIRECTIVES.iter().find(|(words, _)| words.contains(&name));
     KEYS.iter().find(fits).map(|word| word.hint).or_else(|| further().map(|(_, hint)| *hint))
 }
 
@@ -129,6 +131,48 @@ const SERVER_BLOCK: &str = "\"listeners\" name the addresses, \"routes\" what ha
 
 const KEYS: &[Word] = &[
     Word { words: &["most"], beside: Some("max"), hint: "write \"max\"" },
+    // PHP-FPM's sockets, before nginx's `listen`.
+    Word {
+        words: &["listen", "listen_backlog"],
+        beside: Some("processes"),
+        hint: "leave it out: there is no socket between server and application; \"limits\": \
+               {\"queue\": 8192} is the number of requests that may wait",
+    },
+    Word { words: &["listen_backlog"], beside: Some("backlog"), hint: "write \"backlog\"" },
+    Word {
+        words: &["listen_backlog"],
+        beside: None,
+        hint: "write \"backlog\" in the listener, or \"limits\": {\"queue\": 8192} in the application for the \
+               requests that may wait",
+    },
+    Word {
+        words: &[
+            "listen_owner",
+            "listen_group",
+            "listen_mode",
+            "listen_acl_users",
+            "listen_acl_groups",
+        ],
+        beside: Some("backlog"),
+        hint: "leave it out: every user may connect to a socket, so use a directory that others cannot enter",
+    },
+    Word {
+        words: &[
+            "listen_owner",
+            "listen_group",
+            "listen_mode",
+            "listen_acl_users",
+            "listen_acl_groups",
+        ],
+        beside: None,
+        hint: "leave it out: there is no socket between server and application",
+    },
+    Word {
+        words: &["listen_allowed_clients"],
+        beside: None,
+        hint: "leave it out: there is no socket between server and application; an action has \"allow\": \
+               [\"10.0.0.1\"]",
+    },
     // Actions, and keys that are often written there by mistake.
     Word { words: &["root", "alias", "document_root", "documentroot"], beside: None, hint: SHARE },
     Word {
@@ -377,6 +421,7 @@ const KEYS: &[Word] = &[
         hint: "write \"spare\", the number of idle processes, or \"start\"",
     },
     Word { words: &["max_spare_servers"], beside: Some("spare"), hint: "write \"max_spare\"" },
+    Word { words: &["max_spawn_rate"], beside: Some("spare"), hint: "write \"spawn_rate\"" },
     Word {
         words: &["process_idle_timeout"],
         beside: Some("spare"),
@@ -431,7 +476,7 @@ const KEYS: &[Word] = &[
         hint: "leave it out: scripts get the variables of \"environment\" and no others",
     },
     Word {
-        words: &["security.limit_extensions"],
+        words: &["security_limit_extensions"],
         beside: None,
         hint: "write \"limit_extensions\": [\".php\", \".phtml\"]; without it only \".php\" runs",
     },
@@ -442,9 +487,10 @@ const KEYS: &[Word] = &[
                \"stderr\"",
     },
     Word {
-        words: &["access.log", "access.format"],
+        words: &["access_log", "access_format"],
         beside: None,
-        hint: "write \"access_log\": {\"path\": \"/path\", \"format\": \"combined\"}",
+        hint: "write \"access_log\": {\"path\": \"/path\", \"format\": \"combined\"} in the application, an action, a \
+               listener or the document",
     },
     Word {
         words: &["chroot"],
@@ -452,23 +498,12 @@ const KEYS: &[Word] = &[
         hint: "write \"isolation\": {\"rootfs\": \"/path\"}",
     },
     Word {
-        words: &["listen.owner", "listen.group", "listen.mode"],
-        beside: Some("processes"),
-        hint: "leave it out: there is no socket between server and application",
-    },
-    Word {
-        words: &["process.priority", "process_priority", "nice"],
+        words: &["process_priority", "nice"],
         beside: None,
         hint: "write \"priority\": 5 in the application",
     },
     Word {
-        words: &["listen", "listen.backlog", "listen.allowed_clients"],
-        beside: Some("processes"),
-        hint: "leave it out: there is no socket between server and application; \"limits\": \
-               {\"queue\": 8192} is the number of requests that may wait",
-    },
-    Word {
-        words: &["process.max", "process_max"],
+        words: &["process_max"],
         beside: None,
         hint: "write \"settings\": {\"memory\": \"60%\"}, a limit of all processes together, and \
                \"processes\": {\"max\": 8} in each application",
@@ -480,7 +515,7 @@ const KEYS: &[Word] = &[
         hint: "write \"limits\": {\"rlimits\": {\"nofile\": 1024, \"core\": 0}} in the application",
     },
     Word {
-        words: &["status_path", "ping.path", "ping_path"],
+        words: &["status_path", "ping_path"],
         beside: None,
         hint: "write a step whose action has \"status\" or \"ping\": \"applications/NAME\"",
     },

@@ -29,7 +29,7 @@ const SUPERVISOR: &str =
 const KEEPALIVE: &str = "leave it out: \"idle_timeout\" of \"settings\"/\"http\" limits the time between two \
                          requests, and their number needs no limit";
 
-/// The directives, in lower case with `_` in place of `-`.
+/// The directives, in lower case with `_` in place of `-` and `.`.
 pub(super) const DIRECTIVES: &[(&[&str], &str)] = &[
     (
         &[
@@ -161,14 +161,11 @@ pub(super) const DIRECTIVES: &[(&[&str], &str)] = &[
     ),
     (&["args"], "write \"query\" for the whole query, or \"arguments\" for its parts"),
     (&["logformat"], "write \"access_log\": {\"path\": \"/path\", \"format\": \"combined\"}"),
-    (&["errorlog", "log_limit", "log_buffering", "syslog.facility", "syslog.ident"], SERVER_LOG),
+    (&["errorlog", "log_limit", "log_buffering", "syslog_facility", "syslog_ident"], SERVER_LOG),
     (&["status_listen"], "write a listener of its own whose route has an action with \"status\""),
+    (&["ping_response"], "write \"response\" beside \"ping\": \"applications/NAME\" in an action"),
     (
-        &["ping.response", "ping_response"],
-        "write \"response\" beside \"ping\": \"applications/NAME\" in an action",
-    ),
-    (
-        &["access.suppress_path"],
+        &["access_suppress_path"],
         "write \"access_log\": false in the action of a step with this \"uri\"",
     ),
     (&["request_slowlog_trace_depth"], "leave it out: the slow log has the stack of the script"),
@@ -177,11 +174,7 @@ pub(super) const DIRECTIVES: &[(&[&str], &str)] = &[
         "leave it out: \"timeout\" of \"limits\" counts until the response is complete",
     ),
     (
-        &["listen.acl_users", "listen.acl_groups"],
-        "leave it out: there is no socket between server and application",
-    ),
-    (
-        &["process.dumpable"],
+        &["process_dumpable"],
         "leave it out: the processes of applications cannot be traced by others",
     ),
     (
@@ -190,9 +183,13 @@ pub(super) const DIRECTIVES: &[(&[&str], &str)] = &[
             "emergency_restart_interval",
             "process_control_timeout",
             "systemd_interval",
-            "events.mechanism",
+            "events_mechanism",
         ],
         SUPERVISOR,
+    ),
+    (
+        &["apparmor_hat"],
+        "write \"isolation\": {\"sandbox\": true} in the application, which then uses only its own files",
     ),
     (&["daemonize", "pid"], "these are options of the command line: --daemon and --pid FILE"),
 ];
@@ -207,7 +204,7 @@ mod tests {
         let mut seen = std::collections::HashSet::new();
         for word in DIRECTIVES.iter().flat_map(|(words, _)| *words) {
             assert!(seen.insert(*word), "{word} stands twice");
-            assert_eq!(*word, word.to_ascii_lowercase());
+            assert_eq!(*word, word.to_ascii_lowercase().replace(['-', '.'], "_"));
             let is_first =
                 KEYS.iter().all(|other| other.beside.is_some() || !other.words.contains(word));
             assert!(is_first, "{word} is in the other table");

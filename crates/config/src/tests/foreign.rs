@@ -105,6 +105,69 @@ fn keys_of_other_servers_are_answered_with_the_key_here() {
     }
 }
 
+/// All directives of PHP-FPM 8.2 that are no keys of a document; `php_value` and others with a member.
+const GLOBAL_DIRECTIVES: &str = "pid error_log syslog.ident syslog.facility log_buffering log_level log_limit \
+    emergency_restart_threshold emergency_restart_interval process_control_timeout process.max process.priority \
+    daemonize rlimit_files rlimit_core events.mechanism systemd_interval";
+const POOL_DIRECTIVES: &str = "listen listen.backlog listen.acl_users listen.acl_groups listen.owner listen.group \
+    listen.mode listen.allowed_clients process.priority process.dumpable pm pm.max_children pm.start_servers \
+    pm.min_spare_servers pm.max_spare_servers pm.max_spawn_rate pm.process_idle_timeout pm.max_requests \
+    pm.status_path pm.status_listen ping.path ping.response access.format access.suppress_path slowlog \
+    request_slowlog_timeout request_slowlog_trace_depth request_terminate_timeout \
+    request_terminate_timeout_track_finished rlimit_files rlimit_core chroot chdir catch_workers_output \
+    decorate_workers_output clear_env security.limit_extensions apparmor_hat env[PATH] php_value[a.b] \
+    php_flag[display_errors] php_admin_value[memory_limit] php_admin_flag[log_errors] access.suppress_path[]";
+
+#[test]
+fn every_directive_of_php_fpm_is_answered_with_the_key_here() {
+    let global = |keys: Value| json!({"settings": keys});
+    let document = |keys: Value| keys;
+    let processes = |keys: Value| application(json!({"processes": keys}));
+    let limits = |keys: Value| application(json!({"limits": keys}));
+    let listener = |keys: Value| {
+        let mut listener = json!({"pass": "routes"});
+        listener.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+        json!({"listeners": {"*:80": listener}, "routes": []})
+    };
+    let places: &[(&str, &[&dyn Fn(Value) -> Value])] = &[
+        (GLOBAL_DIRECTIVES, &[&global, &document, &application]),
+        (POOL_DIRECTIVES, &[&application, &processes, &limits, &document, &listener]),
+    ];
+    for (directives, places) in places {
+        for directive in directives.split_whitespace() {
+            for form in [
+                directive.to_owned(),
+                directive.replace('.', "_"),
+                directive.replace(['.', '_'], "-"),
+                directive.split('[').next().unwrap().to_owned(),
+            ] {
+                for place in *places {
+                    let line = refusal(place(json!({form.as_str(): "1"})));
+                    // One is a key of shares, and is only foreign in an application.
+                    let is_told = directive == "chroot"
+                        || !line.contains("allowed here") && !line.contains("did you mean");
+                    assert!(line.contains("unknown key") && is_told, "{line}");
+                }
+            }
+        }
+    }
+    for (keys, expected) in [
+        (json!({"pm.max-children": 5}), "\"processes\": 8"),
+        (json!({"pm-max-children": 5}), "\"processes\": 8"),
+        (json!({"PM.MAX_CHILDREN": 5}), "\"processes\": 8"),
+        (json!({"listen": "/run/php.sock"}), "there is no socket between"),
+        (json!({"php_admin_value[memory_limit]": "32M"}), "\"options\": {\"admin\""),
+        (json!({"access-log": "/a"}), "write \"access_log\""),
+        (json!({"chroot": "/a"}), "{\"rootfs\": \"/path\"}"),
+        (json!({"processes": {"pm.max_spawn_rate": 5}}), "write \"spawn_rate\""),
+    ] {
+        let line = refusal(application(keys));
+        assert!(line.contains(expected), "{line}");
+    }
+    let line = refusal(listener(json!({"listen.mode": "0660"})));
+    assert!(line.contains("a directory that others cannot enter"), "{line}");
+}
+
 /// A key that the object may have is not taken for one of another server.
 #[test]
 fn an_object_that_lacks_a_key_is_told_of_that_alone() {
