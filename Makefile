@@ -96,6 +96,7 @@ test-tools:
 	python3 tests/htaccess/test_runner.py
 	python3 tests/migration/test_tables.py
 	python3 tests/migration/test_apache_rows.py
+	python3 tests/migration/test_fpm_rows.py
 	python3 tests/e2e/test_compare.py
 	python3 bench/test_bench.py
 	python3 packaging/test_tools.py
@@ -106,6 +107,7 @@ test-demo: test-setup
 	tests/migration/examples.py --howdah $(DEBUG)
 	tests/migration/rows.py --howdah $(DEBUG)
 	tests/migration/apache_proof.py --howdah $(DEBUG)
+	tests/migration/fpm_proof.py --howdah $(DEBUG)
 	tests/octane_test.py --howdah $(DEBUG)
 
 test-differential: test-setup

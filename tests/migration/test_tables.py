@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares docs/coming-from-nginx.md and docs/coming-from-apache.md with the programs that are installed: each
-directive of the modules below has one row, and each row is about a directive."""
+"""Compares docs/coming-from-nginx.md, docs/coming-from-apache.md and docs/coming-from-php-fpm.md with the programs that are
+installed: each directive of the modules below has one row, and each row is about a directive."""
 
 import re
 import shutil
@@ -12,10 +12,13 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import apache_directives  # noqa: E402
+import fpm_directives  # noqa: E402
 import nginx_directives  # noqa: E402
 from directives.all import CASES, MODULES, UNOBSERVABLE  # noqa: E402
 
-DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent.parent
+DOCS = ROOT / "docs"
+PAGES = ["coming-from-nginx.md", "coming-from-apache.md", "coming-from-php-fpm.md"]
 
 NGINX = ["core", "log", "headers_filter", "rewrite", "access", "auth_basic", "auth_request", "mirror",
          "limit_conn", "limit_req", "fastcgi", "proxy", "index", "autoindex", "charset_filter", "try_files", "geo", "map",
@@ -28,6 +31,7 @@ SOMETIMES = {
     "proxy_ssl_key_log", "proxy_pass_trailers", "proxy_bind_dynamic", "early_hints", "keepalive_min_timeout",
     "auth_delay", "AliasPreservePath", "RedirectRelative", "DirectoryCheckHandler", "StrictHostCheck",
     "MergeSlashes", "ProxyAddHeaders", "IfSection", "<IfSection>", "<IfDirective>", "<IfFile>", "GlobalLog",
+    "listen.setfib", "apparmor_hat",  # of systems, or builds
     "FlushMaxPipelined", "FlushMaxThreshold", "ReadBufferSize", "RegexDefaultOptions", "UnDefine",
 }
 
@@ -75,8 +79,27 @@ class TablesTest(unittest.TestCase):
         installed = apache_directives.directives(program, modules)
         self.compare("coming-from-apache.md", installed, APACHE)
 
+    def test_every_directive_of_php_fpm_has_a_row(self):
+        if not fpm_directives.programs():
+            self.skipTest("there is no php-fpm")
+        installed = fpm_directives.directives(fpm_directives.programs()[-1])
+        self.assertIn("pm.max_children", installed["pool"])
+        self.assertIn("php_admin_value", installed["pool"])
+        self.compare("coming-from-php-fpm.md", installed, ["global", "pool"])
+
+    def test_names_of_php_fpm_are_tested_as_keys_of_documents(self):
+        """The list in the unit test of the errors for such keys is that of the page."""
+        text = (ROOT / "crates/config/src/tests/foreign.rs").read_text()
+        # Three are keys of documents, with the same or another meaning, and one is close enough to a key.
+        keys = {"global": {"include"}, "pool": {"user", "group", "prefix", "access.log"}}
+        for section, rows in tables("coming-from-php-fpm.md").items():
+            words = re.search(rf'const {section.upper()}_DIRECTIVES: &str = "([^"]+)"', text)[1]
+            names = {word.split("[")[0] for word in words.replace("\\", " ").split()}
+            self.assertEqual(sorted(set(rows) - names - keys[section]), [], f"directives of {section} without a test")
+            self.assertEqual(sorted(names - set(rows)), [])
+
     def test_every_row_says_what_takes_the_place_of_a_directive(self):
-        for page in ["coming-from-nginx.md", "coming-from-apache.md"]:
+        for page in PAGES:
             for module, rows in tables(page).items():
                 for name, answer in rows.items():
                     with self.subTest(page=page, module=module, directive=name):
