@@ -144,14 +144,19 @@ pub(crate) fn look_up(prototype: u32, named: u32, has_pid_namespace: bool) -> Lo
     let handle = match PidFd::open(pid) {
         Ok(handle) => handle,
         Err(Errno::SRCH) if pid != 0 => return Lookup::Ended,
-        // The id of a thread that is not the first of its process.
-        Err(Errno::SRCH | Errno::INVAL) => return Lookup::NotAChild,
+        Err(Errno::SRCH) => return Lookup::NotAChild,
+        // The id of a thread that is not the first of its process, or a process that is being reaped,
+        // which /proc does not show any more.
+        Err(Errno::INVAL) if process_tree::parent_of(pid).is_none() => return Lookup::Ended,
+        Err(Errno::INVAL) => return Lookup::NotAChild,
         Err(_) => return Lookup::Unknown,
     };
     // Checked after the descriptor was opened: since then the id belongs to this process.
     match process_tree::parent_of(pid) {
         Some(parent) if parent == prototype => Lookup::Child(pid, handle),
-        None if handle.has_ended() => Lookup::Ended,
+        // While a process is being reaped, its parent is 0. Whose child one was that has ended does not
+        // matter: no signal is sent to it.
+        _ if handle.has_ended() => Lookup::Ended,
         None => Lookup::Unknown,
         Some(_) => Lookup::NotAChild,
     }
@@ -160,6 +165,7 @@ pub(crate) fn look_up(prototype: u32, named: u32, has_pid_namespace: bool) -> Lo
 #[cfg(test)]
 mod tests {
     use std::process::Command;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -192,5 +198,29 @@ mod tests {
         child.wait().unwrap();
         assert!(matches!(look_up(own, child.id(), false), Lookup::Ended));
         assert!(matches!(look_up(child.id(), own, false), Lookup::Unknown), "no such prototype");
+    }
+
+    /// A worker that ends after one request may be reaped while it is looked up.
+    #[test]
+    fn a_child_that_is_being_reaped_is_no_stranger() {
+        let own = std::process::id();
+        let until = Instant::now() + Duration::from_secs(1);
+        while Instant::now() < until {
+            let mut child = Command::new("true").spawn().unwrap();
+            let pid = child.id();
+            std::thread::scope(|scope| {
+                let looks = scope.spawn(|| {
+                    loop {
+                        match look_up(own, pid, false) {
+                            Lookup::Child(..) => {}
+                            found => break found,
+                        }
+                    }
+                });
+                child.wait().unwrap();
+                let found = looks.join().unwrap();
+                assert!(matches!(found, Lookup::Ended), "{found:?}");
+            });
+        }
     }
 }
