@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use harness::processes::{self, Process};
 use harness::{Server, Site, eventually};
@@ -133,6 +134,51 @@ fn a_restart_boots_the_script_again_and_loses_no_request() {
     assert_eq!(ask(&server, "/").0, "two");
     let after = worker_status(&server);
     assert!(after["generation"].as_u64() > before["generation"].as_u64(), "{before} {after}");
+}
+
+/// A worker takes a request as soon as it is forked, and needs its socket for a body in a file. If the
+/// application is restarted before the router knows of the worker, the request must not be lost.
+#[test]
+fn a_restart_loses_no_request_of_a_worker_that_has_just_been_forked() {
+    let worker = json!({"script": "worker.php", "requests": 1});
+    let server = site(json!({"processes": 1, "worker": worker})).serve();
+    let worker_runs = |count: usize| {
+        let has_so_many = || (server.running_workers().len() == count).then_some(());
+        eventually("as many workers run", has_so_many);
+    };
+    // The supervisor waits for a prototype for a second.
+    let is_in_time = |since: Instant| since.elapsed() < Duration::from_millis(500);
+    for _ in 0..10 {
+        worker_runs(1);
+        let (prototype, template) = (server.prototype(), sleeping_template(&server));
+        let _continue = OnDrop(|| {
+            processes::signal(template, Signal::CONT);
+            processes::signal(prototype, Signal::CONT);
+        });
+        processes::signal(template, Signal::STOP);
+        ask(&server, "/");
+        let since = Instant::now();
+        worker_runs(0);
+        thread::sleep(Duration::from_millis(50)); // the template is asked for the next worker
+        processes::signal(prototype, Signal::STOP);
+        let was_in_time = thread::scope(|scope| {
+            let posted =
+                scope.spawn(|| server.post("/", "application/octet-stream", [b'x'; 200_000]));
+            processes::signal(template, Signal::CONT);
+            worker_runs(1);
+            thread::sleep(Duration::from_millis(50)); // the worker takes the request
+            server.control("GET", "/control/applications/site/restart", "").succeeded();
+            let was_in_time = is_in_time(since);
+            processes::signal(prototype, Signal::CONT);
+            let response = posted.join().unwrap();
+            assert!(response.status == 200 || !was_in_time, "{}", response.text());
+            was_in_time
+        });
+        if was_in_time {
+            return;
+        }
+    }
+    panic!("the restart took too long each time");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use howdah_php_pool::queue::Instance;
+use howdah_php_pool::queue::{Instance, Queue};
 use howdah_wire::messages::ToSupervisor;
 
 use super::application::PooledApplication;
@@ -39,7 +39,7 @@ impl Pools {
                 Some(old) if Arc::ptr_eq(&old.queue, &app.queue) => {
                     app.snapshots = old.snapshots;
                     if let Some(instance) = old.instance {
-                        self.retire(old.config.name, instance, REMOVAL_GRACE)?;
+                        self.retire(old.config.name, old.queue, instance, REMOVAL_GRACE)?;
                     }
                 }
                 old => self.leaving.extend(old),
@@ -70,13 +70,14 @@ impl Pools {
     pub(super) fn retire(
         &mut self,
         name: String,
+        queue: Arc<Queue>,
         instance: Arc<Instance>,
         grace: Duration,
     ) -> io::Result<()> {
         instance.close();
         let grace_ms = grace.as_millis() as u64;
         self.link.send(&ToSupervisor::Stop { application: instance.number, grace_ms })?;
-        self.retired.add(name, instance);
+        self.retired.add(name, queue, instance);
         Ok(())
     }
 }

@@ -105,7 +105,7 @@ impl Pools {
     fn discard_these(&mut self, prepared: Vec<PooledApplication>) -> io::Result<()> {
         for app in prepared {
             if let Some(instance) = app.instance {
-                self.retire(app.config.name, instance, Duration::ZERO)?;
+                self.retire(app.config.name, app.queue, instance, Duration::ZERO)?;
             }
         }
         Ok(())

@@ -197,33 +197,43 @@ impl Pools {
 
     fn on_started(&mut self, number: u32, worker: WorkerId, pid: u32, descriptors: Vec<OwnedFd>) {
         let (log, threads) = (Arc::clone(&self.shared.log), self.threads.clone());
-        let Some(app) = self.by_number(number) else { return };
         let mut descriptors = descriptors.into_iter();
-        let (Some(socket), Some(instance)) = (descriptors.next(), &app.instance) else {
-            return;
+        let Some(socket) = descriptors.next() else { return };
+        // A worker of an instance that has been retired meanwhile may have taken a request already, and
+        // needs the socket for it.
+        let (name, queue, instance) = match self.by_number(number) {
+            Some(app) => {
+                let Some(instance) = app.instance.clone() else { return };
+                (app.config.name.clone(), Arc::clone(&app.queue), instance)
+            }
+            None => match self.retired.get(number) {
+                Some((name, queue, instance)) => {
+                    (name.to_owned(), Arc::clone(queue), Arc::clone(instance))
+                }
+                None => return,
+            },
         };
         if instance.has_worker(worker) {
             // The first socket stays in use until the worker ends.
-            let name = &app.config.name;
             log.write(Level::Alert, format_args!("\"{name}\" worker {pid} started twice"));
             return;
         }
         let owner = OutputOwner {
-            application: app.config.name.as_str().into(),
+            application: name.as_str().into(),
             pid,
             worker,
-            queue: Arc::clone(&app.queue),
-            instance: Arc::downgrade(instance),
+            queue,
+            instance: Arc::downgrade(&instance),
             log: Arc::clone(&log),
         };
         let output = descriptors.next().and_then(|pipe| output::watch(pipe, owner).ok());
         instance.add_worker(worker, Worker::new(pid, socket, output));
         threads.send(|| ThreadCommand::WorkerStarted { instance: number, worker });
+        let Some(app) = self.by_number(number) else { return };
         app.starting = app.starting.saturating_sub(1);
         app.started.insert(worker, Instant::now());
         app.queue.fill_slots();
         if app.logs_starts {
-            let name = &app.config.name;
             log.write_as(pid, Level::Info, format_args!("\"{name}\" application started"));
         }
         app.logs_starts |= app.starting == 0;

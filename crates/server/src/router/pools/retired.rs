@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use howdah_php_pool::queue::Instance;
+use howdah_php_pool::queue::{Instance, Queue};
 use howdah_wire::messages::ToSupervisor;
 
 use crate::router::link::Link;
@@ -26,20 +26,26 @@ pub(super) struct RetiredInstances(HashMap<u32, Retired>);
 struct Retired {
     /// Name of the application.
     name: String,
+    queue: Arc<Queue>,
     instance: Arc<Instance>,
     /// The supervisor was asked to end it.
     is_ending: bool,
 }
 
 impl RetiredInstances {
-    /// Adds an instance of the application `name`.
-    pub(super) fn add(&mut self, name: String, instance: Arc<Instance>) {
-        self.0.insert(instance.number, Retired { name, instance, is_ending: false });
+    /// Adds an instance of the application `name`, whose requests wait in `queue`.
+    pub(super) fn add(&mut self, name: String, queue: Arc<Queue>, instance: Arc<Instance>) {
+        self.0.insert(instance.number, Retired { name, queue, instance, is_ending: false });
     }
 
     /// Adds an instance without workers that the supervisor was asked to unload.
-    pub(super) fn add_unloaded(&mut self, name: String, instance: Arc<Instance>) {
-        self.0.insert(instance.number, Retired { name, instance, is_ending: true });
+    pub(super) fn add_unloaded(
+        &mut self,
+        name: String,
+        queue: Arc<Queue>,
+        instance: Arc<Instance>,
+    ) {
+        self.0.insert(instance.number, Retired { name, queue, instance, is_ending: true });
     }
 
     /// Removes an instance that has ended. Returns false if there is no such retired instance.
@@ -50,6 +56,12 @@ impl RetiredInstances {
     /// Returns all retired instances.
     pub(super) fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> {
         self.0.values().map(|retired| &retired.instance)
+    }
+
+    /// Returns a retired instance with the name and the queue of its application.
+    pub(super) fn get(&self, number: u32) -> Option<(&str, &Arc<Queue>, &Arc<Instance>)> {
+        let retired = self.0.get(&number)?;
+        Some((retired.name.as_str(), &retired.queue, &retired.instance))
     }
 
     /// Returns the name of the application of a retired instance.

@@ -3,6 +3,7 @@
 //! programs that its scripts have started.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Instant;
 
 use howdah_php_pool::pool::PoolState;
@@ -72,7 +73,8 @@ impl Pools {
         if let Some(instance) = app.instance.take() {
             instance.close();
             self.link.send(&ToSupervisor::Unload { application: instance.number })?;
-            self.retired.add_unloaded(app.config.name.clone(), instance);
+            let (name, queue) = (app.config.name.clone(), Arc::clone(&app.queue));
+            self.retired.add_unloaded(name, queue, instance);
         }
         Ok(None)
     }
