@@ -111,7 +111,9 @@ fn a_site_whose_directives_use_up_its_time_is_refused_for_a_while_and_no_other_o
     assert!(refused.field("Retry-After").is_some(), "{refused:?}");
     assert!(server.log().contains("have used up the processor time of the site"));
     is_alive(&server);
-    while server.get("/see.php").status != 200 {}
+    harness::eventually("the site is served again", || {
+        (server.get("/see.php").status == 200).then_some(())
+    });
 }
 
 #[test]
