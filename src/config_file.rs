@@ -1,26 +1,37 @@
 //! Reads configuration files, with the files that they include.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use howdah_config::include::{self, IncludedFiles};
 use howdah_config::json;
 use howdah_config::{Config, Defaults};
+use howdah_supervisor::file_progress;
+use howdah_sys::regular_file;
 
-/// Reads a configuration file. The error has the path and, for common mistakes, what to do.
+/// Maximum length of a file, in bytes. The error of a document that is longer than a document may be names
+/// its place.
+const MAX_FILE: u64 = 2 * json::MAX_SIZE as u64;
+
+/// Reads a configuration file, which may be a pipe. The error has the path and, for common mistakes, what to
+/// do.
 pub fn read(path: &Path) -> Result<Vec<u8>, String> {
-    fs::read(path).map_err(|error| {
-        let advice = match error.kind() {
-            io::ErrorKind::NotFound => "there is no such file",
-            io::ErrorKind::PermissionDenied => "it may not be read by this user",
-            io::ErrorKind::IsADirectory => {
-                "it is a directory; to serve a directory, leave --config out"
-            }
-            _ => return format!("{}: {error}", path.display()),
-        };
-        format!("{}: {advice}", path.display())
-    })
+    file_progress(&path.display().to_string());
+    let read = File::open(path).and_then(|file| regular_file::read_opened(file, MAX_FILE));
+    read.map_err(|error| explain(path, &error))
+}
+
+fn explain(path: &Path, error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file",
+        io::ErrorKind::PermissionDenied => "it may not be read by this user",
+        io::ErrorKind::IsADirectory => {
+            "it is a directory; to serve a directory, leave --config out"
+        }
+        _ => return format!("{}: {error}", path.display()),
+    };
+    format!("{}: {advice}", path.display())
 }
 
 /// Reads a document with all files that it includes. An error in one of several files has the file and
@@ -59,13 +70,15 @@ struct Disk;
 
 impl IncludedFiles for Disk {
     fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
-        // Opening a FIFO would wait.
-        match fs::metadata(file) {
-            Ok(found) if !found.is_file() && !found.is_dir() => {
-                Err(format!("{}: it is not a regular file", file.display()))
+        regular_file::read(file, MAX_FILE).map_err(|error| match error.kind() {
+            io::ErrorKind::IsADirectory => {
+                format!(
+                    "{0}: it is a directory; write {0}/*.json for the files in it",
+                    file.display()
+                )
             }
-            _ => read(file),
-        }
+            _ => explain(file, &error),
+        })
     }
 
     fn names(&self, directory: &Path) -> Result<Vec<String>, String> {
@@ -79,6 +92,10 @@ impl IncludedFiles for Disk {
         let names = entries.map(|entry| entry.map(|entry| entry.file_name().into_string().ok()));
         let names: Vec<_> = names.collect::<Result<_, _>>().map_err(failed)?;
         Ok(names.into_iter().flatten().collect())
+    }
+
+    fn begins(&self, place: &str) {
+        file_progress(place);
     }
 
     fn absolute(&self, file: PathBuf) -> PathBuf {

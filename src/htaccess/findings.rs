@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use howdah_config::{Config, Htaccess};
-use howdah_files::regular_file;
 use howdah_htaccess::allow::Allow;
 use howdah_htaccess::base::Base;
 use howdah_htaccess::parse::review::{Line, Review, review};
+use howdah_sys::regular_file;
 
 use super::search::{Found, search, search_for_review};
 

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use howdah_supervisor::file_progress;
+
 /// Bounds of a search.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -68,6 +70,9 @@ fn search_within(directory: &Path, name: &str, limits: Limits) -> Found {
         };
         let mut below = Vec::new();
         for entry in listing.flatten() {
+            if entries % 1000 == 0 {
+                file_progress(&directory.display().to_string());
+            }
             entries += 1;
             if entries > limits.entries || found.files.len() >= limits.files {
                 found.is_complete = false;

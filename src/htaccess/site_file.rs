@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use howdah_files::regular_file;
+use howdah_sys::regular_file;
 
 /// Returns at most `limit` bytes of a regular file. A link out of the site is followed only if its target has the
 /// same owner, who is not root: otherwise `.htaccess -> /etc/shadow` would show its owner what only root may read.

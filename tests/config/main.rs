@@ -6,6 +6,7 @@ mod check;
 mod control_access;
 mod control_commands;
 mod control_limits;
+mod hanging_files;
 mod include;
 mod php_versions;
 mod reload;

@@ -609,6 +609,7 @@ fn signals_that_come_meanwhile_reach_the_new_server() {
     let log = server.site.log_path();
     fs::rename(&log, log.with_extension("1")).unwrap();
     server.signal(Signal::USR1);
+    eventually("the log is opened again", || log.exists().then_some(()));
     server.signal(Signal::HUP);
     server.signal(Signal::USR2);
     server.wait_for_log("an upgrade is in progress already");

@@ -41,6 +41,9 @@ pub trait IncludedFiles {
     /// The reason why it cannot be read.
     fn names(&self, directory: &Path) -> Result<Vec<String>, String>;
 
+    /// Says which file is read next, with the place that names it. A drive may not answer.
+    fn begins(&self, _place: &str) {}
+
     /// Returns a path that stays valid in another working directory.
     fn absolute(&self, file: PathBuf) -> PathBuf {
         file
@@ -334,6 +337,7 @@ impl<'f> Reading<'f> {
         let name = name.as_str().unwrap_or_default();
         let directory = self.sources.get(place.source).and_then(|source| source.file.parent());
         let file = directory.unwrap_or(Path::new("")).join(name);
+        self.begins(place, &file);
         let text = match self.files.read(&file) {
             Ok(text) if text.len() <= json::MAX_SIZE => text,
             Ok(_) => return Err(self.problem(place, "is a file that is longer than 16 MiB")),
@@ -478,6 +482,7 @@ impl<'f> Reading<'f> {
                 files.push(whole);
                 continue;
             }
+            self.begins(place, above);
             let there = match self.files.names(above) {
                 Ok(there) => there,
                 Err(problem) => return Err(self.problem(place, &problem)),
@@ -496,6 +501,7 @@ impl<'f> Reading<'f> {
         if self.sources.len() >= MAX_FILES {
             return Err(self.problem(place, "makes the document consist of more than 10,000 files"));
         }
+        self.begins(place, file);
         let text = match self.files.read(file) {
             Ok(text) => text,
             Err(problem) => return Err(self.problem(place, &problem)),
@@ -508,6 +514,13 @@ impl<'f> Reading<'f> {
         let included_by = Some(place.source);
         self.sources.push(Source { file: file.to_owned(), text, included_by });
         Ok((value, self.sources.len() - 1))
+    }
+
+    /// Says which file is read next. Without the line, whose search would take as long as the files.
+    fn begins(&self, place: &Place, file: &Path) {
+        let source = self.sources.get(place.source);
+        let source = source.map_or(Path::new(""), |source| source.file.as_path()).display();
+        self.files.begins(&format!("{source}: {}: {}", path(&place.path), file.display()));
     }
 
     fn problem(&self, place: &Place, problem: &str) -> String {

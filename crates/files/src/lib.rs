@@ -34,7 +34,6 @@ pub mod mime;
 mod outcome;
 pub mod range;
 mod reason;
-pub mod regular_file;
 mod reply;
 mod resolve;
 mod share;

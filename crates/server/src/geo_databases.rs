@@ -10,12 +10,20 @@ use std::time::{Duration, Instant};
 
 use howdah_config::Config;
 use howdah_config::geo_database::{FileStamp, GeoContent, GeoDatabase, MAX_DATABASE};
-use howdah_files::regular_file;
 use howdah_sys::log::{Level, Log};
+use howdah_sys::regular_file;
 use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::disk_progress::DiskProgress;
 
 /// Interval between two looks at the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Problem of a file beyond [`MAX_DATABASE`].
+const TOO_LONG: &str = "it is longer than 1 GiB";
+
+/// Number of bytes that are read at once.
+const PART: u64 = 4 << 20;
 
 /// The databases of the current configuration, which are looked at in turns.
 pub struct GeoWatch {
@@ -29,11 +37,15 @@ pub struct GeoWatch {
 type Refused = HashMap<PathBuf, Option<FileStamp>>;
 
 /// Reads the databases of a configuration that have not been read yet. The error has the place.
-pub fn read_new(databases: &[(String, Arc<GeoDatabase>)]) -> Result<(), String> {
+pub fn read_new(
+    databases: &[(String, Arc<GeoDatabase>)],
+    progress: &DiskProgress,
+) -> Result<(), String> {
     for (place, database) in databases {
         if database.stamp().is_none() {
-            let content = read(&database.file).map_err(|problem| format!("{place}: {problem}"))?;
-            database.set(content);
+            let begins = || progress.begins(format!("{place}: {}", database.file.display()));
+            let read = read_with(&database.file, begins, || progress.computes());
+            database.set(read.map_err(|problem| format!("{place}: {problem}"))?);
         }
     }
     Ok(())
@@ -41,13 +53,35 @@ pub fn read_new(databases: &[(String, Arc<GeoDatabase>)]) -> Result<(), String> 
 
 /// Reads a database file and checks all of it.
 pub fn read(file: &Path) -> Result<GeoContent, String> {
+    read_with(file, || {}, || {})
+}
+
+/// Reads a database file. `begins` is called before each access to the disk, `computes` after the last one.
+fn read_with(
+    file: &Path,
+    begins: impl Fn(),
+    computes: impl FnOnce(),
+) -> Result<GeoContent, String> {
     let named = |problem: &dyn std::fmt::Display| format!("{}: {problem}", file.display());
-    let (opened, found) = regular_file::open(file).map_err(|error| named(&error))?;
+    begins();
+    let (mut opened, found) = regular_file::open(file).map_err(|error| named(&error))?;
     if found.len() > MAX_DATABASE {
-        return Err(named(&"it is longer than 1 GiB"));
+        return Err(named(&TOO_LONG));
     }
     let mut bytes = Vec::new();
-    opened.take(MAX_DATABASE).read_to_end(&mut bytes).map_err(|error| named(&error))?;
+    loop {
+        begins();
+        let part = Read::by_ref(&mut opened).take(PART).read_to_end(&mut bytes);
+        match part.map_err(|error| named(&error))? {
+            0 => break,
+            // It grows.
+            _ if bytes.len() as u64 > MAX_DATABASE => {
+                return Err(named(&TOO_LONG));
+            }
+            _ => {}
+        }
+    }
+    computes();
     GeoContent::read(bytes, stamp(&found)).map_err(|problem| named(&problem))
 }
 

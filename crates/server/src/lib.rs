@@ -13,6 +13,7 @@ pub mod check;
 mod connection;
 mod descriptor_shortage;
 mod descriptors;
+mod disk_progress;
 mod filters;
 pub mod geo_databases;
 mod htaccess;

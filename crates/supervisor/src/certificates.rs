@@ -5,13 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use howdah_sys::log::{Level, Log};
+use howdah_sys::regular_file;
 use howdah_wire::messages::{put_bundles, take_bundles};
-use rustix::fs::OFlags;
 
 use crate::{state_format, store};
 
@@ -114,20 +113,14 @@ pub(crate) fn stored(state: &Path, name: &str) -> io::Result<Vec<u8>> {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    read_open(File::options().read(true).custom_flags(flags.bits() as i32).open(path)?)
+    limited(regular_file::open_no_link(path)?.0)
 }
 
-fn read_open(file: File) -> io::Result<Vec<u8>> {
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut pem = Vec::new();
-    file.take(MAX_LENGTH + 1).read_to_end(&mut pem)?;
-    if pem.len() as u64 > MAX_LENGTH {
-        return Err(io::Error::other("too large for a certificate"));
-    }
-    Ok(pem)
+fn limited(file: File) -> io::Result<Vec<u8>> {
+    regular_file::read_opened(file, MAX_LENGTH).map_err(|error| match error.kind() {
+        kind @ io::ErrorKind::FileTooLarge => io::Error::new(kind, "too large for a certificate"),
+        _ => error,
+    })
 }
 
 /// Reads a file that a listener's `tls` names. Fails unless the content is certificates and keys in
@@ -136,8 +129,7 @@ pub fn read_for_tls(path: &Path) -> io::Result<Vec<u8>> {
     if !path.is_absolute() {
         return Err(io::Error::other("the path must begin with a slash"));
     }
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let text = read_open(File::options().read(true).custom_flags(flags.bits() as i32).open(path)?)?;
+    let text = limited(regular_file::open(path)?.0)?;
     let has = |marker: &[u8]| text.windows(marker.len()).any(|bytes| bytes == marker);
     let is_pem = [
         "-----BEGIN CERTIFICATE-----",

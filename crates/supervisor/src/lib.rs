@@ -16,6 +16,8 @@
 //! - `launch`: the steps from a fork to a prototype; `identity`, `rootfs`, `control_groups`: its
 //!   user, its root directory and its control group.
 //! - `zygote`: a process that prototypes are forked from.
+//! - `file_helpers`: processes that open and read files, which may wait for a disk; `file_helper`: one of
+//!   them; `file_task`: what they do.
 //! - `programs`: programs that change DNS records.
 //! - [`check`]: checks for `howdah check`.
 //! - `handover`: an upgrade: the old server, the new one, and what passes between them.
@@ -35,6 +37,9 @@ pub mod check;
 mod control;
 mod control_groups;
 mod descriptor_store;
+mod file_helper;
+mod file_helpers;
+mod file_task;
 mod grants;
 mod handover;
 mod identity;
@@ -63,6 +68,7 @@ mod unprivileged;
 mod usage;
 mod zygote;
 
+pub use file_helper::file_progress;
 pub use grants::{DeriveGrants, Grants, Names};
 pub use handover::{Invocation, Predecessor};
 pub use options::{LogTarget, Options, PhpProgram, ReloadDocument, TableFiles, UnusableProgram};

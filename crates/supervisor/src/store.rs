@@ -6,15 +6,19 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
+use howdah_sys::regular_file;
 use rustix::fs::{Access, Mode, OFlags};
 
 use crate::safe_path::SafePath;
 
 const DOCUMENT: &str = "conf.json";
 
+/// Maximum length of a configuration, in bytes. The control API accepts no more than a part of it.
+pub(crate) const MAX_DOCUMENT: u64 = 256 << 20;
+
 /// Reads the stored configuration; `None` if there is none yet.
 pub fn load_document(state: &Path) -> io::Result<Option<Vec<u8>>> {
-    match fs::read(state.join(DOCUMENT)) {
+    match regular_file::read(&state.join(DOCUMENT), MAX_DOCUMENT) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -41,8 +45,11 @@ fn write(directory: &Path, new: &Path, path: &Path, bytes: &[u8]) -> io::Result<
         .create(true)
         .truncate(true)
         .mode(0o600)
-        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32)
         .open(new)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other(format!("{} is not a regular file", new.display())));
+    }
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
     if let Err(error) = written {
         // Frees the space: the disk may be full.

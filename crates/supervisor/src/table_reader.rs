@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use howdah_sys::{process, signals};
+use howdah_sys::{process, signals, title};
 use howdah_wire::bytes::{Decoder, Encode, Malformed};
 
 use crate::memory::memory_file;
@@ -55,6 +55,7 @@ impl TableReader {
             process::Forked::Child => {
                 signals::reset();
                 process::die_with_parent(Some(parent));
+                title::set("howdah: tables");
                 let look = || {
                     // The sockets of the server must not stay open if this process does.
                     let mut result = process::keep_only(result)?;

@@ -11,6 +11,7 @@
 //! - `control`: the control process and its messages.
 //! - `upgrade`: the replacement of this server by a new start of its program; `succession`: its other
 //!   side; `upgrade_state`: both.
+//! - `file_tasks`: passes on what other processes have opened and read.
 //! - `tables`: notices changes of files with tables.
 //! - `service_manager`: notifications to systemd.
 //! - `shutdown`: the end of the server.
@@ -19,6 +20,7 @@ mod applications;
 mod configuration;
 mod control;
 mod control_state;
+mod file_tasks;
 #[cfg(test)]
 mod hostile_router_tests;
 mod id;
@@ -77,6 +79,7 @@ impl Tree {
             self.check_upgrade(now);
             self.run_upkeep_if_due(now);
             self.check_tables_if_due(now);
+            self.advance_file_tasks(now);
             self.ping_router_if_due(now);
             if self.is_over(now) {
                 return self.finish();
@@ -94,6 +97,7 @@ impl Tree {
                     Source::Predecessor => self.on_predecessor(),
                     Source::Unclaimed => self.sockets.refuse(),
                     Source::Zygote(pid) => self.on_zygote(pid),
+                    Source::FileHelper(pid) => self.on_file_helper(pid),
                     Source::ZygoteOutput(pid) => self.on_zygote_output(pid),
                 }
             }

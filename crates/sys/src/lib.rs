@@ -9,6 +9,7 @@
 //! - [`pidfd`]: descriptors of processes.
 //! - [`process_tree`]: finding and ending the descendants of a process.
 //! - [`directory`]: checking that a directory exists.
+//! - [`regular_file`]: opening and reading files that other users can replace by something that blocks.
 //! - [`namespaces`]: processes in new namespaces.
 //! - [`process_memory`]: reading the memory of another process.
 //! - [`credentials`]: users and groups.
@@ -58,6 +59,7 @@ pub mod protected;
 pub mod reactor;
 #[allow(unsafe_code)]
 pub mod record_lock;
+pub mod regular_file;
 pub mod sandbox;
 #[allow(unsafe_code)]
 pub mod scheduling;

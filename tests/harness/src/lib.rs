@@ -12,6 +12,7 @@ pub mod disk;
 pub mod dns;
 pub mod echo;
 pub mod fastcgi;
+pub mod hanging;
 pub mod http2;
 pub mod processes;
 pub mod programs;

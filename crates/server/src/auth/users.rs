@@ -14,8 +14,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use howdah_files::regular_file;
 use howdah_sys::log::{Level, Log};
+use howdah_sys::regular_file;
 use tokio::sync::Notify;
 
 use super::htpasswd::{self, Hash};

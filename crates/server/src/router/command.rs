@@ -1,5 +1,5 @@
 //! Commands to the control thread, from the control API and from certificate renewal. It carries
-//! them out one after the other.
+//! them out one after the other. A [`Question`] does not wait for them.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::control_thread::ControlThread;
-use super::report::{LimitReport, PoolsReport, Report, TlsReport, Tuning};
+use super::question::Question;
+use super::report::{LimitReport, Report, TlsReport, Tuning};
 use super::sandbox::RouterSandbox;
 use super::threads::Threads;
 use crate::thread::Shared;
@@ -29,10 +30,11 @@ pub struct Queries {
     pub commands: Commands,
 }
 
-/// Sends commands to the control thread. Every command waits for those before it.
+/// Sends commands and questions to the control thread. Every command waits for those before it.
 #[derive(Debug, Clone)]
 pub struct Commands {
     sender: UnboundedSender<Command>,
+    questions: UnboundedSender<Question>,
     shared: Arc<Shared>,
     threads: Threads,
     sandbox: Arc<RouterSandbox>,
@@ -43,24 +45,10 @@ pub struct Commands {
 /// A command and the channel for its result.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// Report on all applications.
-    Report { done: oneshot::Sender<PoolsReport> },
     /// Restart an application.
     Restart { name: String, done: oneshot::Sender<Result<(), String>> },
-    /// Explain the number of an application's workers.
-    Tune { name: String, done: oneshot::Sender<Option<Tuning>> },
     /// A command of certificate renewal.
     Certificates(acme::Command),
-}
-
-impl Command {
-    /// Returns true if carrying it out may replace what is running.
-    pub(super) fn is_change(&self) -> bool {
-        match self {
-            Command::Report { .. } | Command::Tune { .. } => false,
-            Command::Restart { .. } | Command::Certificates(_) => true,
-        }
-    }
 }
 
 const STOPPED: &str = "the server is being stopped";
@@ -76,6 +64,7 @@ impl Commands {
         let (sender, receiver) = unbounded_channel();
         let commands = Commands {
             sender,
+            questions: control.questions.0.clone(),
             shared: Arc::clone(&control.shared),
             threads: control.threads.clone(),
             sandbox: Arc::clone(&control.sandbox),
@@ -96,7 +85,7 @@ impl Commands {
     /// Explains the number of an application's workers; `None` if the application does not exist.
     pub async fn tune(&self, name: String) -> Option<Tuning> {
         let (done, tuning) = oneshot::channel();
-        let _ = self.sender.send(Command::Tune { name, done });
+        let _ = self.questions.send(Question::Tune { name, done });
         tuning.await.ok().flatten()
     }
 
@@ -119,7 +108,7 @@ impl Commands {
     /// Returns the state of the server.
     pub async fn report(&self) -> Report {
         let (done, pools) = oneshot::channel();
-        let _ = self.sender.send(Command::Report { done });
+        let _ = self.questions.send(Question::Report { done });
         let pools = pools.await.unwrap_or_default();
         let mut report = Report { php: self.php.to_vec(), pools, ..Report::default() };
         for thread in self.threads.iter() {
@@ -192,9 +181,7 @@ impl ControlThread {
     /// Carries a command out. Its sender may have gone meanwhile.
     pub(super) async fn carry_out(&mut self, command: Command) {
         match command {
-            Command::Report { done } => drop(done.send(self.pools.report())),
             Command::Restart { name, done } => drop(done.send(self.restart(&name).await)),
-            Command::Tune { name, done } => drop(done.send(self.pools.tuning(&name))),
             Command::Certificates(command) => self.carry_out_renewal(command).await,
         }
     }

@@ -11,11 +11,12 @@ use howdah_php_pool::thread::ControlRequest;
 use howdah_tls::stored::Certificates;
 use howdah_upstream::names::{self, Names};
 use howdah_wire::messages::FromSupervisor;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::link::{Link, Message};
 use super::pools::Pools;
 use super::programs::Programs;
+use super::question::Question;
 use super::sandbox::RouterSandbox;
 use super::threads::Threads;
 use crate::thread::Shared;
@@ -35,6 +36,8 @@ pub(super) struct ControlThread {
     pub(super) names: Names,
     /// Requests of the router threads.
     pub(super) thread_requests: UnboundedReceiver<ControlRequest>,
+    /// Questions about the state, which are answered at any time, and their sender.
+    pub(super) questions: (UnboundedSender<Question>, UnboundedReceiver<Question>),
     /// Defaults of documents.
     pub(super) defaults: Defaults,
 }
@@ -65,6 +68,14 @@ impl ControlThread {
                 Ok(())
             }
             message => self.pools.on_message(message, descriptors),
+        }
+    }
+
+    /// Answers a question. Its sender may have gone meanwhile.
+    pub(super) fn answer(&mut self, question: Question) {
+        match question {
+            Question::Report { done } => drop(done.send(self.pools.report())),
+            Question::Tune { name, done } => drop(done.send(self.pools.tuning(&name))),
         }
     }
 
@@ -107,6 +118,7 @@ impl ControlThread {
                 Some(request) = self.thread_requests.recv() => {
                     self.pools.on_thread_request(request).map_err(text)?;
                 }
+                Some(question) = self.questions.1.recv() => self.answer(question),
                 () = sleep_until(due) => {}
                 () = sleep_until(deadline) => return Ok(None),
             }

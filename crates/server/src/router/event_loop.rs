@@ -97,10 +97,9 @@ impl EventLoop {
                 Some(request) = control.thread_requests.recv() => {
                     control.pools.on_thread_request(request)?;
                 }
+                Some(question) = control.questions.1.recv() => control.answer(question),
                 Some(command) = self.commands.recv() => {
-                    if command.is_change() {
-                        control.pools.postpone_wanted_restarts()?;
-                    }
+                    control.pools.postpone_wanted_restarts()?;
                     control.carry_out(command).await;
                 }
                 () = control.names.changed() => {

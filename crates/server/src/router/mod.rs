@@ -18,6 +18,7 @@ pub mod certificates;
 mod command;
 mod commit;
 mod control_thread;
+mod disk;
 mod event_loop;
 mod hello;
 mod link;
@@ -27,6 +28,7 @@ mod ping;
 mod pools;
 mod prepare;
 mod programs;
+mod question;
 mod read_file;
 mod report;
 mod sandbox;
@@ -65,7 +67,10 @@ pub fn run(socket: OwnedFd, answer_queries: impl FnOnce(Queries)) -> u8 {
             return 1;
         }
     };
-    match runtime.block_on(start::serve(socket, answer_queries)) {
+    let served = runtime.block_on(start::serve(socket, answer_queries));
+    // A helper thread may wait for a disk that does not answer.
+    runtime.shutdown_background();
+    match served {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("howdah: router: {error}");

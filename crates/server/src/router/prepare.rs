@@ -16,6 +16,7 @@ use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
+use super::disk::DiskError;
 use super::tls::TlsListeners;
 use crate::geo_databases;
 use crate::snapshot::Snapshot;
@@ -44,6 +45,13 @@ pub(super) enum Trigger {
     },
     /// Certificate files of the current configuration have changed; all new ones are used, or none.
     CertificateFiles,
+}
+
+impl Trigger {
+    /// Returns true if a router of this server has served before, and this one starts.
+    fn is_restart(self) -> bool {
+        matches!(self, Trigger::Start(start) if start.has_served)
+    }
 }
 
 /// Requirements of a start.
@@ -107,14 +115,8 @@ impl ControlThread {
         prepared: &mut Prepared,
         trigger: Trigger,
     ) -> Result<(), String> {
-        self.sandbox.check(config)?;
+        self.check_files(config, trigger).await?;
         self.prepare_databases(config, trigger).await?;
-        if let Some(directory) = &config.settings.http.body_temp_path {
-            spool::check_directory(directory).map_err(|error| {
-                let trouble = spool::directory_error(directory, &error);
-                format!("/settings/http/body_temp_path: {trouble}")
-            })?;
-        }
         prepared.tls = self.prepare_tls_listeners(current, config).await?;
         prepared.known.clients = self.prepare_tls_clients(current, config).await?;
         prepared.known.names = self.names.prepare(config).await;
@@ -133,6 +135,32 @@ impl ControlThread {
         self.wait_until_prepared(Awaited { sockets, logs, caches }, prepared, trigger).await
     }
 
+    /// Checks that the router can read the files of a configuration, and write temporary ones. After the
+    /// server has served once, a drive that does not answer must not keep a router from serving others.
+    async fn check_files(&mut self, config: &Config, trigger: Trigger) -> Result<(), String> {
+        let (paths, sandbox) = (config.router_paths(), Arc::clone(&self.sandbox));
+        let temporary = config.settings.http.body_temp_path.clone();
+        if paths.is_empty() && temporary.is_none() {
+            return Ok(());
+        }
+        let checked = self.on_disk(move |progress| {
+            sandbox.check(&paths, temporary.as_deref(), progress)?;
+            let Some(directory) = temporary else { return Ok(()) };
+            progress.begins(format!("/settings/http/body_temp_path: {}", directory.display()));
+            spool::check_directory(&directory).map_err(|error| {
+                let trouble = spool::directory_error(&directory, &error);
+                format!("/settings/http/body_temp_path: {trouble}")
+            })
+        });
+        match checked.await {
+            Err(DiskError::NotAnswered(problem)) if trigger.is_restart() => {
+                self.shared.log.write(Level::Alert, format_args!("{problem}; it is not checked"));
+                Ok(())
+            }
+            checked => checked.map_err(DiskError::into_text),
+        }
+    }
+
     /// Reads databases of addresses. After the server has served once, a database that cannot be read has no
     /// values: a restart of the router must not fail.
     async fn prepare_databases(&mut self, config: &Config, trigger: Trigger) -> Result<(), String> {
@@ -140,16 +168,9 @@ impl ControlThread {
             return Ok(());
         }
         let databases = config.geo_databases.clone();
-        let reading = tokio::task::spawn_blocking(move || geo_databases::read_new(&databases));
-        while !reading.is_finished() {
-            // Large files take a while, in which the supervisor wants answers.
-            let soon = Instant::now() + Duration::from_millis(10);
-            if let Some((message, descriptors)) = self.receive_until(Some(soon)).await? {
-                self.on_unrelated(message, descriptors)?;
-            }
-        }
-        match reading.await.map_err(|error| error.to_string())? {
-            Err(problem) if matches!(trigger, Trigger::Start(start) if start.has_served) => {
+        let read = self.on_disk(move |progress| geo_databases::read_new(&databases, progress));
+        match read.await.map_err(DiskError::into_text) {
+            Err(problem) if trigger.is_restart() => {
                 self.shared.log.write(Level::Alert, format_args!("{problem}; it has no values"));
                 Ok(())
             }

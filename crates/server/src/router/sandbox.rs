@@ -13,7 +13,7 @@ mod protection;
 
 use std::path::Path;
 
-use howdah_config::Config;
+use howdah_config::{Config, RouterPath};
 use howdah_sys::log::{Level, Log};
 use howdah_sys::sandbox::landlock::{self, Domain};
 use howdah_sys::sandbox::router_calls::ROUTER;
@@ -21,6 +21,7 @@ use howdah_sys::sandbox::seccomp;
 
 use self::allowed_files::AllowedFiles;
 pub use self::protection::{ProcessProtection, Protection, Restriction};
+use crate::disk_progress::DiskProgress;
 
 /// The restrictions of the router.
 #[derive(Debug)]
@@ -98,8 +99,13 @@ impl RouterSandbox {
 
     /// Refuses a document that names files which the router cannot open. The error includes the
     /// remedy.
-    pub(super) fn check(&self, config: &Config) -> Result<(), String> {
-        self.files.as_ref().map_or(Ok(()), |files| files.check(config))
+    pub(super) fn check(
+        &self,
+        paths: &[RouterPath],
+        temporary: Option<&Path>,
+        progress: &DiskProgress,
+    ) -> Result<(), String> {
+        self.files.as_ref().map_or(Ok(()), |files| files.check(paths, temporary, progress))
     }
 
     /// Logs the restrictions that are missing, and the files of the document that do not exist.

@@ -124,6 +124,7 @@ fn control_thread(
         programs: Programs::default(),
         names: Names::new(log),
         thread_requests,
+        questions: unbounded_channel(),
         defaults: hello.defaults,
     };
     Ok((control, on_demand))

@@ -330,6 +330,7 @@ impl Tree {
         expected.extend(router.into_iter().chain(self.control_pid()).chain(self.programs.pids()));
         expected.extend(self.zygotes.pids());
         expected.extend(self.tables.pid());
+        expected.extend(self.file_helpers.pids());
         expected.extend(self.upgrade.successor().map(|successor| successor.pid));
         if own == 1 {
             let children = process_tree::children(own).into_iter();

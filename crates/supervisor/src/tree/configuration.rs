@@ -17,23 +17,33 @@ use howdah_sys::memory::release_start_memory;
 use howdah_wire::messages::{ApplicationSpec, ChangeOutcome, FromSupervisor, ToControl};
 
 use super::state::{FAST_SHUTDOWN_TIMEOUT, Shutdown, Tree};
+use crate::file_task::{Candidate, Origin, Task};
 use crate::grants::Grants;
 use crate::memory::{memory_file, read_memory_file};
-use crate::prototype::preflight;
 use crate::{state_format, store};
-
-/// Maximum length of a configuration, in bytes. The control API accepts no more than a part of it.
-const MAX_DOCUMENT: u64 = 256 << 20;
 
 impl Tree {
     /// Tells the router to apply a configuration. The error is for the administrator.
     pub(super) fn apply(&mut self, restart: bool, files: Vec<OwnedFd>) -> Result<(), String> {
-        let document = read_memory_file(files, MAX_DOCUMENT).map_err(|error| error.to_string())?;
+        let document =
+            read_memory_file(files, store::MAX_DOCUMENT).map_err(|error| error.to_string())?;
         let grants = match &self.options.grants {
             Some(derive) => derive(&document)?,
             None => return Err("the server cannot apply another configuration".to_owned()),
         };
-        self.check_applications(&grants)?;
+        let applications = self.changed_applications(&grants);
+        let is_checked = applications.is_empty();
+        let candidate = Candidate { document, grants, restart, applications };
+        match is_checked {
+            true => self.begin_change(candidate)?,
+            false => self.begin_for_control(Task::Preflight(Box::new(candidate))),
+        }
+        Ok(())
+    }
+
+    /// Tells the router to apply a configuration whose applications could run.
+    pub(super) fn begin_change(&mut self, candidate: Candidate) -> Result<(), String> {
+        let Candidate { document, grants, restart, .. } = candidate;
         if self.router.is_none() {
             return Err("the router is being started; try again".to_owned());
         }
@@ -54,24 +64,19 @@ impl Tree {
         Ok(())
     }
 
-    /// Refuses an application that could not run: it would fail with its first request at the earliest, when
-    /// nobody is there who could correct it. One that has had the same problem before is accepted: other
-    /// changes must be possible.
-    fn check_applications(&self, grants: &Grants) -> Result<(), String> {
+    /// Returns the applications that a configuration adds or changes, each as it is now.
+    fn changed_applications(
+        &self,
+        grants: &Grants,
+    ) -> Vec<(ApplicationSpec, Option<ApplicationSpec>)> {
         let current = &self.changes.current.grants.applications;
-        let problem = |spec: &ApplicationSpec| preflight(&self.options, spec).err();
-        let mut new: Vec<_> = grants
-            .applications
-            .values()
-            .filter(|spec| current.get(&spec.name) != Some(spec))
-            .filter_map(|spec| Some((spec, problem(spec)?)))
-            .filter(|(spec, new)| current.get(&spec.name).and_then(problem).as_ref() != Some(new))
-            .collect();
-        new.sort_by(|a, b| a.0.name.cmp(&b.0.name));
-        match new.first() {
-            Some((spec, problem)) => Err(format!("application \"{}\": {problem}", spec.name)),
-            None => Ok(()),
-        }
+        let changed = grants.applications.values().filter_map(|spec| {
+            let before = current.get(&spec.name);
+            (before != Some(spec)).then(|| (spec.clone(), before.cloned()))
+        });
+        let mut changed: Vec<_> = changed.collect();
+        changed.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+        changed
     }
 
     fn send_certificate(&mut self, name: String) {
@@ -139,16 +144,14 @@ impl Tree {
     }
 
     /// Checks the applications that will load PHP with their first request, and logs why one cannot run.
-    fn check_unloaded_applications(&self) {
+    fn check_unloaded_applications(&mut self) {
         let is_running = |name: &str| self.applications.values().any(|app| app.name == name);
-        let mut specs: Vec<_> = self.changes.current.grants.applications.values().collect();
+        let mut specs: Vec<_> =
+            self.changes.current.grants.applications.values().cloned().collect();
         specs.sort_by(|a, b| a.name.cmp(&b.name));
-        for spec in specs.into_iter().filter(|spec| !is_running(&spec.name)) {
-            if let Err(problem) = preflight(&self.options, spec) {
-                let name = &spec.name;
-                let message = format_args!("\"{name}\" application cannot run: {problem}");
-                self.log.write(Level::Alert, message);
-            }
+        specs.retain(|spec| !is_running(&spec.name));
+        if !specs.is_empty() {
+            self.begin_file_task(Task::CheckUnloaded(specs), Origin::Supervisor);
         }
     }
 

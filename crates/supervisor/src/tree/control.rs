@@ -12,6 +12,7 @@ use howdah_wire::messages::{ChangeOutcome, Exit, FromControl, FromSupervisor, To
 use super::state::{Source, Tree};
 use crate::certificates;
 use crate::control::{self, Control};
+use crate::file_task::Task;
 use crate::memory::{memory_file, read_memory_file};
 
 /// Maximum number of attempts to read the configuration again if the control process dies during
@@ -189,10 +190,10 @@ impl Tree {
     }
 
     fn send_document(&mut self, tables: bool) {
-        let read = match &self.options.reload_document {
-            _ if tables => self.tables.document(),
-            read => read.as_ref().map(|read| read()),
-        };
+        if !tables && self.options.reload_document.is_some() {
+            return self.begin_for_control(Task::ReadDocument);
+        }
+        let read = if tables { self.tables.document() } else { None };
         let read = read.unwrap_or_else(|| Ok(self.changes.current.document.clone()));
         let in_memory =
             |text: Vec<u8>| memory_file("document", &text).map_err(|error| error.to_string());

@@ -71,6 +71,7 @@ impl Model {
         // No process has this id, so signals to it have no effect.
         tree.router = Some(Router::model(u32::MAX >> 1, ours));
         tree.has_served = is_serving;
+        tree.carries_out_file_tasks = true;
         let mut model = Model { directory, tree, router, before: BTreeSet::new() };
         model.before = model.files();
         Ok(model)

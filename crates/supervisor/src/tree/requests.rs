@@ -26,7 +26,7 @@ impl Tree {
             Message::Unbind { address } => self.unbind(address),
             Message::OpenLog { path } => self.open_access_log(path),
             Message::OpenCache { path } => self.open_cache(path),
-            Message::ReadFile { path } => self.read_tls_file(&path),
+            Message::ReadFile { path } => self.read_tls_file(path),
             Message::OpenNameFiles {} => self.open_name_files(),
             Message::StoreCertificate { name } => self.store_managed(name, descriptors),
             Message::Run { number, program, arguments, environment, timeout_ms } => {

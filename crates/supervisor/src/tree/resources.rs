@@ -2,15 +2,15 @@
 //! TLS files, stored certificates and programs for DNS.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::time::Instant;
 
 use howdah_wire::messages::FromSupervisor;
 
 use super::state::Tree;
-use crate::memory::{memory_file, read_memory_file};
+use crate::certificates;
+use crate::file_task::Task;
+use crate::memory::read_memory_file;
 use crate::programs::Run;
-use crate::{cache_file, certificates, log_socket, store};
 
 /// Mode of the unix sockets of listeners.
 const LISTENER_MODE: u32 = 0o666;
@@ -44,51 +44,30 @@ impl Tree {
     }
 
     pub(super) fn open_access_log(&mut self, path: String) {
-        let opened = if self.allows(|grants| grants.logs.contains(&path)) {
-            store::open_log(Path::new(&path)).map_err(|error| error.to_string())
+        if self.allows(|grants| grants.logs.contains(&path)) {
+            self.begin_for_router(Task::OpenLog(path));
         } else if self.allows(|grants| grants.log_sockets.contains(&path)) {
-            log_socket::connect(&path).map_err(|error| error.to_string())
+            self.begin_for_router(Task::ConnectLog(path));
         } else {
-            Err(self.refuse(&path))
-        };
-        match opened {
-            Ok(file) => {
-                let opened = FromSupervisor::LogOpened { path, error: String::new() };
-                self.send_to_router(&opened, &[file.as_fd()]);
-            }
-            Err(error) => {
-                self.send_to_router(&FromSupervisor::LogOpened { path, error }, &[]);
-            }
+            let error = self.refuse(&path);
+            self.send_to_router(&FromSupervisor::LogOpened { path, error }, &[]);
         }
     }
 
     pub(super) fn open_cache(&mut self, path: String) {
-        let opened = match self.allows(|grants| grants.caches.contains(&path)) {
-            true => cache_file::open(Path::new(&path)).map_err(|error| error.to_string()),
-            false => Err(self.refuse(&path)),
-        };
-        let (file, error) = match opened {
-            Ok(file) => (file, String::new()),
-            Err(error) => (None, error),
-        };
-        let files: Vec<_> = file.iter().map(AsFd::as_fd).collect();
-        self.send_to_router(&FromSupervisor::CacheOpened { path, error }, &files);
+        if self.allows(|grants| grants.caches.contains(&path)) {
+            return self.begin_for_router(Task::OpenCache(path));
+        }
+        let error = self.refuse(&path);
+        self.send_to_router(&FromSupervisor::CacheOpened { path, error }, &[]);
     }
 
-    pub(super) fn read_tls_file(&mut self, path: &str) {
-        let read = match self.allows(|grants| grants.tls_files.contains(path)) {
-            true => certificates::read_for_tls(Path::new(path)).map_err(|error| error.to_string()),
-            false => Err(self.refuse(path)),
-        };
-        let in_memory =
-            |text: Vec<u8>| memory_file("file", &text).map_err(|error| error.to_string());
-        match read.and_then(in_memory) {
-            Ok(file) => {
-                let read = FromSupervisor::FileRead { error: String::new() };
-                self.send_to_router(&read, &[file.as_fd()]);
-            }
-            Err(error) => self.send_to_router(&FromSupervisor::FileRead { error }, &[]),
+    pub(super) fn read_tls_file(&mut self, path: String) {
+        if self.allows(|grants| grants.tls_files.contains(&path)) {
+            return self.begin_for_router(Task::ReadTls(path));
         }
+        let error = self.refuse(&path);
+        self.send_to_router(&FromSupervisor::FileRead { error }, &[]);
     }
 
     pub(super) fn run_program(&mut self, number: u32, run: &Run) {

@@ -91,6 +91,7 @@ impl Tree {
         self.programs.end();
         // It may wait for a disk that does not answer, so its end is not waited for.
         self.tables.kill();
+        self.file_helpers.kill();
         self.zygotes.end_all();
         // The second call kills them.
         for timeout in [DISMISSAL_TIMEOUT, KILL_TIMEOUT] {

@@ -1,14 +1,15 @@
 //! Signals of the administrator, and children that have ended.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use howdah_sys::log::Level;
 use howdah_sys::{process, signals};
 use howdah_wire::messages::{Exit, FromSupervisor, ToControl};
 
 use super::state::Tree;
+use crate::file_task::{Origin, Outcome, Task};
 use crate::options::LogTarget;
-use crate::store;
 
 impl Tree {
     pub(super) fn on_signals(&mut self, signals: &OwnedFd) {
@@ -58,7 +59,10 @@ impl Tree {
                 if self.router.as_ref().is_some_and(|current| current.pid == router) {
                     self.send_to_router(&FromSupervisor::Ran { number, error }, &[]);
                 }
-            } else if !self.table_reader_ended(pid) && !self.zygote_ended(pid, exit) {
+            } else if !self.table_reader_ended(pid)
+                && !self.file_helper_ended(pid)
+                && !self.zygote_ended(pid, exit)
+            {
                 has_orphans = true;
             }
         }
@@ -68,19 +72,31 @@ impl Tree {
         }
     }
 
-    /// Reopens the server's log if it is a file, and tells the router to reopen the access log and
-    /// the slow logs. If the server's log cannot be opened, the old one stays in use; the others
-    /// are reopened all the same.
+    /// Reopens the server's log if it is a file, and then the access logs and the slow logs.
     fn reopen_logs(&mut self) {
-        if let LogTarget::File(path) = &self.options.log {
-            match store::open_log(path) {
-                Ok(file) => self.log.reopen(file),
-                Err(error) => self.log.write(
-                    Level::Alert,
-                    format_args!("cannot open the log {} again: {error}", path.display()),
-                ),
+        match &self.options.log {
+            LogTarget::File(path) => {
+                self.begin_file_task(Task::ReopenLog(path.clone()), Origin::Supervisor);
             }
+            LogTarget::StandardError | LogTarget::Journal => self.reopen_router_logs(),
         }
+    }
+
+    /// Takes the server's log that was opened again. If it cannot be opened, the old one stays in use; the
+    /// others are reopened all the same.
+    pub(super) fn own_log_opened(&mut self, path: &Path, outcome: Outcome) {
+        match outcome {
+            Ok(file) => drop(file.map(|file| self.log.reopen(file))),
+            Err(error) => self.log.write(
+                Level::Alert,
+                format_args!("cannot open the log {} again: {error}", path.display()),
+            ),
+        }
+        self.reopen_router_logs();
+    }
+
+    /// Tells the router to reopen the access logs and the slow logs.
+    fn reopen_router_logs(&self) {
         match self.log.handle() {
             Ok(handle) => {
                 self.send_to_router(&FromSupervisor::Reopened {}, &[handle.as_fd()]);

@@ -16,6 +16,7 @@ use crate::backoff::Backoff;
 use crate::certificates::Certificates;
 use crate::changes::Changes;
 use crate::control_groups::ControlGroups;
+use crate::file_helpers::FileHelpers;
 use crate::grants::Grants;
 use crate::options::Options;
 use crate::pid_file::PidFile;
@@ -70,6 +71,9 @@ pub(super) struct Tree {
     pub(super) orphans: PendingKills,
     pub(super) programs: Programs,
     pub(super) tables: TableWatch,
+    pub(super) file_helpers: FileHelpers,
+    /// This process carries out tasks with files itself. Only for tests, which have several threads.
+    pub(super) carries_out_file_tasks: bool,
     pub(super) next_upkeep: Instant,
     pub(super) service_manager: ServiceManager,
     pub(super) control_groups: ControlGroups,
@@ -105,6 +109,8 @@ pub(super) enum Source {
     /// Reports of the zygote with this process id.
     Zygote(u32),
     ZygoteOutput(u32),
+    /// The process with this id, which opens and reads files.
+    FileHelper(u32),
     /// A socket of the service manager that no listener has.
     Unclaimed,
     /// The server that replaces this one.
@@ -134,6 +140,8 @@ impl Tree {
             orphans: PendingKills::default(),
             programs: Programs::default(),
             tables: TableWatch::default(),
+            file_helpers: FileHelpers::default(),
+            carries_out_file_tasks: false,
             next_upkeep: Instant::now() + UPKEEP_INTERVAL,
             control_groups: ControlGroups::default(),
             refusals: Refusals::default(),

@@ -58,6 +58,9 @@ impl Tree {
                 add(Source::ZygoteOutput(zygote.pid), output.fd(), IN);
             }
         }
+        for (pid, socket) in self.file_helpers.sockets() {
+            add(Source::FileHelper(pid), socket, IN);
+        }
         let due = self
             .applications
             .values()
@@ -70,6 +73,7 @@ impl Tree {
             .chain(self.zygotes.due())
             .chain(self.programs.due())
             .chain(self.tables.due())
+            .chain(self.file_helpers.due())
             .chain(self.upgrade.due())
             .chain(self.service_manager.due())
             .chain(self.options.upkeep.is_some().then_some(self.next_upkeep))

@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use howdah_files::regular_file;
+use howdah_sys::regular_file;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 

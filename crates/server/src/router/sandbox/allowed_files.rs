@@ -16,6 +16,8 @@ use howdah_config::{Config, RouterPath};
 use howdah_sys::sandbox::landlock::{Access, Grant};
 use howdah_sys::sandbox::paths::{self, resolve};
 
+use crate::disk_progress::DiskProgress;
+
 /// Files of the system that the router opens itself.
 const SYSTEM_FILES: &[(&str, Access)] = &[
     // Names of servers; see `names::files` for replaced files.
@@ -102,9 +104,15 @@ impl AllowedFiles {
     /// Refuses a document that names other files. Files that do not exist are allowed, as they
     /// cannot be served either way. Names that begin with a variable are allowed as well: only
     /// allowed files below them are served.
-    pub(super) fn check(&self, config: &Config) -> Result<(), String> {
-        for named in config.router_paths() {
-            let directory = directory_of(&named);
+    pub(super) fn check(
+        &self,
+        paths: &[RouterPath],
+        temporary: Option<&Path>,
+        progress: &DiskProgress,
+    ) -> Result<(), String> {
+        for named in paths {
+            let directory = directory_of(named);
+            progress.begins(format!("{}: {}", named.path, named.file.display()));
             let found = resolve(&directory);
             let is_left = directory == Path::new("/") || !found.exists;
             let is_known = is_left || self.in_first_document.contains(&directory);
@@ -118,7 +126,8 @@ impl AllowedFiles {
                 ));
             }
         }
-        if let Some(directory) = &config.settings.http.body_temp_path {
+        if let Some(directory) = temporary {
+            progress.begins(format!("/settings/http/body_temp_path: {}", directory.display()));
             let found = resolve(directory).path;
             let is_known = self.in_first_document.contains(directory);
             if !is_known && !self.temporary.iter().any(|usable| found.starts_with(usable)) {
@@ -226,6 +235,11 @@ mod tests {
         (directory, path)
     }
 
+    fn check(files: &AllowedFiles, config: &Config) -> Result<(), String> {
+        let temporary = config.settings.http.body_temp_path.as_deref();
+        files.check(&config.router_paths(), temporary, &DiskProgress::default())
+    }
+
     fn files_of(config: &Config, tmp: &Path) -> (AllowedFiles, Vec<Grant>) {
         AllowedFiles::with(config, tmp, &[])
     }
@@ -254,16 +268,16 @@ mod tests {
         assert!(!grants.is_empty());
         assert!(files.readable.contains(&path.join("site")));
         assert_eq!(files.temporary, BTreeSet::from([path.join("tmp")]));
-        assert_eq!(files.check(&config(&path.join("site/below"))), Ok(()));
-        assert_eq!(files.check(&config(&path.join("site/yet/to/come"))), Ok(()));
-        let problem = files.check(&config(&path.join("other"))).unwrap_err();
+        assert_eq!(check(&files, &config(&path.join("site/below"))), Ok(()));
+        assert_eq!(check(&files, &config(&path.join("site/yet/to/come"))), Ok(()));
+        let problem = check(&files, &config(&path.join("other"))).unwrap_err();
         assert!(problem.starts_with("/routes/0/action/share: "), "{problem}");
         assert!(problem.contains("--no-sandbox"), "{problem}");
-        assert_eq!(files.check(&config(&path.join("usual/site"))), Ok(()));
-        assert_eq!(files.check(&config(Path::new("/no/such/directory"))), Ok(()));
-        assert_eq!(files.check(&config(Path::new(""))), Ok(()), "it names nothing");
+        assert_eq!(check(&files, &config(&path.join("usual/site"))), Ok(()));
+        assert_eq!(check(&files, &config(Path::new("/no/such/directory"))), Ok(()));
+        assert_eq!(check(&files, &config(Path::new(""))), Ok(()), "it names nothing");
         for system in ["/etc", "/root", "/var/log", "/proc/self"] {
-            assert!(files.check(&config(Path::new(system))).is_err(), "{system}");
+            assert!(check(&files, &config(Path::new(system))).is_err(), "{system}");
         }
     }
 
@@ -275,7 +289,7 @@ mod tests {
         let (files, _) = files_of(&document, Path::new("/nonexistent"));
         fs::remove_file(path.join("site/current")).unwrap();
         symlink("releases/2", path.join("site/current")).unwrap();
-        assert_eq!(files.check(&document), Ok(()));
+        assert_eq!(check(&files, &document), Ok(()));
         assert!(files.readable.contains(&path.join("site")));
         assert!(!files.readable.contains(Path::new("/")));
     }
@@ -293,7 +307,7 @@ mod tests {
         let (files, _) = files_of(&config(missing), Path::new("/nonexistent"));
         assert!(!files.readable.contains(Path::new("/")));
         assert_eq!(files.missing, [("/routes/0/action/share".to_owned(), missing.to_owned())]);
-        assert_eq!(files.check(&config(missing)), Ok(()), "it is served as it was");
+        assert_eq!(check(&files, &config(missing)), Ok(()), "it is served as it was");
         let (_directory, path) = directory(&["site"]);
         let (files, _) = files_of(&config(&path.join("site/later")), Path::new("/nonexistent"));
         assert!(files.readable.contains(&path.join("site")));
@@ -303,11 +317,13 @@ mod tests {
     fn temporary_files_stay_where_they_were_at_the_start() {
         let (_directory, path) = directory(&["tmp", "other"]);
         let (files, _) = files_of(&Config::from_value(json!({})).unwrap(), &path.join("tmp"));
-        let check = |directory: &str| {
+        let check_directory = |directory: &str| {
             let http = json!({"body_temp_path": path.join(directory)});
-            files.check(&Config::from_value(json!({"settings": {"http": http}})).unwrap())
+            check(&files, &Config::from_value(json!({"settings": {"http": http}})).unwrap())
         };
-        assert_eq!(check("tmp"), Ok(()));
-        assert!(check("other").unwrap_err().starts_with("/settings/http/body_temp_path: "));
+        assert_eq!(check_directory("tmp"), Ok(()));
+        assert!(
+            check_directory("other").unwrap_err().starts_with("/settings/http/body_temp_path: ")
+        );
     }
 }

@@ -1,0 +1,15 @@
+//! Questions to the control thread, which are answered also while a change waits for a slow disk or
+//! application.
+
+use tokio::sync::oneshot;
+
+use super::report::{PoolsReport, Tuning};
+
+/// A question and the channel for its answer. Nothing is changed.
+#[derive(Debug)]
+pub(super) enum Question {
+    /// Report on all applications.
+    Report { done: oneshot::Sender<PoolsReport> },
+    /// Explain the number of an application's workers.
+    Tune { name: String, done: oneshot::Sender<Option<Tuning>> },
+}

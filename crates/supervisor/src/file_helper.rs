@@ -1,0 +1,165 @@
+//! One process that carries out tasks with files.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+use howdah_sys::packet::{self, Received};
+use howdah_sys::{process, signals, title};
+use howdah_wire::bytes::{Decoder, Encode, Malformed};
+use rustix::event::{PollFd, PollFlags, poll};
+
+/// Maximum length of a message, in bytes. Longer texts are cut.
+const MAX_MESSAGE: usize = 64 << 10;
+
+/// The socket of this process, if it is a helper.
+static SOCKET: OnceLock<OwnedFd> = OnceLock::new();
+
+/// What a helper carries out: the first task, and those that come as messages. Returns the descriptor that a
+/// task opens, or why it has failed.
+pub(crate) trait Work {
+    /// Carries out the first task.
+    fn first(&self) -> Result<Option<OwnedFd>, String>;
+
+    /// Carries out a task of a message.
+    fn next(&self, message: &[u8]) -> Result<Option<OwnedFd>, String>;
+}
+
+/// A process that carries out tasks.
+pub(crate) struct Helper {
+    pid: u32,
+    socket: OwnedFd,
+}
+
+/// A message of the process.
+pub(crate) enum Answer {
+    /// None has come.
+    Nothing,
+    /// It begins with this file.
+    Progress(String),
+    /// A task has ended.
+    Done(Result<Option<OwnedFd>, String>),
+    /// It has ended, or says what it must not.
+    Gone,
+}
+
+impl Helper {
+    /// Starts a process, which begins with the first task.
+    pub(crate) fn start(work: &dyn Work) -> io::Result<Helper> {
+        let (socket, other) = packet::pair()?;
+        let parent = std::process::id();
+        match process::fork()? {
+            process::Forked::Parent(pid) => Ok(Helper { pid, socket }),
+            process::Forked::Child => {
+                signals::reset();
+                process::die_with_parent(Some(parent));
+                title::set("howdah: files");
+                let served = catch_unwind(AssertUnwindSafe(|| serve(other, work)));
+                process::exit_now(i32::from(!matches!(served, Ok(Ok(())))));
+            }
+        }
+    }
+
+    /// Returns the process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Returns the socket on which answers come.
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Sends a task to a process that has none.
+    pub(crate) fn send(&self, message: &[u8]) -> io::Result<()> {
+        Ok(packet::send(&self.socket, message, &[])?)
+    }
+
+    /// Receives an answer, if one has come.
+    pub(crate) fn receive(&self) -> Answer {
+        let mut buffer = vec![0; packet::next_length(&self.socket, MAX_MESSAGE)];
+        match packet::receive(&self.socket, &mut buffer) {
+            Ok(Received::Empty) => Answer::Nothing,
+            Ok(Received::Packet(length, descriptors)) => {
+                let message = buffer.get(..length).unwrap_or_default();
+                Answer::decode(message, descriptors).unwrap_or(Answer::Gone)
+            }
+            Ok(Received::Closed) | Err(_) => Answer::Gone,
+        }
+    }
+
+    /// Kills the process.
+    pub(crate) fn kill(&self) {
+        let _ = signals::send(self.pid, signals::SIGKILL);
+    }
+}
+
+impl Answer {
+    fn decode(message: &[u8], descriptors: Vec<OwnedFd>) -> Result<Answer, Malformed> {
+        let mut reader = Decoder(message);
+        let (kind, text) = (reader.u8()?, reader.text()?.to_owned());
+        reader.end()?;
+        Ok(match kind {
+            0 => Answer::Progress(text),
+            1 => Answer::Done(Ok(descriptors.into_iter().next())),
+            2 => Answer::Done(Err(text)),
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+/// Says which file is opened or read next. In a process that is not a helper, this has no effect. A task
+/// may take as long as it likes while it says this; if it stops, the error has the last place.
+pub fn file_progress(place: &str) {
+    if let Some(socket) = SOCKET.get() {
+        // If the socket is full, the supervisor has yet to read of progress.
+        let _ = packet::send(socket, &message(0, place), &[]);
+    }
+}
+
+fn message(kind: u8, text: &str) -> Vec<u8> {
+    let mut message = Vec::new();
+    message.put_u8(kind);
+    message.put_bytes(&text.as_bytes()[..text.floor_char_boundary(MAX_MESSAGE / 2)]);
+    message
+}
+
+/// Carries out tasks until the supervisor closes the socket.
+fn serve(socket: OwnedFd, work: &dyn Work) -> io::Result<()> {
+    // The sockets of the server must not stay open if this process does.
+    let socket = process::keep_only(File::from(socket))?;
+    let socket = SOCKET.get_or_init(|| socket.into());
+    answer(socket, work.first())?;
+    let mut buffer = vec![0; MAX_MESSAGE];
+    loop {
+        let mut polled = [PollFd::new(socket, PollFlags::IN)];
+        rustix::io::retry_on_intr(|| poll(&mut polled, None))?;
+        match packet::receive(socket, &mut buffer)? {
+            Received::Empty => {}
+            Received::Closed => return Ok(()),
+            Received::Packet(length, _) => {
+                answer(socket, work.next(buffer.get(..length).unwrap_or_default()))?;
+            }
+        }
+    }
+}
+
+fn answer(socket: &OwnedFd, outcome: Result<Option<OwnedFd>, String>) -> io::Result<()> {
+    let (message, descriptors) = match outcome {
+        Ok(file) => (message(1, ""), file),
+        Err(problem) => (message(2, &problem), None),
+    };
+    let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+    loop {
+        match packet::send(socket, &message, &descriptors) {
+            // It is full of progress that the supervisor has not read.
+            Err(rustix::io::Errno::AGAIN) => {
+                let mut polled = [PollFd::new(socket, PollFlags::OUT)];
+                rustix::io::retry_on_intr(|| poll(&mut polled, None))?;
+            }
+            sent => return Ok(sent?),
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Processes that open and read files for the supervisor, whose event loop must not wait for a disk.
+//!
+//! A network drive that does not answer stops the process that opens a file on it, or asks for its
+//! attributes, for as long as it likes. A [`Task`] is therefore carried out by a process that is forked
+//! from this one and sends back the open file. It goes on with further tasks until it has had none for a
+//! moment: a document may name thousands of files.
+//!
+//! - A task that takes longer than [`SLOW`] does not delay the others: another process does them.
+//! - A task that makes no progress for [`TIMEOUT`] fails. Its process is left alone: it shows when the drive
+//!   answers again. Until then, tasks for files of the same directory fail at once, so that the certificates
+//!   of a thousand sites on the drive cost the time once.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::file_helper::{Answer, Helper, Work};
+use crate::file_task::{Origin, Outcome, Task};
+use crate::options::Options;
+
+/// Time after which a task that has not ended lets another process do the next ones.
+const SLOW: Duration = Duration::from_millis(50);
+
+/// Maximum time of a task without progress.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time without tasks after which a process ends.
+const IDLE_TIME: Duration = Duration::from_secs(1);
+
+/// Maximum number of processes whose tasks have not failed.
+const MAX_BUSY: usize = 4;
+
+/// Maximum number of processes that wait for a disk although their tasks have failed.
+const MAX_HUNG: usize = 16;
+
+/// Maximum number of tasks that wait. The router asks for all files of a document's logs at once.
+const MAX_WAITING: usize = 50_000;
+
+/// A task and the process that wants its outcome.
+pub(crate) type Errand = (Task, Origin);
+
+/// A task that has ended.
+pub(crate) type Done = (Errand, Outcome);
+
+/// The processes and the tasks that wait for one.
+#[derive(Default)]
+pub(crate) struct FileHelpers {
+    running: Vec<Running>,
+    /// Processes that have nothing to do any more and are about to end.
+    ending: Vec<u32>,
+    waiting: VecDeque<Errand>,
+}
+
+struct Running {
+    helper: Helper,
+    state: State,
+}
+
+enum State {
+    Idle {
+        since: Instant,
+    },
+    Busy {
+        errand: Errand,
+        begun_at: Instant,
+        /// Time of the last progress, and the file that was begun then.
+        progress: (Instant, String),
+    },
+    /// The task has failed, and the process still waits for the disk.
+    Hung {
+        /// The file of the task, if it has one.
+        file: Option<PathBuf>,
+        is_killed: bool,
+    },
+}
+
+impl FileHelpers {
+    /// Adds a task. It is begun by [`FileHelpers::advance`].
+    pub(crate) fn add(&mut self, task: Task, origin: Origin) -> Result<(), Errand> {
+        match self.waiting.len() < MAX_WAITING {
+            true => self.waiting.push_back((task, origin)),
+            false => return Err((task, origin)),
+        }
+        Ok(())
+    }
+
+    /// Begins tasks that wait, and fails those that take too long. Returns the tasks that have failed.
+    pub(crate) fn advance(&mut self, now: Instant, options: &Options) -> Vec<Done> {
+        let mut done = self.fail_late(now);
+        self.end_idle(now);
+        while let Some((task, _)) = self.waiting.front() {
+            if task.file().is_some_and(|file| self.is_hung(file)) {
+                done.extend(self.waiting.pop_front().map(|errand| (errand, Err(not_answered("")))));
+                continue;
+            }
+            let Some(result) = self.begin(now, options) else { break };
+            done.extend(result.err());
+        }
+        done
+    }
+
+    /// Begins the first task that waits. Returns `None` if all processes are busy, or the task if no process
+    /// can be started for it.
+    fn begin(&mut self, now: Instant, options: &Options) -> Option<Result<(), Done>> {
+        let is_idle = |running: &Running| matches!(running.state, State::Idle { .. });
+        let message = self.waiting.front()?.0.message();
+        if let Some(at) = self.running.iter().position(is_idle) {
+            let running = self.running.get_mut(at)?;
+            if message.is_some_and(|message| running.helper.send(&message).is_ok()) {
+                running.state = State::begun(self.waiting.pop_front()?, now);
+                return Some(Ok(()));
+            }
+            // A task without a message needs a fork of what the supervisor knows now.
+            self.end(at);
+        }
+        let busy = self.running.iter().filter_map(|running| match &running.state {
+            State::Busy { begun_at, .. } => Some(now.saturating_duration_since(*begun_at) >= SLOW),
+            _ => None,
+        });
+        let busy: Vec<_> = busy.collect();
+        if busy.len() >= MAX_BUSY || busy.iter().any(|is_slow| !is_slow) {
+            return None;
+        }
+        let errand = self.waiting.pop_front()?;
+        Some(match Helper::start(&First { task: &errand.0, options }) {
+            Ok(helper) => {
+                self.running.push(Running { helper, state: State::begun(errand, now) });
+                Ok(())
+            }
+            Err(error) => Err((errand, Err(format!("no process can be started: {error}")))),
+        })
+    }
+
+    /// Fails tasks that have made no progress for too long.
+    fn fail_late(&mut self, now: Instant) -> Vec<Done> {
+        let mut done = Vec::new();
+        for running in &mut self.running {
+            let State::Busy { errand, progress: (since, _), .. } = &running.state else { continue };
+            if now.saturating_duration_since(*since) < TIMEOUT {
+                continue;
+            }
+            let file = errand.0.file().map(Path::to_owned);
+            // It is of no use for the next task of its kind, which has to begin anew.
+            let is_killed = file.is_none();
+            if is_killed {
+                running.helper.kill();
+            }
+            let before = std::mem::replace(&mut running.state, State::Hung { file, is_killed });
+            if let State::Busy { errand, progress: (_, place), .. } = before {
+                done.push((errand, Err(not_answered(&place))));
+            }
+        }
+        let hung =
+            self.running.iter().filter(|running| matches!(running.state, State::Hung { .. }));
+        if hung.count() > MAX_HUNG {
+            let oldest = self.running.iter_mut().find_map(|running| match &mut running.state {
+                State::Hung { is_killed: is_killed @ false, .. } => {
+                    *is_killed = true;
+                    Some(&running.helper)
+                }
+                _ => None,
+            });
+            oldest.into_iter().for_each(Helper::kill);
+        }
+        done
+    }
+
+    /// Returns true if another task for a file of the same directory hangs, or if too many do.
+    fn is_hung(&self, file: &Path) -> bool {
+        let directory = file.parent();
+        let hung = self.running.iter().filter_map(|running| match &running.state {
+            State::Hung { file, .. } => Some(file.as_deref()),
+            _ => None,
+        });
+        let hung: Vec<_> = hung.collect();
+        hung.len() > 2 * MAX_HUNG
+            || hung.into_iter().flatten().any(|other| other.parent() == directory)
+    }
+
+    fn end_idle(&mut self, now: Instant) {
+        let is_over = |running: &Running| match running.state {
+            State::Idle { since } => now.saturating_duration_since(since) >= IDLE_TIME,
+            _ => false,
+        };
+        while let Some(at) = self.running.iter().position(is_over) {
+            self.end(at);
+        }
+    }
+
+    /// Lets an idle process end: its socket is closed.
+    fn end(&mut self, at: usize) {
+        self.ending.push(self.running.remove(at).helper.pid());
+    }
+
+    /// Returns the sockets on which answers come, with the process ids.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
+        self.running.iter().map(|running| (running.helper.pid(), running.helper.socket().as_fd()))
+    }
+
+    /// Returns the process ids.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+        let running = self.running.iter().map(|running| running.helper.pid());
+        running.chain(self.ending.iter().copied())
+    }
+
+    /// Returns the time of the next step.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let steps = self.running.iter().filter_map(|running| match &running.state {
+            State::Idle { since } => Some(*since + IDLE_TIME),
+            State::Busy { progress: (since, _), .. } => Some(*since + TIMEOUT),
+            State::Hung { .. } => None,
+        });
+        let busy = self.running.iter().filter_map(|running| match &running.state {
+            State::Busy { begun_at, .. } => Some(*begun_at + SLOW),
+            _ => None,
+        });
+        let has_room = !self.waiting.is_empty() && busy.clone().count() < MAX_BUSY;
+        steps.chain(busy.max().filter(|_| has_room)).min()
+    }
+
+    /// Takes the answers of a process. Returns the task that has ended.
+    pub(crate) fn receive(&mut self, pid: u32, now: Instant) -> Option<Done> {
+        let at = self.running.iter().position(|running| running.helper.pid() == pid)?;
+        let running = self.running.get_mut(at)?;
+        loop {
+            match (running.helper.receive(), &mut running.state) {
+                (Answer::Nothing, _) => return None,
+                (Answer::Progress(place), State::Busy { progress, .. }) => *progress = (now, place),
+                (Answer::Progress(_), _) => {}
+                (Answer::Done(outcome), state) => {
+                    let before = std::mem::replace(state, State::Idle { since: now });
+                    return match before {
+                        State::Busy { errand, .. } => Some((errand, outcome)),
+                        State::Idle { .. } | State::Hung { .. } => None,
+                    };
+                }
+                (Answer::Gone, _) => break,
+            }
+        }
+        let gone = self.running.remove(at);
+        gone.helper.kill();
+        self.ending.push(pid);
+        match gone.state {
+            State::Busy { errand, .. } => {
+                Some((errand, Err("the process that opens it has ended unexpectedly".to_owned())))
+            }
+            State::Idle { .. } | State::Hung { .. } => None,
+        }
+    }
+
+    /// Handles the end of a process. `None` if it was not one of these.
+    pub(crate) fn ended(&mut self, pid: u32) -> Option<Vec<Done>> {
+        let is_known = |known: &FileHelpers| {
+            let mut running = known.running.iter();
+            known.ending.contains(&pid) || running.any(|running| running.helper.pid() == pid)
+        };
+        if !is_known(self) {
+            return None;
+        }
+        // Answers that have come before the end count.
+        let done = self.receive(pid, Instant::now());
+        self.running.retain(|running| running.helper.pid() != pid);
+        self.ending.retain(|other| *other != pid);
+        Some(done.into_iter().collect())
+    }
+
+    /// Kills all processes. Their ends are not waited for: they may wait for a disk.
+    pub(crate) fn kill(&self) {
+        self.running.iter().for_each(|running| running.helper.kill());
+    }
+}
+
+/// What a new process does.
+struct First<'s> {
+    task: &'s Task,
+    options: &'s Options,
+}
+
+impl Work for First<'_> {
+    fn first(&self) -> Outcome {
+        self.task.carry_out(self.options)
+    }
+
+    fn next(&self, message: &[u8]) -> Outcome {
+        match Task::decode(message) {
+            Ok(task) => task.carry_out(self.options),
+            Err(_) => Err("the message is malformed".to_owned()),
+        }
+    }
+}
+
+impl State {
+    fn begun(errand: Errand, now: Instant) -> State {
+        State::Busy { errand, begun_at: now, progress: (now, String::new()) }
+    }
+}
+
+/// Says that a file system does not answer, and what to do. `place` is the file, unless the error is
+/// shown behind its name.
+fn not_answered(place: &str) -> String {
+    let separator = if place.is_empty() { "" } else { ": " };
+    format!(
+        "{place}{separator}its file system has not answered for {} s; see to the disk or network drive, or \
+         name a regular file elsewhere",
+        TIMEOUT.as_secs()
+    )
+}

@@ -1,0 +1,181 @@
+//! Tasks that open and read files, as a process of [`file_helpers`](crate::file_helpers) carries them out.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use howdah_wire::bytes::{Decoder, Encode, Malformed};
+use howdah_wire::messages::{ApplicationSpec, Problem};
+
+use crate::file_helper::file_progress;
+use crate::grants::Grants;
+use crate::memory::memory_file;
+use crate::options::Options;
+use crate::prototype::preflight;
+use crate::{cache_file, certificates, log_socket, store};
+
+/// A task.
+pub(crate) enum Task {
+    /// Opens a log.
+    OpenLog(String),
+    /// Connects a socket to a server of a log.
+    ConnectLog(String),
+    /// Opens and locks the file of a cache; without a file, another process uses it.
+    OpenCache(String),
+    /// Reads a file of TLS into memory.
+    ReadTls(String),
+    /// Reads the document again, into memory.
+    ReadDocument,
+    /// Opens the server's own log again.
+    ReopenLog(PathBuf),
+    /// Checks new applications of a document that is to be applied.
+    Preflight(Box<Candidate>),
+    /// Checks applications of the running document.
+    CheckUnloaded(Vec<ApplicationSpec>),
+}
+
+/// A document that is to be applied.
+pub(crate) struct Candidate {
+    pub(crate) document: Vec<u8>,
+    pub(crate) grants: Grants,
+    /// All applications are restarted.
+    pub(crate) restart: bool,
+    /// New applications, each as it is in the running document.
+    pub(crate) applications: Vec<(ApplicationSpec, Option<ApplicationSpec>)>,
+}
+
+/// The process that has asked for a task. If another one has its place by now, the outcome is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The router with this process id.
+    Router(u32),
+    /// The control process with this process id.
+    Control(u32),
+    /// The supervisor itself.
+    Supervisor,
+}
+
+/// The descriptor that a task opens, if there is one, or why it has failed.
+pub(crate) type Outcome = Result<Option<OwnedFd>, String>;
+
+impl Task {
+    /// Returns the file of a task that has just one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Task::OpenLog(path) | Task::OpenCache(path) | Task::ReadTls(path) => {
+                Some(Path::new(path))
+            }
+            Task::ReopenLog(path) => Some(path),
+            Task::ConnectLog(server) => server.strip_prefix("unix:").map(Path::new),
+            Task::ReadDocument | Task::Preflight(_) | Task::CheckUnloaded(_) => None,
+        }
+    }
+
+    /// Returns the task as a message for a process that runs already; `None` if it needs what only a new one
+    /// knows.
+    pub(crate) fn message(&self) -> Option<Vec<u8>> {
+        let (kind, path) = match self {
+            Task::OpenLog(path) => (0, path),
+            Task::ConnectLog(server) => (1, server),
+            Task::OpenCache(path) => (2, path),
+            Task::ReadTls(path) => (3, path),
+            Task::ReopenLog(_)
+            | Task::ReadDocument
+            | Task::Preflight(_)
+            | Task::CheckUnloaded(_) => return None,
+        };
+        let mut message = Vec::new();
+        message.put_u8(kind);
+        message.put_bytes(path.as_bytes());
+        Some(message)
+    }
+
+    /// Reads a message.
+    pub(crate) fn decode(message: &[u8]) -> Result<Task, Malformed> {
+        let mut reader = Decoder(message);
+        let (kind, path) = (reader.u8()?, reader.text()?.to_owned());
+        reader.end()?;
+        Ok(match kind {
+            0 => Task::OpenLog(path),
+            1 => Task::ConnectLog(path),
+            2 => Task::OpenCache(path),
+            3 => Task::ReadTls(path),
+            _ => return Err(Malformed),
+        })
+    }
+
+    /// Carries the task out.
+    pub(crate) fn carry_out(&self, options: &Options) -> Outcome {
+        let text = |error: std::io::Error| error.to_string();
+        match self {
+            Task::OpenLog(path) => store::open_log(Path::new(path)).map(Some).map_err(text),
+            Task::ReopenLog(path) => store::open_log(path).map(Some).map_err(text),
+            Task::ConnectLog(server) => log_socket::connect(server).map(Some).map_err(text),
+            Task::OpenCache(path) => cache_file::open(Path::new(path)).map_err(text),
+            Task::ReadTls(path) => {
+                let read = certificates::read_for_tls(Path::new(path));
+                read.and_then(|text| memory_file("file", &text)).map(Some).map_err(text)
+            }
+            Task::ReadDocument => {
+                let read = options
+                    .reload_document
+                    .as_ref()
+                    .map_or_else(|| Err("the document has no source".to_owned()), |read| read())?;
+                memory_file("document", &read).map(Some).map_err(text)
+            }
+            Task::Preflight(candidate) => check(options, &candidate.applications).map(|()| None),
+            Task::CheckUnloaded(applications) => {
+                let problems = applications.iter().filter_map(|spec| {
+                    let problem = problem(options, spec)?;
+                    Some(format!("\"{}\" application cannot run: {problem}", spec.name))
+                });
+                let problems: Vec<_> = problems.collect();
+                match problems.is_empty() {
+                    true => Ok(None),
+                    false => Err(problems.join("\n")),
+                }
+            }
+        }
+    }
+}
+
+/// Refuses an application that could not run: it would fail with its first request at the earliest, when
+/// nobody is there who could correct it. One that has had the same problem before is accepted: other
+/// changes must be possible.
+fn check(
+    options: &Options,
+    applications: &[(ApplicationSpec, Option<ApplicationSpec>)],
+) -> Result<(), String> {
+    for (new, current) in applications {
+        let Some(found) = problem(options, new) else { continue };
+        let before = current.as_ref().and_then(|current| problem(options, current));
+        if before.as_ref() != Some(&found) {
+            return Err(format!("application \"{}\": {found}", new.name));
+        }
+    }
+    Ok(())
+}
+
+fn problem(options: &Options, spec: &ApplicationSpec) -> Option<Problem> {
+    let roots = spec.isolation.rootfs.iter().chain(spec.roots.iter().map(|(_, root)| root));
+    let roots: Vec<_> = roots.map(String::as_str).collect();
+    file_progress(&format!("application \"{}\": {}", spec.name, roots.join(", ")));
+    preflight(options, spec).err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_arrives_as_the_task_that_it_was() {
+        for kind in [Task::OpenLog, Task::ConnectLog, Task::OpenCache, Task::ReadTls] {
+            let message = kind("/a b".to_owned()).message().unwrap();
+            assert_eq!(Task::decode(&message).unwrap().message().unwrap(), message);
+            for end in 0..message.len() {
+                assert!(Task::decode(&message[..end]).is_err());
+            }
+        }
+        assert!(Task::ReadDocument.message().is_none());
+        assert!(Task::decode(&[9, 0, 0, 0, 0]).is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! Regular files at paths that other users can change at any time.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Opens a regular file for reading, and checks its kind after opening it: the path may have been
+/// changed since any earlier check.
+///
+/// Never waits for another process: a FIFO is opened without blocking and refused, a terminal does
+/// not become the controlling terminal, and a file under a lease (`F_SETLEASE`), which would delay
+/// an open by 45 seconds, fails with [`WouldBlock`](io::ErrorKind::WouldBlock). A network drive that does
+/// not answer still makes it wait.
+pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
+    open_with(path, OFlags::empty())
+}
+
+/// As [`open`], and fails if the last part of the path is a link.
+pub fn open_no_link(path: &Path) -> io::Result<(File, Metadata)> {
+    open_with(path, OFlags::NOFOLLOW)
+}
+
+/// Reads a regular file of at most `limit` bytes.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_opened(open(path)?.0, limit)
+}
+
+/// Reads a file that is open, from its position. Fails with
+/// [`FileTooLarge`](io::ErrorKind::FileTooLarge) beyond `limit` bytes, also if the file is growing.
+pub fn read_opened(file: File, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let problem = match limit >> 20 {
+            0 => format!("it is longer than {limit} bytes"),
+            megabytes => format!("it is longer than {megabytes} MiB"),
+        };
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
+    }
+    Ok(bytes)
+}
+
+fn open_with(path: &Path, more: OFlags) -> io::Result<(File, Metadata)> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | more).bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = file.map_err(|error| match error.kind() {
+        kind @ io::ErrorKind::WouldBlock => {
+            io::Error::new(kind, "another program holds a lease of it")
+        }
+        _ => error,
+    })?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() {
+        return Ok((file, metadata));
+    }
+    Err(match metadata.is_dir() {
+        true => io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"),
+        false => io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        mknodat(CWD, at("fifo"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        std::os::unix::fs::symlink("fifo", at("link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        for name in ["fifo", "link", "/dev/zero", "/dev/tty"] {
+            let error = read(&at(name), 10).unwrap_err().to_string();
+            // There may be no terminal.
+            assert!(name == "/dev/tty" || error == "it is not a regular file", "{name}: {error}");
+        }
+        assert!(open(&at("socket")).is_err());
+        assert_eq!(open(directory.path()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(open(&at("missing")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn no_more_is_read_than_the_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::write(&path, "12345").unwrap();
+        assert_eq!(read(&path, 5).unwrap(), b"12345");
+        let error = read(&path, 4).unwrap_err();
+        assert_eq!(error.to_string(), "it is longer than 4 bytes");
+        // The size of a file of /proc is 0, and the file of a link is another.
+        assert!(read(Path::new("/proc/self/maps"), 10).is_err());
+        std::os::unix::fs::symlink("file", directory.path().join("link")).unwrap();
+        assert!(read(&directory.path().join("link"), 5).is_ok());
+        assert!(open_no_link(&directory.path().join("link")).is_err());
+    }
+}

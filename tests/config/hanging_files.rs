@@ -1,0 +1,272 @@
+//! Files that do not answer, never end, or are no files: a change that names one is refused, and the server
+//! goes on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use harness::control::Answer;
+use harness::hanging::HangingFiles;
+use harness::tls::Authority;
+use harness::{Server, Site, eventually, processes, programs};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// The time within which a change is refused whose file does not answer, with a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A site with a script and a control API, and a directory for files that may hang.
+struct Served {
+    server: Server,
+    directory: PathBuf,
+}
+
+impl Served {
+    /// `document` returns what is added to the document, and may write files.
+    fn new(document: impl FnOnce(&Path) -> Value) -> Served {
+        let site = Site::script("a.php", "echo getmypid();").workers(1);
+        let directory = site.root().with_file_name("drive");
+        fs::create_dir(&directory).unwrap();
+        let control = format!("unix:{}", site.control_socket().display());
+        let document = document(&directory);
+        let server = site.argument("--control").argument(&control).with(document).serve();
+        Served { server, directory }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Checks that the server does not wait: a worker that has died is replaced, by the supervisor on request
+    /// of the router, and the control API answers.
+    fn goes_on(&self) {
+        let begun = Instant::now();
+        let pid = || self.server.get("/a.php").text().parse::<u32>().ok();
+        let worker = pid().expect("a worker");
+        processes::signal(worker, Signal::KILL);
+        eventually("there is another worker", || pid().filter(|other| *other != worker));
+        self.server.control("GET", "/config/listeners", "").succeeded();
+        self.server.control("GET", "/status", "").succeeded();
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(4), "{took:?}");
+    }
+
+    /// Makes a change whose file hangs. Returns the answer.
+    fn change(&self, target: &str, value: &Value) -> Answer {
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            let change =
+                scope.spawn(|| self.server.control("PUT", target, value.to_string().as_bytes()));
+            std::thread::sleep(Duration::from_millis(300));
+            self.goes_on();
+            assert!(!change.is_finished(), "it does not hang: {:?}", change.join());
+            let answer = change.join().unwrap();
+            assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+            answer
+        })
+    }
+
+    /// Checks that a change is refused because a file does not answer, and is made once it does.
+    fn refused_while_hanging(&self, file: &Path, target: &str, value: &Value, place: &str) {
+        let Some(hanging) = HangingFiles::new(&[file]) else { return };
+        let answer = self.change(target, value);
+        let detail = answer.text("detail").to_owned();
+        assert_eq!(answer.status, 500, "{answer:?}");
+        for part in [place, &file.display().to_string(), "has not answered for 5 s"] {
+            assert!(detail.contains(part), "{part}: {detail}");
+        }
+        self.goes_on();
+        drop(hanging);
+        self.server.control("PUT", target, value.to_string()).succeeded();
+    }
+
+    fn reload(&self) -> Output {
+        let control = format!("unix:{}", self.server.site.control_socket().display());
+        let mut command = Command::new(programs::howdah());
+        command.args(["reload", "--control", &control]).output().unwrap()
+    }
+}
+
+fn fifo(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+}
+
+fn listener(certificate: &Path, key: &Path) -> Value {
+    let files = json!({"chain": certificate, "key": key});
+    json!({"pass": "routes", "tls": {"certificate": files}})
+}
+
+#[test]
+fn a_certificate_that_hangs_is_refused() {
+    let served = Served::new(|_| json!({}));
+    let (certificate, key) = Authority::new().issue(&["localhost"]);
+    let (files, address) =
+        (["c.pem", "k.pem"].map(|name| served.file(name)), harness::free_address());
+    fs::write(&files[0], certificate).unwrap();
+    fs::write(&files[1], key).unwrap();
+    let target = format!("/config/listeners/{address}");
+    let listener = listener(&files[0], &files[1]);
+    let place = format!("/listeners/{address}/tls");
+    served.refused_while_hanging(&files[1], &target, &listener, &place);
+}
+
+#[test]
+fn a_certificate_that_hangs_while_it_is_served_stays_in_use_and_stops_nothing() {
+    let authority = Authority::new();
+    let address = harness::free_address();
+    let served = Served::new(|directory| {
+        let (certificate, key) = authority.issue(&["localhost"]);
+        let files = ["c.pem", "k.pem"].map(|name| directory.join(name));
+        fs::write(&files[0], certificate).unwrap();
+        fs::write(&files[1], key).unwrap();
+        json!({"listeners": {address.to_string(): listener(&files[0], &files[1])}})
+    });
+    let file = served.file("c.pem");
+    let Some(hanging) = HangingFiles::new(&[&file]) else { return };
+    // It is looked at every five seconds.
+    let log = served.server.wait_for_log("the old certificates stay in use");
+    assert!(log.contains("has not answered for 5 s"), "{log}");
+    served.goes_on();
+    let client = harness::tls::trusting(&authority.pem());
+    assert!(!harness::tls::certificate(address, &client, "localhost").is_empty());
+    // A change needs the file, as the next look does. Neither waits for long.
+    let begun = Instant::now();
+    let routes = json!([{"action": {"return": 204}}]).to_string();
+    let answer = served.server.control("PUT", "/config/routes", &routes);
+    assert!(answer.text("detail").contains(&file.display().to_string()), "{answer:?}");
+    assert!(begun.elapsed() < PATIENCE);
+    drop(hanging);
+    served.server.control("PUT", "/config/routes", &routes).succeeded();
+}
+
+#[test]
+fn a_log_that_hangs_is_refused() {
+    let served = Served::new(|_| json!({}));
+    let file = served.file("access.log");
+    fs::write(&file, "").unwrap();
+    let log = json!({"path": file});
+    served.refused_while_hanging(&file, "/config/access_log", &log, "/access_log");
+}
+
+#[test]
+fn a_database_of_addresses_that_hangs_is_refused() {
+    #[path = "../../crates/config/src/geo_database_writer.rs"]
+    mod writer;
+    let served = Served::new(|_| json!({}));
+    let file = served.file("a.mmdb");
+    let content = json!({"country": {"iso_code": "DE"}});
+    fs::write(&file, writer::write(&[("10.0.0.0/8", content)])).unwrap();
+    let variable = json!({"geo": "$remote_addr", "database": file, "path": "country.iso_code"});
+    let variables = json!({"country": variable});
+    let place = "/variables/country/database";
+    served.refused_while_hanging(&file, "/config/variables", &variables, place);
+}
+
+#[test]
+fn an_included_file_that_hangs_is_named_and_the_old_configuration_runs_on() {
+    let served = Served::new(|directory| {
+        for name in ["a", "b"] {
+            let upstream = json!({"upstreams": {name: {"servers": {"127.0.0.1:1": {}}}}});
+            fs::write(directory.join(name).with_extension("json"), upstream.to_string()).unwrap();
+        }
+        json!({"include": "drive/*.json"})
+    });
+    let file = served.file("b.json");
+    let Some(hanging) = HangingFiles::new(&[&file]) else { return };
+    std::thread::scope(|scope| {
+        let reload = scope.spawn(|| served.reload());
+        std::thread::sleep(Duration::from_millis(300));
+        served.goes_on();
+        assert!(!reload.is_finished());
+        let output = reload.join().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{text}");
+        let expected = format!("/include: {}: its file system has not answered", file.display());
+        assert!(text.contains("config.json") && text.contains(&expected), "{text}");
+    });
+    served.goes_on();
+    drop(hanging);
+    let output = served.reload();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_table_that_hangs_stays_as_it_is() {
+    let served = Served::new(|directory| {
+        fs::write(directory.join("t.json"), r#"{"/a": "1"}"#).unwrap();
+        json!({
+            "variables": {"v": {"map": "$uri", "values": "drive/t.json", "default": "0"}},
+            "access_log": {"path": "/dev/null", "format": "$v"},
+        })
+    });
+    let file = served.file("t.json");
+    let new = served.file("new.json");
+    fs::write(&new, r#"{"/a": "2", "/b": "3"}"#).unwrap();
+    let Some(hanging) = HangingFiles::new(&[&new]) else { return };
+    fs::rename(&new, &file).unwrap();
+    served.server.wait_for_log("files with tables of the configuration cannot be read");
+    served.goes_on();
+    let path = "/config/variables/v/values";
+    assert_eq!(served.server.control("GET", path, "").succeeded(), json!({"/a": "1"}));
+    drop(hanging);
+    eventually("the new table is used", || {
+        let table = served.server.control("GET", path, "").succeeded();
+        (table == json!({"/a": "2", "/b": "3"})).then_some(())
+    });
+}
+
+#[test]
+fn what_is_no_file_is_refused_at_once() {
+    let served = Served::new(|_| json!({}));
+    let (certificate, key) = Authority::new().issue(&["localhost"]);
+    let [pem, key_file] = ["c.pem", "k.pem"].map(|name| served.file(name));
+    fs::write(&pem, certificate).unwrap();
+    fs::write(&key_file, key).unwrap();
+    let pipe = served.file("pipe");
+    fifo(&pipe);
+    let endless = served.file("endless");
+    std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
+    let large = served.file("large");
+    fs::File::create(&large).unwrap().set_len(3 << 40).unwrap();
+    let address = harness::free_address();
+    let target = format!("/config/listeners/{address}");
+    for (file, problem) in [
+        (&pipe, "it is not a regular file"),
+        // The router may not open devices.
+        (&endless, ""),
+        (&served.directory, "it is a directory"),
+        (&large, ""),
+    ] {
+        let variable = json!({"geo": "$remote_addr", "database": file, "path": "a"});
+        let tls = format!("/listeners/{address}/tls");
+        let changes = [
+            (target.as_str(), listener(file, &key_file), tls.as_str()),
+            (target.as_str(), listener(&pem, file), tls.as_str()),
+            ("/config/variables", json!({"v": variable}), "/variables/v/database"),
+        ];
+        for (target, value, place) in changes {
+            let begun = Instant::now();
+            let answer = served.server.control("PUT", target, value.to_string());
+            let detail = answer.text("detail");
+            assert_eq!(answer.status, 500, "{answer:?}");
+            for part in [place, &file.display().to_string(), problem] {
+                assert!(detail.contains(part), "{part}: {detail}");
+            }
+            assert!(begun.elapsed() < Duration::from_secs(4), "{detail}");
+        }
+    }
+    // A pipe without a reader, and what cannot be appended to.
+    for file in [&pipe, &served.directory] {
+        let answer =
+            served.server.control("PUT", "/config/access_log", json!({"path": file}).to_string());
+        let detail = answer.text("detail");
+        assert_eq!(answer.status, 500, "{answer:?}");
+        assert!(
+            detail.contains("/access_log: ") && detail.contains("cannot be opened"),
+            "{detail}"
+        );
+    }
+    served.goes_on();
+}

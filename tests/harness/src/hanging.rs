@@ -1,0 +1,53 @@
+//! Files that do not answer, as on a network drive whose server has gone.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::requirements;
+
+/// A listener of the kernel (fanotify) that must permit each opening of a file, and never does: the file
+/// can be looked at, but whoever opens it waits, with `O_NONBLOCK` too. Dropping this ends the wait.
+pub struct HangingFiles(Child);
+
+impl HangingFiles {
+    /// Lets files hang. `None` if the test may not do that, or the kernel cannot.
+    pub fn new(files: &[&Path]) -> Option<HangingFiles> {
+        let mut command = Command::new("python3");
+        command.arg("-c").arg(LISTEN).args(files);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let Ok(mut child) = command.spawn() else {
+            requirements::skipped("there is no python3");
+            return None;
+        };
+        let mut line = String::new();
+        let read = BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line);
+        let hanging = HangingFiles(child);
+        if read.is_err() || line != "ready\n" {
+            requirements::skipped("the kernel does not let a program delay the opening of files");
+            return None;
+        }
+        Some(hanging)
+    }
+}
+
+impl Drop for HangingFiles {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Marks the files whose names are the arguments (`FAN_OPEN_PERM` in a group of `FAN_CLASS_CONTENT`), and
+/// reads no event.
+const LISTEN: &str = "
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+group = libc.fanotify_init(4, 0)
+mark = libc.fanotify_mark
+mark.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p]
+if group < 0 or any(mark(group, 1, 0x10000, -100, os.fsencode(name)) for name in sys.argv[1:]):
+    sys.exit(1)
+print('ready', flush=True)
+sys.stdin.read()
+";
