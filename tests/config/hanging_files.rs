@@ -218,6 +218,54 @@ fn a_table_that_hangs_stays_as_it_is() {
 }
 
 #[test]
+fn a_state_directory_that_hangs_delays_the_change_alone() {
+    let server = Site::script("a.php", "echo getmypid();").workers(1).controlled().serve();
+    server.put("/config", &server.site.document(server.address));
+    let directory = server.site.state();
+    let served = Served { server, directory };
+    let stored = || fs::read_to_string(served.directory.join("conf.json")).unwrap();
+    let before = stored();
+    let Some(hanging) = HangingFiles::new(&[&served.directory]) else { return };
+    std::thread::scope(|scope| {
+        let change = scope.spawn(|| {
+            let step = json!({"match": {"uri": "/new"}, "action": {"return": 204}});
+            served.server.control("POST", "/config/routes", step.to_string())
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        served.goes_on();
+        assert!(!change.is_finished(), "{:?}", change.join());
+        // A router that dies meanwhile is replaced once it is known which configuration it begins with.
+        drop(hanging);
+        change.join().unwrap().succeeded();
+    });
+    assert_ne!(stored(), before);
+    served.goes_on();
+
+    // The configuration that was stored is the one that runs, also if nobody could be told.
+    let Some(hanging) = HangingFiles::new(&[&served.directory]) else { return };
+    std::thread::scope(|scope| {
+        let change = scope.spawn(|| {
+            let step = json!({"action": {"return": 418}}).to_string();
+            harness::control::ask(
+                &served.server.site.control_socket(),
+                "PUT",
+                "/config/routes/0",
+                step.as_bytes(),
+            )
+        });
+        std::thread::sleep(Duration::from_millis(500));
+        processes::signal(served.server.router(), Signal::KILL);
+        std::thread::sleep(Duration::from_millis(300));
+        drop(hanging);
+        drop(change.join());
+    });
+    let status = eventually("another router serves", || Some(served.server.get("/").status));
+    let is_stored = stored().contains("418");
+    assert_eq!(status == 418, is_stored, "{status} {}", stored());
+    assert!(is_stored);
+}
+
+#[test]
 fn what_is_no_file_is_refused_at_once() {
     let served = Served::new(|_| json!({}));
     let (certificate, key) = Authority::new().issue(&["localhost"]);

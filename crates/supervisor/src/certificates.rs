@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use howdah_sys::log::{Level, Log};
 use howdah_sys::regular_file;
@@ -17,7 +17,6 @@ use crate::{state_format, store};
 /// Certificate bundles by name.
 #[derive(Default)]
 pub(crate) struct Certificates {
-    directory: Option<PathBuf>,
     bundles: BTreeMap<String, Vec<u8>>,
 }
 
@@ -50,41 +49,24 @@ impl Certificates {
                 Err(error) => report(directory, error),
             }
         }
-        Certificates { directory, bundles }
+        Certificates { bundles }
     }
 
-    /// Takes encoded bundles over from the server that has stored them below the state directory.
-    /// Error: they are malformed.
-    pub(crate) fn inherit(state: Option<&Path>, bundles: &[u8]) -> Result<Certificates, String> {
+    /// Takes encoded bundles over from the server that has stored them. Error: they are malformed.
+    pub(crate) fn inherit(bundles: &[u8]) -> Result<Certificates, String> {
         let bundles = take_bundles(bundles).map_err(|_| "malformed certificates".to_owned())?;
         let bundles = bundles.into_iter().map(|(name, pem)| (name.to_owned(), pem.to_vec()));
-        let directory = state.map(|state| state.join("certs"));
-        Ok(Certificates { directory, bundles: bundles.collect() })
+        Ok(Certificates { bundles: bundles.collect() })
     }
 
-    /// Stores a bundle, or replaces one.
-    pub(crate) fn store(&mut self, name: String, pem: Vec<u8>) -> io::Result<()> {
-        if !is_plain(&name) {
-            return Err(io::Error::other("not a valid certificate name"));
-        }
-        if let Some(directory) = &self.directory {
-            directory.parent().map_or(Ok(()), state_format::mark)?;
-            store::replace(directory, ".new", &name, &pem)?;
-        }
+    /// Adds a bundle that was stored, or replaces one.
+    pub(crate) fn insert(&mut self, name: String, pem: Vec<u8>) {
         self.bundles.insert(name, pem);
-        Ok(())
     }
 
-    /// Deletes a bundle.
-    pub(crate) fn delete(&mut self, name: &str) -> io::Result<()> {
-        if let Some(directory) = self.directory.as_ref().filter(|_| is_plain(name)) {
-            match fs::remove_file(directory.join(name)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => File::open(directory)?.sync_all()?,
-            }
-        }
+    /// Removes a bundle that was deleted.
+    pub(crate) fn remove(&mut self, name: &str) {
         self.bundles.remove(name);
-        Ok(())
     }
 
     /// Encodes the bundles whose names are wanted, for another process.
@@ -101,6 +83,27 @@ impl Certificates {
     /// Returns the text of a bundle.
     pub(crate) fn get(&self, name: &str) -> Option<&[u8]> {
         self.bundles.get(name).map(Vec::as_slice)
+    }
+}
+
+/// Stores a bundle below the state directory; without one it is in memory only.
+pub(crate) fn store(state: Option<&Path>, name: &str, pem: &[u8]) -> io::Result<()> {
+    if !is_plain(name) {
+        return Err(io::Error::other("not a valid certificate name"));
+    }
+    let Some(state) = state else { return Ok(()) };
+    state_format::mark(state)?;
+    store::replace(&state.join("certs"), ".new", name, pem)
+}
+
+/// Deletes a bundle below the state directory.
+pub(crate) fn delete(state: Option<&Path>, name: &str) -> io::Result<()> {
+    let Some(state) = state.filter(|_| is_plain(name)) else { return Ok(()) };
+    let directory = state.join("certs");
+    match fs::remove_file(directory.join(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Err(_) if !directory.exists() => Ok(()),
+        _ => File::open(directory)?.sync_all(),
     }
 }
 
@@ -181,16 +184,16 @@ mod tests {
     #[test]
     fn what_was_stored_is_loaded_until_it_is_deleted() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut certificates, _) = load(dir.path());
-        certificates.store("b".into(), b"two".to_vec()).unwrap();
-        certificates.store("a".into(), b"one".to_vec()).unwrap();
+        let state = Some(dir.path());
+        store(state, "b", b"two").unwrap();
+        store(state, "a", b"one").unwrap();
         let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
         assert_eq!((mode("certs") & 0o777, mode("certs/a") & 0o777), (0o700, 0o600));
-        let (mut certificates, _) = load(dir.path());
+        let (certificates, _) = load(dir.path());
         let bytes = certificates.encode(|_| true);
         assert_eq!(take_bundles(&bytes).unwrap(), [("a", &b"one"[..]), ("b", b"two")]);
-        certificates.delete("a").unwrap();
-        certificates.delete("never there").unwrap();
+        delete(state, "a").unwrap();
+        delete(state, "never there").unwrap();
         assert_eq!(names(&load(dir.path()).0), ["b"]);
     }
 
@@ -198,10 +201,9 @@ mod tests {
     fn no_name_leaves_the_directory() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("conf.json"), "{}").unwrap();
-        let (mut certificates, _) = load(dir.path());
         for name in ["", ".", "..", "../conf.json", "a/b", ".new", "a\0b"] {
-            assert!(certificates.store(name.to_owned(), Vec::new()).is_err(), "{name:?}");
-            let _ = certificates.delete(name);
+            assert!(store(Some(dir.path()), name, b"").is_err(), "{name:?}");
+            let _ = delete(Some(dir.path()), name);
         }
         assert!(dir.path().join("conf.json").exists() && !dir.path().join("certs").exists());
     }
@@ -224,9 +226,11 @@ mod tests {
     #[test]
     fn without_a_directory_they_are_kept_in_memory() {
         let mut certificates = Certificates::default();
-        certificates.store("a".into(), b"one".to_vec()).unwrap();
+        store(None, "a", b"one").unwrap();
+        certificates.insert("a".into(), b"one".to_vec());
         assert_eq!(names(&certificates), ["a"]);
-        certificates.delete("a").unwrap();
+        delete(None, "a").unwrap();
+        certificates.remove("a");
         assert_eq!(certificates.encode(|_| true), b"");
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Current {
 #[derive(Debug)]
 struct Candidate {
     next: Current,
+    /// The configuration is being stored.
+    is_saving: bool,
     /// The configuration is stored and current; the router is applying it.
     is_committed: bool,
 }
@@ -66,7 +68,7 @@ impl Changes {
         self.last_generation = self.last_generation.wrapping_add(1);
         let generation = self.last_generation;
         let next = Current { generation, document, grants };
-        self.candidate = Some(Candidate { next, is_committed: false });
+        self.candidate = Some(Candidate { next, is_saving: false, is_committed: false });
         Some(generation)
     }
 
@@ -75,11 +77,26 @@ impl Changes {
         self.candidate.is_some()
     }
 
-    /// Returns the document of a change that has begun and is not committed.
-    pub(crate) fn prepared(&self, generation: u32) -> Option<&[u8]> {
-        let candidate = self.candidate.as_ref().filter(|candidate| !candidate.is_committed);
+    /// Returns the document of a change that has begun, and is neither being stored nor committed: it is
+    /// being stored from now on.
+    pub(crate) fn begin_saving(&mut self, generation: u32) -> Option<&[u8]> {
+        let candidate = self.candidate.as_mut().filter(|candidate| !candidate.is_committed);
         let candidate = candidate.filter(|candidate| candidate.next.generation == generation);
-        candidate.map(|candidate| candidate.next.document.as_slice())
+        let candidate = candidate.filter(|candidate| !candidate.is_saving)?;
+        candidate.is_saving = true;
+        Some(candidate.next.document.as_slice())
+    }
+
+    /// Returns true if a document is being stored. The change can neither be ended nor abandoned meanwhile.
+    pub(crate) fn is_saving(&self) -> bool {
+        self.candidate.as_ref().is_some_and(|candidate| candidate.is_saving)
+    }
+
+    /// A document was stored, or could not be.
+    pub(crate) fn end_saving(&mut self) {
+        if let Some(candidate) = &mut self.candidate {
+            candidate.is_saving = false;
+        }
     }
 
     /// Makes the change current, if one has begun.
@@ -111,12 +128,14 @@ impl Changes {
     /// Ends a change, which was committed and carried out, or has failed. Returns false if there is
     /// no such change.
     pub(crate) fn end(&mut self, generation: u32) -> bool {
-        self.candidate.take_if(|found| found.next.generation == generation).is_some()
+        let is_over =
+            |found: &mut Candidate| found.next.generation == generation && !found.is_saving;
+        self.candidate.take_if(is_over).is_some()
     }
 
-    /// Ends the change because the router has ended. Returns true if there was one.
-    pub(crate) fn abandon(&mut self) -> bool {
-        self.candidate.take().is_some()
+    /// Ends the change because the router has ended. One whose document is being stored is decided by that.
+    pub(crate) fn abandon(&mut self) {
+        self.candidate.take_if(|candidate| !candidate.is_saving);
     }
 
     /// Returns true if the current configuration names a resource, or the one that is being
@@ -184,11 +203,15 @@ mod tests {
         let generation = changes.begin(b"new".to_vec(), grants("*:2", &[])).unwrap();
         assert!(listens(&changes, "*:1") && listens(&changes, "*:2"));
         assert_eq!(changes.begin(Vec::new(), Grants::default()), None, "one after the other");
-        assert_eq!(changes.prepared(generation), Some(&b"new"[..]));
-        assert_eq!(changes.prepared(generation + 1), None);
+        assert_eq!(changes.begin_saving(generation + 1), None);
+        assert_eq!(changes.begin_saving(generation), Some(&b"new"[..]));
+        assert_eq!(changes.begin_saving(generation), None, "it is being stored");
+        changes.abandon();
+        assert!(changes.is_saving() && !changes.end(generation));
+        changes.end_saving();
         changes.commit(Instant::now());
         assert!(!listens(&changes, "*:1") && listens(&changes, "*:2"));
-        assert_eq!(changes.prepared(generation), None, "it is committed once");
+        assert_eq!(changes.begin_saving(generation), None, "it is committed once");
         assert!(changes.is_changing() && changes.end(generation));
         assert!(!changes.is_changing() && !changes.end(generation));
         let failed = changes.begin(Vec::new(), grants("*:3", &[])).unwrap();

@@ -6,7 +6,7 @@
 //! moment: a document may name thousands of files.
 //!
 //! - A task that takes longer than [`SLOW`] does not delay the others: another process does them.
-//! - A task that makes no progress for [`TIMEOUT`] fails. Its process is left alone: it shows when the drive
+//! - A task that makes no progress for its [time](Task::timeout) fails. Its process is left alone: it shows when the drive
 //!   answers again. Until then, tasks for files of the same directory fail at once, so that the certificates
 //!   of a thousand sites on the drive cost the time once.
 
@@ -21,9 +21,6 @@ use crate::options::Options;
 
 /// Time after which a task that has not ended lets another process do the next ones.
 const SLOW: Duration = Duration::from_millis(50);
-
-/// Maximum time of a task without progress.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time without tasks after which a process ends.
 const IDLE_TIME: Duration = Duration::from_secs(1);
@@ -71,6 +68,8 @@ enum State {
     Hung {
         /// The file of the task, if it has one.
         file: Option<PathBuf>,
+        /// The task writes to the state directory.
+        is_of_state: bool,
         is_killed: bool,
     },
 }
@@ -89,30 +88,45 @@ impl FileHelpers {
     pub(crate) fn advance(&mut self, now: Instant, options: &Options) -> Vec<Done> {
         let mut done = self.fail_late(now);
         self.end_idle(now);
-        while let Some((task, _)) = self.waiting.front() {
-            if task.file().is_some_and(|file| self.is_hung(file)) {
-                done.extend(self.waiting.pop_front().map(|errand| (errand, Err(not_answered("")))));
+        while let Some(at) = self.next() {
+            let hangs = self.waiting.get(at).is_some_and(|(task, _)| self.is_hung(task));
+            if hangs {
+                let failed = self.waiting.remove(at).into_iter();
+                done.extend(failed.map(|errand| {
+                    let error = not_answered("", errand.0.timeout());
+                    (errand, Err(error))
+                }));
                 continue;
             }
-            let Some(result) = self.begin(now, options) else { break };
+            let Some(result) = self.begin(at, now, options) else { break };
             done.extend(result.err());
         }
         done
     }
 
-    /// Begins the first task that waits. Returns `None` if all processes are busy, or the task if no process
+    /// Returns the index of the task that is the next one: the first, but two do not write to the state
+    /// directory at once.
+    fn next(&self) -> Option<usize> {
+        let is_writing = self.running.iter().any(|running| match &running.state {
+            State::Busy { errand, .. } => errand.0.is_of_state(),
+            State::Idle { .. } | State::Hung { .. } => false,
+        });
+        self.waiting.iter().position(|(task, _)| !(is_writing && task.is_of_state()))
+    }
+
+    /// Begins a task that waits. Returns `None` if all processes are busy, or the task if no process
     /// can be started for it.
-    fn begin(&mut self, now: Instant, options: &Options) -> Option<Result<(), Done>> {
+    fn begin(&mut self, at: usize, now: Instant, options: &Options) -> Option<Result<(), Done>> {
         let is_idle = |running: &Running| matches!(running.state, State::Idle { .. });
-        let message = self.waiting.front()?.0.message();
-        if let Some(at) = self.running.iter().position(is_idle) {
-            let running = self.running.get_mut(at)?;
+        let message = self.waiting.get(at)?.0.message();
+        if let Some(idle) = self.running.iter().position(is_idle) {
+            let running = self.running.get_mut(idle)?;
             if message.is_some_and(|message| running.helper.send(&message).is_ok()) {
-                running.state = State::begun(self.waiting.pop_front()?, now);
+                running.state = State::begun(self.waiting.remove(at)?, now);
                 return Some(Ok(()));
             }
             // A task without a message needs a fork of what the supervisor knows now.
-            self.end(at);
+            self.end(idle);
         }
         let busy = self.running.iter().filter_map(|running| match &running.state {
             State::Busy { begun_at, .. } => Some(now.saturating_duration_since(*begun_at) >= SLOW),
@@ -122,7 +136,7 @@ impl FileHelpers {
         if busy.len() >= MAX_BUSY || busy.iter().any(|is_slow| !is_slow) {
             return None;
         }
-        let errand = self.waiting.pop_front()?;
+        let errand = self.waiting.remove(at)?;
         Some(match Helper::start(&First { task: &errand.0, options }) {
             Ok(helper) => {
                 self.running.push(Running { helper, state: State::begun(errand, now) });
@@ -137,18 +151,21 @@ impl FileHelpers {
         let mut done = Vec::new();
         for running in &mut self.running {
             let State::Busy { errand, progress: (since, _), .. } = &running.state else { continue };
-            if now.saturating_duration_since(*since) < TIMEOUT {
+            let timeout = errand.0.timeout();
+            if now.saturating_duration_since(*since) < timeout {
                 continue;
             }
+            let is_of_state = errand.0.is_of_state();
             let file = errand.0.file().map(Path::to_owned);
             // It is of no use for the next task of its kind, which has to begin anew.
             let is_killed = file.is_none();
             if is_killed {
                 running.helper.kill();
             }
-            let before = std::mem::replace(&mut running.state, State::Hung { file, is_killed });
+            let before =
+                std::mem::replace(&mut running.state, State::Hung { file, is_of_state, is_killed });
             if let State::Busy { errand, progress: (_, place), .. } = before {
-                done.push((errand, Err(not_answered(&place))));
+                done.push((errand, Err(not_answered(&place, timeout))));
             }
         }
         let hung =
@@ -166,16 +183,19 @@ impl FileHelpers {
         done
     }
 
-    /// Returns true if another task for a file of the same directory hangs, or if too many do.
-    fn is_hung(&self, file: &Path) -> bool {
-        let directory = file.parent();
-        let hung = self.running.iter().filter_map(|running| match &running.state {
-            State::Hung { file, .. } => Some(file.as_deref()),
+    /// Returns true if another task for a file of the same directory hangs, or one for the state directory,
+    /// or if too many do.
+    fn is_hung(&self, task: &Task) -> bool {
+        let directory = task.file().map(Path::parent);
+        let mut hung = self.running.iter().filter_map(|running| match &running.state {
+            State::Hung { file, is_of_state, .. } => Some((file.as_deref(), *is_of_state)),
             _ => None,
         });
-        let hung: Vec<_> = hung.collect();
-        hung.len() > 2 * MAX_HUNG
-            || hung.into_iter().flatten().any(|other| other.parent() == directory)
+        hung.clone().count() > 2 * MAX_HUNG
+            || hung.any(|(file, is_of_state)| {
+                let is_beside = directory.is_some() && file.map(Path::parent) == directory;
+                is_beside || is_of_state && task.is_of_state()
+            })
     }
 
     fn end_idle(&mut self, now: Instant) {
@@ -198,6 +218,15 @@ impl FileHelpers {
         self.running.iter().map(|running| (running.helper.pid(), running.helper.socket().as_fd()))
     }
 
+    /// Returns true if a task writes to the state directory, or waits for doing so.
+    pub(crate) fn writes_state(&self) -> bool {
+        let busy = self.running.iter().filter_map(|running| match &running.state {
+            State::Busy { errand, .. } => Some(errand),
+            _ => None,
+        });
+        self.waiting.iter().chain(busy).any(|(task, _)| task.is_of_state())
+    }
+
     /// Returns the process ids.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         let running = self.running.iter().map(|running| running.helper.pid());
@@ -208,14 +237,14 @@ impl FileHelpers {
     pub(crate) fn due(&self) -> Option<Instant> {
         let steps = self.running.iter().filter_map(|running| match &running.state {
             State::Idle { since } => Some(*since + IDLE_TIME),
-            State::Busy { progress: (since, _), .. } => Some(*since + TIMEOUT),
+            State::Busy { errand, progress: (since, _), .. } => Some(*since + errand.0.timeout()),
             State::Hung { .. } => None,
         });
         let busy = self.running.iter().filter_map(|running| match &running.state {
             State::Busy { begun_at, .. } => Some(*begun_at + SLOW),
             _ => None,
         });
-        let has_room = !self.waiting.is_empty() && busy.clone().count() < MAX_BUSY;
+        let has_room = self.next().is_some() && busy.clone().count() < MAX_BUSY;
         steps.chain(busy.max().filter(|_| has_room)).min()
     }
 
@@ -298,11 +327,10 @@ impl State {
 
 /// Says that a file system does not answer, and what to do. `place` is the file, unless the error is
 /// shown behind its name.
-fn not_answered(place: &str) -> String {
+fn not_answered(place: &str, timeout: Duration) -> String {
     let separator = if place.is_empty() { "" } else { ": " };
+    let seconds = timeout.as_secs();
     format!(
-        "{place}{separator}its file system has not answered for {} s; see to the disk or network drive, or \
-         name a regular file elsewhere",
-        TIMEOUT.as_secs()
+        "{place}{separator}its file system has not answered for {seconds} s; see to the disk or network drive"
     )
 }

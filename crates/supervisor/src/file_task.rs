@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use howdah_wire::bytes::{Decoder, Encode, Malformed};
 use howdah_wire::messages::{ApplicationSpec, Problem};
@@ -11,7 +12,13 @@ use crate::grants::Grants;
 use crate::memory::memory_file;
 use crate::options::Options;
 use crate::prototype::preflight;
-use crate::{cache_file, certificates, log_socket, store};
+use crate::{cache_file, certificates, log_socket, state_format, store};
+
+/// Maximum time of a task without progress.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Maximum time of a task that writes to the state directory.
+const STATE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A task.
 pub(crate) enum Task {
@@ -25,6 +32,12 @@ pub(crate) enum Task {
     ReadTls(String),
     /// Reads the document again, into memory.
     ReadDocument,
+    /// Stores a document that the router has prepared.
+    SaveDocument { generation: u32, document: Vec<u8> },
+    /// Stores a certificate bundle.
+    StoreCertificate { name: String, pem: Vec<u8> },
+    /// Deletes a certificate bundle.
+    DeleteCertificate { name: String },
     /// Opens the server's own log again.
     ReopenLog(PathBuf),
     /// Checks new applications of a document that is to be applied.
@@ -66,8 +79,28 @@ impl Task {
             }
             Task::ReopenLog(path) => Some(path),
             Task::ConnectLog(server) => server.strip_prefix("unix:").map(Path::new),
-            Task::ReadDocument | Task::Preflight(_) | Task::CheckUnloaded(_) => None,
+            Task::ReadDocument
+            | Task::SaveDocument { .. }
+            | Task::StoreCertificate { .. }
+            | Task::DeleteCertificate { .. }
+            | Task::Preflight(_)
+            | Task::CheckUnloaded(_) => None,
         }
+    }
+
+    /// Returns true for a task that writes to the state directory: these follow each other.
+    pub(crate) fn is_of_state(&self) -> bool {
+        matches!(
+            self,
+            Task::SaveDocument { .. }
+                | Task::StoreCertificate { .. }
+                | Task::DeleteCertificate { .. }
+        )
+    }
+
+    /// Returns the maximum time without progress. What is written must be on the disk, which may be slow.
+    pub(crate) fn timeout(&self) -> Duration {
+        if self.is_of_state() { STATE_TIMEOUT } else { TIMEOUT }
     }
 
     /// Returns the task as a message for a process that runs already; `None` if it needs what only a new one
@@ -79,6 +112,9 @@ impl Task {
             Task::OpenCache(path) => (2, path),
             Task::ReadTls(path) => (3, path),
             Task::ReopenLog(_)
+            | Task::SaveDocument { .. }
+            | Task::StoreCertificate { .. }
+            | Task::DeleteCertificate { .. }
             | Task::ReadDocument
             | Task::Preflight(_)
             | Task::CheckUnloaded(_) => return None,
@@ -121,6 +157,23 @@ impl Task {
                     .as_ref()
                     .map_or_else(|| Err("the document has no source".to_owned()), |read| read())?;
                 memory_file("document", &read).map(Some).map_err(text)
+            }
+            Task::SaveDocument { document, .. } => {
+                let Some(state) = &options.state else { return Ok(None) };
+                file_progress(&state.display().to_string());
+                let saved =
+                    state_format::mark(state).and_then(|()| store::save_document(state, document));
+                saved.map(|()| None).map_err(text)
+            }
+            Task::StoreCertificate { name, pem } => {
+                let state = options.certificates.as_deref();
+                file_progress(&state.unwrap_or(Path::new("")).display().to_string());
+                certificates::store(state, name, pem).map(|()| None).map_err(text)
+            }
+            Task::DeleteCertificate { name } => {
+                let state = options.certificates.as_deref();
+                file_progress(&state.unwrap_or(Path::new("")).display().to_string());
+                certificates::delete(state, name).map(|()| None).map_err(text)
             }
             Task::Preflight(candidate) => check(options, &candidate.applications).map(|()| None),
             Task::CheckUnloaded(applications) => {

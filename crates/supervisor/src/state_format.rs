@@ -9,9 +9,10 @@
 //! or would damage it. Such a program refuses it before it reads or writes anything else. A directory
 //! without the file is of format 1. The second line is for messages.
 
-use std::fs;
 use std::io;
 use std::path::Path;
+
+use howdah_sys::regular_file;
 
 use crate::store;
 
@@ -21,6 +22,9 @@ const FORMAT: u32 = 1;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const FILE: &str = "format";
+
+/// Maximum length of the file, in bytes.
+const MAX_LENGTH: u64 = 4096;
 
 /// Name of the temporary file.
 const NEW: &str = "format.new";
@@ -74,8 +78,8 @@ pub(crate) fn mark(state: &Path) -> io::Result<()> {
 /// Reads the file; `None` if there is none.
 fn read(state: &Path) -> io::Result<Option<StateFormat>> {
     let path = state.join(FILE);
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
+    let text = match regular_file::read(&path, MAX_LENGTH) {
+        Ok(text) => String::from_utf8_lossy(&text).into_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -100,6 +104,8 @@ fn numbers(version: &str) -> Option<Vec<u32>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn state(text: &str) -> tempfile::TempDir {

@@ -101,6 +101,23 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_in_place_of_a_stored_file_does_not_stop_the_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        for name in ["conf.json", "conf.json.new"] {
+            let path = dir.path().join(name);
+            rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0)
+                .unwrap();
+        }
+        assert!(load_document(dir.path()).is_err());
+        assert!(save_document(dir.path(), b"{}").is_err());
+        // With a reader, a pipe can be opened; it is no file all the same.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let _reader = rustix::fs::open(dir.path().join("conf.json.new"), flags, mode).unwrap();
+        assert!(save_document(dir.path(), b"{}").is_err());
+    }
+
+    #[test]
     fn a_log_that_is_a_link_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("target");

@@ -11,7 +11,7 @@ use super::requirements;
 pub struct HangingFiles(Child);
 
 impl HangingFiles {
-    /// Lets files hang. `None` if the test may not do that, or the kernel cannot.
+    /// Lets files hang, and those in directories. `None` if the test may not do that, or the kernel cannot.
     pub fn new(files: &[&Path]) -> Option<HangingFiles> {
         let mut command = Command::new("python3");
         command.arg("-c").arg(LISTEN).args(files);
@@ -38,15 +38,16 @@ impl Drop for HangingFiles {
     }
 }
 
-/// Marks the files whose names are the arguments (`FAN_OPEN_PERM` in a group of `FAN_CLASS_CONTENT`), and
-/// reads no event.
+/// Marks the files whose names are the arguments (`FAN_OPEN_PERM` in a group of `FAN_CLASS_CONTENT`, with
+/// `FAN_EVENT_ON_CHILD` for directories), and reads no event.
 const LISTEN: &str = "
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
 group = libc.fanotify_init(4, 0)
 mark = libc.fanotify_mark
 mark.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p]
-if group < 0 or any(mark(group, 1, 0x10000, -100, os.fsencode(name)) for name in sys.argv[1:]):
+events = lambda name: 0x8010000 if os.path.isdir(name) else 0x10000
+if group < 0 or any(mark(group, 1, events(name), -100, os.fsencode(name)) for name in sys.argv[1:]):
     sys.exit(1)
 print('ready', flush=True)
 sys.stdin.read()

@@ -17,10 +17,10 @@ use howdah_sys::memory::release_start_memory;
 use howdah_wire::messages::{ApplicationSpec, ChangeOutcome, FromSupervisor, ToControl};
 
 use super::state::{FAST_SHUTDOWN_TIMEOUT, Shutdown, Tree};
-use crate::file_task::{Candidate, Origin, Task};
+use crate::file_task::{Candidate, Origin, Outcome, Task};
 use crate::grants::Grants;
 use crate::memory::{memory_file, read_memory_file};
-use crate::{state_format, store};
+use crate::store;
 
 impl Tree {
     /// Tells the router to apply a configuration. The error is for the administrator.
@@ -89,25 +89,33 @@ impl Tree {
         }
     }
 
-    /// Stores a configuration that the router has prepared, and makes it current.
+    /// Stores a configuration that the router has prepared; then it becomes the current one.
     pub(super) fn commit(&mut self, generation: u32) {
-        let Some(document) = self.changes.prepared(generation) else {
+        let Some(document) = self.changes.begin_saving(generation) else {
             self.refuse("a configuration that is not being applied");
             return;
         };
-        let stored = match &self.options.state {
-            Some(state) => {
-                state_format::mark(state).and_then(|()| store::save_document(state, document))
-            }
-            None => Ok(()),
-        };
-        let error = stored.err().map_or(String::new(), |error| error.to_string());
+        if self.options.state.is_none() {
+            return self.document_saved(generation, Ok(None));
+        }
+        let task = Task::SaveDocument { generation, document: document.to_vec() };
+        self.begin_file_task(task, Origin::Supervisor);
+    }
+
+    /// Makes a configuration that was stored the current one. If the router has ended meanwhile, the next one
+    /// begins with it.
+    pub(super) fn document_saved(&mut self, generation: u32, outcome: Outcome) {
+        self.changes.end_saving();
+        let error = outcome.err().unwrap_or_default();
         if error.is_empty() {
             self.changes.commit(Instant::now());
             self.tables.document_changed();
             self.prepare_zygotes();
         }
-        self.send_to_router(&FromSupervisor::Commit { generation, error }, &[]);
+        match self.router.is_some() {
+            true => self.send_to_router(&FromSupervisor::Commit { generation, error }, &[]),
+            false => self.changes.abandon(),
+        }
     }
 
     /// Passes the outcome of a change to the control process.

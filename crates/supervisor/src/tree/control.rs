@@ -178,7 +178,9 @@ impl Tree {
             }
             FromControl::ReadDocument { tables } => self.send_document(tables),
             FromControl::StoreCertificate { name } => self.store_certificate(name, descriptors),
-            FromControl::DeleteCertificate { name } => self.delete_certificate(name),
+            FromControl::DeleteCertificate { name } => {
+                self.begin_for_control(Task::DeleteCertificate { name });
+            }
             // That of the tables is no answer to a signal that has come meanwhile.
             FromControl::Reloaded { tables } if tables != self.control.reloads_tables => {}
             FromControl::Reloaded { .. } => {
@@ -207,23 +209,22 @@ impl Tree {
     }
 
     fn store_certificate(&mut self, name: String, descriptors: Vec<OwnedFd>) {
-        let stored = read_memory_file(descriptors, certificates::MAX_LENGTH)
-            .and_then(|pem| self.certificates.store(name, pem));
-        self.send_stored(stored);
+        match read_memory_file(descriptors, certificates::MAX_LENGTH) {
+            Ok(pem) => self.begin_for_control(Task::StoreCertificate { name, pem }),
+            Err(error) => {
+                let stored = ToControl::Stored { error: error.to_string(), is_upgrading: false };
+                self.send_to_control(&stored, &[]);
+            }
+        }
     }
 
-    fn delete_certificate(&mut self, name: String) {
-        let deleted = self.certificates.delete(&name);
-        let router = self.router.as_mut();
-        if deleted.is_ok() && router.is_some_and(|router| router.certificates.remove(&name)) {
+    /// Removes a certificate bundle that was deleted.
+    pub(super) fn certificate_deleted(&mut self, name: &str) {
+        self.certificates.remove(name);
+        if self.router.as_mut().is_some_and(|router| router.certificates.remove(name)) {
+            let name = name.to_owned();
             self.send_to_router(&FromSupervisor::CertificateDeleted { name }, &[]);
         }
-        self.send_stored(deleted);
-    }
-
-    fn send_stored(&self, result: std::io::Result<()>) {
-        let error = result.err().map_or(String::new(), |error| error.to_string());
-        self.send_to_control(&ToControl::Stored { error, is_upgrading: false }, &[]);
     }
 
     /// Sends the control process a certificate that the router has obtained from an authority.

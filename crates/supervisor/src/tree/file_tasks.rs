@@ -60,6 +60,17 @@ impl Tree {
 
     /// Passes the outcome of a task to the process that has asked for it, if that still runs.
     fn file_task_ended(&mut self, ((task, origin), outcome): Done) {
+        // What was written counts, whether somebody waits for it or not.
+        match &task {
+            Task::SaveDocument { generation, .. } => {
+                return self.document_saved(*generation, outcome);
+            }
+            Task::StoreCertificate { name, pem } if outcome.is_ok() => {
+                self.certificates.insert(name.clone(), pem.clone());
+            }
+            Task::DeleteCertificate { name } if outcome.is_ok() => self.certificate_deleted(name),
+            _ => {}
+        }
         let is_current = match origin {
             Origin::Router(pid) => self.router.as_ref().is_some_and(|router| router.pid == pid),
             Origin::Control(pid) => self.control_pid() == Some(pid),
@@ -85,6 +96,14 @@ impl Tree {
                 let (file, error) = parts(outcome);
                 let files: Vec<_> = file.iter().map(AsFd::as_fd).collect();
                 self.send_to_control(&ToControl::DocumentRead { error }, &files);
+            }
+            Task::SaveDocument { .. } => {}
+            Task::StoreCertificate { name, .. } if matches!(origin, Origin::Router(_)) => {
+                self.managed_stored(name, outcome);
+            }
+            Task::StoreCertificate { .. } | Task::DeleteCertificate { .. } => {
+                let (_, error) = parts(outcome);
+                self.send_to_control(&ToControl::Stored { error, is_upgrading: false }, &[]);
             }
             Task::ReopenLog(path) => self.own_log_opened(&path, outcome),
             Task::Preflight(candidate) => self.preflight_ended(*candidate, outcome),

@@ -8,7 +8,7 @@ use howdah_wire::messages::FromSupervisor;
 
 use super::state::Tree;
 use crate::certificates;
-use crate::file_task::Task;
+use crate::file_task::{Outcome, Task};
 use crate::memory::read_memory_file;
 use crate::programs::Run;
 
@@ -86,19 +86,26 @@ impl Tree {
     /// Stores a certificate bundle or an account that the router has obtained from an authority
     /// (ACME).
     pub(super) fn store_managed(&mut self, name: String, descriptors: Vec<OwnedFd>) {
-        let stored = match self.allows(|grants| grants.managed.contains(&name)) {
+        let read = match self.allows(|grants| grants.managed.contains(&name)) {
             true => read_memory_file(descriptors, certificates::MAX_LENGTH)
-                .and_then(|pem| self.certificates.store(name.clone(), pem))
                 .map_err(|error| error.to_string()),
             false => Err(self.refuse(format_args!("the certificate \"{name}\""))),
         };
-        if stored.is_ok() {
+        match read {
+            Ok(pem) => self.begin_for_router(Task::StoreCertificate { name, pem }),
+            Err(error) => self.send_to_router(&FromSupervisor::Stored { error }, &[]),
+        }
+    }
+
+    /// Tells the router, and the control process, that such a bundle was stored.
+    pub(super) fn managed_stored(&mut self, name: String, outcome: Outcome) {
+        if outcome.is_ok() {
             self.send_renewed(&name);
             if let Some(router) = &mut self.router {
                 router.certificates.insert(name);
             }
         }
-        let error = stored.err().unwrap_or_default();
+        let error = outcome.err().unwrap_or_default();
         self.send_to_router(&FromSupervisor::Stored { error }, &[]);
     }
 }

@@ -19,7 +19,11 @@ const MAX_MESSAGES_PER_TURN: usize = 32;
 
 impl Tree {
     pub(super) fn start_router_if_due(&mut self, now: Instant) {
-        if self.shutdown.is_some() || self.router_start.is_none_or(|due| due > now) {
+        // A document that is being stored is the one that the next router begins with.
+        if self.shutdown.is_some()
+            || self.router_start.is_none_or(|due| due > now)
+            || self.changes.is_saving()
+        {
             return;
         }
         self.router_start = None;

@@ -47,8 +47,7 @@ impl Tree {
     /// malformed.
     pub(super) fn succeed(&mut self, predecessor: Option<Predecessor>) -> Result<(), String> {
         let Some(predecessor) = predecessor else { return Ok(()) };
-        let state = self.options.certificates.as_deref();
-        self.certificates = Certificates::inherit(state, predecessor.bundles())?;
+        self.certificates = Certificates::inherit(predecessor.bundles())?;
         self.control_groups.share(true);
         self.upgrade.is_standby = true;
         self.upgrade.predecessor = Some(predecessor);

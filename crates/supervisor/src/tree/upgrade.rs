@@ -59,6 +59,9 @@ impl Tree {
         if self.changes.is_changing() {
             return Err("another configuration is being applied; try again".to_owned());
         }
+        if self.file_helpers.writes_state() {
+            return Err("a certificate is being stored; try again".to_owned());
+        }
         if std::process::id() == 1 {
             return Err(
                 "the first process of a container cannot be replaced, as the container ends \

@@ -65,7 +65,7 @@ impl Tree {
             .applications
             .values()
             .filter_map(|application| application.due(now))
-            .chain(self.router_start)
+            .chain(self.router_start.filter(|_| !self.changes.is_saving()))
             .chain(self.control_due(now))
             .chain(outbox_due)
             .chain(output_due)
