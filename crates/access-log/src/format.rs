@@ -4,7 +4,7 @@ use howdah_config::{LogFormat, LogValue, Part, Template, Variable};
 use howdah_http::variables::VariableSource;
 
 use super::escape;
-use super::mask::{is_masked, mask_query};
+use super::mask::{is_masked, mask_cookies, mask_query};
 
 /// A compiled format.
 #[derive(Debug)]
@@ -98,6 +98,12 @@ impl Format {
                     line.truncate(start);
                     line.extend_from_slice(b"***");
                 }
+            }
+            Variable::Header(name) if name.eq_ignore_ascii_case("cookie") => {
+                mask_cookies(line, start, &self.mask);
+            }
+            Variable::ResponseHeader(name) if name.eq_ignore_ascii_case("set-cookie") => {
+                mask_cookies(line, start, &self.mask);
             }
             // A query without the mark that begins it.
             Variable::Arguments => {

@@ -1,5 +1,8 @@
 //! Hides the values of query arguments, such as tokens and passwords.
 
+/// Maximum number of times that a URL in a value is percent-encoded.
+const MAX_ENCODINGS: usize = 3;
+
 /// Replaces a hidden value.
 const MASK: &[u8] = b"***";
 
@@ -31,6 +34,14 @@ pub fn mask_query(line: &mut Vec<u8>, start: usize, names: &[String]) {
                 let end = behind.iter().position(|byte| b"& \"#".contains(byte));
                 rest = behind.get(end.unwrap_or(behind.len())..).unwrap_or_default();
             }
+            // Percent-encoded, such as the page to return to after a login.
+            Some(equals)
+                if is_url_with_secret(argument.get(equals..).unwrap_or_default(), names) =>
+            {
+                line.extend_from_slice(argument.get(..=equals).unwrap_or_default());
+                line.extend_from_slice(MASK);
+                rest = behind;
+            }
             _ => {
                 line.extend_from_slice(argument);
                 rest = behind;
@@ -40,10 +51,51 @@ pub fn mask_query(line: &mut Vec<u8>, start: usize, names: &[String]) {
     line.extend_from_slice(rest);
 }
 
+/// Returns true if a value has an argument with one of these names in a percent-encoded URL, also if
+/// that has it in another one.
+fn is_url_with_secret(value: &[u8], names: &[String]) -> bool {
+    let mut value = value.to_vec();
+    for _ in 0..MAX_ENCODINGS {
+        if !value.contains(&b'%') {
+            return false;
+        }
+        value = decode(&value);
+        let mut arguments = value.split(|byte| b"?&#;".contains(byte)).skip(1);
+        let has_secret = |argument: &[u8]| {
+            let equals = argument.iter().position(|byte| *byte == b'=');
+            equals.is_some_and(|end| is_masked(argument.get(..end).unwrap_or_default(), names))
+        };
+        if arguments.any(has_secret) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Replaces the values of cookies with these names in a `Cookie` or `Set-Cookie` that begins at `start`.
+pub fn mask_cookies(line: &mut Vec<u8>, start: usize, names: &[String]) {
+    let Some(text) = line.get(start..).filter(|_| !names.is_empty()) else { return };
+    let text = text.to_vec();
+    line.truncate(start);
+    for (index, cookie) in text.split(|byte| *byte == b';').enumerate() {
+        if index > 0 {
+            line.push(b';');
+        }
+        match cookie.iter().position(|byte| *byte == b'=') {
+            Some(equals) if is_masked(cookie.get(..equals).unwrap_or_default(), names) => {
+                line.extend_from_slice(cookie.get(..=equals).unwrap_or_default());
+                line.extend_from_slice(MASK);
+            }
+            _ => line.extend_from_slice(cookie),
+        }
+    }
+}
+
 /// Returns true if the value of an argument with this name, as in the URL, is hidden.
 pub(super) fn is_masked(name: &[u8], names: &[String]) -> bool {
     let decoded = decode(name);
-    let end = decoded.iter().position(|byte| *byte == b'[').unwrap_or(decoded.len());
+    // PHP cuts a name at a null byte, too.
+    let end = decoded.iter().position(|byte| b"[\0".contains(byte)).unwrap_or(decoded.len());
     let base = decoded.get(..end).unwrap_or_default().trim_ascii_start();
     // In names of variables, PHP replaces these by underscores.
     let plain = |byte: u8| match byte {
@@ -102,11 +154,31 @@ mod tests {
             ("/a?token=x;y&z=1", "/a?token=***&z=1"),
             ("/a?+token=x", "/a?+token=***"),
             ("/token=1?mytoken=2&tokens=3", "/token=1?mytoken=2&tokens=3"),
+            ("/a?token%00x=s", "/a?token%00x=***"),
+            ("/a?to=%2Fb%3Ftoken%3Ds%26c%3Dd&e=f", "/a?to=***&e=f"),
+            ("/a?to=%252Fb%253Fc%253Dd%2526token%253Ds", "/a?to=***"),
+            ("/a?to=%2Fb%3Fc%3Dd&x=100%", "/a?to=%2Fb%3Fc%3Dd&x=100%"),
             ("/a?token", "/a?token"),
             ("/a?", "/a?"),
             ("", ""),
         ] {
             assert_eq!(masked(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_of_masked_cookies_are_hidden() {
+        let names = ["token".to_owned()];
+        for (text, expected) in [
+            ("token=s; a=b", "token=***; a=b"),
+            ("a=\"x?y&z\"; Token=s;token=t", "a=\"x?y&z\"; Token=***;token=***"),
+            ("token=s; Path=/; HttpOnly", "token=***; Path=/; HttpOnly"),
+            ("token; mytoken=1; ;=", "token; mytoken=1; ;="),
+            ("", ""),
+        ] {
+            let mut line = [b"x", text.as_bytes()].concat();
+            mask_cookies(&mut line, 1, &names);
+            assert_eq!(String::from_utf8(line).unwrap()[1..], *expected);
         }
     }
 

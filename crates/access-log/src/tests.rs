@@ -244,10 +244,10 @@ fn only_slow_failed_or_sampled_requests_have_a_line_if_the_log_says_so() {
 #[test]
 fn masked_arguments_are_hidden_wherever_a_url_stands() {
     let log = r#"{"path": "/x", "mask": ["token"], "format":
-        "$request_line|$request_uri|$header_referer|$arg_token|$arg_a|$cookie_token|$args"}"#;
-    let fields = [("Referer", "https://a/?token=SECRET"), ("Cookie", "token=SECRET")];
+        "$request_line|$request_uri|$header_referer|$arg_token|$arg_a|$cookie_token|$args|$header_cookie"}"#;
+    let fields = [("Referer", "https://a/?token=SECRET"), ("Cookie", "token=SECRET; b=1")];
     let text = line(log, "/?token=SECRET&a=1", &fields);
     let expected = "GET /?token=***&a=1 HTTP/1.1|/?token=***&a=1|https://a/?token=***|***|1|***|\
-                    token=***&a=1\n";
+                    token=***&a=1|token=***; b=1\n";
     assert_eq!(text, expected);
 }
