@@ -1,6 +1,7 @@
 //! The file of an access log, or the socket of a server in its place.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -38,7 +39,13 @@ pub struct LogFile {
     has_backlog: AtomicBool,
     /// A thread sends the backlog. Changed under the lock of `backlog`.
     is_retried: AtomicBool,
+    /// Time of the last report that a port is closed.
+    refused: Mutex<Option<Instant>>,
 }
+
+/// Minimum time between two reports that a port is closed. Some machines say so after some of the
+/// datagrams only.
+const REFUSED_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Maximum time for which the end of a thread waits for a server.
 const LAST_WAIT: Duration = Duration::from_millis(200);
@@ -48,7 +55,7 @@ const LAST_PAUSE: Duration = Duration::from_millis(1);
 
 impl LogFile {
     /// Takes over a file that is open for appending, or a connected datagram socket that does not
-    /// block. Without a socket, lines wait for one ([`LogFile::reopen`]).
+    /// block. Without a socket, which the caller reports, lines wait for one ([`LogFile::reopen`]).
     pub fn new(destination: &Destination, file: Option<OwnedFd>) -> Self {
         LogFile {
             name: destination.to_string(),
@@ -59,6 +66,7 @@ impl LogFile {
             backlog: Mutex::default(),
             has_backlog: AtomicBool::new(false),
             is_retried: AtomicBool::new(false),
+            refused: Mutex::default(),
             file: RwLock::new(file),
         }
     }
@@ -78,9 +86,15 @@ impl LogFile {
         self.is_disconnected.swap(false, Relaxed)
     }
 
-    /// Records that a new socket could not be connected.
-    pub fn set_disconnected(&self) {
+    /// Records that a socket could not be connected. The first `reason` in a row is reported in `log`.
+    pub fn set_disconnected(&self, reason: &dyn fmt::Display, log: &Log) {
         self.is_disconnected.store(true, Relaxed);
+        if !self.is_failing.swap(true, Relaxed) {
+            let name = &self.name;
+            let problem =
+                format_args!("access log {name}: {reason}; lines wait until it can be reached");
+            log.write(Level::Error, problem);
+        }
     }
 
     /// Replaces the file.
@@ -193,29 +207,42 @@ impl LogFile {
         let parts = datagram.map(IoSlice::new);
         // An error of a datagram before this one (a port that is closed) is reported with the next; the
         // line itself can be sent then.
-        let sent = retry_on_intr(|| writev(socket, &parts)).or_else(|error| match error {
-            Errno::CONNREFUSED => retry_on_intr(|| writev(socket, &parts)),
-            error => Err(error),
-        });
+        let first = retry_on_intr(|| writev(socket, &parts));
+        let sent = match first {
+            Err(Errno::CONNREFUSED) => retry_on_intr(|| writev(socket, &parts)),
+            sent => sent,
+        };
         match sent {
             Ok(_) => {
-                self.is_failing.store(false, Relaxed);
+                if first == Err(Errno::CONNREFUSED) {
+                    self.report_refused(Instant::now(), log);
+                }
+                if self.is_failing.swap(false, Relaxed) {
+                    let name = &self.name;
+                    log.write(Level::Notice, format_args!("access log {name} takes lines again"));
+                }
                 Attempt::Sent
             }
             Err(Errno::MSGSIZE) => Attempt::TooLong,
             // The server is slow. That is usual for a moment, and reported if lines are lost.
             Err(Errno::AGAIN | Errno::NOBUFS) => Attempt::NotTaken,
             Err(error) => {
-                self.is_disconnected.store(true, Relaxed);
-                if !self.is_failing.swap(true, Relaxed) {
-                    let name = &self.name;
-                    let problem = format_args!(
-                        "access log {name}: {error}; lines wait until it can be reached"
-                    );
-                    log.write(Level::Error, problem);
-                }
+                self.set_disconnected(&error, log);
                 Attempt::NotTaken
             }
+        }
+    }
+
+    /// Reports that datagrams are lost at a closed port.
+    fn report_refused(&self, now: Instant, log: &Log) {
+        let mut last = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_none_or(|last| now.duration_since(last) >= REFUSED_INTERVAL) {
+            *last = Some(now);
+            let name = &self.name;
+            let problem = format_args!(
+                "access log {name}: lines are lost, as no server has the port (connection refused)"
+            );
+            log.write(Level::Error, problem);
         }
     }
 
@@ -389,6 +416,50 @@ mod tests {
         let numbers = (0..2000).map(|number| number.to_string());
         assert_eq!(received, numbers.chain(["last".to_owned()]).collect::<Vec<_>>());
         assert!(!file.claim_retry());
+    }
+
+    #[test]
+    fn a_closed_port_is_reported_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.connect(port).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let journal = howdah_config::Journal { identifier: "test".into(), priority: 6 };
+        let file = LogFile::new(&Destination::Journal(journal), Some(client.into()));
+        let report = dir.path().join("report");
+        let log = Log::new(open(&report));
+        (0..9).for_each(|_| file.append(b"line\n", &log));
+        let text = fs::read_to_string(&report).unwrap();
+        assert_eq!(text.matches("no server has the port").count(), 1, "{text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_reached_is_reported_until_it_can_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, report) = (dir.path().join("socket"), dir.path().join("report"));
+        let log = Log::new(open(&report));
+        let journal = howdah_config::Journal { identifier: "test".into(), priority: 6 };
+        let file = LogFile::new(&Destination::Journal(journal), None);
+        file.append(b"first\n", &log);
+        assert!(file.take_disconnected());
+        file.set_disconnected(&"reported by the caller", &log);
+        let server = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        let client = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        client.connect(&path).unwrap();
+        file.reopen(client.into());
+        assert_eq!(file.retry(&log), Sent::All);
+        let mut buffer = [0; 100];
+        let length = server.recv(&mut buffer).unwrap();
+        assert!(buffer[..length].ends_with(b"MESSAGE=first\n"));
+        drop(server);
+        (0..2).for_each(|_| file.append(b"waits\n", &log));
+        file.set_disconnected(&"No such file", &log);
+        let text = fs::read_to_string(&report).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].contains("takes lines again") && lines.len() == 2, "{text}");
+        assert!(lines[1].contains("; lines wait until it can be reached"), "{text}");
     }
 
     #[test]

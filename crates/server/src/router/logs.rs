@@ -37,7 +37,7 @@ impl ControlThread {
             match file.as_ref().map(OwnedFd::try_clone) {
                 Some(Ok(file)) => log.reopen(file),
                 // It is asked again.
-                _ if log.is_server() => log.set_disconnected(),
+                _ if log.is_server() => log.set_disconnected(&error, &self.shared.log),
                 _ => self.shared.log.write(
                     Level::Error,
                     format_args!(

@@ -234,7 +234,7 @@ impl ControlThread {
             if destination.socket().is_none() {
                 return Err(problem);
             }
-            let problem = format_args!("{problem}; lines are lost until it can be");
+            let problem = format_args!("{problem}; lines wait until it can be reached");
             self.shared.log.write(Level::Error, problem);
         }
         let file = Arc::new(LogFile::new(&destination, file));
