@@ -177,3 +177,26 @@ fn an_action_has_its_own_patience() {
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     server.wait_for_log("no response came in time (routes/0/action/timeouts/first_byte)");
 }
+
+/// The application passed over what its upstream said.
+#[test]
+fn an_application_has_the_patience_of_its_upstream() {
+    let silent = Raw::new(|connection| connection.wait_for_end());
+    let site = Site::new().controlled().serve();
+    let application = json!({"type": "fastcgi", "upstream": "u", "root": "/", "script": "a.php"});
+    let mut document = json!({
+        "listeners": {site.address.to_string(): {"pass": "applications/remote"}},
+        "upstreams": {"u": {"servers": {address(&silent): {}}, "timeouts": {"first_byte": 1}}},
+        "applications": {"remote": application},
+    });
+    site.put("/config", &document);
+    let start = Instant::now();
+    assert_eq!(site.get("/").status, 504);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    site.wait_for_log("no response came in time (");
+    // Its own count more.
+    document["applications"]["remote"]["timeouts"] = json!({"first_byte": 2});
+    document["upstreams"]["u"]["timeouts"]["first_byte"] = json!(600);
+    site.put("/config", &document);
+    assert_eq!(site.get("/").status, 504);
+}

@@ -45,6 +45,7 @@ impl Config {
             }
         }
         self.upstreams.iter().for_each(|upstream| upstreams::of_upstream(upstream, &mut all));
+        upstreams::of_fastcgi(self, &mut all);
         for (place, log) in self.access_logs() {
             effect::of_access_log(&place, log, &mut all);
             if let LogFormat::Text(format) = &log.format

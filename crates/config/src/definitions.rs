@@ -59,6 +59,7 @@ impl<'a> Definitions<'a> {
         match () {
             () if tls => Some("tls"),
             () if http2 => Some("http2"),
+            () if upstream.get("health").is_some() => Some("health"),
             () => proxy_protocol,
         }
     }

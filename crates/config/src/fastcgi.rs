@@ -28,8 +28,8 @@ pub struct FastCgi {
     pub limits: FastCgiLimits,
     /// Maximum number of idle connections to each server.
     pub keepalive: usize,
-    /// Timeouts of connections to the server.
-    pub timeouts: Timeouts,
+    /// Timeouts of connections to the server; `None` for those of the upstream.
+    pub timeouts: Option<Timeouts>,
     /// True if responses are read as fast as the server sends them; otherwise at the client's pace.
     pub buffering: bool,
     /// True if a request is sent on only when all of its body has arrived.
@@ -86,7 +86,7 @@ impl FastCgi {
             params: object.read("params", script_variables::read)?.unwrap_or_default(),
             limits: object.read("limits", FastCgiLimits::read)?.unwrap_or_default(),
             keepalive: usize::try_from(keepalive).unwrap_or(0), // in range by the line above
-            timeouts: object.read("timeouts", Timeouts::read)?.unwrap_or_default(),
+            timeouts: object.read("timeouts", Timeouts::read)?,
             buffering: object.boolean("buffering")?.unwrap_or(true),
             request_buffering: object.boolean("request_buffering")?.unwrap_or(true),
             delegation: Delegation::read(&object)?,
@@ -129,7 +129,11 @@ fn read_upstream(node: &Node<'_>) -> Result<String, Error> {
     Target::Upstream(name.clone()).check(node)?;
     if let Some(key) = node.scope.definitions.http_only_key(&name) {
         let reason = format_args!("is an upstream with \"{key}\", which FastCGI does not speak");
-        return Err(node.invalid(reason));
+        let error = node.invalid(reason);
+        return Err(match key {
+            "health" => error.with_hint("write \"failures\": {} in the upstream"),
+            _ => error,
+        });
     }
     Ok(name)
 }

@@ -244,3 +244,26 @@ fn settings_about_failed_servers_need_failures_that_are_noticed() {
         assert_eq!(of(members), Vec::<String>::new());
     }
 }
+
+#[test]
+fn settings_of_http_have_no_effect_on_fastcgi() {
+    let document = |upstream: Value| {
+        json!({
+            "listeners": {"*:80": {"pass": "applications/a"}},
+            "upstreams": {"u": upstream},
+            "applications": {"a": {"type": "fastcgi", "upstream": "u", "root": "/"}},
+        })
+    };
+    let servers = json!({"10.0.0.1:9000": {}});
+    let found = advice(document(json!({
+        "servers": servers, "keepalive": 8, "headers": {"X-A": "b"}, "timeouts": {"read": 5},
+        "failures": {}, "tries": 2, "retry": {"on": 503}, "balance": "two_choices",
+    })));
+    assert_eq!(found.len(), 2, "{found:?}");
+    let keepalive = "/upstreams/u/keepalive: has no effect on the application \"a\"";
+    assert!(
+        found[0].starts_with(keepalive) && found[0].contains("in the application"),
+        "{found:?}"
+    );
+    assert!(found[1].contains("write \"params\""), "{found:?}");
+}

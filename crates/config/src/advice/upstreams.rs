@@ -1,9 +1,46 @@
 //! Settings of upstreams that have no effect without others.
 
 use super::line::{Advice, add};
-use crate::node::path;
+use crate::config::Config;
+use crate::fastcgi::Servers;
+use crate::node::{Shown, path};
 use crate::retry::Retry;
 use crate::upstream::Upstream;
+
+/// Keys of an upstream that only requests of HTTP heed.
+const HTTP_KEYS: [&str; 10] = [
+    "keepalive",
+    "buffering",
+    "request_buffering",
+    "internal_redirect",
+    "sendfile",
+    "host",
+    "headers",
+    "forwarded",
+    "rewrite_location",
+    "request_trailers",
+];
+
+/// Checks upstreams whose servers run applications of type `fastcgi`.
+pub(super) fn of_fastcgi(config: &Config, all: &mut Vec<Advice>) {
+    for application in &config.fastcgi {
+        let Servers::Upstream(name) = &application.servers else { continue };
+        let upstream = config.document.get("upstreams").and_then(|upstreams| upstreams.get(name));
+        let Some(upstream) = upstream else { continue };
+        for key in HTTP_KEYS.iter().filter(|key| upstream.get(**key).is_some()) {
+            let message = format!(
+                "has no effect on the application \"{}\" of type \"fastcgi\"; {}",
+                Shown(&application.name),
+                match *key {
+                    "host" | "headers" | "forwarded" => "write \"params\" in the application",
+                    "rewrite_location" | "request_trailers" => "leave it out",
+                    _ => "write it in the application",
+                }
+            );
+            add(all, path(["upstreams", &**name, *key]), message);
+        }
+    }
+}
 
 /// Checks that failures are noticed where settings are about failed servers.
 pub(super) fn of_upstream(upstream: &Upstream, all: &mut Vec<Advice>) {

@@ -14,7 +14,7 @@ fn a_server_and_a_root_are_enough() {
     let [site] = config.fastcgi.as_slice() else { panic!("{config:?}") };
     assert_eq!(site.servers, Servers::One(Address::Unix("/run/php/php8.2-fpm.sock".into())));
     assert_eq!(site.limits, FastCgiLimits::default());
-    assert_eq!((site.keepalive, &site.timeouts), (0, &Timeouts::default()));
+    assert_eq!((site.keepalive, &site.timeouts), (0, &None));
     assert!(config.applications.is_empty());
 }
 
@@ -31,7 +31,10 @@ fn everything_can_be_said() {
     assert_eq!(site.servers, Servers::Upstream("fpm".to_owned()));
     assert_eq!(site.targets.len(), 2);
     assert_eq!(site.params.len(), 2);
-    assert_eq!((site.limits.connections, site.timeouts.read.as_secs()), (Some(4), 4));
+    assert_eq!(
+        (site.limits.connections, site.timeouts.as_ref().unwrap().read.as_secs()),
+        (Some(4), 4)
+    );
 }
 
 #[test]

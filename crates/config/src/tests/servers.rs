@@ -209,4 +209,9 @@ fn http_2_has_shared_connections() {
     let mut document = upstream(json!({"http2": true}));
     document["applications"] = json!({"a": {"type": "fastcgi", "upstream": "u", "root": "/"}});
     assert!(refusal(document).contains("\"http2\", which FastCGI does not speak"));
+    let mut document = upstream(json!({"health": {"uri": "/"}}));
+    document["applications"] = json!({"a": {"type": "fastcgi", "upstream": "u", "root": "/"}});
+    let line = refusal(document);
+    assert!(line.contains("\"health\", which FastCGI does not speak"), "{line}");
+    assert!(line.contains("\"failures\": {}"), "{line}");
 }

@@ -53,15 +53,15 @@ impl FastCgiApplication {
             .or((all > 0).then_some(all));
         FastCgiApplication {
             config: config.clone(),
-            upstream,
             targets: Targets::new(&config.targets, &ScriptExtensions::default()),
             params: config.params.clone(),
             connection_limit: Arc::new(ConnectionLimit::new(&config.limits, max)),
             log_limit: Arc::default(),
             keepalive: config.keepalive,
-            timeouts: config.timeouts.clone(),
+            timeouts: config.timeouts.clone().unwrap_or_else(|| upstream.config.timeouts.clone()),
             buffering: config.buffering,
             request_buffering: config.request_buffering,
+            upstream,
         }
     }
 
