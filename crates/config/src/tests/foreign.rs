@@ -129,9 +129,10 @@ fn every_directive_of_php_fpm_is_answered_with_the_key_here() {
         listener.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
         json!({"listeners": {"*:80": listener}, "routes": []})
     };
-    let places: &[(&str, &[&dyn Fn(Value) -> Value])] = &[
-        (GLOBAL_DIRECTIVES, &[&global, &document, &application]),
-        (POOL_DIRECTIVES, &[&application, &processes, &limits, &document, &listener]),
+    type Place = fn(Value) -> Value;
+    let places: [(&str, &[Place]); 2] = [
+        (GLOBAL_DIRECTIVES, &[global, document, application]),
+        (POOL_DIRECTIVES, &[application, processes, limits, document, listener]),
     ];
     for (directives, places) in places {
         for directive in directives.split_whitespace() {
@@ -141,7 +142,7 @@ fn every_directive_of_php_fpm_is_answered_with_the_key_here() {
                 directive.replace(['.', '_'], "-"),
                 directive.split('[').next().unwrap().to_owned(),
             ] {
-                for place in *places {
+                for place in places {
                     let line = refusal(place(json!({form.as_str(): "1"})));
                     // One is a key of shares, and is only foreign in an application.
                     let is_told = directive == "chroot"
