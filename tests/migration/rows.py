@@ -320,11 +320,18 @@ def make_tree(tmp, cases):
 
 
 def make_certificate(directory):
-    """A certificate of a server and a client, signed by itself."""
+    """A certificate of a server and a client, signed by itself, and an answer of OCSP about it."""
     directory.mkdir()
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=www.example.org", "-days", "2",
                     "-addext", "subjectAltName=DNS:www.example.org", "-addext", "basicConstraints=critical,CA:FALSE",
                     "-keyout", directory / "key.pem", "-out", directory / "chain.pem"], check=True, capture_output=True)
+    shown = subprocess.run(["openssl", "x509", "-in", directory / "chain.pem", "-noout", "-serial"], check=True, capture_output=True, text=True)
+    serial = shown.stdout.strip().partition("=")[2]
+    (directory / "index").write_text(f"V\t491231235959Z\t\t{serial}\tunknown\t/CN=www.example.org\n")
+    (directory / "index.attr").write_text("unique_subject = no\n")
+    own = ["-CA", directory / "chain.pem", "-issuer", directory / "chain.pem", "-rsigner", directory / "chain.pem"]
+    subprocess.run(["openssl", "ocsp", "-index", directory / "index", *own, "-rkey", directory / "key.pem", "-cert", directory / "chain.pem",
+                    "-ndays", "2", "-noverify", "-respout", directory / "ocsp.der"], check=True, capture_output=True)
 
 
 def main():

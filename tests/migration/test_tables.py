@@ -22,7 +22,8 @@ PAGES = ["coming-from-nginx.md", "coming-from-apache.md", "coming-from-php-fpm.m
 
 NGINX = ["core", "log", "headers_filter", "rewrite", "access", "auth_basic", "auth_request", "mirror",
          "limit_conn", "limit_req", "fastcgi", "proxy", "index", "autoindex", "charset_filter", "try_files", "geo", "map",
-         "split_clients", "realip"]
+         "split_clients", "realip", "gzip_filter", "gzip_static", "gunzip_filter", "referer", "ssl", "v2", "sub_filter", "upstream",
+         "upstream_hash", "upstream_ip_hash", "upstream_least_conn", "upstream_random", "upstream_keepalive", "upstream_zone"]
 APACHE = ["core", "mod_alias", "mod_dir", "mod_expires", "mod_headers", "mod_log_config", "mod_proxy"]
 
 # Of versions that are not installed everywhere; a row may stay where the program lacks the directive.
@@ -32,6 +33,9 @@ SOMETIMES = {
     "auth_delay", "AliasPreservePath", "RedirectRelative", "DirectoryCheckHandler", "StrictHostCheck",
     "MergeSlashes", "ProxyAddHeaders", "IfSection", "<IfSection>", "<IfDirective>", "<IfFile>", "GlobalLog",
     "listen.setfib", "apparmor_hat",  # of systems, or builds
+    "ssl", "http2", "http2_push", "http2_push_preload", "http2_max_concurrent_pushes", "http2_idle_timeout",
+    "http2_recv_timeout", "http2_max_requests", "http2_max_field_size", "http2_max_header_size", "http2_pool_size",
+    "http2_streams_index_size",
     "FlushMaxPipelined", "FlushMaxThreshold", "ReadBufferSize", "RegexDefaultOptions", "UnDefine",
 }
 
@@ -70,6 +74,20 @@ class TablesTest(unittest.TestCase):
             self.skipTest("there is no nginx")
         installed = nginx_directives.directives(Path(program))
         self.compare("coming-from-nginx.md", installed, [f"ngx_http_{name}_module" for name in NGINX])
+
+    def test_every_module_of_nginx_has_a_table_or_a_row(self):
+        program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+        if not program:
+            self.skipTest("there is no nginx")
+        text = (DOCS / "coming-from-nginx.md").read_text()
+        named = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", text.split("## Further modules")[1], re.MULTILINE))))
+        modules = {re.sub(r"^ngx_http_|(_filter)?_module$", "", module)
+                   for module, names in nginx_directives.directives(Path(program)).items()
+                   if module.startswith("ngx_http_") and names}
+        tabled = {re.sub(r"_filter$", "", name) for name in NGINX}
+        # One release of Debian has a module of its own; HTTP/3 needs no row, and `http` is no module of requests.
+        others = {"header_count", "v3", "module"}
+        self.assertEqual(sorted(modules - tabled - named - others), [])
 
     def test_every_directive_of_apache_has_a_row(self):
         program = shutil.which("apache2") or shutil.which("apache2", path="/usr/sbin")

@@ -280,7 +280,7 @@ const KEYS: &[Word] = &[
         hint: CERTIFICATE,
     },
     Word {
-        words: &["ssl_protocols", "ssl_ciphers"],
+        words: &["ssl_protocols", "ssl_ciphers", "ssl_conf_command", "ssl_ecdh_curve"],
         beside: None,
         hint: "write \"tls\": {\"conf_commands\": {\"MinProtocol\": \"TLSv1.2\"}} in the listener",
     },
@@ -290,7 +290,18 @@ const KEYS: &[Word] = &[
         beside: None,
         hint: "threads that serve connections are \"settings\": {\"listen_threads\": 4}",
     },
-    Word { words: &["gzip", "brotli", "gzip_types"], beside: None, hint: COMPRESSION },
+    Word {
+        words: &[
+            "gzip",
+            "brotli",
+            "gzip_types",
+            "gzip_comp_level",
+            "gzip_min_length",
+            "gzip_static",
+        ],
+        beside: None,
+        hint: COMPRESSION,
+    },
     Word {
         words: &["server_tokens", "servertokens"],
         beside: None,

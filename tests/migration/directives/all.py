@@ -1,11 +1,14 @@
 """All cases, and the rows that cannot be observed."""
 
-from . import access, core, fastcgi, files, log_and_rewrite, proxy, variables
+from . import access, core, fastcgi, files, log_and_rewrite, proxy, tls, upstream, variables
 
 # The modules of nginx whose rows are proven.
 MODULES = ["core", "log", "headers_filter", "rewrite", "index", "autoindex", "charset_filter", "try_files", "geo", "map",
-           "split_clients", "realip", "access", "auth_basic", "auth_request", "mirror", "limit_conn", "limit_req", "fastcgi", "proxy"]
-CASES = [*core.CASES, *log_and_rewrite.CASES, *files.CASES, *variables.CASES, *access.CASES, *fastcgi.CASES, *proxy.CASES]
+           "split_clients", "realip", "access", "auth_basic", "auth_request", "mirror", "limit_conn", "limit_req", "fastcgi", "proxy",
+           "gzip_filter", "gzip_static", "gunzip_filter", "referer", "ssl", "v2", "sub_filter", "upstream", "upstream_hash", "upstream_ip_hash",
+           "upstream_least_conn", "upstream_random", "upstream_keepalive", "upstream_zone"]
+CASES = [*core.CASES, *log_and_rewrite.CASES, *files.CASES, *variables.CASES, *access.CASES, *fastcgi.CASES, *proxy.CASES, *tls.CASES,
+         *upstream.CASES]
 
 # {directive: why no client, upstream or log shows its effect}. A directive is proven in a case or is here.
 UNOBSERVABLE = {
@@ -17,6 +20,11 @@ UNOBSERVABLE = {
     "fastcgi_keep_conn": "PHP-FPM does not show its connections; tests/proxy/fastcgi.rs counts them",
     "fastcgi_temp_path": "files with responses have no name; tests/config/check.rs checks the directory",
     "proxy_temp_path": "files with responses have no name; tests/config/check.rs checks the directory",
+    "ssl_session_ticket_key": "takes two servers with one key; crates/tls/src/tickets.rs tests it",
+    "http2_idle_timeout": "a row of HTTP/1.1 that holds for HTTP/2 too; tests/http has clients of it",
+    "http2_recv_timeout": "the same as http2_idle_timeout",
+    "http2_max_field_size": "the same as http2_idle_timeout",
+    "http2_max_header_size": "the same as http2_idle_timeout",
     "proxy_ssl_password_file": "there is no key for it",
     "proxy_ssl_verify_depth": "there is no key for it: chains may have any depth",
 }

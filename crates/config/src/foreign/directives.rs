@@ -116,6 +116,18 @@ pub(super) const DIRECTIVES: &[(&[&str], &str)] = &[
         &["limit_rate", "limit_rate_after"],
         "write \"rate\": {\"rate\": 100000, \"after\": 1000000} in the action",
     ),
+    (
+        &["valid_referers"],
+        "write \"headers\": {\"Referer\": [\"http*\", \"!https://example.org/*\"]} in the \"match\" of a step that refuses",
+    ),
+    (
+        &["ssl_client_certificate", "ssl_verify_client"],
+        "write \"tls\": {\"client_certificates\": {\"authorities\": \"/path\"}} in the listener",
+    ),
+    (
+        &["ssl_session_cache", "ssl_session_tickets", "ssl_session_timeout"],
+        "write \"tls\": {\"session\": {\"cache_size\": 1000, \"timeout\": 300}} in the listener, or \"tickets\": true",
+    ),
     (&["satisfy"], "leave it out: what an action requires must all hold, as with nginx's \"all\""),
     (&["limit_except"], "write \"method\": [\"!GET\"] in the \"match\" of a step"),
     (
