@@ -422,3 +422,39 @@ fn a_syslog_server_that_reads_nothing_delays_no_request() {
     let log = fs::read_to_string(site.root().with_file_name("log")).unwrap();
     assert!(log.lines().count() < 20, "{log}");
 }
+
+/// A container's log driver that stopped reading stopped all sites.
+#[test]
+fn standard_output_that_nobody_reads_delays_no_request() {
+    let site = Site::new().file("a", "a");
+    let long = "x".repeat(3000);
+    let log = json!({"path": "/dev/stdout", "format": format!("$header_number {long}")});
+    let address = harness::free_address();
+    let site = site.with(json!({"access_log": log}));
+    let mut command = site.command(&address.to_string());
+    let (pipe, stdout) = std::io::pipe().unwrap();
+    let mut child = command.stdout(stdout).spawn().unwrap();
+    drop(command);
+    let mut client = eventually("it listens", || std::net::TcpStream::connect(address).ok());
+    client.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    for number in 0..200 {
+        let request = format!("GET /a HTTP/1.1\r\nHost: a\r\nNumber: {number}\r\n\r\n");
+        std::io::Write::write_all(&mut client, request.as_bytes()).unwrap();
+        let mut answer = [0; 4096];
+        let length = std::io::Read::read(&mut client, &mut answer).expect("an answer in time");
+        assert!(answer[..length].starts_with(b"HTTP/1.1 200"), "request {number}");
+    }
+    // Its reader comes back and gets all lines.
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(pipe));
+    for number in 0..200 {
+        let line = loop {
+            let line = lines.next().unwrap().unwrap();
+            if line.ends_with("xxx") {
+                break line;
+            }
+        };
+        assert!(line.starts_with(&format!("{number} ")), "{number}: {}", &line[..20]);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

@@ -1,4 +1,4 @@
-//! Datagrams that a log server has not taken yet.
+//! Lines that a log server, or the reader of a pipe, has not taken yet.
 //!
 //! The socket of a syslog daemon on Linux holds 10 datagrams by default, fewer than a busy thread writes
 //! at once, and a daemon that is restarted takes none for a moment. The router waits for neither: what
@@ -14,10 +14,19 @@ const MAX_BYTES: usize = 4 << 20;
 /// Minimum time between two reports about lost lines.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Complete datagrams in the order of their lines, and the number of lost lines.
+/// What is written with one call: a datagram with a line, or whole lines.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece<'l> {
+    /// Its bytes.
+    pub parts: [&'l [u8]; 3],
+    /// Number of its lines.
+    pub lines: u64,
+}
+
+/// Pieces in the order of their lines, and the number of lost lines.
 #[derive(Debug, Default)]
 pub struct Backlog {
-    datagrams: VecDeque<Box<[u8]>>,
+    pieces: VecDeque<(Box<[u8]>, u64)>,
     bytes: usize,
     /// Lines that were lost since the last report.
     lost: u64,
@@ -38,46 +47,47 @@ pub enum Sent {
 }
 
 impl Backlog {
-    /// Returns true if no datagram waits.
+    /// Returns true if nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.datagrams.is_empty()
+        self.pieces.is_empty()
     }
 
-    /// Adds a datagram, or counts it as lost if too many wait.
-    pub fn push(&mut self, parts: [&[u8]; 3]) {
-        let datagram = parts.concat();
-        if self.bytes + datagram.len() > MAX_BYTES {
-            return self.lose();
+    /// Adds a piece, or counts its lines as lost if too many wait.
+    pub fn push(&mut self, piece: Piece<'_>) {
+        let bytes = piece.parts.concat();
+        if self.bytes + bytes.len() > MAX_BYTES {
+            return self.lose(piece.lines);
         }
-        self.bytes += datagram.len();
-        self.datagrams.push_back(datagram.into());
+        self.bytes += bytes.len();
+        self.pieces.push_back((bytes.into(), piece.lines));
     }
 
-    /// Counts a line as lost.
-    pub fn lose(&mut self) {
-        self.lost = self.lost.saturating_add(1);
+    /// Counts lines as lost.
+    pub fn lose(&mut self, lines: u64) {
+        self.lost = self.lost.saturating_add(lines);
     }
 
     /// Returns the number of lines that are lost at the end of the router, once.
     pub fn left(&mut self) -> Option<u64> {
-        let left = self.lost.saturating_add(self.datagrams.len() as u64);
+        let waiting = self.pieces.iter().map(|(_, lines)| lines).sum();
+        let left = self.lost.saturating_add(waiting);
         (left > 0 && !std::mem::replace(&mut self.is_final, true)).then_some(left)
     }
 
-    /// Sends the datagrams in their order with `send`, which returns true when it is done with one, until
-    /// it returns false.
-    pub fn send(&mut self, mut send: impl FnMut(&[u8]) -> bool) -> Sent {
-        let before = self.datagrams.len();
-        while let Some(first) = self.datagrams.front() {
-            if !send(first) {
+    /// Sends the pieces in their order with `send`, which returns true when it is done with one, until it
+    /// returns false.
+    pub fn send(&mut self, mut send: impl FnMut(Piece<'_>) -> bool) -> Sent {
+        let before = self.pieces.len();
+        while let Some((first, lines)) = self.pieces.front() {
+            if !send(Piece { parts: [first, b"", b""], lines: *lines }) {
                 break;
             }
             self.bytes -= first.len();
-            self.datagrams.pop_front();
+            self.pieces.pop_front();
         }
-        match self.datagrams.len() {
+        match self.pieces.len() {
             0 => {
-                self.datagrams = VecDeque::new(); // its memory is rarely needed
+                self.pieces = VecDeque::new(); // its memory is rarely needed
                 Sent::All
             }
             left if left < before => Sent::Some,
@@ -106,20 +116,24 @@ impl Backlog {
 mod tests {
     use super::*;
 
+    fn piece<'l>(parts: [&'l [u8]; 3]) -> Piece<'l> {
+        Piece { parts, lines: 1 }
+    }
+
     #[test]
-    fn datagrams_are_sent_in_their_order_when_the_server_takes_them() {
+    fn pieces_are_sent_in_their_order_when_the_server_takes_them() {
         let mut backlog = Backlog::default();
         for line in [b"1", b"2", b"3"] {
-            backlog.push([b"<", line, b">"]);
+            backlog.push(piece([b"<", line, b">"]));
         }
         assert_eq!(backlog.send(|_| false), Sent::Nothing);
         let mut sent = Vec::new();
-        let state = backlog.send(|datagram| {
-            sent.push(datagram.to_vec());
+        let state = backlog.send(|piece| {
+            sent.push(piece.parts.concat());
             sent.len() < 3
         });
         assert_eq!((state, &*sent.concat()), (Sent::Some, &b"<1><2><3>"[..]));
-        assert_eq!(backlog.send(|datagram| datagram == b"<3>"), Sent::All);
+        assert_eq!(backlog.send(|piece| piece.parts.concat() == b"<3>"), Sent::All);
         assert_eq!((backlog.is_empty(), backlog.bytes), (true, 0));
     }
 
@@ -127,12 +141,12 @@ mod tests {
     fn a_full_backlog_loses_new_lines_and_counts_them() {
         let (mut backlog, now) = (Backlog::default(), Instant::now());
         let line = vec![b'x'; MAX_BYTES / 4];
-        (0..6).for_each(|_| backlog.push([b"", &line, b""]));
-        assert!(backlog.bytes <= MAX_BYTES && backlog.datagrams.len() == 4);
+        (0..6).for_each(|_| backlog.push(piece([b"", &line, b""])));
+        assert!(backlog.bytes <= MAX_BYTES && backlog.pieces.len() == 4);
         assert_eq!(backlog.report(now), Some(2));
-        backlog.push([b"", &line, b""]);
+        backlog.push(piece([b"", &line, b""]));
         assert_eq!(backlog.report(now + REPORT_INTERVAL / 2), None, "not so soon");
-        backlog.push([b"", &line, b""]);
+        backlog.push(piece([b"", &line, b""]));
         assert_eq!(backlog.report(now + REPORT_INTERVAL), Some(2));
         assert_eq!(backlog.report(now + 2 * REPORT_INTERVAL), None);
         assert_eq!((backlog.left(), backlog.left()), (Some(4), None), "each thread asks");

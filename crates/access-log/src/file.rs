@@ -1,4 +1,4 @@
-//! The file of an access log, or the socket of a server in its place.
+//! The file of an access log, or a pipe or socket in its place. Only a write to a file may take time.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,9 +10,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use howdah_config::Destination;
 use howdah_sys::log::{Level, Log};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use rustix::io::{Errno, retry_on_intr, writev};
+use rustix::net::{SendFlags, send};
 
-use super::backlog::{Backlog, Sent};
+use super::backlog::{Backlog, Piece, Sent};
 use super::datagram::{self, Framing};
 
 /// The open files of a configuration's access logs.
@@ -26,7 +28,7 @@ pub struct LogFile {
     /// Framing of lines; `None` for a file.
     framing: Option<Framing>,
     /// `None` while a server cannot be reached.
-    file: RwLock<Option<OwnedFd>>,
+    file: RwLock<Option<Output>>,
     /// The last write failed; a report is in the error log.
     is_failing: AtomicBool,
     /// The last write ended within a line.
@@ -42,6 +44,29 @@ pub struct LogFile {
     /// Time of the last report that a port is closed.
     refused: Mutex<Option<Instant>>,
 }
+
+/// An open file, pipe or socket.
+#[derive(Debug)]
+struct Output {
+    file: OwnedFd,
+    channel: Channel,
+}
+
+/// The way in which lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Channel {
+    /// Any number of lines at once; the call may take as long as the disk.
+    File,
+    /// A pipe that does not block.
+    Pipe,
+    /// A connected socket of datagrams that does not block.
+    Datagrams,
+    /// A stream socket, such as standard output in a service of systemd.
+    Stream,
+}
+
+/// Maximum length of a piece for a pipe: it is written as a whole or not at all (pipe(7)).
+const MAX_PIECE_BYTES: usize = 4096;
 
 /// Minimum time between two reports that a port is closed. Some machines say so after some of the
 /// datagrams only.
@@ -67,7 +92,7 @@ impl LogFile {
             has_backlog: AtomicBool::new(false),
             is_retried: AtomicBool::new(false),
             refused: Mutex::default(),
-            file: RwLock::new(file),
+            file: RwLock::new(file.map(|file| Output::new(file, destination.socket().is_some()))),
         }
     }
 
@@ -99,19 +124,30 @@ impl LogFile {
 
     /// Replaces the file.
     pub fn reopen(&self, file: OwnedFd) {
-        *self.file.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(file);
+        let output = Output::new(file, self.framing.is_some());
+        *self.file.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(output);
         self.is_torn.store(false, Relaxed);
         self.is_disconnected.store(false, Relaxed);
     }
 
     /// Appends whole lines. Lines that cannot be written to a file are lost; the first failure in a row
-    /// is reported in `log`. Lines that a server does not take wait ([`LogFile::claim_retry`]).
+    /// is reported in `log`. Lines that a server, or the reader of a pipe, does not take wait
+    /// ([`LogFile::claim_retry`]).
     pub fn append(&self, lines: &[u8], log: &Log) {
         let file = self.file.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         match (&self.framing, &*file) {
-            (Some(framing), socket) => self.send(socket.as_ref(), framing, lines, log),
-            (None, Some(file)) => self.write(file, lines, log),
-            (None, None) => {}
+            (Some(framing), output) => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let header = framing.header(now);
+                let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+                let datagrams = lines.map(|line| {
+                    let parts = [header.as_bytes(), datagram::cut(line), framing.end()];
+                    Piece { parts, lines: 1 }
+                });
+                self.send(output.as_ref(), datagrams, log);
+            }
+            (None, Some(Output { file, channel: Channel::File })) => self.write(file, lines, log),
+            (None, output) => self.send(output.as_ref(), Pieces(lines), log),
         }
     }
 
@@ -130,20 +166,18 @@ impl LogFile {
         let mut backlog = self.backlog();
         let mut lost = 0;
         let sent = match &*file {
-            Some(socket) => {
-                backlog.send(|datagram| match self.send_one(socket, [datagram, b"", b""], log) {
-                    Attempt::Sent => true,
-                    Attempt::TooLong => {
-                        lost += 1;
-                        true
-                    }
-                    Attempt::NotTaken => false,
-                })
-            }
+            Some(output) => backlog.send(|piece| match self.send_one(output, piece.parts, log) {
+                Attempt::Sent => true,
+                Attempt::Lost => {
+                    lost += piece.lines;
+                    true
+                }
+                Attempt::NotTaken => false,
+            }),
             None if backlog.is_empty() => Sent::All,
             None => Sent::Nothing,
         };
-        (0..lost).for_each(|_| backlog.lose());
+        backlog.lose(lost);
         self.report_lost(&mut backlog, Instant::now(), log);
         self.has_backlog.store(!backlog.is_empty(), Relaxed);
         match sent {
@@ -172,21 +206,21 @@ impl LogFile {
         }
     }
 
-    /// Sends each line as a datagram. Lines that the server does not take wait.
-    fn send(&self, socket: Option<&OwnedFd>, framing: &Framing, lines: &[u8], log: &Log) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let header = framing.header(now);
-        let mut lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let datagram = |line| [header.as_bytes(), datagram::cut(line), framing.end()];
-        let mut rest = None;
-        if let Some(socket) = socket
+    /// Sends pieces. Those that are not taken wait.
+    fn send<'l>(
+        &self,
+        output: Option<&Output>,
+        mut pieces: impl Iterator<Item = Piece<'l>>,
+        log: &Log,
+    ) {
+        let (mut rest, mut lost) = (None, 0);
+        if let Some(output) = output
             && !self.has_backlog.load(Relaxed)
         {
-            let mut lost = 0;
-            rest = lines.find(|line| match self.send_one(socket, datagram(line), log) {
+            rest = pieces.find(|piece| match self.send_one(output, piece.parts, log) {
                 Attempt::Sent => false,
-                Attempt::TooLong => {
-                    lost += 1;
+                Attempt::Lost => {
+                    lost += piece.lines;
                     false
                 }
                 Attempt::NotTaken => true,
@@ -194,41 +228,54 @@ impl LogFile {
             if rest.is_none() && lost == 0 {
                 return;
             }
-            let mut backlog = self.backlog();
-            (0..lost).for_each(|_| backlog.lose());
         }
         let mut backlog = self.backlog();
-        rest.into_iter().chain(lines).for_each(|line| backlog.push(datagram(line)));
+        backlog.lose(lost);
+        rest.into_iter().chain(pieces).for_each(|piece| backlog.push(piece));
         self.has_backlog.store(!backlog.is_empty(), Relaxed);
         self.report_lost(&mut backlog, Instant::now(), log);
     }
 
-    fn send_one(&self, socket: &OwnedFd, datagram: [&[u8]; 3], log: &Log) -> Attempt {
-        let parts = datagram.map(IoSlice::new);
+    fn send_one(&self, output: &Output, parts: [&[u8]; 3], log: &Log) -> Attempt {
+        let Output { file, channel } = output;
+        let slices = parts.map(IoSlice::new);
+        let put = || retry_on_intr(|| writev(file, &slices));
+        let first = match channel {
+            // Whatever its mode: other processes have the same stream.
+            Channel::Stream => {
+                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                retry_on_intr(|| send(file, &parts.concat(), flags))
+            }
+            _ => put(),
+        };
         // An error of a datagram before this one (a port that is closed) is reported with the next; the
         // line itself can be sent then.
-        let first = retry_on_intr(|| writev(socket, &parts));
-        let sent = match first {
-            Err(Errno::CONNREFUSED) => retry_on_intr(|| writev(socket, &parts)),
-            sent => sent,
-        };
-        match sent {
-            Ok(_) => {
-                if first == Err(Errno::CONNREFUSED) {
+        let was_refused = *channel == Channel::Datagrams && first == Err(Errno::CONNREFUSED);
+        match if was_refused { put() } else { first } {
+            Ok(written) => {
+                if was_refused {
                     self.report_refused(Instant::now(), log);
                 }
                 if self.is_failing.swap(false, Relaxed) {
                     let name = &self.name;
                     log.write(Level::Notice, format_args!("access log {name} takes lines again"));
                 }
-                Attempt::Sent
+                match written < parts.iter().map(|part| part.len()).sum() {
+                    true => Attempt::Lost, // in part
+                    false => Attempt::Sent,
+                }
             }
-            Err(Errno::MSGSIZE) => Attempt::TooLong,
+            Err(Errno::MSGSIZE) => Attempt::Lost,
             // The server is slow. That is usual for a moment, and reported if lines are lost.
             Err(Errno::AGAIN | Errno::NOBUFS) => Attempt::NotTaken,
-            Err(error) => {
+            Err(error) if *channel == Channel::Datagrams => {
                 self.set_disconnected(&error, log);
                 Attempt::NotTaken
+            }
+            // The reader has gone, and nobody connects another one.
+            Err(error) => {
+                self.report(error, log);
+                Attempt::Sent
             }
         }
     }
@@ -297,182 +344,49 @@ impl LogFile {
     }
 }
 
-/// Result of sending a datagram.
+impl Output {
+    fn new(file: OwnedFd, is_server: bool) -> Self {
+        let kind = fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        let may_block = || !fcntl_getfl(&file).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK));
+        let channel = match kind {
+            _ if is_server => Channel::Datagrams,
+            Ok(FileType::Socket) => Channel::Stream,
+            Ok(FileType::Fifo) if !may_block() => Channel::Pipe,
+            _ => Channel::File,
+        };
+        Output { file, channel }
+    }
+}
+
+/// Result of sending a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Attempt {
+    /// Done; also if there is no reader, which is reported.
     Sent,
-    /// The datagram is too long for the socket.
-    TooLong,
+    /// The piece is too long for the socket.
+    Lost,
     NotTaken,
 }
 
-#[cfg(test)]
-mod tests {
-    use std::fs;
+/// Divides text into pieces of whole lines; a longer line is divided, too.
+struct Pieces<'l>(&'l [u8]);
 
-    use super::*;
+impl<'l> Iterator for Pieces<'l> {
+    type Item = Piece<'l>;
 
-    fn quiet() -> Log {
-        Log::new(fs::OpenOptions::new().write(true).open("/dev/null").unwrap().into())
-    }
-
-    fn open(path: &std::path::Path) -> OwnedFd {
-        fs::OpenOptions::new().append(true).create(true).open(path).unwrap().into()
-    }
-
-    #[test]
-    fn lines_go_on_in_the_file_that_is_opened_anew() {
-        let dir = tempfile::tempdir().unwrap();
-        let (path, old) = (dir.path().join("log"), dir.path().join("old"));
-        let file = LogFile::new(&Destination::File("log".into()), Some(open(&path)));
-        file.append(b"a\n", &quiet());
-        fs::rename(&path, &old).unwrap();
-        file.append(b"b\n", &quiet());
-        file.reopen(open(&path));
-        file.append(b"c\n", &quiet());
-        assert_eq!(fs::read(old).unwrap(), b"a\nb\n");
-        assert_eq!(fs::read(path).unwrap(), b"c\n");
-    }
-
-    #[test]
-    fn a_full_disk_is_reported_once() {
-        let dir = tempfile::tempdir().unwrap();
-        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let file = LogFile::new(&Destination::File("/dev/full".into()), Some(full.into()));
-        let report = dir.path().join("report");
-        let log = Log::new(open(&report));
-        file.append(b"a\n", &log);
-        file.append(b"b\n", &log);
-        let text = fs::read_to_string(report).unwrap();
-        assert_eq!(text.matches("access log /dev/full: ").count(), 1, "{text}");
-    }
-
-    #[test]
-    fn each_line_is_a_datagram_and_a_server_that_is_gone_is_noticed() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("socket");
-        let server = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
-        let client = std::os::unix::net::UnixDatagram::unbound().unwrap();
-        client.connect(&path).unwrap();
-        client.set_nonblocking(true).unwrap();
-        let journal = howdah_config::Journal { identifier: "test".into(), priority: 6 };
-        let file = LogFile::new(&Destination::Journal(journal), Some(client.into()));
-        file.append(b"one\ntwo\n", &quiet());
-        let mut buffer = [0; 100];
-        for line in ["one", "two"] {
-            let length = server.recv(&mut buffer).unwrap();
-            let expected = format!("PRIORITY=6\nSYSLOG_IDENTIFIER=test\nMESSAGE={line}\n");
-            assert_eq!(std::str::from_utf8(&buffer[..length]).unwrap(), expected);
-        }
-        assert!(!file.take_disconnected());
-        drop(server);
-        file.append(b"lost\n", &quiet());
-        assert!(file.take_disconnected());
-        assert!(!file.take_disconnected());
-    }
-
-    /// The socket of a daemon holds few datagrams, and the daemon is slow.
-    #[test]
-    fn lines_that_a_server_does_not_take_yet_are_sent_later_in_their_order() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("socket");
-        let bind = || {
-            let server = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
-            let client = std::os::unix::net::UnixDatagram::unbound().unwrap();
-            client.connect(&path).unwrap();
-            client.set_nonblocking(true).unwrap();
-            server.set_nonblocking(true).unwrap();
-            (server, OwnedFd::from(client))
+    fn next(&mut self) -> Option<Piece<'l>> {
+        let most = self.0.get(..MAX_PIECE_BYTES).unwrap_or(self.0);
+        let end = match memchr::memrchr(b'\n', most) {
+            Some(last) => last + 1,
+            None => most.len(),
         };
-        let (server, client) = bind();
-        let journal = howdah_config::Journal { identifier: "test".into(), priority: 6 };
-        let file = LogFile::new(&Destination::Journal(journal), Some(client));
-        let lines: String = (0..2000).map(|number| format!("{number}\n")).collect();
-        file.append(lines.as_bytes(), &quiet());
-        file.append(b"last\n", &quiet());
-        assert!(file.claim_retry() && !file.claim_retry(), "one thread sends them");
-        let mut received = Vec::new();
-        let mut receive = |server: &std::os::unix::net::UnixDatagram| {
-            let mut buffer = [0; 100];
-            while let Ok(length) = server.recv(&mut buffer) {
-                let text = std::str::from_utf8(&buffer[..length]).unwrap();
-                received.push(text.split("MESSAGE=").nth(1).unwrap().trim_end().to_owned());
-            }
-        };
-        receive(&server);
-        assert_eq!(file.retry(&quiet()), Sent::Some);
-        // The daemon ends without having read everything, and another one begins.
-        receive(&server);
-        drop(server);
-        assert_eq!(file.retry(&quiet()), Sent::Nothing);
-        assert!(file.take_disconnected());
-        std::fs::remove_file(&path).unwrap();
-        let (server, client) = bind();
-        file.reopen(client);
-        while file.retry(&quiet()) != Sent::All {
-            receive(&server);
-        }
-        receive(&server);
-        let numbers = (0..2000).map(|number| number.to_string());
-        assert_eq!(received, numbers.chain(["last".to_owned()]).collect::<Vec<_>>());
-        assert!(!file.claim_retry());
-    }
-
-    #[test]
-    fn a_closed_port_is_reported_once() {
-        let dir = tempfile::tempdir().unwrap();
-        let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        client.connect(port).unwrap();
-        client.set_nonblocking(true).unwrap();
-        let journal = howdah_config::Journal { identifier: "test".into(), priority: 6 };
-        let file = LogFile::new(&Destination::Journal(journal), Some(client.into()));
-        let report = dir.path().join("report");
-        let log = Log::new(open(&report));
-        (0..9).for_each(|_| file.append(b"line\n", &log));
-        let text = fs::read_to_string(&report).unwrap();
-        assert_eq!(text.matches("no server has the port").count(), 1, "{text}");
-        assert_eq!(text.lines().count(), 1, "{text}");
-    }
-
-    #[test]
-    fn a_server_that_cannot_be_reached_is_reported_until_it_can_be() {
-        let dir = tempfile::tempdir().unwrap();
-        let (path, report) = (dir.path().join("socket"), dir.path().join("report"));
-        let log = Log::new(open(&report));
-        let journal = howdah_config::Journal { identifier: "test".into(), priority: 6 };
-        let file = LogFile::new(&Destination::Journal(journal), None);
-        file.append(b"first\n", &log);
-        assert!(file.take_disconnected());
-        file.set_disconnected(&"reported by the caller", &log);
-        let server = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
-        let client = std::os::unix::net::UnixDatagram::unbound().unwrap();
-        client.connect(&path).unwrap();
-        file.reopen(client.into());
-        assert_eq!(file.retry(&log), Sent::All);
-        let mut buffer = [0; 100];
-        let length = server.recv(&mut buffer).unwrap();
-        assert!(buffer[..length].ends_with(b"MESSAGE=first\n"));
-        drop(server);
-        (0..2).for_each(|_| file.append(b"waits\n", &log));
-        file.set_disconnected(&"No such file", &log);
-        let text = fs::read_to_string(&report).unwrap();
-        let lines: Vec<_> = text.lines().collect();
-        assert!(lines[0].contains("takes lines again") && lines.len() == 2, "{text}");
-        assert!(lines[1].contains("; lines wait until it can be reached"), "{text}");
-    }
-
-    #[test]
-    fn a_line_that_was_torn_is_ended_before_the_next() {
-        let (reader, writer) = rustix::pipe::pipe().unwrap();
-        rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
-        rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).unwrap();
-        let file = LogFile::new(&Destination::File("pipe".into()), Some(writer));
-        file.append(&[&[b'x'; 4999][..], b"\n"].concat(), &quiet());
-        let mut buffer = vec![0; 8192];
-        assert_eq!(rustix::io::read(&reader, &mut buffer).unwrap(), 4096);
-        file.append(b"next\n", &quiet());
-        let read = rustix::io::read(&reader, &mut buffer).unwrap();
-        assert_eq!(&buffer[..read], b"\nnext\n");
+        let (piece, rest) = self.0.split_at_checked(end).filter(|_| end > 0)?;
+        self.0 = rest;
+        let lines = memchr::memchr_iter(b'\n', piece).count() as u64;
+        Some(Piece { parts: [piece, b"", b""], lines })
     }
 }
+
+#[cfg(test)]
+#[path = "file_tests.rs"]
+mod tests;

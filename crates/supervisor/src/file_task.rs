@@ -143,7 +143,7 @@ impl Task {
     pub(crate) fn carry_out(&self, options: &Options) -> Outcome {
         let text = |error: std::io::Error| error.to_string();
         match self {
-            Task::OpenLog(path) => store::open_log(Path::new(path)).map(Some).map_err(text),
+            Task::OpenLog(path) => store::open_access_log(Path::new(path)).map(Some).map_err(text),
             Task::ReopenLog(path) => store::open_log(path).map(Some).map_err(text),
             Task::ConnectLog(server) => log_socket::connect(server).map(Some).map_err(text),
             Task::OpenCache(path) => cache_file::open(Path::new(path)).map_err(text),

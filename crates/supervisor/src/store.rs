@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use howdah_sys::regular_file;
@@ -71,6 +71,22 @@ pub fn open_log(path: &Path) -> io::Result<OwnedFd> {
     }
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
     Ok(SafePath::resolve(path)?.open(flags, Mode::from_raw_mode(0o640))?.into())
+}
+
+/// Opens an access log. A pipe as a standard stream is opened anew where that is permitted: the router
+/// writes to it without waiting for its reader, and other processes have the same stream.
+pub fn open_access_log(path: &Path) -> io::Result<OwnedFd> {
+    let own = match path.to_str() {
+        Some("/dev/stdout") => "/proc/self/fd/1",
+        Some("/dev/stderr") => "/proc/self/fd/2",
+        _ => return open_log(path),
+    };
+    let is_pipe = fs::metadata(own).is_ok_and(|found| found.file_type().is_fifo());
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match is_pipe.then(|| rustix::fs::open(own, flags, Mode::empty())) {
+        Some(Ok(pipe)) => Ok(pipe),
+        _ => open_log(path),
+    }
 }
 
 /// Checks that [`open_log`] could open a log. No file is made.
