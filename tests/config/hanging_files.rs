@@ -218,6 +218,55 @@ fn a_table_that_hangs_stays_as_it_is() {
 }
 
 #[test]
+fn a_file_of_users_that_hangs_keeps_its_last_content() {
+    let served = Served::new(|directory| {
+        fs::write(directory.join("users"), "me:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n").unwrap();
+        let auth = json!({"users_file": directory.join("users")});
+        let secret =
+            json!({"match": {"uri": "/secret"}, "action": {"basic_auth": auth, "return": 204}});
+        let site = directory.with_file_name("www");
+        let action = json!({
+            "share": format!("{}$uri", site.display()), "scripts": "applications/site",
+        });
+        json!({"routes": [secret, {"action": action}]})
+    });
+    let login = |password: &str| {
+        let request = format!(
+            "GET /secret HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {password}\r\nConnection: close\r\n\r\n"
+        );
+        served.server.send(request).status
+    };
+    // me:secret, me:public
+    let (right, wrong) = ("bWU6c2VjcmV0", "bWU6cHVibGlj");
+    assert_eq!((login(right), login(wrong)), (204, 401));
+    let Some(_hanging) = HangingFiles::new(&[&served.file("users")]) else { return };
+    std::thread::sleep(Duration::from_millis(1100));
+    std::thread::scope(|scope| {
+        let begun = Instant::now();
+        let waiting = scope.spawn(|| (login(right), login(wrong)));
+        served.goes_on();
+        assert_eq!(waiting.join().unwrap(), (204, 401));
+        assert!(begun.elapsed() < PATIENCE);
+    });
+    served.server.wait_for_log("its last content stays in use");
+    let begun = Instant::now();
+    assert_eq!((login(right), login(wrong)), (204, 401));
+    assert!(begun.elapsed() < Duration::from_secs(2), "nobody waits twice");
+}
+
+#[test]
+fn a_name_that_nobody_resolves_delays_the_change_alone() {
+    let silent = std::net::UdpSocket::bind(harness::free_address()).unwrap();
+    let resolver = silent.local_addr().unwrap().to_string();
+    let served = Served::new(|_| json!({"settings": {"resolver": resolver}}));
+    let upstream = json!({"servers": {"nobody.example:80": {}}});
+    let answer = served.change("/config/upstreams", &json!({"u": upstream}));
+    // Its address may come later.
+    answer.succeeded();
+    served.goes_on();
+}
+
+#[test]
 fn a_state_directory_that_hangs_delays_the_change_alone() {
     let server = Site::script("a.php", "echo getmypid();").workers(1).controlled().serve();
     server.put("/config", &server.site.document(server.address));

@@ -29,7 +29,7 @@ impl Site {
     /// Returns the user or the status of a request `seconds` after the start.
     fn ask(&self, seconds: u64, fields: &[(&str, &str)]) -> Result<String, u16> {
         let now = self.start + Duration::from_secs(seconds);
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let request = request("/", fields);
         match runtime.block_on(self.auth.check(&request, now, &self.log)) {
             Ok(name) => Ok(String::from_utf8(name.to_vec()).unwrap()),
@@ -69,7 +69,7 @@ fn the_right_password_lets_in() {
         assert_eq!(site.with(0, "Basic Ym9iOndyb25n"), Err(401));
         assert_eq!(site.with(0, "Basic ZXZlOm9wZW4gc2VzYW1l"), Err(401));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let users = runtime.block_on(site.auth.file.users(site.start, &site.log)).unwrap();
     assert_eq!(users.known().len(), 2, "what was wrong is not remembered");
 }

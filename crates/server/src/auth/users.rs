@@ -17,12 +17,16 @@ use std::time::{Duration, Instant};
 use howdah_sys::log::{Level, Log};
 use howdah_sys::regular_file;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use super::htpasswd::{self, Hash};
 use super::turns::{HashPermits, Turn};
 
 /// Interval at which a file is checked for changes.
 const RECHECK: Duration = Duration::from_secs(1);
+
+/// Maximum time for which requests wait for the file.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Maximum size of a file in bytes. Files are kept in memory.
 const LARGEST: u64 = 8 << 20;
@@ -43,7 +47,8 @@ pub struct UsersFile {
 #[derive(Debug, Default)]
 struct State {
     looked: Option<Instant>,
-    reading: bool,
+    /// Time at which the read in progress began.
+    reading: Option<Instant>,
     users: Option<Arc<Users>>,
     /// Problem to log, and the last one that was logged.
     notes: Vec<(Level, String)>,
@@ -110,14 +115,27 @@ impl UsersFile {
     }
 
     /// Returns the content of the file, at most [`RECHECK`] old at `now`; `None` if the file cannot
-    /// be read, which is logged.
-    pub async fn users(self: &Arc<Self>, now: Instant, log: &Log) -> Option<Arc<Users>> {
+    /// be read, which is logged. If a network drive does not answer, the last content stays in use.
+    pub async fn users(self: &Arc<Self>, mut now: Instant, log: &Log) -> Option<Arc<Users>> {
         loop {
             let mut ended = pin!(self.ended.notified());
             let start = {
                 let mut state = self.state();
                 let is_fresh = |at: Instant| now.saturating_duration_since(at) < RECHECK;
-                if state.looked.is_some_and(is_fresh) {
+                let is_hung = |begun: Instant| now.saturating_duration_since(begun) >= PATIENCE;
+                let is_hung = state.reading.is_some_and(is_hung);
+                if is_hung {
+                    let (path, seconds) = (self.path.display(), PATIENCE.as_secs());
+                    let meanwhile = match state.users {
+                        Some(_) => "; its last content stays in use",
+                        None => "",
+                    };
+                    state.report(format!(
+                        "cannot read the users' file {path}: its file system has not answered for \
+                         {seconds} s{meanwhile}"
+                    ));
+                }
+                if is_hung || state.looked.is_some_and(is_fresh) {
                     let (notes, users) = (std::mem::take(&mut state.notes), state.users.clone());
                     drop(state);
                     for (level, note) in notes {
@@ -126,14 +144,19 @@ impl UsersFile {
                     return users;
                 }
                 ended.as_mut().enable();
-                let is_first = !std::mem::replace(&mut state.reading, true);
-                is_first.then(|| state.users.clone())
+                let is_first = state.reading.is_none();
+                let begun = *state.reading.get_or_insert(now);
+                (begun, is_first.then(|| state.users.clone()))
             };
+            let (begun, start) = start;
             if let Some(known) = start {
                 let reading = Reading { file: Arc::clone(self), started: now, is_told: false };
                 tokio::task::spawn_blocking(move || reading.run(known));
             }
-            ended.await;
+            let left = PATIENCE.saturating_sub(now.saturating_duration_since(begun));
+            if timeout(left, ended).await.is_err() {
+                now = now.max(begun + PATIENCE);
+            }
         }
     }
 
@@ -146,6 +169,16 @@ impl UsersFile {
     fn state(&self) -> MutexGuard<'_, State> {
         // No code that can panic leaves the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Logs a problem once, not every second.
+    fn report(&mut self, problem: String) {
+        if self.problem.as_ref() != Some(&problem) {
+            self.notes.push((Level::Error, problem.clone()));
+            self.problem = Some(problem);
+        }
     }
 }
 
@@ -190,7 +223,7 @@ impl Reading {
         self.is_told = true;
         let path = self.file.path.display();
         let mut state = self.file.state();
-        state.reading = false;
+        state.reading = None;
         state.looked = state.looked.max(Some(self.started));
         match result {
             Ok((users, notes)) => {
@@ -211,11 +244,7 @@ impl Reading {
                 if !is_held {
                     state.users = None;
                 }
-                // Log a problem once, not every second.
-                if state.problem.as_ref() != Some(&text) {
-                    state.notes.push((Level::Error, text.clone()));
-                    state.problem = Some(text);
-                }
+                state.report(text);
             }
         }
         drop(state);

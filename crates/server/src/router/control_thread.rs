@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -93,6 +94,25 @@ impl ControlThread {
                 Err(unrelated) => {
                     let (other, descriptors) = *unrelated;
                     self.on_unrelated(other, descriptors)?;
+                }
+            }
+        }
+    }
+
+    /// Waits for other work. Meanwhile the supervisor gets answers, and the applications get workers.
+    pub(super) async fn meanwhile<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, String> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Ok(done),
+                message = self.receive_until(None) => {
+                    if let Some((message, descriptors)) = message? {
+                        self.on_unrelated(message, descriptors)?;
+                    }
                 }
             }
         }

@@ -5,8 +5,13 @@
 
 use std::time::{Duration, Instant};
 
+use tokio::time::timeout;
+
 use super::control_thread::ControlThread;
 use crate::disk_progress::{DiskProgress, TIMEOUT};
+
+/// Interval at which progress is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Reason for which work has no result.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,27 +41,21 @@ impl ControlThread {
         let progress = DiskProgress::default();
         let seen = progress.clone();
         let mut working = tokio::task::spawn_blocking(move || work(&progress));
-        loop {
-            let soon = Instant::now() + Duration::from_millis(500);
-            tokio::select! {
-                biased;
-                done = &mut working => {
+        let done = async {
+            loop {
+                if let Ok(done) = timeout(CHECK_INTERVAL, &mut working).await {
                     let done = done.map_err(|error| DiskError::Failed(error.to_string()))?;
                     return done.map_err(DiskError::Failed);
                 }
-                message = self.receive_until(Some(soon)) => {
-                    if let Some((message, descriptors)) = message.map_err(DiskError::Failed)? {
-                        self.on_unrelated(message, descriptors).map_err(DiskError::Failed)?;
-                    }
+                if let Some(place) = seen.late(Instant::now()) {
+                    let seconds = TIMEOUT.as_secs();
+                    return Err(DiskError::NotAnswered(format!(
+                        "{place}: its file system has not answered for {seconds} s; see to the disk or \
+                         network drive"
+                    )));
                 }
             }
-            if let Some(place) = seen.late(Instant::now()) {
-                let seconds = TIMEOUT.as_secs();
-                return Err(DiskError::NotAnswered(format!(
-                    "{place}: its file system has not answered for {seconds} s; see to the disk or network \
-                     drive, or name another file"
-                )));
-            }
-        }
+        };
+        self.meanwhile(done).await.map_err(DiskError::Failed)?
     }
 }

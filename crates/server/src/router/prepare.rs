@@ -12,6 +12,7 @@ use howdah_access_log::{LogFile, LogFiles};
 use howdah_config::{Config, Destination};
 use howdah_http::spool;
 use howdah_sys::log::Level;
+use howdah_upstream::names::{NameTable, Names};
 use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
@@ -119,7 +120,7 @@ impl ControlThread {
         self.prepare_databases(config, trigger).await?;
         prepared.tls = self.prepare_tls_listeners(current, config).await?;
         prepared.known.clients = self.prepare_tls_clients(current, config).await?;
-        prepared.known.names = self.names.prepare(config).await;
+        prepared.known.names = self.prepare_names(config).await?;
         let sockets = self.bind(current, config, prepared)?;
         // Several applications load PHP when they are needed; the supervisor checks them at the start.
         let is_single = config.applications.len() == 1;
@@ -176,6 +177,15 @@ impl ControlThread {
             }
             result => result,
         }
+    }
+
+    /// Looks up the names of servers. Meanwhile the applications get workers: an answer may not come.
+    async fn prepare_names(&mut self, config: &Config) -> Result<NameTable, String> {
+        let other = Names::new(Arc::clone(&self.shared.log));
+        let mut names = std::mem::replace(&mut self.names, other);
+        let table = self.meanwhile(names.prepare(config)).await;
+        self.names = names;
+        table
     }
 
     /// Asks the supervisor for the sockets of listeners. Returns their addresses.
