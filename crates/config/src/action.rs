@@ -143,7 +143,7 @@ const DEFAULT_MIRRORED_BODY: u64 = 1 << 20;
 const DEFAULT_MIRROR_CONCURRENCY: u32 = 32;
 
 /// The keys of which an action has exactly one.
-const KINDS: [&str; 6] = ["pass", "return", "share", "status", "ping", "proxy"];
+pub(crate) const KINDS: [&str; 6] = ["pass", "return", "share", "status", "ping", "proxy"];
 
 impl Action {
     pub(crate) fn read(node: &Node<'_>) -> Result<Action, Error> {

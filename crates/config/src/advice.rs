@@ -31,6 +31,14 @@ impl Config {
             effect::of_route(self, route, &mut all);
         }
         for (place, action) in self.actions() {
+            all.extend(action.rewrite.as_ref().and_then(|to| effect::of_rewrite(&place, to)));
+            if let ActionKind::Pass(Pass::Fixed(Target::Route(_))) = &action.kind
+                && !action.options.response_headers.is_empty()
+            {
+                let message = "is not for responses of the steps that requests are passed to, as the last action's \
+                               counts; write it in these steps";
+                add(&mut all, format!("{place}/response_headers"), message);
+            }
             if let ActionKind::Share(share) = &action.kind {
                 shares::of_share(self, &place, share, &mut all);
             }

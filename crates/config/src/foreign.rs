@@ -231,7 +231,7 @@ const KEYS: &[Word] = &[
     Word {
         words: &["autoindex", "browse"],
         beside: None,
-        hint: "contents of directories are not listed",
+        hint: "write \"listing\": true in the share",
     },
     Word {
         words: &["stub_status"],
@@ -565,6 +565,11 @@ mod tests {
         for beside in KEYS.iter().filter_map(|word| word.beside) {
             assert!(schema.contains(&format!("\"{beside}\":{{")), "{beside}");
         }
+    }
+
+    #[test]
+    fn directories_are_listed_by_the_share() {
+        assert_eq!(key("autoindex", |_| true), Some("write \"listing\": true in the share"));
     }
 
     #[test]

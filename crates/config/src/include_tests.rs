@@ -82,6 +82,26 @@ fn members_of_files_are_added_in_the_order_of_names() {
         files.into_iter().map(|(_, file)| file.to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(files("/routes/a/0/action", json!({"return": 404})), ["/etc/h/conf.d/a.json"]);
+    let sections = expanded(
+        r#"{"include": "*.json"}"#,
+        &[
+            ("/etc/h/1.json", r#"{"upstreams": {"a": {"servers": {"127.0.0.1:1": {}}}}}"#),
+            ("/etc/h/2.json", r#"{"upstreams": {"b": {"servers": {"127.0.0.1:2": {}}}}}"#),
+        ],
+    );
+    let sections = sections.unwrap().document;
+    for (names, expected) in
+        [("a", &["1.json"][..]), ("b", &["2.json"]), ("ab", &["1.json", "2.json"])]
+    {
+        let mut after = sections.clone();
+        for name in names.chars() {
+            after["upstreams"][name.to_string()]["balance"] = json!("least_connections");
+        }
+        let files = changed(&sections, &mut after);
+        let files: Vec<_> =
+            files.iter().map(|(_, file)| file.trim_start_matches("/etc/h/")).collect();
+        assert_eq!(files, expected, "{names}");
+    }
     assert!(files("/upstreams", Value::Null).contains(&"/etc/h/conf.d/a.json".to_owned()));
     assert!(files("/routes/main/0", json!({"action": {"return": 404}})).is_empty());
     assert!(!files("/routes/main/1", Value::Null).is_empty());

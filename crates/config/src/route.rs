@@ -1,6 +1,6 @@
 //! `routes`: steps that are tried in order until the conditions of one hold.
 
-use crate::action::Action;
+use crate::action::{Action, KINDS};
 use crate::error::Error;
 use crate::groups::Groups;
 use crate::matching::Match;
@@ -52,8 +52,17 @@ impl Step {
         let conditions = object.read("match", Match::read)?.unwrap_or_default();
         let groups = Groups::new(conditions.uri.as_ref(), conditions.host.as_ref());
         let scope = Scope { groups: &groups, ..*node.scope };
-        let action = Action::read(&object.required("action")?.within(&scope))?;
+        let action = object.required("action").map_err(|error| without_action(node, error))?;
+        let action = Action::read(&action.within(&scope))?;
         object.end()?;
         Ok(Step { conditions, action, captures: groups.are_used() })
+    }
+}
+
+/// Adds a hint if the keys of an action are those of the step.
+fn without_action(step: &Node<'_>, error: Error) -> Error {
+    match KINDS.iter().find(|kind| step.value.get(**kind).is_some()) {
+        Some(kind) => error.with_hint(format!("write \"action\": {{\"{kind}\": ...}}")),
+        None => error,
     }
 }

@@ -64,8 +64,7 @@ impl Target {
     /// Reads a target that the document defines.
     fn read(node: &Node<'_>, text: &str) -> Result<Target, Error> {
         let Some(target) = Target::parse(text) else {
-            let message = format!("\"{}\" names nothing that takes requests", Shown(text));
-            return Err(node.error(ErrorKind::InvalidValue, message).with_hint(FORMS));
+            return Err(names_nothing(node, text, FORMS));
         };
         target.check(node)?;
         Ok(target)
@@ -137,11 +136,12 @@ impl Target {
 
     /// Reads the target of a share's `scripts`: an application that runs the requested script.
     fn read_scripts(node: &Node<'_>, text: &str) -> Result<Target, Error> {
+        if Target::parse(text).is_none() {
+            return Err(names_nothing(node, text, APPLICATION_FORMS));
+        }
         let target = Target::read(node, text)?;
         let Target::Application { name, target: part } = &target else {
-            return Err(node
-                .invalid("must name an application")
-                .with_hint("write \"applications/NAME\" or \"applications/NAME/TARGET\""));
+            return Err(node.invalid("must name an application").with_hint(APPLICATION_FORMS));
         };
         if node.scope.definitions.has_script(name, part.as_deref()) {
             return Err(node
@@ -204,6 +204,26 @@ impl Pass {
     }
 }
 
+/// Returns the error for a text that is no target; `forms` has the forms that it may have. A name without its section gets
+/// the section in which it is defined.
+fn names_nothing(node: &Node<'_>, text: &str, forms: &str) -> Error {
+    let message = format!("\"{}\" names nothing that takes requests", Shown(text));
+    let error = node.error(ErrorKind::InvalidValue, message);
+    let name = text.to_owned();
+    let targets = [
+        ("applications", Target::Application { name: name.clone(), target: None }),
+        ("upstreams", Target::Upstream(name.clone())),
+        ("routes", Target::Route(Some(name))),
+    ];
+    let is_defined = |section: &str| {
+        node.scope.definitions.named(section).is_some_and(|members| members.contains_key(text))
+    };
+    match targets.into_iter().find(|(section, _)| forms.contains(section) && is_defined(section)) {
+        Some((_, target)) => error.with_hint(format!("write \"{}\"", Shown(&target.to_string()))),
+        None => error.with_hint(forms),
+    }
+}
+
 /// Checks that a section of the document has this name; `noun` is its noun in messages.
 fn check_name(node: &Node<'_>, section: &str, noun: &str, name: &str) -> Result<(), Error> {
     let members = node.scope.definitions.named(section);
@@ -236,6 +256,7 @@ fn with_defined_names(error: Error, name: &str, members: Option<&Map<String, Val
 
 const FORMS: &str = "write \"routes\", \"routes/NAME\", \"applications/NAME\", \
                      \"applications/NAME/TARGET\" or \"upstreams/NAME\"";
+const APPLICATION_FORMS: &str = "write \"applications/NAME\" or \"applications/NAME/TARGET\"";
 
 #[cfg(test)]
 mod tests {

@@ -185,12 +185,21 @@ fn what_is_passed_to_must_exist() {
         ("routes/main", "\"routes\" is an array, so it has no names; write \"routes\" alone"),
         ("upstreams/u", "there is no upstream \"u\""),
         ("blog", "\"blog\" names nothing that takes requests; write \"routes\""),
+        ("site", "\"site\" names nothing that takes requests; write \"applications/site\""),
         ("", "\"\" names nothing that takes requests"),
         ("%", "\"%\" names nothing"),
         ("$hst", "Unknown variable \"$hst\"; did you mean \"$host\"?"),
     ] {
         let line = refusal(action(json!({"pass": pass})));
         assert!(line.starts_with("/routes/0/action/pass: ") && line.contains(message), "{line}");
+    }
+    for (scripts, message) in [
+        ("site", "; write \"applications/site\""),
+        ("blog", "; write \"applications/NAME\" or \"applications/NAME/TARGET\""),
+        ("routes", "must name an application; write \"applications/NAME\" or"),
+    ] {
+        let line = refusal(action(json!({"share": "/www$uri", "scripts": scripts})));
+        assert!(line.starts_with("/routes/0/action/scripts: ") && line.contains(message), "{line}");
     }
     let named = json!({"routes": {"a": [{"action": {"pass": "routes"}}]}});
     assert!(refusal(named).contains("write \"routes/NAME\""));
@@ -245,6 +254,8 @@ fn an_action_has_just_one_kind() {
     );
     assert!(refusal(action(json!({}))).contains("one of \"pass\", \"return\""));
     assert!(refusal(json!({"routes": [{}]})).contains("/routes/0: \"action\" is missing"));
+    let bare = refusal(json!({"routes": [{"share": "/www$uri"}]}));
+    assert!(bare.contains("\"action\" is missing; write \"action\": {\"share\": ...}"), "{bare}");
     assert!(
         refusal(action(json!({"pass": "routes", "index": "x"}))).contains("unknown key \"index\"")
     );

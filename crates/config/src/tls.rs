@@ -18,7 +18,7 @@ use host_name::read_name;
 
 use crate::base64;
 use crate::error::Error;
-use crate::node::Node;
+use crate::node::{Node, Shown};
 
 /// TLS settings of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,7 +151,15 @@ impl Tls {
 impl Certificate {
     pub(crate) fn read(node: &Node<'_>) -> Result<Certificate, Error> {
         if node.value.is_string() {
-            return Ok(Certificate::Stored(node.text()?.to_owned()));
+            let name = node.text()?;
+            if name.contains('/') {
+                let problem =
+                    "must be a name in the store of certificates, or an object with files";
+                let files =
+                    format!("write {{\"chain\": \"{}\", \"key\": \"/key.pem\"}}", Shown(name));
+                return Err(node.invalid(problem).with_hint(files));
+            }
+            return Ok(Certificate::Stored(name.to_owned()));
         }
         if !node.value.is_object() {
             return Err(node.wrong_type("the name of a certificate or an object with its files"));

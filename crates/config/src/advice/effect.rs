@@ -10,7 +10,9 @@ use crate::config::Config;
 use crate::listener::Listener;
 use crate::node::{Shown, path};
 use crate::pattern::Subject;
+use crate::rewrite::Rewrite;
 use crate::route::{Route, Step};
+use crate::template::Part;
 
 /// The requests for which a condition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +57,19 @@ pub(super) fn of_route(config: &Config, route: &Route, all: &mut Vec<Advice>) {
             last = Some(index);
         }
     }
+}
+
+/// Checks the `rewrite` of an action at `place`.
+pub(super) fn of_rewrite(place: &str, rewrite: &Rewrite) -> Option<Advice> {
+    let Part::Literal(start) = rewrite.path.parts().first()? else { return None };
+    if ["/", "http://", "https://"].iter().any(|begin| start.starts_with(begin)) {
+        return None;
+    }
+    let message = format!(
+        "\"{0}\" does not begin with a slash, so requests get 500; write \"/{0}\"",
+        Shown(start)
+    );
+    Some(Advice { path: format!("{place}/rewrite"), message })
 }
 
 /// Checks the `if` of the access log.

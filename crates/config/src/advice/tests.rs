@@ -267,3 +267,25 @@ fn settings_of_http_have_no_effect_on_fastcgi() {
     );
     assert!(found[1].contains("write \"params\""), "{found:?}");
 }
+
+#[test]
+fn a_rewrite_begins_with_a_slash() {
+    let lines = on_action(json!({"rewrite": "index.php?q=$uri", "return": 200}));
+    only(&lines, "/routes/0/action/rewrite", "requests get 500; write \"/index.php\"");
+    for rewrite in ["/index.php", "$uri.html", "http://example.com/"] {
+        assert!(on_action(json!({"rewrite": rewrite, "return": 200})).is_empty(), "{rewrite}");
+    }
+}
+
+#[test]
+fn response_headers_are_those_of_the_last_action() {
+    let document = |pass| {
+        let action = json!({"pass": pass, "response_headers": {"X-A": "b"}});
+        json!({"listeners": {"*:80": {"pass": "routes/a"}},
+               "routes": {"a": [{"action": action}], "b": [{"action": {"return": 200}}]},
+               "applications": {"site": {"type": "php", "root": "/www"}}})
+    };
+    let lines = advice(document("routes/b"));
+    only(&lines, "/routes/a/0/action/response_headers", "write it in these steps");
+    assert!(advice(document("applications/site")).is_empty());
+}

@@ -44,6 +44,14 @@ impl fmt::Display for DetectError {
             DetectError::Missing(path) => {
                 write!(f, "{path:?} does not exist; name the directory that holds the site")
             }
+            DetectError::NotDirectory(path)
+                if path.extension().is_some_and(|end| end == "json") =>
+            {
+                write!(
+                    f,
+                    "{path:?} is not a directory; a configuration is served with --config {path:?}"
+                )
+            }
             DetectError::NotDirectory(path) => match path.parent() {
                 Some(parent) => write!(
                     f,

@@ -308,6 +308,9 @@ fn what_cannot_be_served_is_refused_with_the_remedy() {
     assert!(
         line(&site.path().join("index.php")).contains("is not a directory; name the directory")
     );
+    let document = site.path().join("site.json");
+    fs::write(&document, "{}").expect("written");
+    assert!(line(&document).contains("a configuration is served with --config"));
     assert!(line(&site.path().join("index.php/x")).contains("is not a directory"));
     let odd = site.path().join(OsStr::from_bytes(b"\xff"));
     fs::create_dir(&odd).expect("created");

@@ -28,6 +28,10 @@ fn certificates_are_names_or_files() {
         (json!({}), "\"certificate\" is missing"),
         (json!({"certificate": []}), "at least one"),
         (json!({"certificate": ""}), "must not be empty"),
+        (
+            json!({"certificate": "/etc/a.pem"}),
+            "; write {\"chain\": \"/etc/a.pem\", \"key\": \"/key.pem\"}",
+        ),
         (json!({"certificate": ["a", []]}), "certificate/1: element 1 must be the name of"),
         (json!({"certificate": {"chain": "/c"}}), "\"key\" is missing"),
         (json!({"certificate": "a", "cipher": "x"}), "unknown key \"cipher\""),
