@@ -147,7 +147,14 @@ impl Protection {
         }
         lines.extend(groups.into_iter().map(|(explained, names)| match names.as_slice() {
             [one] => format!("application \"{one}\" runs {explained}"),
-            many => format!("applications \"{}\" run {explained}", many.join("\", \"")),
+            many => {
+                let shown = many.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join("\", \"");
+                let more = match many.len().saturating_sub(MAX_NAMES) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                format!("applications \"{shown}\"{more} run {explained}")
+            }
         }));
         lines
     }
@@ -172,6 +179,9 @@ impl ProcessProtection {
 fn selected<T, const N: usize>(all: [(bool, T); N]) -> Vec<T> {
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, one)| one).collect()
 }
+
+/// Maximum number of applications that a line names.
+const MAX_NAMES: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -223,5 +233,9 @@ mod tests {
         assert_eq!(lines.len(), 2);
         assert!(lines[0].starts_with("applications \"a\", \"c\" run without tracing"), "{lines:?}");
         assert!(lines[1].starts_with("application \"b\" runs without "), "{lines:?}");
+        let many: serde_json::Map<_, _> =
+            (0..10).map(|n| (n.to_string(), app(json!({})))).collect();
+        let lines = protection.explain(&Config::from_value(json!({"applications": many})).unwrap());
+        assert!(lines[0].contains(", \"7\" and 2 more run without"), "{lines:?}");
     }
 }
