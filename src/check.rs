@@ -8,7 +8,7 @@ mod certificates;
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, IsTerminal as _, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::SystemTime;
@@ -43,6 +43,11 @@ pub fn run(arguments: &Check) -> Result<(), String> {
             (path.display().to_string(), config_file::read_document(path, &defaults)?)
         }
         None => {
+            if io::stdin().is_terminal() {
+                eprintln!(
+                    "howdah: reading the configuration from standard input; to check a file: howdah check FILE"
+                );
+            }
             let mut text = Vec::new();
             io::stdin().read_to_end(&mut text).map_err(|e| format!("standard input: {e}"))?;
             ("standard input".to_owned(), text)

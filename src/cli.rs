@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
@@ -345,7 +344,8 @@ pub fn parse() -> Command {
     }
 }
 
-/// Adds what to type instead of a directory without a command, or of an option of another server.
+/// Adds what to type instead of a directory or file without a command, of a command that does not exist, or of an option
+/// of another server.
 fn advise(error: &mut clap::Error) {
     if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
         && error.kind() == ErrorKind::UnknownArgument
@@ -356,13 +356,33 @@ fn advise(error: &mut clap::Error) {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
         return;
     }
+    let missing = error.get(ContextKind::InvalidArg);
+    if let Some(ContextValue::Strings(names)) = missing
+        && error.kind() == ErrorKind::MissingRequiredArgument
+        && names.iter().any(|name| name == "<APPLICATION>...")
+    {
+        let tip = "to restart all applications: howdah restart --all".into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+        return;
+    }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
         return;
     };
-    if Path::new(word).is_dir() {
-        let tip = StyledStr::from(format!("to serve this directory: howdah serve {word}"));
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
-    }
+    let path = Path::new(word);
+    let tip = match word.as_str() {
+        _ if path.is_dir() => format!("to serve this directory: howdah serve {word}"),
+        _ if path.is_file() => format!("to serve this configuration: howdah serve --config {word}"),
+        "start" | "run" | "server" => "to start a server: howdah serve".to_owned(),
+        "stop" | "quit" | "shutdown" | "kill" => {
+            "to stop a server, send QUIT to its process (kill -QUIT PID), or stop the service (systemctl stop howdah)"
+                .to_owned()
+        }
+        "test" | "configtest" | "validate" => "to check a configuration: howdah check FILE".to_owned(),
+        _ => return,
+    };
+    // The nearest command by its letters would be misleading beside it.
+    error.remove(ContextKind::SuggestedSubcommand);
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
 }
 
 /// Returns what to type instead of an option of `php -S`, nginx, Caddy or PHP-FPM.
@@ -524,6 +544,24 @@ mod tests {
             advise(&mut error);
             let text = error.to_string();
             assert!(text.contains(expected) && !text.contains("--pid"), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_no_command_is_answered_with_the_command_for_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let file = file.path().to_str().unwrap();
+        for (line, expected) in [
+            ("howdah start", "howdah serve"),
+            ("howdah stop", "kill -QUIT"),
+            ("howdah configtest", "howdah check FILE"),
+            ("howdah restart", "howdah restart --all"),
+            (&format!("howdah {file}"), "howdah serve --config"),
+        ] {
+            let mut error = Cli::try_parse_from(line.split(' ')).unwrap_err();
+            advise(&mut error);
+            let text = error.to_string();
+            assert!(text.contains(expected) && !text.contains("similar"), "{line}: {text}");
         }
     }
 

@@ -112,6 +112,7 @@ pub enum LimitsCommand {
 /// Arguments of `cache`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Try it:
   howdah cache stat                                  hits, misses and size of each cache
   howdah cache top                                   the pages that are asked for most
   howdah cache inspect https://example.org/page      why a page is stored, or is not
@@ -253,7 +254,7 @@ pub struct TuneArgs {
 pub struct RestartArgs {
     #[command(flatten)]
     pub server: Server,
-    /// Names of applications
+    /// Names of applications, unless --all is given
     #[arg(value_name = "APPLICATION", required_unless_present = "all")]
     pub applications: Vec<String>,
     /// Restart all applications of the configuration
