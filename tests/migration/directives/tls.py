@@ -69,7 +69,9 @@ def group(side):
     """The group of the key exchange."""
     shown = subprocess.run(["openssl", "s_client", "-connect", f"127.0.0.1:{side.port}", "-groups", "P-384:P-256"],
                            input=b"", capture_output=True, timeout=60).stdout.decode()
-    return must_be(re.findall(r"Temp Key: ECDH, (\S+),", shown), ["prime256v1"])
+    # The words of OpenSSL 3.0, and of 3.5.
+    found = re.search(r"Temp Key: ECDH, (\w+)|TLS1\.3 group: (\w+)", shown)
+    return must_be(found and (found[1] or found[2]).replace("secp256r1", "prime256v1"), "prime256v1")
 
 
 def stapled(side):
