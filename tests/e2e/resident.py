@@ -332,10 +332,14 @@ class Framework:
 
     @staticmethod
     def kill_template(server):
-        """Kills the template, once there is one: it may be starting."""
+        """Kills the template, once there is one: it may be starting.
+
+        A process with its title that does not sleep may be a worker that it has just forked.
+        """
         def is_killed():
-            with contextlib.suppress(ProcessLookupError):
-                if pid := server.process.descendant('howdah: "site" template'):
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+                pid = server.process.descendant('howdah: "site" template')
+                if pid and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S":
                     os.kill(pid, signal.SIGKILL)
                     return True
             return False
