@@ -29,24 +29,32 @@
 
 enum { VALUES(NUMBER) VALUE_COUNT };
 
+#define FIRST_OF_MBSTRING VALUE_mb_internal_encoding
+#define LAST_OF_MBSTRING VALUE_mb_regex_set_options
+
 static const char *const names[] = {VALUES(NAME)};
 
-/* Each value before the first change by the request; undefined if it has made none. */
-static zval before[VALUE_COUNT];
+/* The values after the boot, and those whose functions the request has called. A value is not taken when it
+   is changed first: a setting such as default_charset may have changed it before. */
+static zval booted_values[VALUE_COUNT];
+static bool may_have_changed[VALUE_COUNT];
 
 static void note_value(int number, uint32_t arguments)
 {
-    if (arguments > 0 && howdah_is_resident() && Z_TYPE(before[number]) == IS_UNDEF) {
-        howdah_call(names[number], &before[number]);
+    may_have_changed[number] |= arguments > 0;
+}
+
+static void remember_values(void)
+{
+    for (int i = 0; i < VALUE_COUNT; i++) {
+        zval_ptr_dtor(&booted_values[i]);
+        howdah_call(names[i], &booted_values[i]);
     }
 }
 
 static void forget_values(void)
 {
-    for (int i = 0; i < VALUE_COUNT; i++) {
-        zval_ptr_dtor(&before[i]);
-        ZVAL_UNDEF(&before[i]);
-    }
+    memset(may_have_changed, 0, sizeof(may_have_changed));
 }
 
 static void call_with(const char *name, zval *argument)
@@ -64,9 +72,16 @@ static void call_with(const char *name, zval *argument)
 static void restore_values(void)
 {
     for (int i = 0; i < VALUE_COUNT; i++) {
-        if (Z_TYPE(before[i]) != IS_UNDEF) {
-            call_with(names[i], &before[i]);
+        zval now;
+
+        if (!may_have_changed[i]) {
+            continue;
         }
+        howdah_call(names[i], &now);
+        if (!zend_is_identical(&now, &booted_values[i])) {
+            call_with(names[i], &booted_values[i]);
+        }
+        zval_ptr_dtor(&now);
     }
     forget_values();
 }
@@ -107,13 +122,7 @@ static void note_entity_loader(zend_execute_data *execute_data)
 /* The text to search, and what was found in it; the encoding that mb_parse_str() has found. */
 static void note_search(zend_execute_data *execute_data)
 {
-    if (howdah_is_resident()) {
-        changed.search = true;
-        /* They are lost when the search is forgotten. */
-        for (int i = VALUE_mb_internal_encoding; i <= VALUE_mb_regex_set_options; i++) {
-            note_value(i, 1);
-        }
-    }
+    changed.search = true;
 }
 
 static const char *text_argument(zend_execute_data *execute_data)
@@ -310,6 +319,7 @@ void howdah_remember_modules(void)
 {
     zend_class_entry *class = zend_hash_str_find_ptr(CG(class_table), ZEND_STRL("mysqli_driver"));
 
+    remember_values();
     if (class && Z_ISUNDEF(mysqli_driver) && object_init_ex(&mysqli_driver, class) != SUCCESS) {
         ZVAL_UNDEF(&mysqli_driver);
     }
@@ -351,6 +361,23 @@ static bool has_some(HashTable *errors, const char *count)
     zval *number = zend_hash_str_find(errors, count, strlen(count));
 
     return number && zval_get_long(number) > 0;
+}
+
+/* Starts mbstring anew: its values are those of the settings then, and follow these again. What the boot has
+   set is set again. */
+static void restore_mbstring(void)
+{
+    bool has_changed = changed.search;
+
+    for (int i = FIRST_OF_MBSTRING; i <= LAST_OF_MBSTRING; i++) {
+        has_changed |= may_have_changed[i];
+    }
+    if (has_changed) {
+        call_extension_again("mbstring");
+        for (int i = FIRST_OF_MBSTRING; i <= LAST_OF_MBSTRING; i++) {
+            may_have_changed[i] = true;
+        }
+    }
 }
 
 /* A date without errors takes the place of date_get_last_errors(), which may quote what a client has sent. */
@@ -433,9 +460,7 @@ enum howdah_end howdah_restore_modules(void)
     enum howdah_end end = HOWDAH_END_NONE;
 
     howdah_end_transactions();
-    if (changed.search) {
-        call_extension_again("mbstring");
-    }
+    restore_mbstring();
     restore_values();
     restore_text_domains();
     forget_calls();

@@ -12,6 +12,21 @@ type Leak = (&'static str, &'static str, Option<Retirement>);
 
 const LEAKS: &[Leak] = &[
     ("mb_internal_encoding('ISO-8859-1')", "mb_internal_encoding()", None),
+    (
+        "mb_http_output('SJIS'); ini_set('default_charset', 'ISO-8859-1'); mb_internal_encoding('SJIS')",
+        "[mb_internal_encoding(), mb_http_output()]",
+        None,
+    ),
+    (
+        "mb_strlen(ini_set('default_charset', 'ISO-8859-1')); mb_ereg_search_init('a')",
+        "[mb_internal_encoding(), mb_http_output(), ini_get('default_charset')]",
+        None,
+    ),
+    (
+        "mb_internal_encoding('SJIS')",
+        "[ini_set('default_charset', 'ISO-8859-2') => mb_internal_encoding(), ini_set('default_charset', 'UTF-8')]",
+        None,
+    ),
     ("mb_http_output('ISO-8859-1')", "mb_http_output()", None),
     ("mb_substitute_character(0x21)", "mb_substitute_character()", None),
     ("mb_language('ja')", "mb_language()", None),
