@@ -358,7 +358,8 @@ impl fmt::Display for PatternError {
             PatternError::NginxAnyCase(expression) => write!(
                 f,
                 "begins with nginx's \"~*\"; write \"~(?i){}\" for upper and lower case alike",
-                Shown(expression)
+                // As it is written in JSON.
+                Shown(&expression.replace('\\', "\\\\"))
             ),
             PatternError::Regex(reason) => write!(f, "is no usable regular expression: {reason}"),
         }

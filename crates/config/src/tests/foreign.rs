@@ -219,7 +219,7 @@ fn a_regular_expression_without_case_is_written_with_a_flag() {
         {"match": {"uri": "~* \\.php$"}, "action": {"return": 200}},
     ]}));
     assert!(line.starts_with("/routes/0/match/uri: "), "{line}");
-    assert!(line.contains("write \"~(?i)\\.php$\""), "{line}");
+    assert!(line.contains(r#"write "~(?i)\\.php$""#), "{line}");
     let any_case = crate::Pattern::parse("~(?i)\\.php$", crate::Subject::Uri).unwrap();
     assert!(any_case.matches(b"/A.PHP"));
 }
