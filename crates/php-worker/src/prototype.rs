@@ -338,13 +338,12 @@ impl Loaded {
 
     fn receive(&mut self) -> Result<(), LoopEnd> {
         let commands = &self.supervisor.commands;
-        let mut buffer = vec![0; packet::next_length(commands, MAX_MESSAGE)];
-        let (message, descriptors) = match packet::receive(commands, &mut buffer) {
-            Ok(Received::Packet(len, descriptors)) => {
-                (ToPrototype::decode(&buffer[..len]), descriptors)
+        let (message, descriptors) = match packet::receive_next(commands, MAX_MESSAGE) {
+            Ok((Received::Packet(_, descriptors), message)) => {
+                (ToPrototype::decode(&message), descriptors)
             }
-            Ok(Received::Empty) => return Ok(()),
-            Ok(Received::Closed) | Err(_) => return Err(LoopEnd::Orphaned),
+            Ok((Received::Empty, _)) => return Ok(()),
+            Ok((Received::Closed, _)) | Err(_) => return Err(LoopEnd::Orphaned),
         };
         match message {
             Ok(ToPrototype::Spawn { worker }) => self.spawn(worker, descriptors),

@@ -26,13 +26,12 @@ impl Supervisor {
     pub fn first_message(&self) -> Result<(ToPrototype, Vec<OwnedFd>), Malformed> {
         loop {
             let _ = poll(&mut [PollFd::new(&self.commands, PollFlags::IN)], None);
-            let mut buffer = vec![0; packet::next_length(&self.commands, MAX_MESSAGE)];
-            match packet::receive(&self.commands, &mut buffer) {
-                Ok(Received::Packet(len, descriptors)) => {
-                    return Ok((ToPrototype::decode(&buffer[..len])?, descriptors));
+            match packet::receive_next(&self.commands, MAX_MESSAGE) {
+                Ok((Received::Packet(_, descriptors), message)) => {
+                    return Ok((ToPrototype::decode(&message)?, descriptors));
                 }
-                Ok(Received::Empty) => {} // a signal interrupted the wait
-                Ok(Received::Closed) | Err(_) => return Err(Malformed),
+                Ok((Received::Empty, _)) => {} // a signal interrupted the wait
+                Ok((Received::Closed, _)) | Err(_) => return Err(Malformed),
             }
         }
     }

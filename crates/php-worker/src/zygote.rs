@@ -156,13 +156,12 @@ impl Zygote {
     fn receive(&self) -> Option<(ToZygote, Vec<OwnedFd>)> {
         loop {
             let _ = poll(&mut [PollFd::new(&self.requests, PollFlags::IN)], None);
-            let mut buffer = vec![0; packet::next_length(&self.requests, MAX_MESSAGE)];
-            match packet::receive(&self.requests, &mut buffer) {
-                Ok(Received::Packet(len, descriptors)) => {
-                    return Some((ToZygote::decode(&buffer[..len]).ok()?, descriptors));
+            match packet::receive_next(&self.requests, MAX_MESSAGE) {
+                Ok((Received::Packet(_, descriptors), message)) => {
+                    return Some((ToZygote::decode(&message).ok()?, descriptors));
                 }
-                Ok(Received::Empty) => {} // a signal interrupted the wait
-                Ok(Received::Closed) | Err(_) => return None,
+                Ok((Received::Empty, _)) => {} // a signal interrupted the wait
+                Ok((Received::Closed, _)) | Err(_) => return None,
             }
         }
     }

@@ -79,14 +79,12 @@ impl Helper {
 
     /// Receives an answer, if one has come.
     pub(crate) fn receive(&self) -> Answer {
-        let mut buffer = vec![0; packet::next_length(&self.socket, MAX_MESSAGE)];
-        match packet::receive(&self.socket, &mut buffer) {
-            Ok(Received::Empty) => Answer::Nothing,
-            Ok(Received::Packet(length, descriptors)) => {
-                let message = buffer.get(..length).unwrap_or_default();
-                Answer::decode(message, descriptors).unwrap_or(Answer::Gone)
+        match packet::receive_next(&self.socket, MAX_MESSAGE) {
+            Ok((Received::Empty, _)) => Answer::Nothing,
+            Ok((Received::Packet(_, descriptors), message)) => {
+                Answer::decode(&message, descriptors).unwrap_or(Answer::Gone)
             }
-            Ok(Received::Closed) | Err(_) => Answer::Gone,
+            Ok((Received::Closed, _)) | Err(_) => Answer::Gone,
         }
     }
 

@@ -45,14 +45,6 @@ pub fn send(socket: impl AsFd, packet: &[u8], descriptors: &[BorrowedFd<'_>]) ->
     if sent == packet.len() { Ok(()) } else { Err(Errno::MSGSIZE) }
 }
 
-/// Returns the length of the next packet, and at most `limit`; 0 if there is none. A buffer of this
-/// length is enough for [`receive`], and does not touch more memory than necessary.
-pub fn next_length(socket: impl AsFd, limit: usize) -> usize {
-    let flags = RecvFlags::PEEK | RecvFlags::TRUNC | RecvFlags::DONTWAIT;
-    let length = retry_on_intr(|| recv(&socket, &mut [0; 0][..], flags));
-    length.map_or(0, |(_, length)| length.min(limit))
-}
-
 /// Result of [`receive`].
 #[derive(Debug)]
 pub enum Received {
@@ -92,6 +84,21 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     Ok(Received::Packet(message.bytes, descriptors))
 }
 
+/// Receives one packet into a buffer of its length, which touches no more memory than necessary. Error `MSGSIZE`
+/// if the packet is longer than `limit`, or if its descriptors do not fit.
+pub fn receive_next(socket: impl AsFd, limit: usize) -> io::Result<(Received, Vec<u8>)> {
+    let flags = RecvFlags::PEEK | RecvFlags::TRUNC | RecvFlags::DONTWAIT;
+    let length = match retry_on_intr(|| recv(&socket, &mut [0; 0][..], flags)) {
+        // One that comes only now must not be received into an empty buffer.
+        Err(Errno::AGAIN) => return Ok((Received::Empty, Vec::new())),
+        Err(Errno::CONNRESET) => return Ok((Received::Closed, Vec::new())),
+        found => found?.1,
+    };
+    let mut buffer = vec![0; length.min(limit)];
+    let received = receive(socket, &mut buffer)?;
+    Ok((received, buffer))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,16 +121,42 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_the_next_packet_is_known_before_it_is_received() {
+    fn a_packet_is_received_into_a_buffer_of_its_length() {
         let (a, b) = pair().unwrap();
-        assert_eq!(next_length(&b, 10), 0);
+        assert!(matches!(receive_next(&b, 10), Ok((Received::Empty, _))));
+        send(&a, b"hello", &[a.as_fd()]).unwrap();
+        let (received, packet) = receive_next(&b, 10).unwrap();
+        assert!(matches!(received, Received::Packet(5, descriptors) if descriptors.len() == 1));
+        assert_eq!(packet, b"hello");
         send(&a, b"hello", &[]).unwrap();
-        assert_eq!((next_length(&b, 10), next_length(&b, 3)), (5, 3));
-        let mut buffer = [0; 5];
-        assert!(matches!(receive(&b, &mut buffer), Ok(Received::Packet(5, _))));
+        assert_eq!(receive_next(&b, 3).unwrap_err(), Errno::MSGSIZE);
         drop(a);
-        assert_eq!(next_length(&b, 10), 0);
-        assert!(matches!(receive(&b, &mut []), Ok(Received::Closed)));
+        assert!(matches!(receive_next(&b, 10), Ok((Received::Closed, _))));
+    }
+
+    #[test]
+    fn a_packet_that_comes_at_any_moment_is_received_whole() {
+        const PACKETS: usize = 20_000;
+        let (a, b) = pair().unwrap();
+        let sender = std::thread::spawn(move || {
+            let mut sent = 0;
+            while sent < PACKETS {
+                match send(&a, b"hello", &[]) {
+                    Ok(()) => sent += 1,
+                    Err(error) => assert_eq!(error, Errno::AGAIN),
+                }
+                std::thread::yield_now();
+            }
+        });
+        let mut received = 0;
+        while received < PACKETS {
+            match receive_next(&b, 10).unwrap() {
+                (Received::Packet(5, _), packet) if packet == b"hello" => received += 1,
+                (Received::Empty, _) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        sender.join().unwrap();
     }
 
     #[test]
