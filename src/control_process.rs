@@ -112,29 +112,30 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
         router,
         activity: Rc::clone(&activity),
         reload_source: is_undone_by_reload.then(|| origin.clone()),
+        log: Arc::clone(&log),
     };
     let api = api::start(options);
     let (reload, reload_tables) = (Rc::new(Notify::new()), Rc::new(Notify::new()));
     {
-        let (api, reload, log) = (Rc::clone(&api), Rc::clone(&reload_tables), Arc::clone(&log));
+        let (api, reload) = (Rc::clone(&api), Rc::clone(&reload_tables));
         let (supervisor, activity) = (Rc::clone(&supervisor), Rc::clone(&activity));
         tokio::task::spawn_local(async move {
             loop {
                 reload.notified().await;
                 let _busy = activity.begin();
-                api.reload_tables_and_log(&log).await;
+                api.reload_tables_and_log().await;
                 let _ = supervisor.tell(&FromControl::Reloaded { tables: true });
             }
         });
     }
     {
-        let (api, reload, log) = (Rc::clone(&api), Rc::clone(&reload), Arc::clone(&log));
+        let (api, reload) = (Rc::clone(&api), Rc::clone(&reload));
         let (supervisor, activity) = (Rc::clone(&supervisor), Rc::clone(&activity));
         tokio::task::spawn_local(async move {
             loop {
                 reload.notified().await;
                 let _busy = activity.begin();
-                api.reload_and_log(&origin, &log).await;
+                api.reload_and_log(&origin).await;
                 let _ = supervisor.tell(&FromControl::Reloaded { tables: false });
             }
         });

@@ -48,6 +48,9 @@ const SMALL_BODY: u64 = 64 << 10;
 /// Maximum time for a body to arrive.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
+/// Maximum length in bytes of a target in the log.
+const MAX_LOGGED_TARGET: usize = 256;
+
 /// Options of the control API.
 pub struct ApiOptions {
     /// The listening socket; `None` if the process only reads the configuration again.
@@ -71,6 +74,8 @@ pub struct ApiOptions {
     /// The source of the document, from which a reload undoes changes; `None` if changes are
     /// stored.
     pub reload_source: Option<String>,
+    /// The server's log, which names each change.
+    pub log: Arc<Log>,
 }
 
 /// Serves the control API until the process ends.
@@ -86,6 +91,7 @@ pub fn start(options: ApiOptions) -> Rc<Api> {
         router,
         activity,
         reload_source: undone_from,
+        log,
     } = options;
     let empty = Store::empty().with_defaults(defaults);
     // A document that is not valid any more (after a downgrade) counts as empty.
@@ -95,6 +101,7 @@ pub fn start(options: ApiOptions) -> Rc<Api> {
         router,
         activity,
         undone_from,
+        log,
         store: RefCell::new(Arc::new(store)),
         certificates: RefCell::new(describe(&certificates)),
         large: Mutex::new(()),
@@ -154,6 +161,12 @@ fn serve(
     });
 }
 
+/// Returns the problem that a reply reports.
+fn problem(reply: &Reply) -> Option<&str> {
+    let word = |name: &str| reply.body().get(name).and_then(Value::as_str);
+    word("error").map(|title| word("detail").unwrap_or(title))
+}
+
 /// Returns an accepted connection. After a failure, such as a lack of descriptors, waits for 100
 /// ms.
 async fn accepted<T>(result: std::io::Result<T>) -> Option<T> {
@@ -172,6 +185,7 @@ pub struct Api {
     router: Rc<Router>,
     activity: Rc<Activity>,
     undone_from: Option<String>,
+    log: Arc<Log>,
     store: RefCell<Arc<Store>>,
     /// Descriptions of the certificate bundles, by name.
     certificates: RefCell<Map<String, Value>>,
@@ -214,9 +228,28 @@ impl Api {
         if method != b"GET" && self.supervisor.is_upgrading() {
             return Refusal::Upgrading.into();
         }
-        match on_helper_thread(move || translate(&method, &target, &body)).await {
-            Ok(command) => self.carry_out(command).await,
-            Err(refusal) => refusal.into(),
+        let asked = (method.clone(), target.clone());
+        let command = match on_helper_thread(move || translate(&method, &target, &body)).await {
+            Ok(command) => command,
+            Err(refusal) => return refusal.into(),
+        };
+        let is_logged = command.is_logged();
+        let reply = self.carry_out(command).await;
+        if is_logged {
+            self.log_outcome(&asked.0, &asked.1, &reply);
+        }
+        reply
+    }
+
+    /// Logs what somebody has changed, or why that was refused. Bodies may contain secrets.
+    fn log_outcome(&self, method: &[u8], target: &[u8], reply: &Reply) {
+        let target = &target[..target.len().min(MAX_LOGGED_TARGET)];
+        let asked = [method, target].map(String::from_utf8_lossy).join(" ");
+        match problem(reply) {
+            None => self.log.write(Level::Notice, format_args!("control API: {asked}: done")),
+            Some(problem) => {
+                self.log.write(Level::Warn, format_args!("control API: {asked}: {problem}"));
+            }
         }
     }
 
@@ -336,8 +369,8 @@ impl Api {
     }
 
     /// Reloads on a signal: like [`Api::reload`], with the outcome in the log.
-    pub async fn reload_and_log(&self, origin: &str, log: &Log) {
-        let _changing = self.changing.lock().await;
+    pub async fn reload_and_log(&self, origin: &str) {
+        let (_changing, log) = (self.changing.lock().await, &self.log);
         match self.reload(false).await {
             Ok(()) => log.write(Level::Notice, format_args!("{origin} was read again")),
             Err(refusal) => {
@@ -348,22 +381,20 @@ impl Api {
                     _ => "is not taken over, the old configuration runs",
                 };
                 let reply = Reply::from(refusal);
-                let word = |name: &str| reply.body().get(name).and_then(Value::as_str);
-                let problem = word("detail").or(word("error")).unwrap_or_default();
+                let problem = problem(&reply).unwrap_or_default();
                 log.write(Level::Alert, format_args!("{origin} {consequence}: {problem}"));
             }
         }
     }
 
     /// Reads tables in files that have changed, with the outcome in the log.
-    pub async fn reload_tables_and_log(&self, log: &Log) {
-        let _changing = self.changing.lock().await;
+    pub async fn reload_tables_and_log(&self) {
+        let (_changing, log) = (self.changing.lock().await, &self.log);
         match self.reload(true).await {
             Ok(()) => log.write(Level::Notice, "changed tables of variables were read again"),
             Err(refusal) => {
                 let reply = Reply::from(refusal);
-                let word = |name: &str| reply.body().get(name).and_then(Value::as_str);
-                let problem = word("detail").or(word("error")).unwrap_or_default();
+                let problem = problem(&reply).unwrap_or_default();
                 let line = format_args!(
                     "changed tables of variables are not taken over, the old ones stay in use: {problem}"
                 );

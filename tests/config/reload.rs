@@ -123,6 +123,22 @@ fn the_command_reads_the_file_again_restarts_applications_and_says_what_is_wrong
 }
 
 #[test]
+fn changes_reloads_and_what_was_refused_are_in_the_log() {
+    let server = serve(Site::new(), json!([{"action": {"return": 200}}]));
+    server.put("/config/routes", &json!([{"action": {"return": 201}}]));
+    server.wait_for_log("control API: PUT /config/routes: done");
+    server.control("PUT", "/config/routes", r#"[{"action": {"retrun": "secret"}}]"#);
+    let log = server.wait_for_log("unknown key \"retrun\"");
+    assert!(!log.contains("secret"), "{log}");
+    assert!(reload(&server).status.success());
+    server.wait_for_log("control API: POST /control/reload: done");
+    server.control("GET", "/control/applications/site/restart", "").succeeded();
+    server.wait_for_log("control API: GET /control/applications/site/restart: done");
+    server.control("GET", "/status", "").succeeded();
+    assert!(!server.log().contains("/status"));
+}
+
+#[test]
 fn what_was_changed_through_the_control_api_gives_way_to_the_file() {
     let server = serve(Site::new(), json!([{"action": {"return": 200}}]));
     server.put("/config/routes", &json!([{"action": {"return": 201}}]));

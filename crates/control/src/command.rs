@@ -71,3 +71,18 @@ pub enum Command {
     /// no upgrade is in progress.
     Upgrade,
 }
+
+impl Command {
+    /// Returns true if an administrator looks for it in the log: a change of the configuration or of the
+    /// certificates, a restart or a reload. An upgrade has lines of its own, and purges come too often.
+    pub fn is_logged(&self) -> bool {
+        matches!(
+            self,
+            Command::Change(_)
+                | Command::DeleteCertificate(_)
+                | Command::PutCertificate { .. }
+                | Command::Reload
+                | Command::RestartApplication { .. }
+        )
+    }
+}
