@@ -164,8 +164,8 @@ pub(crate) fn look_up(prototype: u32, named: u32, has_pid_namespace: bool) -> Lo
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-    use std::time::{Duration, Instant};
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
 
     use super::*;
 
@@ -200,27 +200,23 @@ mod tests {
         assert!(matches!(look_up(child.id(), own, false), Lookup::Unknown), "no such prototype");
     }
 
-    /// A worker that ends after one request may be reaped while it is looked up.
+    /// A worker that ends after one request may be reaped while it is looked up. Another program starts the
+    /// processes, which would otherwise have the sockets of tests that run at the same time for a moment.
     #[test]
     fn a_child_that_is_being_reaped_is_no_stranger() {
-        let own = std::process::id();
-        let until = Instant::now() + Duration::from_secs(1);
-        while Instant::now() < until {
-            let mut child = Command::new("true").spawn().unwrap();
-            let pid = child.id();
-            std::thread::scope(|scope| {
-                let looks = scope.spawn(|| {
-                    loop {
-                        match look_up(own, pid, false) {
-                            Lookup::Child(..) => {}
-                            found => break found,
-                        }
-                    }
-                });
-                child.wait().unwrap();
-                let found = looks.join().unwrap();
-                assert!(matches!(found, Lookup::Ended), "{found:?}");
-            });
+        let script = "i=0; while [ $i -lt 1000 ]; do env true & echo $!; wait; i=$((i + 1)); done";
+        let mut shell = Command::new("sh");
+        let mut shell = shell.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let pids = BufReader::new(shell.stdout.take().unwrap()).lines();
+        for pid in pids.map(|line| line.unwrap().parse().unwrap()) {
+            let found = loop {
+                match look_up(shell.id(), pid, false) {
+                    Lookup::Child(..) => {}
+                    found => break found,
+                }
+            };
+            assert!(matches!(found, Lookup::Ended), "{found:?}");
         }
+        assert!(shell.wait().unwrap().success());
     }
 }
