@@ -259,38 +259,37 @@ impl FileHelpers {
                 (Answer::Progress(_), _) => {}
                 (Answer::Done(outcome), state) => {
                     let before = std::mem::replace(state, State::Idle { since: now });
-                    return match before {
-                        State::Busy { errand, .. } => Some((errand, outcome)),
-                        State::Idle { .. } | State::Hung { .. } => None,
-                    };
+                    return before.errand().map(|errand| (errand, outcome));
                 }
                 (Answer::Gone, _) => break,
             }
         }
-        let gone = self.running.remove(at);
-        gone.helper.kill();
+        running.helper.kill();
         self.ending.push(pid);
-        match gone.state {
-            State::Busy { errand, .. } => {
-                Some((errand, Err("the process that opens it has ended unexpectedly".to_owned())))
-            }
-            State::Idle { .. } | State::Hung { .. } => None,
-        }
+        self.running.remove(at).state.cut_off()
     }
 
-    /// Handles the end of a process. `None` if it was not one of these.
+    /// Handles the end of a process, which has been reaped: its id may be another one's. `None` if it was
+    /// not one of these.
     pub(crate) fn ended(&mut self, pid: u32) -> Option<Vec<Done>> {
-        let is_known = |known: &FileHelpers| {
-            let mut running = known.running.iter();
-            known.ending.contains(&pid) || running.any(|running| running.helper.pid() == pid)
-        };
-        if !is_known(self) {
-            return None;
+        if let Some(at) = self.ending.iter().position(|other| *other == pid) {
+            self.ending.remove(at);
+            return Some(Vec::new());
         }
-        // Answers that have come before the end count.
-        let done = self.receive(pid, Instant::now());
-        self.running.retain(|running| running.helper.pid() != pid);
-        self.ending.retain(|other| *other != pid);
+        let at = self.running.iter().position(|running| running.helper.pid() == pid)?;
+        let Running { helper, state } = self.running.remove(at);
+        // An answer that has come before the end counts.
+        let answer = loop {
+            match helper.receive() {
+                Answer::Progress(_) => {}
+                Answer::Done(outcome) => break Some(outcome),
+                Answer::Nothing | Answer::Gone => break None,
+            }
+        };
+        let done = match answer {
+            Some(outcome) => state.errand().map(|errand| (errand, outcome)),
+            None => state.cut_off(),
+        };
         Some(done.into_iter().collect())
     }
 
@@ -322,6 +321,20 @@ impl Work for First<'_> {
 impl State {
     fn begun(errand: Errand, now: Instant) -> State {
         State::Busy { errand, begun_at: now, progress: (now, String::new()) }
+    }
+
+    /// Returns the task, if it has not ended.
+    fn errand(self) -> Option<Errand> {
+        match self {
+            State::Busy { errand, .. } => Some(errand),
+            State::Idle { .. } | State::Hung { .. } => None,
+        }
+    }
+
+    /// Fails the task of a process that has ended.
+    fn cut_off(self) -> Option<Done> {
+        let error = "the process that opens it has ended unexpectedly".to_owned();
+        self.errand().map(|errand| (errand, Err(error)))
     }
 }
 
