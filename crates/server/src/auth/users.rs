@@ -26,7 +26,7 @@ use super::turns::{HashPermits, Turn};
 const RECHECK: Duration = Duration::from_secs(1);
 
 /// Maximum time for which requests wait for the file.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// Maximum size of a file in bytes. Files are kept in memory.
 const LARGEST: u64 = 8 << 20;
@@ -122,10 +122,10 @@ impl UsersFile {
             let start = {
                 let mut state = self.state();
                 let is_fresh = |at: Instant| now.saturating_duration_since(at) < RECHECK;
-                let is_hung = |begun: Instant| now.saturating_duration_since(begun) >= PATIENCE;
+                let is_hung = |begun: Instant| now.saturating_duration_since(begun) >= MAX_WAIT;
                 let is_hung = state.reading.is_some_and(is_hung);
                 if is_hung {
-                    let (path, seconds) = (self.path.display(), PATIENCE.as_secs());
+                    let (path, seconds) = (self.path.display(), MAX_WAIT.as_secs());
                     let meanwhile = match state.users {
                         Some(_) => "; its last content stays in use",
                         None => "",
@@ -153,9 +153,9 @@ impl UsersFile {
                 let reading = Reading { file: Arc::clone(self), started: now, is_told: false };
                 tokio::task::spawn_blocking(move || reading.run(known));
             }
-            let left = PATIENCE.saturating_sub(now.saturating_duration_since(begun));
+            let left = MAX_WAIT.saturating_sub(now.saturating_duration_since(begun));
             if timeout(left, ended).await.is_err() {
-                now = now.max(begun + PATIENCE);
+                now = now.max(begun + MAX_WAIT);
             }
         }
     }
