@@ -89,6 +89,7 @@ test-trixie: cargo
 test-tools:
 	python3 tests/lint_test.py
 	python3 tests/ci_test.py
+	python3 tests/ports_test.py
 	python3 tests/php_test.py
 	python3 tests/in_debian_test.py
 	python3 tests/differential/test_differ.py

@@ -5,10 +5,13 @@ import os
 import re
 import signal
 import ssl
-import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+from ports import free_port  # noqa: E402, F401
 
 TICKS = os.sysconf("SC_CLK_TCK")
 # A server that takes longer than this to answer its first request hangs.
@@ -17,13 +20,6 @@ PATIENCE = 60
 
 class Unusable(Exception):
     """Something that has to be there is not; the message says what, and what to do."""
-
-
-def free_port():
-    """A TCP port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Process:

@@ -64,6 +64,17 @@ FAILED (failures=1)"""
             "failed: files::d", "    thread 'files::d' panicked at tests/files/d.rs:7:5:", "    the answer was 404",
             "failed: test_one", "    AssertionError: 1 != 2", "0 skipped", "5 passed, 2 failed"])
 
+    def test_the_reports_of_our_own_suites_are_repeated(self):
+        rows = """FAIL: gzip-types (gzip_types)
+GET /a.css
+      nginx: 200 instead of 404
+--- 0.log
+a line of a server
+115 passed, 1 failed"""
+        self.assertEqual(self.summary(rows, "FAIL a request: status: 200 | 404\n3 passed, 1 failed"), [
+            "failed: gzip-types", "    GET /a.css", "          nginx: 200 instead of 404",
+            "failed: a request: status: 200 | 404", "0 skipped", "118 passed, 2 failed"])
+
     def test_a_long_report_is_shortened(self):
         self.assertEqual(len(self.summary("---- a stdout ----", *["x"] * 100)), 1 + ci.REPEATED + 2)
 

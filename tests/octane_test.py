@@ -22,6 +22,9 @@ import time
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+from ports import free_port  # noqa: E402
+
 PROGRAM = Path(__file__).resolve().parent.parent / "packaging" / "octane" / "frankenphp"
 HOWDAH = None
 # Seconds after which a test fails that waits for something.
@@ -90,12 +93,6 @@ $handle = static function () use ($base) {
 };
 for ($count = 0; $count < $limit && frankenphp_handle_request($handle); $count++);
 """
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def wait_for(condition, what):
@@ -326,6 +323,7 @@ class Serving(unittest.TestCase):
     def test_ports_in_use_are_reported(self):
         for name in ("port", "admin"):
             with self.subTest(name), Octane() as octane, socket.socket() as other:
+                other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 other.bind(("127.0.0.1", getattr(octane, name)))
                 other.listen()
                 messages = [json.loads(line) for line in octane.fail().splitlines()]

@@ -33,9 +33,9 @@ OWN = re.compile(r"^(\d+) passed, (\d+) failed$")
 UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ")
 UNITTEST_FAILED = re.compile(r"^FAILED \((.*)\)")
 FAILED = re.compile(r"^test (\S+) \.\.\. FAILED$")
-# The report of a failed test begins with a line of the first form, of cargo or of unittest; the second ends all.
-REPORT = re.compile(r"^(?:---- (\S+) stdout ----|(?:FAIL|ERROR): (\S+) .*)$")
-REPORTED = re.compile(r"^(?:failures:|Ran \d+ tests? in .*)$")
+# The report of a failed test begins with a line of the first form, of cargo, unittest or our own; the second ends all.
+REPORT = re.compile(r"^(?:---- (\S+) stdout ----|(?:FAIL|ERROR): (\S+) .*|FAIL (.+))$")
+REPORTED = re.compile(r"^(?:failures:|Ran \d+ tests? in .*|\d+ passed, \d+ failed.*|\d+ cases, .*|--- .*)$")
 # That many lines of a report are repeated: its first ones, which name the cause.
 REPEATED = 25
 # What a test says that cannot run, on a line of its own or behind its name; cargo counts it as passed.
@@ -72,7 +72,7 @@ class Count:
 
     def read_report(self, line):
         if begin := REPORT.match(line):
-            self.report = self.reports.setdefault(begin.group(1) or begin.group(2), [])
+            self.report = self.reports.setdefault(next(filter(None, begin.groups())), [])
         elif REPORTED.match(line):
             self.report = None
         elif self.report is not None and len(self.report) < REPEATED and line.strip("-= "):

@@ -4,22 +4,18 @@ import contextlib
 import http.client
 import os
 import signal
-import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 from machine import Unusable
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+from ports import free_port  # noqa: E402, F401
+
 # A debug build on a busy two-core machine needs some seconds; a minute means that it hangs.
 PATIENCE = 60
-
-
-def free_port():
-    """A TCP port that nothing listens on. It is taken at once, so a clash is unlikely."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Process:

@@ -168,8 +168,7 @@ fn an_error_within_a_page_ends_with_the_page_of_the_server() {
 
 #[test]
 fn pages_of_scripts_and_of_other_servers_stay_and_failures_of_both_get_a_page() {
-    let gone =
-        format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let gone = format!("http://{}", harness::free_address());
     let there = format!("http://{}", backend("404 Not Here"));
     let server = serve(
         Site::script("404.php", "http_response_code(404); echo 'script';")

@@ -315,7 +315,7 @@ def compare(howdah, tmp, cases, only):
         for port in [port for pair in ports.values() for port in pair]:
             wait_for("a server", lambda: accepts(port) or servers.has_ended())
         if servers.has_ended():
-            raise TimeoutError("a server has ended")
+            raise TimeoutError(f"a server has ended: {servers.ended()}")
         found = {"processes": process_differences(tmp, servers)}
         for case in cases:
             found[case.name] = differences_of(case, ports[case.group])
@@ -348,7 +348,7 @@ def main():
             found = compare(arguments.howdah.resolve(), tmp, cases, arguments.only)
         except (OSError, TimeoutError) as error:
             logs = [*tmp.glob("*.log"), *tmp.glob("*/*.error")]
-            sys.exit(f"{error}:\n" + "\n".join(path.read_text(errors="replace")[-4000:] for path in logs))
+            sys.exit(f"FAIL: rows-of-apache (start)\n{error}:\n" + "\n".join(path.read_text(errors="replace")[-4000:] for path in logs))
     finally:
         if arguments.keep:
             print(tmp)
@@ -356,7 +356,7 @@ def main():
             shutil.rmtree(tmp)
     for name, differences in found.items():
         for difference in differences:
-            print(f"{name}: {difference}")
+            print(f"FAIL: {name} (Apache)\n{difference}")
     count = sum(map(len, found.values()))
     print(f"{len(cases)} cases, {sum(len(case.requests) for case in cases)} requests, {count} differences")
     sys.exit(bool(count))

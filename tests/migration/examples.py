@@ -27,7 +27,9 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(1, str(Path(__file__).resolve().parents[2] / "tools"))
 
+from ports import free_port  # noqa: E402
 from sites import CONTENTS, SITES, TELL  # noqa: E402
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "docs" / "examples"
@@ -89,12 +91,6 @@ pm.max_children = 2
 """
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 def wait_for(what, condition):
     end = time.monotonic() + PATIENCE
     while not condition():
@@ -122,6 +118,15 @@ class Servers:
 
     def has_ended(self):
         return any(process.poll() is not None for process in self.running)
+
+    def ended(self):
+        """What the processes that have ended were, and what they have said."""
+        parts = []
+        for number, process in enumerate(self.running):
+            if process.poll() is not None:
+                said = (self.tmp / f"{number}.log").read_text(errors="replace")[-1500:]
+                parts.append(f"{' '.join(process.args)}: status {process.returncode}\n{said}")
+        return "\n".join(parts)
 
     def stop(self):
         for process in reversed(self.running):
@@ -293,7 +298,7 @@ def compare(name, howdah):
             for port in (peer[0], own[0]):
                 wait_for("a server", lambda: accepts(port) or servers.has_ended())
             if servers.has_ended():
-                raise TimeoutError("a server")
+                raise TimeoutError(f"a server has ended: {servers.ended()}")
             differences = []
             for request in requests:
                 answers = [comparable(ask(ports, host, request)) for ports in (peer, own)]
@@ -328,7 +333,7 @@ def main():
         differences = compare(name, arguments.howdah.resolve())
         print(f"{name}: {len(SITES[name][2])} requests, {len(differences)} differences")
         for difference in differences:
-            print("  " + difference)
+            print(f"FAIL: example-{name} (docs/examples)\n  {difference}")
         failed |= bool(differences)
     sys.exit(failed)
 

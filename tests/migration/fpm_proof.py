@@ -279,10 +279,10 @@ def main():
             for case, differences in zip(cases, found):
                 failed += bool(differences)
                 for difference in differences:
-                    print(f"{case.name} ({case.rows}): {difference}")
+                    print(f"FAIL: {case.name} ({case.rows})\n{difference}")
         except (OSError, TimeoutError, subprocess.SubprocessError) as error:
             failed = len(cases)
-            print(error)
+            print(f"FAIL: rows-of-php-fpm (start)\n{error}")
             for path in [*tmp.glob("*.log"), *tmp.glob("*.out")]:
                 print(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}")
         finally:

@@ -253,7 +253,7 @@ class Comparison:
         for port in [self.nginx_port, *self.group_ports.values(), *(port for two in self.own_ports.values() for port in two)]:
             examples.wait_for("a server", lambda: examples.accepts(port) or self.servers.has_ended())
         if self.servers.has_ended():
-            raise TimeoutError("a server has ended at once")
+            raise TimeoutError(f"a server has ended at once: {self.servers.ended()}")
 
     def spawn(self, *command):
         # If this process is killed, its servers end, too.
@@ -361,10 +361,10 @@ def main():
             for case, differences in zip(cases, found):
                 failed += bool(differences)
                 for difference in differences:
-                    print(f"{case.name} ({case.rows}): {difference}")
+                    print(f"FAIL: {case.name} ({case.rows})\n{difference}")
         except (OSError, TimeoutError) as error:
             failed = len(cases)
-            print(error)
+            print(f"FAIL: rows-of-nginx (start)\n{error}")
             arguments.keep = True
         finally:
             comparison.servers.stop()

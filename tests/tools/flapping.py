@@ -25,16 +25,13 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+from ports import free_port  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLIENTS = 24
 # Seconds for which a failed back end gets no requests.
 LEFT_ALONE = 1
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 # -- the back ends --

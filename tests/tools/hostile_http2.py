@@ -31,18 +31,15 @@ import tempfile
 import time
 import urllib.request
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+from ports import free_port  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Requests a second of the client that is watched, and its connections: some on each thread.
 RATE, CONNECTIONS = 200, 6
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 2, 3, 4, 6, 8, 9
 END_STREAM, END_HEADERS = 1, 4
 CANCEL = struct.pack(">I", 8)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 # -- frames --

@@ -21,6 +21,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+from ports import free_port  # noqa: E402
+
 SUITE = "autobahntestsuite==25.10.1"
 LIBRARY = "websockets==15.0.1"
 ECHO = """
@@ -57,12 +60,6 @@ def prepare(tools, old):
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
         subprocess.run([venv / "bin" / "pip", "install", "-q", LIBRARY], check=True)
     return venv / "bin" / "python"
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def wait_for(port):

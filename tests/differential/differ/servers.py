@@ -5,12 +5,15 @@ All of them run PHP with the settings of its embed library, which are Debian's f
 
 import os
 import pwd
-import random
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tools"))
+from ports import free_port  # noqa: E402
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SITES = ("front", "plain")
@@ -18,32 +21,6 @@ SITES = ("front", "plain")
 
 class StartError(Exception):
     """A server did not start."""
-
-
-def free_ports(count):
-    """Ports of five digits that nobody listens on now.
-
-    The kernel gives none of them to a client before the server listens: they are below its range for that.
-    """
-    end = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
-    candidates = list(range(10000, end)) or list(range(10000, 65536))
-    random.shuffle(candidates)
-    socks, ports = [], []
-    for port in candidates:
-        if len(ports) == count:
-            break
-        sock = socket.socket()
-        socks.append(sock)
-        try:
-            sock.bind(("127.0.0.1", port))
-            ports.append(port)
-        except OSError:
-            continue
-    for sock in socks:
-        sock.close()
-    if len(ports) < count:
-        raise StartError(f"{count} ports of 127.0.0.1 are needed; only {len(ports)} are free")
-    return ports
 
 
 def account():
@@ -61,7 +38,7 @@ class Server:
         self.name, self.work, self.roots = name, work / name, roots
         self.work.mkdir()
         self.php, self.ini = php, f"/etc/php/{php}/embed"
-        self.ports = dict(zip(SITES, free_ports(len(SITES))))
+        self.ports = {site: free_port() for site in SITES}
         self.processes = []
         self.log = self.work / "log"
 

@@ -9,7 +9,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent.parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests/differential"))
 
 from differ import servers as differ  # noqa: E402
-from differ.servers import StartError, account, free_ports  # noqa: E402,F401
+from differ.servers import StartError, account, free_port  # noqa: E402,F401
 
 MODULES = """
     mpm_prefork access_compat alias auth_basic authn_core authn_file authz_core authz_groupfile authz_host authz_user
@@ -28,7 +28,7 @@ class Server(differ.Server):
         self.work.mkdir(mode=0o755)
         self.work.chmod(0o755)
         self.php, self.ini = php, f"/etc/php/{php}/embed"
-        self.ports = dict(zip(roots, free_ports(len(roots))))
+        self.ports = {root: free_port() for root in roots}
         self.processes = []
         self.log = self.work / "log"
 

@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Tests of tools/ports.py."""
+
+import socket
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+
+from ports import free_port  # noqa: E402
+
+
+class Ports(unittest.TestCase):
+    def test_no_port_is_given_twice(self):
+        ports = [free_port() for _ in range(300)]
+        self.assertEqual(len(set(ports)), 300)
+
+    def test_a_server_listens_at_a_reserved_port(self):
+        with socket.create_server(("127.0.0.1", free_port())) as server:
+            with socket.create_connection(server.getsockname()):
+                pass
+
+    def test_nobody_else_is_given_a_reserved_port(self):
+        port = free_port()
+        with socket.socket() as other, self.assertRaises(OSError):
+            other.bind(("127.0.0.1", port))
+
+
+if __name__ == "__main__":
+    unittest.main()

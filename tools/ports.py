@@ -1,0 +1,24 @@
+"""TCP ports for the servers of tests and benchmarks."""
+
+import socket
+
+# Sockets of the ports that were given out.
+RESERVED = []
+
+
+def free_port():
+    """A port of 127.0.0.1 that nobody listens on, reserved for as long as this process runs.
+
+    The socket stays bound, so the kernel gives the port neither to another test nor to a client. It
+    never listens and permits reuse, so a server that sets SO_REUSEADDR, as servers do, can bind the port.
+    The port has five digits, so that what servers write about it has the same length in each run.
+    """
+    port = 0
+    while port < 10_000:
+        reserved = socket.socket()
+        reserved.bind(("127.0.0.1", 0))
+        # Afterwards: with it, the port of another reservation could be bound.
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        RESERVED.append(reserved)
+        port = reserved.getsockname()[1]
+    return port
