@@ -52,7 +52,7 @@ def stacks(place_for, names, options, directory, progress):
             idle = server.memory()
             load(server, FILES, options.seconds, directory, server.memory)
             _, busy = load(server, LOAD, options.seconds, directory, server.memory)
-            time.sleep(2)
+            time.sleep(7)  # Howdah's processes return memory after five seconds.
             rows[name] = {"idle": idle, "load": busy, "after": server.memory()}
             if name in HOLDERS:
                 rows[name]["connection"] = for_each_connection(server, options.idle_connections)
