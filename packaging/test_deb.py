@@ -188,7 +188,10 @@ class Tests:
             for page in ("howdah", "howdah-serve"):
                 assert host.path(f"/usr/share/man/man1/{page}.1.gz").exists() or \
                     "path-exclude" in host.run("cat /etc/dpkg/dpkg.cfg.d/* || true").stdout, page
-            host.run("howdah check --syntax /usr/share/doc/howdah/examples/example.json")
+            host.run("for document in /usr/share/doc/howdah/examples/example.json "
+                     "/usr/share/doc/howdah/examples/*/howdah.json; do howdah check --syntax $document; done")
+            for document in ("README.md", "contents.md", "install.md", "examples/README.md"):
+                host.run(f"zcat -f /usr/share/doc/howdah/{document}* | grep '^# '")
             assert "answers" in host.run("howdah ping").stdout
             self.with_site(host)
 
