@@ -248,7 +248,7 @@ static enum howdah_end end_output(void (*step)(void))
 {
     zend_execute_data *script = EG(current_execute_data);
     volatile bool is_done = false;
-    enum howdah_end end;
+    volatile enum howdah_end end;
 
     if (howdah_client_request() == NULL) {
         /* Nobody gets the output, and the process shall go on. */
