@@ -193,6 +193,9 @@ class Tests:
             for document in ("README.md", "contents.md", "install.md", "examples/README.md"):
                 host.run(f"zcat -f /usr/share/doc/howdah/{document}* | grep '^# '")
             assert "answers" in host.run("howdah ping").stdout
+            # systemd has copies of the sockets.
+            done = host.run("howdah check /etc/howdah/howdah.json")
+            assert "howdah (process" in done.stdout + done.stderr, done.stdout + done.stderr
             self.with_site(host)
 
     def test_a_site_is_served_by_a_unit_of_its_own(self):

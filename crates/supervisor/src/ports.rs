@@ -128,8 +128,7 @@ fn holder(inode: u64) -> Option<(String, u32)> {
     let socket = format!("socket:[{inode}]");
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let mut numbers: Vec<_> = numbers.collect();
-    numbers.sort_unstable();
+    let numbers = owners_first(numbers.collect());
     let has = |pid: &u32| {
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|to| to == *socket)
@@ -140,9 +139,27 @@ fn holder(inode: u64) -> Option<(String, u32)> {
     Some((name.trim_end().chars().filter(|c| !c.is_control()).collect(), pid))
 }
 
+/// Orders processes that have the same socket. A service manager keeps copies of the sockets of its services
+/// (systemd: socket units and `FileDescriptorStoreMax=`); the process that accepts connections is another one.
+fn owners_first(mut processes: Vec<u32>) -> Vec<u32> {
+    const SERVICE_MANAGER: u32 = 1;
+    processes.sort_unstable_by_key(|pid| (*pid == SERVICE_MANAGER, *pid));
+    processes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_belongs_to_a_service_rather_than_to_the_service_manager() {
+        assert_eq!(owners_first(vec![90, 1, 12]), [12, 90, 1]);
+        assert_eq!(owners_first(vec![1]), [1]);
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let (_, who) =
+            Ports::of_machine().listener(&socket.local_addr().unwrap().to_string()).unwrap();
+        assert!(who.ends_with(&format!("(process {})", std::process::id())), "{who}");
+    }
 
     #[cfg(target_endian = "little")]
     #[test]
