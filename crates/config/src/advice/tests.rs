@@ -222,6 +222,23 @@ fn variables_that_are_not_filled_in_are_told() {
 }
 
 #[test]
+fn variables_that_are_filled_in_are_not_told() {
+    for action in [
+        json!({"proxy": "http://127.0.0.1:81", "request_headers": {"X-User": "$remote_user"}}),
+        json!({"proxy": "http://127.0.0.1:81", "cache": {"key": "$scheme$host$request_uri"}}),
+        json!({"proxy": "http://127.0.0.1:81", "limit": {"rate": "1/s", "key": "$host"}}),
+    ] {
+        let listeners = json!({"*:80": {"pass": "routes"}});
+        let lines = advice(json!({"listeners": listeners, "routes": [{"action": action}]}));
+        assert_eq!(lines, [""; 0], "{action}");
+    }
+    let example = include_str!("../../../../packaging/example.json");
+    let mut example: Value = serde_json::from_str(example).unwrap();
+    example.as_object_mut().unwrap().remove("include");
+    assert_eq!(advice(example), [""; 0]);
+}
+
+#[test]
 fn settings_about_failed_servers_need_failures_that_are_noticed() {
     let of = |members: Value| {
         let mut upstream = json!({"servers": {"10.0.0.1:80": {}, "10.0.0.2:80": {"backup": true}}});

@@ -47,7 +47,7 @@ fn visit(value: &Value, keys: &mut Vec<String>, all: &mut Vec<Advice>) {
 
 /// Returns true if strings of a key are templates; `parents` are the keys that lead to it.
 fn has_variables(key: &str, parents: &[String]) -> bool {
-    const TEMPLATES: [&str; 15] = [
+    const TEMPLATES: [&str; 16] = [
         "chroot",
         "cookie_domain",
         "cookie_path",
@@ -58,6 +58,7 @@ fn has_variables(key: &str, parents: &[String]) -> bool {
         "location",
         "params",
         "pass",
+        "request_headers",
         "response_headers",
         "rewrite",
         "rewrite_location",
@@ -69,7 +70,7 @@ fn has_variables(key: &str, parents: &[String]) -> bool {
         // Names chosen by the user.
         ["applications" | "upstreams" | "listeners" | "routes"] => false,
         ["variables", ..] => true,
-        [.., "limit"] | [.., "limit", _] if key == "key" => true,
+        [.., "limit"] | [.., "limit", _] | [.., "cache"] if key == "key" => true,
         ["applications", _] if key == "environment" => false,
         [.., "match"] if matches!(key, "file" | "directory" | "exists" | "executable") => true,
         ["applications", _, "limits"] if key == "fair" => true,
