@@ -60,6 +60,8 @@ struct Backend {
     /// Requests that the server got.
     seen: Rc<RefCell<Vec<String>>>,
     connections: Rc<Cell<usize>>,
+    /// Parts of answers that the server has sent.
+    sent: Rc<Cell<usize>>,
     closed: Rc<Cell<usize>>,
 }
 
@@ -70,6 +72,7 @@ impl Backend {
             address: listener.local_addr().unwrap(),
             seen: Rc::default(),
             connections: Rc::default(),
+            sent: Rc::default(),
             closed: Rc::default(),
         };
         let answers: Rc<RefCell<VecDeque<Answer>>> =
@@ -123,6 +126,7 @@ impl Backend {
                 if stream.write_all(part).await.is_err() {
                     return;
                 }
+                self.sent.set(self.sent.get() + 1);
                 sleep(answer.pause).await;
             }
             if !answer.keep {

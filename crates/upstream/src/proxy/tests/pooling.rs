@@ -56,7 +56,12 @@ fn bytes_that_nobody_asked_for_are_nobodys_answer() {
         let backend = Backend::new([answer, keep(OK)]).await;
         let proxy = pooled(&backend).await;
         assert_eq!(content(&proxy.get().await), "ok");
-        sleep(Duration::from_millis(60)).await;
+        let late_is_sent = async {
+            while backend.sent.get() < 2 {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(TEST_TIMEOUT, late_is_sent).await.expect("the server sends more");
         assert_eq!(content(&proxy.get().await), "ok");
         assert_eq!(backend.connections.get(), 2);
     });
