@@ -65,9 +65,11 @@ fn a_template_that_is_only_slow_is_no_failure_of_the_application() {
     assert!(resident.application.is_refusal_temporary);
     signals::send(template, SIGCONT).unwrap();
     let mut worker = WorkerId { incarnation: 1, ..SECOND };
-    while resident.application.try_spawn(worker).is_err() {
+    // Until it has a processor, each attempt is refused at once.
+    while let Err(message) = resident.application.try_spawn(worker) {
         worker.incarnation += 1;
-        assert!(worker.incarnation < 600);
+        assert!(worker.incarnation < 600, "{message}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }
 
