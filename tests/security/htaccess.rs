@@ -4,10 +4,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
 
 use harness::client::Response;
 use harness::fastcgi::{Socket, fpm};
-use harness::{Server, Site};
+use harness::{Server, Site, processes, requirements};
 use serde_json::json;
 
 /// A site under its files, and beside it another one at /other/.
@@ -103,11 +104,22 @@ fn a_site_whose_directives_use_up_its_time_is_refused_for_a_while_and_no_other_o
     let rules = "RewriteEngine On\nRewriteRule ^(a|aa|a?a)+(a|aa)+$ - [F]\n".repeat(50);
     let server = with_rules(rules);
     let target = format!("/{}!", "a".repeat(60));
-    let refused = (0..20)
-        .flat_map(|_| attack(&server, 48, &target))
-        .inspect(|response| assert!(matches!(response.status, 500 | 503), "{}", response.status))
-        .find(|response| response.status == 503);
-    let refused = refused.expect("no request was refused");
+    // The site may use a quarter of a processor. On a busy machine, the server may not get that much.
+    let mut greatest_share: f64 = 0.0;
+    let refused = (0..20).find_map(|_| {
+        let (begun, before) = (Instant::now(), processes::processor_time(server.router()));
+        let responses = attack(&server, 48, &target);
+        let used = processes::processor_time(server.router()) - before;
+        greatest_share = greatest_share.max(used / begun.elapsed().as_secs_f64());
+        responses.into_iter().find(|response| {
+            assert!(matches!(response.status, 500 | 503), "{}", response.status);
+            response.status == 503
+        })
+    });
+    let Some(refused) = refused else {
+        assert!(greatest_share < 0.4, "no request was refused at {greatest_share} of a processor");
+        return requirements::skipped(format!("the router got {greatest_share:.2} of a processor"));
+    };
     assert!(refused.field("Retry-After").is_some(), "{refused:?}");
     assert!(server.log().contains("have used up the processor time of the site"));
     is_alive(&server);
