@@ -1,6 +1,7 @@
 //! `limit`: how often and how many at once a client is served.
 
 use std::net::Ipv4Addr;
+use std::time::Instant;
 
 use harness::client::Client;
 use harness::dns::Dns;
@@ -74,13 +75,19 @@ fn a_refusal_says_when_to_come_again_and_keeps_the_connection() {
 #[test]
 fn requests_of_a_delayed_burst_are_all_served_and_the_next_is_refused() {
     let server = limited("echo 'ok';", json!({"rate": "12/m", "burst": 2, "delay": true}));
-    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    // For each five seconds that the requests take, one more is served: the last of the burst waits for ten,
+    // and a busy machine may send some of them late.
+    let mut clients: Vec<_> = (0..12).map(|_| server.connect()).collect();
+    let begun = Instant::now();
     for client in &mut clients {
         client.send("GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n");
     }
-    let mut statuses: Vec<_> = clients.iter_mut().map(|client| client.response().status).collect();
-    statuses.sort_unstable();
-    assert_eq!(statuses, [200, 200, 200, 429]);
+    let statuses: Vec<_> = clients.iter_mut().map(|client| client.response().status).collect();
+    let served = statuses.iter().filter(|status| **status == 200).count();
+    let refused = statuses.iter().filter(|status| **status == 429).count();
+    assert_eq!(served + refused, 12, "{statuses:?}");
+    let most = 3 + begun.elapsed().as_secs() as usize / 5;
+    assert!((3..=most).contains(&served), "{statuses:?}");
 }
 
 #[test]
