@@ -54,8 +54,8 @@ pub fn run(arguments: &Check) -> Result<(), String> {
         }
     };
     let defaults = Defaults::of(arguments.unit);
-    let config =
-        howdah_config::parse_with(&text, &defaults).map_err(|error| format!("{name}: {error}"))?;
+    let config = howdah_config::parse_with(&text, &defaults)
+        .map_err(|error| error.lines(|error| format!("{name}: {error}")))?;
     let mut findings = Findings { document: name.clone(), ..Findings::default() };
     for Advice { path, message } in config.advice() {
         findings.warn(format_args!("{path}: {message}"));

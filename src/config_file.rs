@@ -34,7 +34,7 @@ fn explain(path: &Path, error: &io::Error) -> String {
     format!("{}: {advice}", path.display())
 }
 
-/// Reads a document with all files that it includes. An error in one of several files has the file and
+/// Reads a document with all files that it includes. The mistakes in several files are lines with the file and
 /// the line; that of a single one is left to the caller, who parses the text.
 pub fn read_document(path: &Path, defaults: &Defaults) -> Result<Vec<u8>, String> {
     let text = read(path)?;

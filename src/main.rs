@@ -79,7 +79,7 @@ fn main() -> ExitCode {
 fn report(problem: &str) {
     match Log::standard_error() {
         Ok(log) if log.is_structured() => log.write(Level::Alert, problem),
-        _ => eprintln!("howdah: {problem}"),
+        _ => problem.lines().for_each(|line| eprintln!("howdah: {line}")),
     }
 }
 

@@ -162,15 +162,19 @@ impl StartupPlan {
     /// Parses the document. Error: the reason why it is not valid.
     pub fn valid_config(&self, arguments: &Serve) -> Result<Config, String> {
         howdah_config::parse_with(&self.document, &Defaults::of(arguments.unit))
-            .map_err(|error| format!("{}: {error}", self.origin))
+            .map_err(|error| self.wrong(&error))
+    }
+
+    /// Returns the mistakes of the document as lines.
+    fn wrong(&self, error: &howdah_config::Error) -> String {
+        error.lines(|error| format!("{}: {error}", self.origin))
     }
 
     /// Prints the document on standard output. Fails if it is not valid.
     pub fn print_document(&self, options: &CommonOptions) -> Result<(), String> {
-        let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", self.origin);
-        howdah_config::parse(&self.document).map_err(|error| wrong(&error))?;
+        howdah_config::parse(&self.document).map_err(|error| self.wrong(&error))?;
         let mut document =
-            howdah_config::json::parse(&self.document).map_err(|error| wrong(&error))?;
+            howdah_config::json::parse(&self.document).map_err(|error| self.wrong(&error))?;
         name_user(&mut document, options);
         if let Some(members) = document.as_object_mut() {
             // What is printed can be served, without the files.

@@ -554,3 +554,34 @@ fn a_usual_directory_for_temporary_files_that_is_of_no_use_is_a_warning() {
     processes::signal(child.id(), Signal::TERM);
     child.wait().unwrap();
 }
+
+#[test]
+fn the_mistakes_of_all_parts_are_told_by_the_check_the_start_and_a_change() {
+    let site = Site::script("index.php", "echo 1;");
+    let path = site.data().join("mistakes.json");
+    let document = json!({
+        "listeners": {"127.0.0.1:80": {"pass": "routes", "backlo": 1}},
+        "routes": [{"action": {"retur": 200}}, {"action": {"pass": "applications/blog"}}],
+        "applications": {"blog": {"type": "php"}},
+        "upstreams": {"back": {}},
+    });
+    fs::write(&path, document.to_string()).unwrap();
+    let places =
+        ["/listeners/127.0.0.1:80", "/routes/0/action", "/applications/blog", "/upstreams/back"];
+    let file = path.display();
+    for output in refusals(|| Command::new(programs::howdah()), &[], &path) {
+        let said = said(&output);
+        assert_eq!(said.lines().count(), places.len(), "{said}");
+        for (line, place) in said.lines().zip(places) {
+            assert!(line.starts_with(&format!("howdah: {file}: {place}: ")), "{said}");
+        }
+    }
+    let control = format!("unix:{}", site.control_socket().display());
+    let server = site.argument("--control").argument(&control).serve();
+    let answer = server.control("PUT", "/config", &document.to_string());
+    assert_eq!(answer.status, 400);
+    let detail = answer.text("detail");
+    assert!(detail.lines().zip(places).all(|(line, place)| line.starts_with(place)), "{detail}");
+    assert_eq!(detail.lines().count(), places.len(), "{detail}");
+    assert_eq!(answer.body["location"]["path"], places[0]);
+}

@@ -11,7 +11,7 @@ use crate::application::Application;
 use crate::defaults::Defaults;
 use crate::defined::DefinedVariables;
 use crate::definitions::Definitions;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::fastcgi::{FastCgi, Servers};
 use crate::geo_database::GeoDatabase;
 use crate::groups::Groups;
@@ -19,6 +19,7 @@ use crate::include;
 use crate::json;
 use crate::limit::LimitRule;
 use crate::listener::Listener;
+use crate::mistakes::Mistakes;
 use crate::node::{Node, Scope, path};
 use crate::proxy::Proxy;
 use crate::route::Route;
@@ -69,48 +70,64 @@ impl Config {
 
     /// Reads a document from a value tree with these defaults.
     pub fn from_value_with(document: Value, defaults: &Defaults) -> Result<Config, Error> {
+        let mistakes = Mistakes::default();
+        let read = Config::read(document, defaults, &mistakes);
+        mistakes.finish(read).map_err(|errors| {
+            // There is an error, as nothing was read.
+            let none = || Error::new(ErrorKind::InvalidValue, String::new(), "cannot be read");
+            Error::of_all(errors).unwrap_or_else(none)
+        })
+    }
+
+    /// Reads a document. It is of no use if there are mistakes.
+    fn read(
+        document: Value,
+        defaults: &Defaults,
+        mistakes: &Mistakes<Error>,
+    ) -> Result<Config, Error> {
         let (groups, variables) = (Groups::default(), DefinedVariables::default());
         let scope = Scope {
             definitions: Definitions::of(&document),
             defaults: *defaults,
             groups: &groups,
             variables: &variables,
+            mistakes,
         };
         let root = Node::root(&document, &scope);
         let object = root.object()?;
         include::refuse(&root)?;
         object.read("variables", |node| variables.read(node))?;
-        let settings = object.read("settings", Settings::read)?;
+        let settings = mistakes.part(object.read("settings", Settings::read))?.flatten();
         let settings = settings.unwrap_or_else(|| Settings::new(defaults));
-        let listeners = object.read("listeners", Listener::read_all)?.unwrap_or_default();
-        let routes = object.read("routes", Route::read_all)?.unwrap_or_default();
-        let (applications, fastcgi) =
-            object.read("applications", read_applications)?.unwrap_or_default();
-        let upstreams = object.read("upstreams", Upstream::read_all)?.unwrap_or_default();
-        let access_log = object.read("access_log", AccessLog::read_all)?.unwrap_or_default();
+        let listeners = mistakes.part(object.read("listeners", Listener::read_all))?.flatten();
+        let routes = mistakes.part(object.read("routes", Route::read_all))?.flatten();
+        let applications = mistakes.part(object.read("applications", read_applications))?.flatten();
+        let (applications, fastcgi) = applications.unwrap_or_default();
+        let upstreams = mistakes.part(object.read("upstreams", Upstream::read_all))?.flatten();
+        let access_log = mistakes.part(object.read("access_log", AccessLog::read_all))?.flatten();
         let included = object.internal("included").map(|node| include::read_included(&node));
         let included = included.transpose()?.unwrap_or_default();
-        object.end()?;
+        mistakes.part(object.end())?;
         let mut config = Config {
-            listeners,
-            routes,
+            listeners: listeners.unwrap_or_default(),
+            routes: routes.unwrap_or_default(),
             applications,
             fastcgi,
-            upstreams,
+            upstreams: upstreams.unwrap_or_default(),
             settings,
-            access_log,
+            access_log: access_log.unwrap_or_default(),
             geo_databases: variables.databases(),
             included,
             document,
         };
-        LimitRule::check_zones(config.limit_rules())?;
+        mistakes.part(LimitRule::check_zones(config.limit_rules()))?;
         let obedient = config.applications_of_htaccess_shares();
         let settings = config.settings_of_actions();
         for application in &mut config.applications {
             application.route_settings.clone_from(&settings);
             application.obeys_htaccess |= obedient.contains(&application.name);
         }
-        config.check_cache_stores()?;
+        mistakes.part(config.check_cache_stores())?;
         Ok(config)
     }
 
@@ -173,8 +190,8 @@ fn read_applications(node: &Node<'_>) -> Result<(Vec<Application>, Vec<FastCgi>)
     let (mut applications, mut fastcgi) = (Vec::new(), Vec::new());
     for (name, application) in node.members()? {
         match FastCgi::is(&application) {
-            true => fastcgi.push(FastCgi::read(name, &application)?),
-            false => applications.push(Application::read(name, &application)?),
+            true => fastcgi.extend(node.part(FastCgi::read(name, &application))?),
+            false => applications.extend(node.part(Application::read(name, &application))?),
         }
     }
     Ok((applications, fastcgi))

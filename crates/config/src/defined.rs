@@ -95,12 +95,15 @@ impl DefinedVariables {
             }
             if name == "dollar" || Variable::named(name).is_some() {
                 let error = node.invalid("has the name of a variable that exists already");
-                return Err(error.with_hint("choose another name"));
+                node.part::<()>(Err(error.with_hint("choose another name")))?;
+                continue;
             }
             let definition = Definition::read(name, &node).map_err(|error| {
                 let is_read = |name: &str| self.0.borrow().contains_key(name);
                 defined_uses::explain(error, name, variables, is_read)
-            })?;
+            });
+            // The name is defined, also for the templates that use a definition with a mistake.
+            let definition = node.part(definition)?.unwrap_or_else(|| Definition::empty(name));
             self.0.borrow_mut().insert(name.to_owned(), Defined(Arc::new(definition)));
         }
         Ok(())
@@ -154,6 +157,18 @@ impl Definition {
                 "leads to more than {MAX_WEIGHT} variables by the definitions in front of it"
             ))),
             false => Ok(definition),
+        }
+    }
+
+    /// Returns a definition without a value.
+    fn empty(name: &str) -> Definition {
+        Definition {
+            name: name.to_owned(),
+            text: String::new(),
+            source: Template::default(),
+            table: Table::Split(Vec::new()),
+            default: Template::default(),
+            weight: 0,
         }
     }
 

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::suggest::nearest;
+
 /// The named objects of a document. Their contents are not checked yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Definitions<'a> {
@@ -16,6 +18,18 @@ impl<'a> Definitions<'a> {
     /// Returns the value of a key of the document.
     pub fn section(&self, section: &str) -> Option<&'a Value> {
         self.document?.get(section)
+    }
+
+    /// Returns true if the document has a section of this name that is no object of names, or a key that looks
+    /// like the section. Either is a mistake of its own, and says nothing about names in the section.
+    pub fn has_mistaken(&self, section: &str) -> bool {
+        let Some(document) = self.document else { return false };
+        match document.get(section) {
+            Some(Value::Object(_)) => false,
+            Some(Value::Array(_)) => section != "routes",
+            Some(_) => true,
+            None => document.keys().any(|key| nearest(key, [section]).is_some()),
+        }
     }
 
     /// Returns a section of the document that is an object of names.

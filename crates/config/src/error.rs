@@ -2,14 +2,22 @@
 
 use std::fmt;
 
-/// An error in a document. `Display` is one line that names the place and the remedy.
+/// An error in a document. `Display` is one line that names the place and the remedy; [`Error::lines`] shows
+/// further mistakes of the document as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
     path: String,
     position: Option<Position>,
-    message: String,
+    message: Box<str>,
     hint: Option<String>,
+    others: Option<Box<Others>>,
+}
+
+/// Further mistakes of the document. Behind a pointer, so that results with errors stay small.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Others {
+    errors: Vec<Error>,
 }
 
 /// Reason why a document is refused.
@@ -43,9 +51,19 @@ pub struct Position {
     pub column: usize,
 }
 
+/// Number of mistakes at which the reading ends: each may cost a look at all names of the document.
+const MAX_MISTAKES: usize = 100;
+
+/// Length of all errors at which the reading ends, in bytes: they go through messages and the log.
+pub(crate) const MAX_BYTES: usize = 16 << 10;
+
+/// Maximum number of mistakes that are shown.
+const MAX_SHOWN: usize = 20;
+
 impl Error {
     pub(crate) fn new(kind: ErrorKind, path: String, message: impl Into<String>) -> Error {
-        Error { kind, path, position: None, message: message.into(), hint: None }
+        let message = Into::<String>::into(message).into_boxed_str();
+        Error { kind, path, position: None, message, hint: None, others: None }
     }
 
     pub(crate) fn syntax(position: Position, message: &str) -> Error {
@@ -53,9 +71,19 @@ impl Error {
             kind: ErrorKind::Syntax,
             path: String::new(),
             position: Some(position),
-            message: message.to_owned(),
+            message: message.into(),
             hint: None,
+            others: None,
         }
+    }
+
+    /// Returns the first of several errors, which has the others. `None` if there is none.
+    pub(crate) fn of_all(errors: Vec<Error>) -> Option<Error> {
+        let mut errors = errors.into_iter();
+        let mut first = errors.next()?;
+        let errors: Vec<_> = errors.collect();
+        first.others = (!errors.is_empty()).then(|| Box::new(Others { errors }));
+        Some(first)
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Error {
@@ -85,6 +113,18 @@ impl Error {
         &self.message
     }
 
+    /// Returns further mistakes of the document, in the order in which they were found. If there are too many,
+    /// some are missing.
+    pub fn others(&self) -> &[Error] {
+        self.others.as_ref().map_or(&[], |others| &others.errors)
+    }
+
+    /// Returns all mistakes as lines, at most about twenty; `show` returns the line of one.
+    pub fn lines(&self, show: impl Fn(&Error) -> String) -> String {
+        let all: Vec<_> = [self].into_iter().chain(self.others()).collect();
+        lines(&all, |error| show(error))
+    }
+
     /// Returns the remedy, if the message does not contain it.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
@@ -107,3 +147,23 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Returns errors as lines: the first twenty, and the number of others.
+pub(crate) fn lines<E: fmt::Display>(errors: &[E], show: impl Fn(&E) -> String) -> String {
+    let mut lines: Vec<_> = errors.iter().take(MAX_SHOWN).map(show).collect();
+    let others = errors.len().saturating_sub(MAX_SHOWN);
+    if others > 0 {
+        let least = if is_too_much(errors.iter()) { "at least " } else { "" };
+        lines.push(format!("and {least}{others} more"));
+    }
+    lines.join("\n")
+}
+
+/// Returns true for so many errors that the reading ends.
+pub(crate) fn is_too_much<'e, E: fmt::Display + 'e>(errors: impl Iterator<Item = &'e E>) -> bool {
+    let (mut number, mut bytes) = (0, 0);
+    for error in errors {
+        (number, bytes) = (number + 1, bytes + error.to_string().len());
+    }
+    number >= MAX_MISTAKES || bytes > MAX_BYTES
+}

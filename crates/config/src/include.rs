@@ -13,17 +13,20 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use crate::error::{Error, Position};
+use crate::error::{self, Error, Position};
 use crate::json;
+use crate::mistakes::Mistakes;
 use crate::node::{Node, path, split_path};
 use crate::types_file;
 
 mod chain;
 mod changed;
 mod refused;
+mod tables;
 
 pub use changed::changed;
 pub(crate) use refused::refuse;
+pub use tables::{expand_tables, watched_by_tables};
 
 /// Reads the files that documents name.
 pub trait IncludedFiles {
@@ -97,7 +100,7 @@ const INCLUDED: &str = "included";
 ///
 /// # Errors
 ///
-/// The file, the place in it, and the problem.
+/// The file, the place in it, and the problem. If several files have problems: a line for each.
 pub fn expand(
     text: &[u8],
     file: &Path,
@@ -113,8 +116,9 @@ pub fn expand(
         return Err(reading.problem(&place.child(INCLUDED), problem));
     }
     let original = value.clone();
-    let mut document = reading.value(value, &place)?;
-    let Reading { sources, origins, tables, .. } = reading;
+    let read = reading.value(value, &place);
+    let Reading { sources, origins, tables, mistakes, .. } = reading;
+    let mut document = finished(mistakes, read)?;
     if sources.len() == 1 && !has_include(text) && document == original {
         return Ok(None);
     }
@@ -141,6 +145,11 @@ fn has_include(text: &[u8]) -> bool {
     memchr::memmem::find(text, b"\"include\"").is_some()
 }
 
+/// Returns what was read, or the problems of files as lines.
+fn finished<T>(mistakes: Mistakes<String>, read: Result<T, String>) -> Result<T, String> {
+    mistakes.finish(read).map_err(|problems| error::lines(&problems, String::clone))
+}
+
 /// Returns the paths of the tables of an expanded document that are in files, and the name of the file or
 /// the pattern of each.
 pub fn tables(document: &Value) -> Vec<(Vec<String>, PathBuf)> {
@@ -149,45 +158,6 @@ pub fn tables(document: &Value) -> Vec<(Vec<String>, PathBuf)> {
     all.filter(|(steps, _)| is_table(steps))
         .filter_map(|(steps, file)| Some((steps, PathBuf::from(file.as_str()?))))
         .collect()
-}
-
-/// Reads the tables of an expanded document that are in files again.
-///
-/// # Errors
-///
-/// The file, the place in it, and the problem.
-pub fn expand_tables(mut document: Value, files: &dyn IncludedFiles) -> Result<Expanded, String> {
-    let source = Source { file: PathBuf::new(), text: Vec::new(), included_by: None };
-    let mut reading = Reading::new(files, vec![source]);
-    for (steps, file) in tables(&document) {
-        let place = Place { source: 0, inner: Vec::new(), path: steps.clone() };
-        let name = Value::String(file.to_string_lossy().into_owned());
-        let table = reading.value(name, &place)?;
-        let values = steps.iter().try_fold(&mut document, |part, step| part.get_mut(step));
-        if let Some(values) = values {
-            *values = table;
-        }
-    }
-    let Reading { sources, origins, .. } = reading;
-    Ok(Expanded { document, sources, origins })
-}
-
-/// Returns the files and directories on which the tables of an expanded document depend.
-pub fn watched_by_tables(document: &Value, files: &dyn IncludedFiles) -> Vec<PathBuf> {
-    let mut all = Vec::new();
-    for (_, file) in tables(document) {
-        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let directory = file.parent().unwrap_or(Path::new("/"));
-        if !is_pattern(name) {
-            all.push(file);
-            continue;
-        }
-        let there = files.names(directory).unwrap_or_default();
-        let there = there.into_iter().filter(|other| is_named(name, other));
-        all.extend(there.map(|other| directory.join(other)));
-        all.push(directory.to_owned());
-    }
-    all
 }
 
 /// Returns true for the path of the values of a variable, which may be the name of a file.
@@ -215,8 +185,12 @@ impl Expanded {
         self.sources.iter().map(|source| source.file.as_path())
     }
 
-    /// Returns an error of the document with the file and the place in it.
+    /// Returns the mistakes of the document as lines, each with the file and the place in it.
     pub fn explain(&self, error: &Error) -> String {
+        error.lines(|error| self.explain_one(error))
+    }
+
+    fn explain_one(&self, error: &Error) -> String {
         let steps = split_path(error.path());
         let origin = { self.origins.iter() }
             .filter(|origin| steps.starts_with(&origin.path))
@@ -281,12 +255,14 @@ struct Reading<'f> {
     bytes: usize,
     /// The paths of tables in files, and the names of the files.
     tables: Vec<(Vec<String>, PathBuf)>,
+    /// Problems of files. With one, the document is of no use; other files are read for their problems.
+    mistakes: Mistakes<String>,
 }
 
 impl<'f> Reading<'f> {
     fn new(files: &'f dyn IncludedFiles, sources: Vec<Source>) -> Self {
         let (origins, tables) = (Vec::new(), Vec::new());
-        Reading { files, sources, origins, bytes: 0, tables }
+        Reading { files, sources, origins, bytes: 0, tables, mistakes: Mistakes::default() }
     }
 
     fn value(&mut self, value: Value, place: &Place) -> Result<Value, String> {
@@ -319,12 +295,12 @@ impl<'f> Reading<'f> {
                 self.tables.push((place.path.clone(), self.files.absolute(whole)));
                 let value = Value::String(name);
                 for file in self.named(&value, place)? {
-                    let (table, source) = self.read(&file, place)?;
+                    let Some((table, source)) = self.read(&file, place)? else { continue };
                     let inside = Place { source, inner: Vec::new(), path: place.path.clone() };
-                    let Value::Object(members) = table else {
-                        return Err(self.problem(&inside, "must be an object of values"));
-                    };
-                    self.merge(&mut all, members, &inside)?;
+                    match table {
+                        Value::Object(members) => self.add(&mut all, members, &inside)?,
+                        _ => self.keep(&inside, "must be an object of values")?,
+                    }
                 }
                 Ok(Value::Object(all))
             }
@@ -340,8 +316,14 @@ impl<'f> Reading<'f> {
         self.begins(place, &file);
         let text = match self.files.read(&file) {
             Ok(text) if text.len() <= json::MAX_SIZE => text,
-            Ok(_) => return Err(self.problem(place, "is a file that is longer than 16 MiB")),
-            Err(problem) => return Err(self.problem(place, &problem)),
+            Ok(_) => {
+                self.keep(place, "is a file that is longer than 16 MiB")?;
+                return Ok(Value::Null);
+            }
+            Err(problem) => {
+                self.keep(place, &problem)?;
+                return Ok(Value::Null);
+            }
         };
         let types = types_file::parse(&String::from_utf8_lossy(&text));
         self.sources.push(Source { file, text, included_by: Some(place.source) });
@@ -366,13 +348,16 @@ impl<'f> Reading<'f> {
         }
         let Some(include) = include else { return Ok(all) };
         for file in self.named(&include, &place.child("include"))? {
-            let (value, source) = self.read(&file, &place.child("include"))?;
+            let Some((value, source)) = self.read(&file, &place.child("include"))? else {
+                continue;
+            };
             let inside = Place { source, inner: Vec::new(), path: place.path.clone() };
             let Value::Object(members) = value else {
-                return Err(self.problem(&inside, "must be an object, as what includes it"));
+                self.keep(&inside, "must be an object, as what includes it")?;
+                continue;
             };
             let members = self.object(members, &inside)?;
-            self.merge(&mut all, members, &inside)?;
+            self.add(&mut all, members, &inside)?;
         }
         Ok(all)
     }
@@ -391,7 +376,7 @@ impl<'f> Reading<'f> {
             let inner = [inner.as_slice(), &["include".to_owned()]].concat();
             let including = Place { inner, ..place.clone() };
             for file in self.named(&include, &including)? {
-                let (value, source) = self.read(&file, &including)?;
+                let Some((value, source)) = self.read(&file, &including)? else { continue };
                 match value {
                     Value::Array(steps) => {
                         let path = place.path.clone();
@@ -421,7 +406,21 @@ impl<'f> Reading<'f> {
         self.origins.push(Origin { path, source, inner });
     }
 
-    /// Adds the members of a file to those that are there. Objects are merged.
+    /// Adds the members of a file to those that are there. Keeps one problem: a copy of a file would have as many as
+    /// members.
+    fn add(
+        &mut self,
+        all: &mut Map<String, Value>,
+        members: Map<String, Value>,
+        inside: &Place,
+    ) -> Result<(), String> {
+        match self.merge(all, members, inside) {
+            Ok(()) => Ok(()),
+            Err(problem) => self.mistakes.keep(problem),
+        }
+    }
+
+    /// Adds members to those that are there. Objects are merged.
     fn merge(
         &mut self,
         all: &mut Map<String, Value>,
@@ -466,17 +465,22 @@ impl<'f> Reading<'f> {
         let directory = including.and_then(Path::parent).unwrap_or(Path::new(""));
         let mut files = Vec::new();
         for pattern in patterns {
+            const NO_NAME: &str = "must be the name of a file, or a pattern";
             if pattern.is_empty() || pattern.contains('\0') {
-                return Err(self.problem(place, "must be the name of a file, or a pattern"));
+                self.keep(place, NO_NAME)?;
+                continue;
             }
             let whole = directory.join(pattern);
             let (above, name) = match (whole.parent(), whole.file_name().and_then(|n| n.to_str())) {
                 (Some(above), Some(name)) => (above, name),
-                _ => return Err(self.problem(place, "must be the name of a file, or a pattern")),
+                _ => {
+                    self.keep(place, NO_NAME)?;
+                    continue;
+                }
             };
             if is_pattern(&above.to_string_lossy()) {
-                let problem = "must have \"*\" and \"?\" only in the name of the file";
-                return Err(self.problem(place, problem));
+                self.keep(place, "must have \"*\" and \"?\" only in the name of the file")?;
+                continue;
             }
             if !is_pattern(name) {
                 files.push(whole);
@@ -485,7 +489,10 @@ impl<'f> Reading<'f> {
             self.begins(place, above);
             let there = match self.files.names(above) {
                 Ok(there) => there,
-                Err(problem) => return Err(self.problem(place, &problem)),
+                Err(problem) => {
+                    self.keep(place, &problem)?;
+                    continue;
+                }
             };
             let mut there: Vec<_> =
                 there.into_iter().filter(|other| is_named(name, other)).collect();
@@ -495,8 +502,9 @@ impl<'f> Reading<'f> {
         Ok(files)
     }
 
-    /// Reads a file for the `include` at a place.
-    fn read(&mut self, file: &Path, place: &Place) -> Result<(Value, usize), String> {
+    /// Reads a file for the `include` at a place. `None` if the file has a problem, which is kept. Error: no
+    /// further file is to be read, for example in a circle.
+    fn read(&mut self, file: &Path, place: &Place) -> Result<Option<(Value, usize)>, String> {
         self.check_chain(file, place)?;
         if self.sources.len() >= MAX_FILES {
             return Err(self.problem(place, "makes the document consist of more than 10,000 files"));
@@ -504,16 +512,22 @@ impl<'f> Reading<'f> {
         self.begins(place, file);
         let text = match self.files.read(file) {
             Ok(text) => text,
-            Err(problem) => return Err(self.problem(place, &problem)),
+            Err(problem) => return self.keep(place, &problem).map(|()| None),
         };
         self.bytes = self.bytes.saturating_add(text.len());
         if self.bytes > json::MAX_SIZE {
             return Err(self.problem(place, "makes the document longer than 16 MiB"));
         }
-        let value = json::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        let value = match json::parse(&text) {
+            Ok(value) => value,
+            Err(error) => {
+                let problem = format!("{}: {error}", file.display());
+                return self.mistakes.keep(problem).map(|()| None);
+            }
+        };
         let included_by = Some(place.source);
         self.sources.push(Source { file: file.to_owned(), text, included_by });
-        Ok((value, self.sources.len() - 1))
+        Ok(Some((value, self.sources.len() - 1)))
     }
 
     /// Says which file is read next. Without the line, whose search would take as long as the files.
@@ -521,6 +535,11 @@ impl<'f> Reading<'f> {
         let source = self.sources.get(place.source);
         let source = source.map_or(Path::new(""), |source| source.file.as_path()).display();
         self.files.begins(&format!("{source}: {}: {}", path(&place.path), file.display()));
+    }
+
+    /// Keeps a problem of a file. Error: there are too many.
+    fn keep(&self, place: &Place, problem: &str) -> Result<(), String> {
+        self.mistakes.keep(self.problem(place, problem))
     }
 
     fn problem(&self, place: &Place, problem: &str) -> String {

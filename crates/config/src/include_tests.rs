@@ -357,3 +357,65 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn each_file_tells_its_own_problem() {
+    let copy = r#"{"routes": {"a": []}, "upstreams": {"u": {"servers": {"127.0.0.1:1": {}}}}}"#;
+    let files = [
+        ("/etc/h/c/1.json", "{\"routes\": {\n"),
+        ("/etc/h/c/2.json", copy),
+        ("/etc/h/c/3.json", copy),
+        ("/etc/h/c/4.json", "[]"),
+        ("/etc/h/c/5.json", r#"{"include": ["none.json", "a*/b", "no/such/*"]}"#),
+        ("/etc/h/c/6.json", r#"{"routes": {"d": [{"include": "none.json"}, {}]}}"#),
+    ];
+    let error = expanded(
+        r#"{"include": "c/*.json", "listeners": {"*:80": {"pass": "routes/none"}}}"#,
+        &files,
+    )
+    .unwrap_err();
+    let beginnings = [
+        "/etc/h/c/1.json: line ",
+        "/etc/h/c/3.json: line 1, column 18: /routes/a: is in /etc/h/c/2.json as well",
+        "/etc/h/c/4.json: line 1, column 1: : must be an object",
+        "/etc/h/c/5.json: line 1, column 13: /include: must have \"*\" and \"?\" only in",
+        "/etc/h/c/5.json: line 1, column 13: /include: /etc/h/c/none.json: there is no such file",
+        "/etc/h/c/6.json: line 1, column 31: /routes/d: /etc/h/c/none.json: there is no such file",
+    ];
+    let lines: Vec<_> = error.lines().collect();
+    assert_eq!(lines.len(), beginnings.len(), "{error}");
+    for (line, beginning) in lines.iter().zip(beginnings) {
+        assert!(line.starts_with(beginning), "{line}\n{beginning}");
+    }
+    // A circle ends the reading, as files of it would be read again and again.
+    let around = [
+        ("/etc/h/c/1.json", "x"),
+        ("/etc/h/c/2.json", r#"{"include": "*.json"}"#),
+        ("/etc/h/c/3.json", r#"{"include": "*.json"}"#),
+    ];
+    let error = expanded(r#"{"include": "c/*.json"}"#, &around).unwrap_err();
+    let lines: Vec<_> = error.lines().collect();
+    assert!(lines.len() == 3 && lines[2].contains("is a circle"), "{error}");
+    let names: Vec<_> = (0..200).map(|number| format!("{number}.json")).collect();
+    let error = expanded(&json!({ "include": names }).to_string(), &[]).unwrap_err();
+    assert!(error.ends_with("\nand at least 80 more"), "{error}");
+}
+
+#[test]
+fn each_mistake_has_its_file_and_line() {
+    let files = [
+        ("/etc/h/a.json", "{\n\"routes\": {\"a\": [\n{\"action\": {}}]}}"),
+        ("/etc/h/b.json", "{\"upstreams\": {\n\"b\": {}}}"),
+    ];
+    let document = "{\"include\": [\"a.json\", \"b.json\"],\n\"listeners\": {\"x\": {}}}";
+    let found = expanded(document, &files).unwrap();
+    let explained = found.explain(&Config::from_value(found.document.clone()).unwrap_err());
+    let places: Vec<_> = explained.lines().map(|line| line.split(": ").nth(2).unwrap()).collect();
+    assert_eq!(places, ["/listeners/x", "/routes/a/0/action", "/upstreams/b"], "{explained}");
+    let lines: Vec<_> = explained.lines().map(|line| line.split(", ").next().unwrap()).collect();
+    assert_eq!(
+        lines,
+        ["/etc/h/site.json: line 2", "/etc/h/a.json: line 3", "/etc/h/b.json: line 2"],
+        "{explained}"
+    );
+}

@@ -4,7 +4,8 @@
 //! key. [`parse`] goes from text to [`Config`] in three steps: [`json`] reads the text, the types
 //! below read their keys from the value tree, and references to other parts of the document
 //! (`pass`, `scripts`) are checked. The result is complete: defaults are filled in, patterns and
-//! templates are compiled, and every constant reference is valid.
+//! templates are compiled, and every constant reference is valid. An error has the mistakes of all parts that
+//! could be read on their own ([`Error::others`]).
 //!
 //! This crate opens no file and no socket, except for [`detect`], which examines a directory to
 //! create a document for it. A document is untrusted input: no text causes a panic or unbounded
@@ -56,6 +57,7 @@ mod limit;
 mod listener;
 mod matching;
 mod memory_budget;
+mod mistakes;
 mod node;
 mod pattern;
 mod percent;

@@ -63,13 +63,14 @@ impl Listener {
         }
         let mut taken = std::collections::HashMap::new();
         for (name, member) in node.members()? {
-            let listener = Listener::read(name, &member)?;
+            let Some(listener) = node.part(Listener::read(name, &member))? else { continue };
             if let Some(other) = taken.insert(listener.address.clone(), name) {
                 let message = format!("is the same address as \"{}\"", Shown(other));
-                return Err(member.invalid(message));
+                node.part::<()>(Err(member.invalid(message)))?;
+                continue;
             }
-            check_acme(&listeners, &listener, &member)?;
-            listeners.push(listener);
+            let checked = check_acme(&listeners, &listener, &member).map(|()| listener);
+            listeners.extend(node.part(checked)?);
         }
         Ok(listeners)
     }

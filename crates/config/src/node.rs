@@ -17,6 +17,7 @@ use crate::definitions::Definitions;
 use crate::error::{Error, ErrorKind};
 use crate::foreign;
 use crate::groups::Groups;
+use crate::mistakes::Mistakes;
 use crate::suggest::nearest;
 
 /// Context of all values of a document.
@@ -30,6 +31,8 @@ pub(crate) struct Scope<'a> {
     pub groups: &'a Groups,
     /// Variables that the document defines.
     pub variables: &'a DefinedVariables,
+    /// Errors of parts that were read.
+    pub mistakes: &'a Mistakes<Error>,
 }
 
 /// A value and its path.
@@ -146,6 +149,12 @@ impl<'a> Node<'a> {
                 Err(self.invalid("must be a directory that starts with \"/\", without \"..\""))
             }
         }
+    }
+
+    /// Keeps the error of a part of the document, so that other parts are read as well
+    /// ([`Mistakes::part`]).
+    pub fn part<T>(&self, read: Result<T, Error>) -> Result<Option<T>, Error> {
+        self.scope.mistakes.part(read)
     }
 
     pub fn boolean(&self) -> Result<bool, Error> {

@@ -35,15 +35,21 @@ impl Route {
         if !node.value.is_object() {
             return Err(node.wrong_type("an array of steps or an object of named arrays"));
         }
-        let read = |(name, steps): (&str, Node<'_>)| {
-            Ok(Route { name: Some(name.to_owned()), steps: read_steps(&steps)? })
-        };
-        node.members()?.map(read).collect()
+        let mut routes = Vec::new();
+        for (name, steps) in node.members()? {
+            let steps = node.part(read_steps(&steps))?.unwrap_or_default();
+            routes.push(Route { name: Some(name.to_owned()), steps });
+        }
+        Ok(routes)
     }
 }
 
 fn read_steps(node: &Node<'_>) -> Result<Vec<Step>, Error> {
-    node.elements()?.map(|step| Step::read(&step)).collect()
+    let mut steps = Vec::new();
+    for step in node.elements()? {
+        steps.extend(node.part(Step::read(&step))?);
+    }
+    Ok(steps)
 }
 
 impl Step {

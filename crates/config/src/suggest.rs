@@ -1,5 +1,8 @@
 //! The nearest known word to a mistyped one.
 
+/// Maximum number of names that are compared: a document may have many, and several mistakes.
+const MAX_COMPARED: usize = 10_000;
+
 /// Returns the nearest candidate, if at most a third of its letters differ.
 pub(crate) fn nearest<'a>(
     found: &str,
@@ -12,6 +15,7 @@ pub(crate) fn nearest<'a>(
     candidates
         .into_iter()
         .filter(|candidate| candidate.len() <= 64)
+        .take(MAX_COMPARED)
         .map(|candidate| (distance(found.as_bytes(), candidate.as_bytes()), candidate))
         .filter(|(distance, candidate)| *distance <= candidate.len().max(3) / 3)
         .min_by_key(|(distance, _)| *distance)

@@ -73,6 +73,14 @@ impl Target {
     /// Checks that the document defines the target, which `node` names.
     pub(crate) fn check(&self, node: &Node<'_>) -> Result<(), Error> {
         let definitions = &node.scope.definitions;
+        let section = match self {
+            Target::Route(_) => "routes",
+            Target::Application { .. } => "applications",
+            Target::Upstream(_) => "upstreams",
+        };
+        if definitions.has_mistaken(section) {
+            return Ok(());
+        }
         match self {
             Target::Route(None) => match definitions.section("routes") {
                 Some(Value::Array(_)) => Ok(()),
@@ -100,6 +108,12 @@ impl Target {
                 }
                 let application = definitions.application(name, None);
                 let targets = application.and_then(|application| application.get("targets"));
+                let is_mistaken = |targets: &Value| {
+                    targets.as_object().is_none_or(|targets| targets.contains_key(target))
+                };
+                if application.is_none() || targets.is_some_and(is_mistaken) {
+                    return Ok(()); // it is a mistake of the application, which is told there
+                }
                 let message =
                     format!("application \"{}\" has no target \"{}\"", Shown(name), Shown(target));
                 let targets = targets.and_then(Value::as_object);

@@ -120,11 +120,13 @@ impl Tls {
         })?;
         let acme = acme.unwrap_or_default();
         let certificates = object.read("certificate", |node| {
-            let certificates = node.one_or_many().map(|one| Certificate::read(&one));
-            let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
+            let mut certificates = Vec::new();
+            for one in node.one_or_many() {
+                certificates.push(node.part(Certificate::read(&one))?);
+            }
             match certificates.is_empty() {
                 true => Err(node.invalid("must name at least one certificate")),
-                false => Ok(certificates),
+                false => Ok(certificates.into_iter().flatten().collect::<Vec<_>>()),
             }
         })?;
         if certificates.is_none() && acme.is_empty() {

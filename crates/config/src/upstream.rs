@@ -190,7 +190,11 @@ impl Upstream {
 
     /// Reads the members of `upstreams`.
     pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<Upstream>, Error> {
-        node.members()?.map(|(name, upstream)| Upstream::read(name, &upstream)).collect()
+        let mut upstreams = Vec::new();
+        for (name, upstream) in node.members()? {
+            upstreams.extend(node.part(Upstream::read(name, &upstream))?);
+        }
+        Ok(upstreams)
     }
 
     fn read(name: &str, node: &Node<'_>) -> Result<Upstream, Error> {

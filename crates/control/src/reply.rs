@@ -161,7 +161,8 @@ impl From<Refusal> for Reply {
             }
             Refusal::InvalidCertificateName => error(400, "Invalid certificate name."),
             Refusal::InvalidConfiguration(problem) => {
-                located(error(400, "Invalid configuration.").detail(problem.to_string()), &problem)
+                let mistakes = problem.lines(ToString::to_string);
+                located(error(400, "Invalid configuration.").detail(mistakes), &problem)
             }
             Refusal::InvalidJson(problem) => {
                 located(error(400, "Invalid JSON.").detail(problem.message()), &problem)
