@@ -11,6 +11,8 @@ pub struct Rewrite {
     pub path: Template,
     /// What becomes of the query of the request.
     pub query: QueryChange,
+    /// Path of the text in the document.
+    pub place: String,
 }
 
 /// What a rewrite does to the query of the request.
@@ -31,7 +33,7 @@ impl Rewrite {
         let (path, query) = split(node.string()?);
         let path = Template::read_text(node, path)?;
         let Some(query) = query.filter(|_| node.scope.defaults.rewrites_query) else {
-            return Ok(Rewrite { path, query: QueryChange::Keep });
+            return Ok(Rewrite { path, query: QueryChange::Keep, place: node.place() });
         };
         let (query, is_whole) = match query.strip_suffix('?') {
             Some(query) => (query, true),
@@ -46,7 +48,7 @@ impl Rewrite {
             true => QueryChange::Replace(query),
             false => QueryChange::Prepend(query),
         };
-        Ok(Rewrite { path, query })
+        Ok(Rewrite { path, query, place: node.place() })
     }
 
     /// Reads an element of `try`. A query replaces that of the request, as in nginx's `try_files`.
@@ -57,7 +59,7 @@ impl Rewrite {
             Some(query) => QueryChange::Replace(Template::read_text(node, query)?),
             None => QueryChange::Keep,
         };
-        Ok(Rewrite { path, query })
+        Ok(Rewrite { path, query, place: node.place() })
     }
 }
 
@@ -112,7 +114,9 @@ mod tests {
             ("/a#b?c", "/a", QueryChange::Keep),
             ("", "", QueryChange::Keep),
         ] {
-            assert_eq!(rewrite(text), Rewrite { path: template(path), query }, "{text}");
+            let rewrite = rewrite(text);
+            assert_eq!((rewrite.path, rewrite.query), (template(path), query), "{text}");
+            assert_eq!(rewrite.place, "/routes/0/action/rewrite");
         }
     }
 
@@ -120,7 +124,7 @@ mod tests {
     fn a_document_of_unit_leaves_the_query_alone() {
         let value = json!({"rewrite": "/a?b=c", "return": 200});
         let rewrite = action(value, Defaults::of_unit()).rewrite.expect("a rewrite");
-        assert_eq!(rewrite, Rewrite { path: template("/a"), query: QueryChange::Keep });
+        assert_eq!((rewrite.path, rewrite.query), (template("/a"), QueryChange::Keep));
     }
 
     #[test]

@@ -426,15 +426,19 @@ impl<'s> Routing<'s> {
             _ => None,
         };
         if let Some(rewrite) = &action.rewrite {
-            match rewrite::target(rewrite, &VariableSource::of(request, self.started_at)) {
+            let source = VariableSource::of(request, self.started_at);
+            match rewrite::target(rewrite, &source) {
                 Ok((path, query)) => {
                     request.path = path;
                     self.set_query(query, request);
                 }
                 Err(error) => {
+                    let (place, shown) = (&rewrite.place, rewrite::shown(rewrite, &source));
                     self.log.write(
                         Level::Error,
-                        format_args!("\"rewrite\" does not expand to a path: {error}"),
+                        format_args!(
+                            "\"rewrite\" does not expand to a path: {place} gives {shown}: {error}"
+                        ),
                     );
                     return refuse(500);
                 }

@@ -14,6 +14,9 @@ use howdah_http::variables::VariableSource;
 /// path can grow each time.
 const MAX_TARGET_BYTES: usize = 64 << 10;
 
+/// Maximum length of an expanded template in the log, in bytes: it may be the client's.
+const MAX_SHOWN_BYTES: usize = 200;
+
 /// Reason why the expanded template is not a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RewriteError {
@@ -47,6 +50,31 @@ fn path(template: &Template, source: &VariableSource<'_>) -> Result<Bytes, Rewri
     if let [Part::Variable(Variable::Uri)] = template.parts() {
         return Ok(source.request.map(|request| request.path.clone()).unwrap_or_default());
     }
+    let target = expand(template, source);
+    if target.is_empty() {
+        return Ok(Bytes::new());
+    }
+    if target.len() > MAX_TARGET_BYTES {
+        return Err(RewriteError::TooLong);
+    }
+    let parsed = Target::parse(&target).map_err(RewriteError::Target)?;
+    Ok(Bytes::copy_from_slice(parsed.path(&target)))
+}
+
+/// Returns the text that a rewrite expands to for the log: on one line, shortened.
+pub fn shown(rewrite: &Rewrite, source: &VariableSource<'_>) -> String {
+    let target = expand(&rewrite.path, source);
+    let beginning = target.get(..MAX_SHOWN_BYTES);
+    let text = String::from_utf8_lossy(beginning.unwrap_or(&target));
+    let text = text.escape_debug();
+    match beginning {
+        Some(_) => format!("\"{text}…\" ({} bytes)", target.len()),
+        None => format!("\"{text}\""),
+    }
+}
+
+/// Expands a template to a percent-encoded target.
+fn expand(template: &Template, source: &VariableSource<'_>) -> Vec<u8> {
     let mut target = Vec::new();
     for part in template.parts() {
         match part {
@@ -61,14 +89,7 @@ fn path(template: &Template, source: &VariableSource<'_>) -> Result<Bytes, Rewri
             }
         }
     }
-    if target.is_empty() {
-        return Ok(Bytes::new());
-    }
-    if target.len() > MAX_TARGET_BYTES {
-        return Err(RewriteError::TooLong);
-    }
-    let parsed = Target::parse(&target).map_err(RewriteError::Target)?;
-    Ok(Bytes::copy_from_slice(parsed.path(&target)))
+    target
 }
 
 /// Returns the query that replaces that of the request, if any.

@@ -178,7 +178,16 @@ fn a_rewritten_path_decides_from_then_on_and_the_target_stays() {
     assert_eq!(routes.status("/nothing"), 201);
     assert_eq!(routes.answer("/same"), (301, Some("/x/same".to_owned())));
     assert_eq!((routes.status("/bad?x=y"), routes.status("/bad?x=/../a")), (500, 500));
-    drop(routes.log());
+    let log = routes.log();
+    let place = r#""rewrite" does not expand to a path: /routes/5/action/rewrite gives "#;
+    assert!(log.contains(&format!("{place}\"y\": ")), "{log}");
+    assert!(log.contains(&format!("{place}\"/../a\": ")), "{log}");
+    // What a client sends is shortened, and cannot look like another line.
+    let long = format!("/bad?x=a%0A%22%FF{}", "b".repeat(5000));
+    assert_eq!(routes.status(&long), 500);
+    let log = routes.log();
+    let shown = format!("{place}\"a%0A\\\"\u{fffd}{}…\" (5006 bytes): ", "b".repeat(194));
+    assert!(log.contains(&shown), "{log}");
     let quiet = r#"[{"action": {"rewrite": "${uri}x", "pass": "routes"}}]"#;
     assert_eq!(Routes::with_log(quiet, false).status("/circle"), 500);
 }
