@@ -8,6 +8,7 @@ pub(super) fn table(status: &Value) -> String {
     let connections = |name: &str| number(&format!("/connections/{name}"));
     let (active, idle) = (connections("active"), connections("idle"));
     let facts = [
+        ("Howdah", program(status)),
         ("PHP", versions(status)),
         (
             "Connections",
@@ -158,7 +159,31 @@ fn opcaches(status: &Value) -> String {
     if rows.len() > 1 { format!("\n{}", columns(&rows, &[0])) } else { String::new() }
 }
 
-/// Returns the table of listeners with TLS.
+/// Returns the version of the server and the time for which it has been up; an empty string if they are
+/// unknown.
+fn program(status: &Value) -> String {
+    let text = |pointer: &str| status.pointer(pointer).and_then(Value::as_str).map(printable);
+    let Some(version) = text("/server/version") else { return String::new() };
+    let uptime = status.pointer("/server/uptime").and_then(Value::as_u64).map(long);
+    let since = text("/server/started").map(|started| format!(" since {started}"));
+    match uptime {
+        Some(uptime) => format!("{version}, up {uptime}{}", since.unwrap_or_default()),
+        None => version,
+    }
+}
+
+/// Formats seconds in the two largest units.
+fn long(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, minutes) => format!("{minutes} min"),
+        (0, hours, minutes) => format!("{hours} h {} min", minutes % 60),
+        (days, hours, _) => format!("{days} d {} h", hours % 24),
+    }
+}
+
+/// Returns the table of listeners; those without TLS have no handshakes.
 fn listeners(status: &Value) -> String {
     let listeners = status.get("listeners").and_then(Value::as_object);
     let headings = ["LISTENER", "HANDSHAKES", "RESUMED", "FAILED"];
@@ -258,9 +283,9 @@ const SERVER_COLUMNS: [&str; 4] = ["/state", "/requests/active", "/requests/tota
 #[cfg(test)]
 mod tests {
     use howdah_control::{
-        ApplicationStatus, CertificateStatus, Connections, ListenerStatus, MemoryStatus, Module,
-        OpcacheStatus, ProcessProtection, Processes, ProtectionStatus, Renewal, ServerStatus,
-        Status, UpstreamStatus,
+        ApplicationStatus, CertificateStatus, Connections, Handshakes, ListenerStatus,
+        MemoryStatus, Module, OpcacheStatus, ProcessProtection, Processes, ProgramStatus,
+        ProtectionStatus, Renewal, ServerStatus, Status, UpstreamStatus,
     };
 
     use super::*;
@@ -307,12 +332,18 @@ mod tests {
                     failures: 3,
                 }],
             }],
-            listeners: vec![ListenerStatus {
-                name: "*:443".into(),
-                handshakes: 1000,
-                resumed: 7,
-                failed: 1,
-            }],
+            program: Some(ProgramStatus {
+                version: "1.2.3".into(),
+                started: Some("Sun, 06 Nov 1994 08:49:37 GMT".into()),
+                uptime: 93_600,
+            }),
+            listeners: vec![
+                ListenerStatus {
+                    name: "*:443".into(),
+                    tls: Some(Handshakes { handshakes: 1000, resumed: 7, failed: 1 }),
+                },
+                ListenerStatus { name: "*:80".into(), tls: None },
+            ],
             certificates: vec![CertificateStatus {
                 name: "acme:a.org".into(),
                 names: vec!["a.org".into()],
@@ -340,6 +371,7 @@ mod tests {
             },
         };
         let expected = "\
+Howdah       1.2.3, up 1 d 2 h since Sun, 06 Nov 1994 08:49:37 GMT
 PHP          8.2.30
 Connections  3 open (1 active, 2 idle), 10 accepted, 7 closed
 Requests     33
@@ -362,12 +394,21 @@ router   www-data  -           signals, files
 
 LISTENER  HANDSHAKES  RESUMED  FAILED
 *:443           1000        7       1
+*:80               -        -       -
 
 CERTIFICATE  EXPIRES        NEXT
 acme:a.org   not there yet  try again Sun, 06 Nov 1994 08:49:37 GMT
 acme:a.org: no\u{fffd}way
 ";
         assert_eq!(table(&status.to_value()), expected);
+    }
+
+    #[test]
+    fn times_have_two_units() {
+        let long_times = [0, 59, 60, 3599, 3600, 86_399, 86_400, 1_000_000].map(long);
+        let expected =
+            ["0 s", "59 s", "1 min", "59 min", "1 h 0 min", "23 h 59 min", "1 d 0 h", "11 d 13 h"];
+        assert_eq!(long_times, expected);
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use howdah_acme::AcmeReport;
 use howdah_control::{
-    ApplicationStatus, CacheStatus, CertificateStatus, ClusterStatus, Connections, LimitStatus,
-    ListenerStatus, MemoryStatus, Module, OpcacheStatus, ProcessProtection, Processes,
-    ProtectionStatus, RefusedKey, Renewal, ServerStatus, Status, UpstreamStatus, WorkerStatus,
+    ApplicationStatus, CacheStatus, CertificateStatus, ClusterStatus, Connections, Handshakes,
+    LimitStatus, ListenerStatus, MemoryStatus, Module, OpcacheStatus, ProcessProtection, Processes,
+    ProgramStatus, ProtectionStatus, RefusedKey, Renewal, ServerStatus, Status, UpstreamStatus,
+    WorkerStatus,
 };
 use howdah_server::router::{
     LimitReport, ProcessProtection as Protected, Report, ServerReport, TlsReport,
@@ -93,15 +94,23 @@ pub(crate) fn of(report: Report) -> Status {
             missed: cluster.missed,
         }),
         certificates: certificates(&report.tls, report.acme),
-        listeners: { report.tls.into_iter() }
-            .map(|TlsReport { name, handshakes, resumed, failed, .. }| ListenerStatus {
-                name,
-                handshakes,
-                resumed,
-                failed,
-            })
-            .collect(),
+        listeners: listeners(report.listeners, &report.tls),
+        program: Some(ProgramStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started: report.started_at.and_then(date),
+            uptime: report.uptime.as_secs(),
+        }),
     }
+}
+
+fn listeners(names: Vec<String>, tls: &[TlsReport]) -> Vec<ListenerStatus> {
+    let handshakes = |name: &str| {
+        let found = tls.iter().find(|report| report.name == name)?;
+        let TlsReport { handshakes, resumed, failed, .. } = *found;
+        Some(Handshakes { handshakes, resumed, failed })
+    };
+    let listener = |name: String| ListenerStatus { tls: handshakes(&name), name };
+    names.into_iter().map(listener).collect()
 }
 
 fn limit(report: LimitReport) -> LimitStatus {

@@ -144,7 +144,13 @@ fn applications_are_shown_and_restarted() {
     let status = printed(&run(&server, &["status"]));
     let line = status.lines().find(|line| line.starts_with("site")).unwrap();
     assert_eq!(line.split_whitespace().nth(1), Some("2"), "{status}");
-    assert!(status.starts_with("PHP ") && status.contains("Requests     1\n"), "{status}");
+    assert!(status.contains("\nPHP ") && status.contains("Requests     1\n"), "{status}");
+    let version = format!("Howdah       {}, up ", env!("CARGO_PKG_VERSION"));
+    assert!(status.starts_with(&version), "{status}");
+    let shown = server.control("GET", "/status", "").succeeded();
+    assert_eq!(shown["listeners"], json!({server.address.to_string(): {}}));
+    assert_eq!(shown["server"]["version"], env!("CARGO_PKG_VERSION"));
+    assert!(shown["server"]["started"].as_str().is_some_and(|date| date.ends_with(" GMT")));
     // Connections that have just ended may still be counted the first time.
     harness::eventually("it prints what the API says", || {
         let text = printed(&run(&server, &["status", "--json"]));

@@ -49,9 +49,9 @@ pub use protection::{ProcessProtection, ProtectionStatus};
 pub use refusal::Refusal;
 pub use reply::{Done, Reply};
 pub use status::{
-    ApplicationStatus, CertificateStatus, Connections, ListenerStatus, MemoryStatus, Module,
-    OpcacheStatus, Processes, Renewal, ServerStatus, Status, UpstreamStatus, WorkerStatus,
-    status_part,
+    ApplicationStatus, CertificateStatus, Connections, Handshakes, ListenerStatus, MemoryStatus,
+    Module, OpcacheStatus, Processes, ProgramStatus, Renewal, ServerStatus, Status, UpstreamStatus,
+    WorkerStatus, status_part,
 };
 pub use store::{Prepared, Store};
 pub use token::{MAX_TOKEN, Token};

@@ -25,7 +25,9 @@ pub struct Status {
     pub memory: MemoryStatus,
     /// Upstreams, in the order of the response; omitted if there are none.
     pub upstreams: Vec<UpstreamStatus>,
-    /// Listeners with TLS; omitted if there are none.
+    /// The program; omitted if it is not known.
+    pub program: Option<ProgramStatus>,
+    /// Listeners, in the order of the document; omitted if there are none.
     pub listeners: Vec<ListenerStatus>,
     /// Certificates of listeners, in the order of the response; omitted if there are none.
     pub certificates: Vec<CertificateStatus>,
@@ -39,11 +41,29 @@ pub struct Status {
     pub protection: ProtectionStatus,
 }
 
-/// A listener with TLS.
+/// The program that serves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProgramStatus {
+    /// Its version.
+    pub version: String,
+    /// The time since which it counts, as an HTTP date.
+    pub started: Option<String>,
+    /// Seconds since then.
+    pub uptime: u64,
+}
+
+/// A listener.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListenerStatus {
-    /// Its name in the configuration.
+    /// Its name in the configuration, which is its address.
     pub name: String,
+    /// Its handshakes; `None` without TLS.
+    pub tls: Option<Handshakes>,
+}
+
+/// TLS handshakes of a listener.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Handshakes {
     /// Handshakes since the start.
     pub handshakes: u64,
     /// Handshakes that have resumed a session.
@@ -228,6 +248,12 @@ impl Status {
         if let Some(budget) = self.memory.budget {
             status["memory"]["budget"] = budget.into();
         }
+        if let Some(program) = &self.program {
+            status["server"] = json!({ "version": program.version, "uptime": program.uptime });
+            if let Some(started) = &program.started {
+                status["server"]["started"] = started.as_str().into();
+            }
+        }
         status["protection"] = self.protection.to_value();
         if let (false, Value::Object(members)) = (self.upstreams.is_empty(), &mut status) {
             let upstreams: Map<_, _> = self.upstreams.iter().map(upstream).collect();
@@ -274,9 +300,10 @@ pub fn status_part(status: &Value, path: &Path) -> Reply {
 }
 
 fn listener(status: &ListenerStatus) -> (String, Value) {
-    let ListenerStatus { handshakes, resumed, failed, .. } = status;
-    let tls = json!({ "handshakes": handshakes, "resumed": resumed, "failed": failed });
-    (status.name.clone(), json!({ "tls": tls }))
+    let tls = status.tls.map(|Handshakes { handshakes, resumed, failed }| {
+        json!({ "tls": { "handshakes": handshakes, "resumed": resumed, "failed": failed } })
+    });
+    (status.name.clone(), tls.unwrap_or_else(|| json!({})))
 }
 
 fn certificate(status: &CertificateStatus) -> (String, Value) {
@@ -391,6 +418,11 @@ mod tests {
                     restarts: 2,
                 }),
             }],
+            program: Some(ProgramStatus {
+                version: "1.2.3".into(),
+                started: Some("Sun, 06 Nov 1994 08:49:37 GMT".into()),
+                uptime: 61,
+            }),
             ..Status::default()
         }
     }
@@ -400,12 +432,13 @@ mod tests {
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
         let renewal = Renewal { next: Some(date.into()), failures: 2, error: Some("no".into()) };
         let status = Status {
-            listeners: vec![ListenerStatus {
-                name: "*:443".into(),
-                handshakes: 9,
-                resumed: 4,
-                failed: 1,
-            }],
+            listeners: vec![
+                ListenerStatus {
+                    name: "*:443".into(),
+                    tls: Some(Handshakes { handshakes: 9, resumed: 4, failed: 1 }),
+                },
+                ListenerStatus { name: "*:80".into(), tls: None },
+            ],
             certificates: vec![
                 CertificateStatus {
                     name: "blog".into(),
@@ -423,7 +456,8 @@ mod tests {
             ..status()
         };
         let value = status.to_value();
-        let tls = json!({"*:443": {"tls": {"handshakes": 9, "resumed": 4, "failed": 1}}});
+        let tls =
+            json!({"*:443": {"tls": {"handshakes": 9, "resumed": 4, "failed": 1}}, "*:80": {}});
         assert_eq!(value["listeners"], tls);
         let expected = json!({
             "blog": {"names": ["a.org"], "expires": date},
@@ -471,6 +505,9 @@ mod tests {
                 }
             },
             "memory": {"budget": 1000, "used": 320},
+            "server": {
+                "version": "1.2.3", "started": "Sun, 06 Nov 1994 08:49:37 GMT", "uptime": 61
+            },
             "protection": {
                 "landlock": 0,
                 "router": {"restrictions": [], "namespaces": []},

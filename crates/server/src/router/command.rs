@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use howdah_acme::{self as acme, AcmeReports};
 use howdah_limits::ranking::Ranked;
@@ -40,6 +40,8 @@ pub struct Commands {
     sandbox: Arc<RouterSandbox>,
     php: Arc<[(String, String)]>,
     certificates: AcmeReports,
+    /// The start of the router, for the status.
+    started: (SystemTime, Instant),
 }
 
 /// A command and the channel for its result.
@@ -70,6 +72,7 @@ impl Commands {
             sandbox: Arc::clone(&control.sandbox),
             php: php.into(),
             certificates,
+            started: (SystemTime::now(), Instant::now()),
         };
         (commands, receiver)
     }
@@ -120,7 +123,12 @@ impl Commands {
             report.idle += counters.open().saturating_sub(active);
             report.requests += counters.requests.load(Relaxed);
         }
+        let (started_at, start) = self.started;
+        report.started_at = Some(started_at);
+        report.uptime = start.elapsed();
         let snapshot = self.shared.snapshot.load();
+        let names = snapshot.config.listeners.iter().map(|listener| listener.name.clone());
+        report.listeners = names.collect();
         report.protection = self.sandbox.protection().clone();
         report.protected = { snapshot.config.applications.iter() }
             .map(|application| (application.name.clone(), report.protection.of(application)))

@@ -1,6 +1,6 @@
 //! Reports about the running server, for the control API.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use howdah_acme::AcmeReport;
 use howdah_cluster::ClusterReport;
@@ -19,6 +19,13 @@ use super::sandbox::{ProcessProtection, Protection};
 pub struct Report {
     /// Versions of PHP, and the programs that run them.
     pub php: Vec<(String, String)>,
+    /// The time since which the router counts: the start of the server, or that of a router that replaced
+    /// a failed one.
+    pub started_at: Option<SystemTime>,
+    /// Time since then.
+    pub uptime: Duration,
+    /// Names of all listeners.
+    pub listeners: Vec<String>,
     /// Connections accepted since the start.
     pub accepted: u64,
     /// Open connections with a request in progress.
