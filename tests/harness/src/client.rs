@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 /// Maximum time that a client waits for bytes before the test fails.
@@ -80,6 +81,13 @@ impl Client {
     /// Returns the socket.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
+    }
+
+    /// Returns true if bytes of a response can be read, or the end of the connection.
+    pub fn has_data(&self) -> bool {
+        let mut socket = [PollFd::new(&self.stream, PollFlags::IN)];
+        let is_ready = poll(&mut socket, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+        is_ready || !self.received.is_empty()
     }
 
     /// Sends bytes.
