@@ -58,6 +58,37 @@ fn own_keys_replace_those_of_a_preset() {
 }
 
 #[test]
+fn every_spelling_of_a_log_in_page_is_limited() {
+    let rules = rules(json!({"preset": "login"}));
+    let uri = rules.first().and_then(|rule| rule.conditions.uri.as_ref()).expect("patterns");
+    // Scripts run with any path behind their names, as the index of their directory, and applications take no
+    // notice of a slash at the end.
+    for path in [
+        "/wp-login.php",
+        "/wp-login.php/",
+        "/blog/wp-login.php/a.css",
+        "/xmlrpc.php/x",
+        "/login",
+        "/login/",
+        "/index.php/login/",
+        "/user/login/",
+        "/admin/login/",
+        "/administrator/",
+        "/joomla/administrator/index.php/x",
+        "/typo3/",
+        "/typo3/index.php/",
+        "/password/email/",
+    ] {
+        assert!(uri.matches(path.as_bytes()), "{path}");
+    }
+    for path in
+        ["/", "/index.php", "/administrator/images/a.png", "/logins", "/my-wp-login.php.txt"]
+    {
+        assert!(!uri.matches(path.as_bytes()), "{path}");
+    }
+}
+
+#[test]
 fn broken_limits_are_refused_with_their_path_and_a_hint() {
     for (limit, message) in [
         (
