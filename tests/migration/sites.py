@@ -43,6 +43,7 @@ SITES = {
         "GET /wp-admin", "GET /site2/wp-includes/js/a.css", "GET /wp-includes/js/a.css",
         "GET /files/2010/01/a.jpg", "GET /site2/files/2010/01/a.jpg?w=3", "GET /wp-config.php",
         "GET /wp-content/uploads/x.php", "GET /wp-content/uploads/a.css", "GET /none.php", "GET /site2/none.php",
+        "GET /wp-content/uploads/x.php/y", "GET /wp-config.php/y", "GET /site2/wp-content/uploads/x.php/y",
     ]),
     "phpmyadmin": ("admin.example.org", ["www/index.html", "www/a.php", "phpmyadmin/index.php",
                                          "phpmyadmin/themes/a.css", "phpmyadmin/setup/index.php",
@@ -58,7 +59,7 @@ SITES = {
         "GET /", "GET /index.php?module=Login", "POST /matomo.php", "GET /matomo.php?idsite=1&rec=1",
         "GET /piwik.php", "GET /js/index.php", "GET /js/", "GET /console.php", "GET /none.php", "GET /config/a.html",
         "GET /tmp/a.html", "GET /plugins/A/a.css", "GET /plugins/A/a.json", "GET /vendor/a.json", "GET /a.html",
-        "GET /robots.txt", "GET /none",
+        "GET /robots.txt", "GET /none", "GET /console.php/x",
     ]),
     "mediawiki": ("wiki.example.org", ["wiki/w/index.php", "wiki/w/load.php", "wiki/w/api.php", "wiki/w/config.php",
                                        "wiki/w/images/a/ab/a.png", "wiki/w/images/deleted/a.png",
@@ -89,7 +90,7 @@ SITES = {
         "GET /", "GET /catalog/product/view/id/3?x=y", "POST /checkout/cart/add", "GET /index.php?a=b",
         "GET /static/frontend/a.css", "GET /static/version123/frontend/a.css", "GET /static/frontend/none.css",
         "GET /static/version123/frontend/none.css", "GET /media/catalog/a.png", "GET /media/catalog/b.png?w=3",
-        "GET /media/customer/x.png", "GET /cron.php", "GET /health_check.php",
+        "GET /media/customer/x.png", "GET /cron.php", "GET /cron.php/x", "GET /health_check.php",
     ]),
     "https": ("www.example.org", ["www/index.html", "www/a.css", "www/sub/index.html"], [
         "GET /", "GET /a.css?x", "GET //example.org/a", "GET https://www.example.org/",
@@ -106,7 +107,7 @@ SITES = {
         "GET /", "GET /2024/05/hello/?replytocom=3", "POST /wp-login.php", "GET /wp-login.php", "GET /wp-admin/",
         "GET /wp-admin", "GET /wp-content/uploads/a.css", "GET /wp-content/uploads/x.php", "GET /wp-config.php",
         "GET /wp-content/themes/t/style.css", "GET /feed.xml", "GET /.htaccess", "GET /index.php?p=1", "HEAD /",
-        "GET /wp-content/none.css", "GET /index.php/a/b?c",
+        "GET /wp-content/none.css", "GET /index.php/a/b?c", "GET /wp-content/uploads/x.php/y",
     ]),
     "mass-hosting": ("site1.example.org", [
         f"sites/site{number}.example.org/public/{name}" for number in range(500) for name in ("index.php", "a.css")], [

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::line::{Advice, add};
-use super::scripts::{how_to_run_scripts, is_script, refuses_scripts};
+use super::scripts::{how_to_run_scripts, is_script, leaves_path_info, refuses_scripts};
 use crate::access_log::AccessLog;
 use crate::condition::Moment;
 use crate::config::Config;
@@ -108,6 +108,17 @@ fn of_match(
                         "asks for scripts, and the step's \"share\" has no \"scripts\", so they are \
                          refused; {}",
                         how_to_run_scripts(config)
+                    );
+                    add(all, place.clone(), message);
+                }
+                let open = leaves_path_info(config, &step.action, &elements(value));
+                if let Some((pattern, both)) = open {
+                    let remedy = if pattern.starts_with('~') { "write" } else { "add" };
+                    let message = format!(
+                        "\"{}\" leaves out paths behind the script's name, such as /x.php/y, with which the \
+                         script runs too; {remedy} \"{}\"",
+                        Shown(pattern),
+                        Shown(&both)
                     );
                     add(all, place.clone(), message);
                 }

@@ -306,3 +306,55 @@ fn response_headers_are_those_of_the_last_action() {
     only(&lines, "/routes/a/0/action/response_headers", "write it in these steps");
     assert!(advice(document("applications/site")).is_empty());
 }
+
+#[test]
+fn a_script_that_is_restricted_without_the_paths_behind_it_is_named() {
+    let on = |uri: Value, action: Value| {
+        advice(json!({
+            "listeners": {"*:80": {"pass": "routes"}},
+            "routes": [
+                {"match": {"uri": uri}, "action": action},
+                {"action": {"share": "/www$uri", "scripts": "applications/php"}},
+            ],
+            "applications": {"php": {"type": "php", "root": "/www"}},
+        }))
+    };
+    let refuse = json!({"return": 403});
+    let share = json!({"share": "/www$uri", "scripts": "applications/php", "allow": "10.0.0.0/8"});
+    let limited = json!({"pass": "applications/php", "limit": {"rate": "1/s"}});
+    for (uri, action, remedy) in [
+        (json!("/xmlrpc.php"), &refuse, "add \"/xmlrpc.php/*\""),
+        (json!(["/a", "/uploads/*.php"]), &refuse, "add \"/uploads/*.php/*\""),
+        (json!("~^/uploads/.*\\.php$"), &refuse, "write \"~^/uploads/.*\\.php(/|$)\""),
+        (json!("/admin.php"), &share, "add \"/admin.php/*\""),
+        (json!("*/login.php"), &limited, "add \"*/login.php/*\""),
+    ] {
+        only(&on(uri, action.clone()), "/routes/0/match/uri", remedy);
+    }
+    for (uri, action) in [
+        (json!(["/xmlrpc.php", "/xmlrpc.php/*"]), refuse.clone()),
+        (json!("/xmlrpc.php*"), refuse.clone()),
+        (json!("~^/uploads/.*\\.php(/|$)"), refuse),
+        (json!("/old.php"), json!({"return": 301, "location": "/new"})),
+    ] {
+        assert_eq!(on(uri, action), [""; 0]);
+    }
+    let front = advice(json!({
+        "listeners": {"*:80": {"pass": "routes"}},
+        "routes": [
+            {"match": {"uri": "/xmlrpc.php"}, "action": {"return": 403}},
+            {"action": {"pass": "applications/php"}},
+        ],
+        "applications": {"php": {"type": "php", "root": "/www", "script": "index.php"}},
+    }));
+    assert_eq!(front, [""; 0], "no path names a script here");
+    let files = advice(json!({
+        "listeners": {"*:80": {"pass": "routes"}},
+        "routes": [
+            {"match": {"uri": "*.php"}, "action": {"pass": "applications/php", "limit": {"rate": "1/s"}}},
+            {"action": {"share": "/www$uri"}},
+        ],
+        "applications": {"php": {"type": "php", "root": "/www"}},
+    }));
+    assert_eq!(files, [""; 0], "scripts with paths behind them do not run");
+}
