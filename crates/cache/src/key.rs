@@ -46,13 +46,19 @@ const OVERRIDES: [&str; 26] = [
 /// Fields that applications and frameworks take the method from.
 const METHODS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
 
+/// Returns the fingerprint of the client's certificate, which scripts see with its names.
+pub fn certificate(request: &Request) -> Option<&[u8]> {
+    let client = request.connection.handshake.as_ref()?.client.as_ref()?;
+    Some(client.fingerprint.as_bytes())
+}
+
 /// Returns true for fields that applications and frameworks take the method from.
 pub fn is_method(name: &[u8]) -> bool {
     METHODS.iter().any(|method| name.eq_ignore_ascii_case(method.as_bytes()))
 }
 
 /// Appends the key of a request to `key`: its producer, then the text of the template or scheme,
-/// host and target as sent, of whose query `variance` may leave out a part; the path and query if a route has changed them; variables and settings
+/// host and target as sent, of whose query `variance` may leave out a part, and the client's certificate; the path and query if a route has changed them; variables and settings
 /// that routes have added; fields that override any of these. Returns false if the key is too long.
 pub fn write(
     settings: &Cache,
@@ -93,6 +99,11 @@ pub fn write(
                     part(key, &query);
                 }
             }
+            if let Some(fingerprint) = certificate(request) {
+                // Scripts see who the client is.
+                part(key, b"certificate");
+                part(key, fingerprint);
+            }
         }
     }
     if !is_sent {
@@ -120,9 +131,13 @@ pub fn write(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use bytes::Bytes;
     use howdah_config::Template;
     use howdah_http::fixture;
+    use howdah_http::handshake::{ClientCertificate, Handshake, HostPolicy};
+    use howdah_http::message::ConnectionInfo;
 
     use super::*;
 
@@ -149,7 +164,33 @@ mod tests {
         let mut secure = request("/a?b", &[host]);
         secure.connection =
             howdah_http::message::ConnectionInfo { tls: true, ..Default::default() }.into();
+        let with_certificate = |fingerprint: &str| {
+            let mut request = request("/a?b", &[host]);
+            let client = ClientCertificate {
+                subject: "CN=a".to_owned(),
+                issuer: "CN=ca".to_owned(),
+                serial: "01".to_owned(),
+                fingerprint: fingerprint.to_owned(),
+                pem: String::new(),
+            };
+            let handshake = Handshake {
+                protocol: "TLSv1.3",
+                cipher: "",
+                server_name: String::new(),
+                is_resumed: false,
+                client: Some(client),
+                requests_client_certificate: true,
+                hosts: HostPolicy(Arc::new(|_: &str| true)),
+            };
+            let handshake = Some(Arc::new(handshake));
+            request.connection = ConnectionInfo { handshake, ..Default::default() }.into();
+            request
+        };
+        let certified = |fingerprint| key(&plain, "u", &with_certificate(fingerprint));
+        assert_eq!(certified("aa"), certified("aa"));
+        assert_ne!(certified("aa"), certified("bb"));
         for (what, other) in [
+            ("certificate", with_certificate("aa")),
             ("path", request("/A?b", &[host])),
             ("query", request("/a?c", &[host])),
             ("encoding", request("/%61?b", &[host])),

@@ -296,6 +296,10 @@ impl<'s> Step<'_, 's> {
     fn invalidate(&self, request: &Request, response: &Response) {
         let store = self.store();
         store.invalidate(&self.key);
+        if key::certificate(request).is_some() {
+            // Clients with other certificates have responses of their own.
+            store.purge_quietly(&self.owner, &url_of(request), now());
+        }
         store.tell_peers(Some(&self.owner), &url_of(request), false);
         let mut plain;
         let mut request = request;
