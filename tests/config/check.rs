@@ -578,7 +578,7 @@ fn the_mistakes_of_all_parts_are_told_by_the_check_the_start_and_a_change() {
     }
     let control = format!("unix:{}", site.control_socket().display());
     let server = site.argument("--control").argument(&control).serve();
-    let answer = server.control("PUT", "/config", &document.to_string());
+    let answer = server.control("PUT", "/config", document.to_string());
     assert_eq!(answer.status, 400);
     let detail = answer.text("detail");
     assert!(detail.lines().zip(places).all(|(line, place)| line.starts_with(place)), "{detail}");
