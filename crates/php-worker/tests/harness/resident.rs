@@ -97,8 +97,8 @@ impl Resident<'_> {
     pub fn last(&mut self, code: &str) -> (Answer, Retirement) {
         let answer = self.run(code);
         let retirement = answer.done.unwrap().retirement;
-        self.replace();
         let retirement = retirement.unwrap_or_else(|| panic!("{code}: the worker goes on"));
+        self.replace();
         (answer, retirement)
     }
     /// Starts a worker in place of one that ends.
