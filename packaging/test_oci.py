@@ -152,7 +152,7 @@ class Container:
         found = []
         for directory in Path("/proc").iterdir():
             try:
-                name, rest = (directory / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
+                name, rest = (directory / "stat").read_text(errors="replace").split("(", 1)[1].rsplit(")", 1)
             except (OSError, IndexError):
                 continue
             state, parent = rest.split()[:2]

@@ -75,7 +75,7 @@ class Process:
         for directory in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 pid = int(directory.name)
-                fields = (directory / "stat").read_text().rpartition(")")[2].split()
+                fields = (directory / "stat").read_text(errors="replace").rpartition(")")[2].split()
                 parents[pid] = int(fields[1])
                 if (directory / "cmdline").read_bytes().rstrip(b"\0") == title.encode():
                     found.append((int(fields[19]), pid))

@@ -70,7 +70,8 @@ class Server:
         for path in Path("/proc").glob("[0-9]*"):
             try:
                 title = (path / "cmdline").read_bytes().rstrip(b"\0").decode("utf-8", "replace")
-                parents[int(path.name)] = int((path / "stat").read_text().rpartition(") ")[2].split()[1])
+                # A process may have any bytes in its name.
+                parents[int(path.name)] = int((path / "stat").read_bytes().rpartition(b") ")[2].split()[1])
             except (OSError, IndexError):
                 continue
             if title in (f"php-fpm: pool {name}", f'howdah: "{name}" application'):

@@ -67,7 +67,7 @@ def memory(server):
     found = {}
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            parent = int((process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
             if server not in (parent, int(process.name)):
                 continue
             title = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
