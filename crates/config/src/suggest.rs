@@ -1,7 +1,7 @@
 //! The nearest known word to a mistyped one.
 
 /// Maximum number of names that are compared: a document may have many, and several mistakes.
-const MAX_COMPARED: usize = 10_000;
+const MAX_COMPARED: usize = 2000;
 
 /// Returns the nearest candidate, if at most a third of its letters differ.
 pub(crate) fn nearest<'a>(
