@@ -70,7 +70,7 @@ struct Disk;
 
 impl IncludedFiles for Disk {
     fn read(&self, file: &Path) -> Result<Vec<u8>, String> {
-        regular_file::read(file, MAX_FILE).map_err(|error| match error.kind() {
+        regular_file::read_owned(file, MAX_FILE).map_err(|error| match error.kind() {
             io::ErrorKind::IsADirectory => {
                 format!(
                     "{0}: it is a directory; write {0}/*.json for the files in it",

@@ -132,7 +132,7 @@ pub fn read_for_tls(path: &Path) -> io::Result<Vec<u8>> {
     if !path.is_absolute() {
         return Err(io::Error::other("the path must begin with a slash"));
     }
-    let text = limited(regular_file::open(path)?.0)?;
+    let text = limited(regular_file::open_owned(path)?.0)?;
     let has = |marker: &[u8]| text.windows(marker.len()).any(|bytes| bytes == marker);
     let is_pem = [
         "-----BEGIN CERTIFICATE-----",

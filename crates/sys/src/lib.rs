@@ -45,6 +45,7 @@ pub mod machine;
 pub mod memory;
 #[allow(unsafe_code)]
 pub mod namespaces;
+pub mod owned_links;
 pub mod packet;
 pub mod pidfd;
 pub mod pipe;

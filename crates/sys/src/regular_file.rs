@@ -5,7 +5,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags, openat};
+
+use crate::owned_links;
 
 /// Opens a regular file for reading, and checks its kind after opening it: the path may have been
 /// changed since any earlier check.
@@ -21,6 +23,20 @@ pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
 /// As [`open`], and fails if the last part of the path is a link.
 pub fn open_no_link(path: &Path) -> io::Result<(File, Metadata)> {
     open_with(path, OFlags::NOFOLLOW)
+}
+
+/// As [`open`], and fails if a link leads to what does not belong to the link's owner
+/// ([`owned_links`](crate::owned_links)).
+pub fn open_owned(path: &Path) -> io::Result<(File, Metadata)> {
+    let (directory, name) = owned_links::resolve(path)?;
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    check(openat(&directory, &name, flags, Mode::empty()).map(File::from).map_err(io::Error::from))
+}
+
+/// Reads a regular file of at most `limit` bytes, as [`open_owned`].
+pub fn read_owned(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_opened(open_owned(path)?.0, limit)
 }
 
 /// Reads a regular file of at most `limit` bytes.
@@ -45,8 +61,12 @@ pub fn read_opened(file: File, limit: u64) -> io::Result<Vec<u8>> {
 
 fn open_with(path: &Path, more: OFlags) -> io::Result<(File, Metadata)> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | more).bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
-    let file = file.map_err(|error| match error.kind() {
+    check(OpenOptions::new().read(true).custom_flags(flags).open(path))
+}
+
+/// Checks the kind of a file that was opened.
+fn check(opened: io::Result<File>) -> io::Result<(File, Metadata)> {
+    let file = opened.map_err(|error| match error.kind() {
         kind @ io::ErrorKind::WouldBlock => {
             io::Error::new(kind, "another program holds a lease of it")
         }
