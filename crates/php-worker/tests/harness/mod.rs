@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use howdah_sys::packet;
 use howdah_sys::pipe::{self, Received};
 use howdah_sys::shm::{self, Mapping};
-use howdah_sys::{futex, signals};
+use howdah_sys::{futex, process_tree};
 use howdah_wire::frame::{Head, Kind, Log, Purge, RequestUsage};
 use howdah_wire::messages::{
     ApplicationSpec, Exit, FromPrototype, MAX_REPORT, Stack, ToPrototype, ToWorker, Usage,
@@ -302,7 +302,9 @@ impl Application {
 
 impl Drop for Application {
     fn drop(&mut self) {
-        let _ = signals::send(self.child.id(), signals::SIGKILL);
+        // With the programs of its scripts: they have the test's standard error, and who reads it through
+        // a pipe would wait for their end. A prototype that ends by itself may have stopped them already.
+        process_tree::kill(self.child.id());
         let _ = self.child.wait();
     }
 }
