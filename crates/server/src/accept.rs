@@ -111,7 +111,7 @@ async fn pause_after(thread: &Rc<RouterThread>, name: &Arc<str>, error: &io::Err
     }
     // The whole machine may be short of files, not only this process.
     let is_short = error.raw_os_error() == Some(Errno::NFILE.raw_os_error());
-    if is_short && descriptor_shortage::evict(thread, name).await {
+    if is_short && descriptor_shortage::evict(thread, name, 1).await {
         tokio::time::sleep(SHORTAGE_PAUSE).await;
         return;
     }

@@ -19,7 +19,6 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use rustix::time::{ClockId, clock_gettime};
 use tokio::task::{spawn_local, yield_now};
 use tokio::time::Instant;
 
@@ -80,27 +79,20 @@ struct Slot {
     mark: Mark,
 }
 
-/// A phase, in the two lowest bits, and the time of its begin in nanoseconds. Later phases of a thread
-/// have greater times; those of different threads are comparable to some milliseconds, as far as the
-/// kernel's coarse clock goes, which takes no system call.
+/// A phase, in the two lowest bits, and the number of phases that began before it on this thread.
 #[derive(Clone, Copy, Default)]
 struct Mark(u64);
 
 thread_local! {
-    static LAST_BEGIN: Cell<u64> = const { Cell::new(0) };
+    static BEGINNINGS: Cell<u64> = const { Cell::new(0) };
 }
-
-/// Nanoseconds of a second.
-const NANOSECONDS: u64 = 1_000_000_000;
 
 impl Mark {
     /// Creates a mark for a phase that begins now.
     fn new(phase: Phase) -> Self {
-        let now = clock_gettime(ClockId::MonotonicCoarse);
-        let now = now.tv_sec as u64 * NANOSECONDS + now.tv_nsec as u64;
-        let begin = now.max(LAST_BEGIN.get() + 1);
-        LAST_BEGIN.set(begin);
-        Mark(begin << 2 | phase as u64)
+        let now = BEGINNINGS.get();
+        BEGINNINGS.set(now + 1);
+        Mark(now << 2 | phase as u64)
     }
 
     fn phase(self) -> Phase {

@@ -4,12 +4,11 @@
 //! head or body), or idle between two requests. A connection with a request in progress is no
 //! candidate.
 //!
-//! 1. Each thread counts its candidates by client ([`Tallies`]).
-//! 2. The client with the greatest weight on all threads together loses a connection. An incomplete
-//!    request weighs [`INCOMPLETE_WEIGHT`], an idle connection 1. The weight of the client is less by
-//!    then, and the choice is repeated ([`divide`]).
-//! 3. A client loses its incomplete requests before its idle connections, on the thread with most of
-//!    them, and there of each kind the connection that has waited longest ([`select`]).
+//! 1. The client with the greatest weight is chosen. An incomplete request weighs
+//!    [`INCOMPLETE_WEIGHT`], an idle connection 1.
+//! 2. Its incomplete requests are closed before its idle connections, and of each kind the
+//!    connection that has waited longest.
+//! 3. The weight of the client is less by then, and the choice is repeated.
 //!
 //! This module does no I/O and reads no clock.
 
@@ -78,93 +77,47 @@ impl<T> Candidate<T> {
     }
 }
 
+/// Connections to close.
+#[derive(Debug)]
+pub struct Selection<T> {
+    /// Keys of the connections.
+    pub places: Vec<T>,
+    /// Client with the most of them.
+    pub client: Client,
+}
+
 /// Weight of an incomplete request; an idle connection weighs 1. Idle connections are closed after
 /// incomplete requests of others, unless there are this many times more of them. If they were
 /// always last, a client that holds idle connections could have each handshake of other clients
 /// closed.
 const INCOMPLETE_WEIGHT: usize = 8;
 
-/// Maximum number of clients in the tallies of a thread: those with the greatest weight. A flood from
-/// many addresses must not make them large.
-const MAX_CLIENTS: usize = 1024;
-
-/// Maximum number of connections of each client that are closed.
-pub type Quotas = HashMap<Client, usize>;
-
-/// Candidates of a thread, counted by client.
-#[derive(Debug, Default)]
-pub struct Tallies {
-    total: usize,
-    heaviest: Vec<(Client, Tally)>,
-}
-
-impl Tallies {
-    /// Counts candidates, in time in proportion to their number.
-    pub fn of<T>(candidates: &[Candidate<T>]) -> Self {
-        let mut tallies = HashMap::<Client, Tally>::new();
-        for candidate in candidates {
-            tallies.entry(candidate.client).or_default().add(candidate);
-        }
-        let mut heaviest: Vec<_> = tallies.into_iter().collect();
-        if heaviest.len() > MAX_CLIENTS {
-            heaviest.select_nth_unstable_by_key(MAX_CLIENTS, |(client, tally)| {
-                Reverse((tally.weight(), Reverse(tally.oldest), *client))
-            });
-            heaviest.truncate(MAX_CLIENTS);
-        }
-        Tallies { total: candidates.len(), heaviest }
+/// Chooses up to `count` connections, of clients with at least `least` candidates; `None` if there
+/// is no such client. Takes time in proportion to the number of candidates.
+pub fn choose<T>(
+    candidates: Vec<Candidate<T>>,
+    count: usize,
+    least: usize,
+) -> Option<Selection<T>> {
+    let mut tallies = HashMap::<Client, Tally>::new();
+    for candidate in &candidates {
+        tallies.entry(candidate.client).or_default().add(candidate);
     }
-
-    /// Returns the number of candidates of all clients.
-    pub fn total(&self) -> usize {
-        self.total
-    }
-}
-
-/// Divides up to `count` connections to close among the clients of all threads. Returns the quotas of
-/// each thread.
-pub fn divide(threads: &[Tallies], count: usize) -> Vec<Quotas> {
-    let mut quotas = vec![Quotas::new(); threads.len()];
-    let mut of_clients = HashMap::<Client, Vec<(usize, Tally)>>::new();
-    for (thread, tallies) in threads.iter().enumerate() {
-        for (client, tally) in &tallies.heaviest {
-            of_clients.entry(*client).or_default().push((thread, *tally));
-        }
-    }
-    let weight = |shares: &[(usize, Tally)]| shares.iter().map(|(_, tally)| tally.weight()).sum();
-    let mut clients: BinaryHeap<_> = of_clients
+    let mut quotas = HashMap::<Client, usize>::new();
+    let mut clients: BinaryHeap<_> = tallies
         .into_iter()
-        .map(|(client, shares)| {
-            let oldest = shares.iter().map(|(_, tally)| tally.oldest).min().unwrap_or(u64::MAX);
-            (weight(&shares), Reverse(oldest), client, shares)
-        })
+        .filter(|(_, tally)| tally.total() >= least)
+        .map(|(client, tally)| (tally.weight(), Reverse(tally.oldest), client, tally))
         .collect();
     for _ in 0..count {
-        let Some((_, oldest, client, mut shares)) = clients.pop() else { break };
-        let fullest = shares.iter_mut().max_by_key(|(_, tally)| tally.rank());
-        let Some((thread, tally)) = fullest else { continue };
+        let Some((_, oldest, client, mut tally)) = clients.pop() else { break };
+        *quotas.entry(client).or_default() += 1;
         tally.take();
-        *quotas[*thread].entry(client).or_default() += 1;
-        let weight: usize = weight(&shares);
-        if weight > 0 {
-            clients.push((weight, oldest, client, shares));
+        if tally.total() > 0 {
+            clients.push((tally.weight(), oldest, client, tally));
         }
     }
-    quotas
-}
-
-/// Returns the client that loses most connections by quotas of several threads.
-pub fn most_affected(quotas: &[Quotas]) -> Option<Client> {
-    let mut sums = Quotas::new();
-    for (client, quota) in quotas.iter().flatten() {
-        *sums.entry(*client).or_default() += quota;
-    }
-    sums.into_iter().map(|(client, sum)| (sum, client)).max().map(|(_, client)| client)
-}
-
-/// Selects the connections of a thread that its quotas say. Takes time in proportion to the number of
-/// candidates.
-pub fn select<T>(candidates: Vec<Candidate<T>>, quotas: &Quotas) -> Vec<T> {
+    let client = quotas.iter().map(|(client, quota)| (*quota, *client)).max()?.1;
     let mut of_clients = HashMap::<Client, Vec<Candidate<T>>>::new();
     for candidate in candidates.into_iter().filter(|one| quotas.contains_key(&one.client)) {
         of_clients.entry(candidate.client).or_default().push(candidate);
@@ -178,7 +131,7 @@ pub fn select<T>(candidates: Vec<Candidate<T>>, quotas: &Quotas) -> Vec<T> {
         }
         places.extend(candidates.into_iter().map(|candidate| candidate.key));
     }
-    places
+    Some(Selection { places, client })
 }
 
 /// Numbers of one client's candidates.
@@ -206,14 +159,13 @@ impl Tally {
 
     fn take(&mut self) {
         match self.incomplete {
-            0 => self.idle = self.idle.saturating_sub(1),
+            0 => self.idle -= 1,
             _ => self.incomplete -= 1,
         }
     }
 
-    /// Returns the order in which threads lose connections of a client, the greatest first.
-    fn rank(&self) -> (usize, usize, Reverse<u64>) {
-        (self.incomplete, self.idle, Reverse(self.oldest))
+    fn total(&self) -> usize {
+        self.incomplete + self.idle
     }
 
     fn weight(&self) -> usize {
@@ -239,21 +191,9 @@ mod tests {
     }
 
     fn chosen(candidates: Vec<Candidate<(u8, u64)>>, count: usize) -> Vec<(u8, u64)> {
-        chosen_of([candidates], count).concat()
-    }
-
-    /// Returns what each of several threads closes.
-    fn chosen_of<const N: usize>(
-        threads: [Vec<Candidate<(u8, u64)>>; N],
-        count: usize,
-    ) -> [Vec<(u8, u64)>; N] {
-        let tallies = threads.each_ref().map(|candidates| Tallies::of(candidates));
-        let mut quotas = divide(&tallies, count).into_iter();
-        threads.map(|candidates| {
-            let mut places = select(candidates, &quotas.next().unwrap());
-            places.sort();
-            places
-        })
+        let mut places = choose(candidates, count, 1).map_or(Vec::new(), |chosen| chosen.places);
+        places.sort();
+        places
     }
 
     #[test]
@@ -293,58 +233,13 @@ mod tests {
     }
 
     #[test]
-    fn the_only_connection_of_a_thread_stays_open_while_another_thread_has_a_flood() {
-        let flood = waiting(1, false, 100..150);
-        let [flooded, other] = chosen_of([flood.clone(), waiting(2, false, 0..1)], 3);
-        assert_eq!((flooded, other), (vec![(1, 100), (1, 101), (1, 102)], vec![]));
-        let [idle, other] = chosen_of([waiting(1, true, 100..150), waiting(2, false, 0..1)], 1);
-        assert_eq!((idle, other), (vec![(1, 100)], vec![]));
-        let [none, flooded] = chosen_of([vec![], flood], 1);
-        assert_eq!((none, flooded), (vec![], vec![(1, 100)]));
-    }
-
-    #[test]
-    fn the_connections_of_a_client_on_all_threads_count_together() {
-        // On each thread, the handshake weighs more than the client's idle connections.
-        let with_handshake = [waiting(1, true, 100..106), waiting(2, false, 0..1)].concat();
-        let threads = [with_handshake, waiting(1, true, 106..112), waiting(1, true, 90..93)];
-        let [first, second, third] = chosen_of(threads, 3);
-        assert_eq!((first, second), (vec![(1, 100), (1, 101)], vec![(1, 106)]));
-        assert_eq!(third, [], "the thread has fewer");
-    }
-
-    #[test]
-    fn incomplete_requests_on_any_thread_come_before_idle_connections() {
-        let [idle, incomplete] = chosen_of([waiting(1, true, 0..20), waiting(1, false, 30..32)], 3);
-        assert_eq!((idle, incomplete), (vec![(1, 0)], vec![(1, 30), (1, 31)]));
-    }
-
-    #[test]
-    fn the_client_that_loses_most_is_named() {
-        let tallies = [
-            Tallies::of(&[waiting(1, false, 0..10), waiting(2, false, 10..13)].concat()),
-            Tallies::of(&waiting(2, false, 0..9)),
-        ];
-        assert_eq!(most_affected(&divide(&tallies, 5)), Some(client(2)));
-        assert_eq!(most_affected(&divide(&[], 5)), None);
-        assert_eq!((tallies[0].total(), tallies[1].total()), (13, 9));
-    }
-
-    /// A flood from more addresses than are counted.
-    #[test]
-    fn many_clients_take_bounded_memory_and_the_heaviest_are_counted() {
-        let single = |n: u64| Candidate {
-            client: Client(n),
-            is_idle: n.is_multiple_of(2),
-            since: n,
-            key: (0, n),
-        };
-        let mut all: Vec<_> = (0..5000).map(single).collect();
-        all.extend(waiting(1, false, 6000..6002));
-        let tallies = Tallies::of(&all);
-        assert_eq!((tallies.heaviest.len(), tallies.total()), (MAX_CLIENTS, 5002));
-        assert_eq!(chosen(all.clone(), 1), [(1, 6000)]);
-        assert_eq!(chosen(all, 3), [(0, 1), (0, 3), (1, 6000)]);
+    fn clients_with_few_connections_can_be_passed_over() {
+        let mut all = waiting(1, false, 0..1);
+        all.extend(waiting(2, true, 5..7));
+        let some = choose(all.clone(), 9, 2).unwrap();
+        assert_eq!((some.places.len(), some.client), (2, client(2)));
+        assert!(choose(all, 9, 3).is_none());
+        assert!(choose(Vec::<Candidate<()>>::new(), 9, 0).is_none());
     }
 
     #[test]

@@ -20,7 +20,6 @@ use howdah_upstream::names::Names;
 use howdah_upstream::names::clients::ClientNames;
 use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_wire::messages::ToSupervisor;
-use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, unbounded_channel};
 
 use super::command::Queries;
@@ -102,7 +101,6 @@ fn control_thread(
         tmp: Path::new(&hello.tmp).into(),
         threads: AtomicUsize::new(0),
         descriptors: DescriptorLimit::of_process(),
-        making_room: Mutex::default(),
         challenges,
         listings: Listings::default(),
         client_names: ClientNames::default(),

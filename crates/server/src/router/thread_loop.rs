@@ -15,7 +15,6 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
 use crate::accept;
-use crate::descriptor_shortage;
 use crate::listener::ListeningSocket;
 use crate::thread::{Accepting, RouterThread, Shared, ThreadCommand, ThreadHandle};
 
@@ -86,12 +85,6 @@ async fn carry_out_commands(
             }
             ThreadCommand::RemoveListener { name, done } => remove_listener(&thread, name, done),
             ThreadCommand::Ping(answer) => drop(answer.send(())),
-            ThreadCommand::CountWaiting(answer) => {
-                spawn_local(descriptor_shortage::count(Rc::clone(&thread), answer));
-            }
-            ThreadCommand::CloseWaiting { quotas, closed } => {
-                spawn_local(descriptor_shortage::close(Rc::clone(&thread), quotas, closed));
-            }
             ThreadCommand::Serve(accepted) => accept::spawn_connection(&thread, accepted),
             ThreadCommand::CheckHealth(upstreams) => {
                 upstreams.iter().for_each(|upstream| health_checks::watch(&thread.proxy, upstream));

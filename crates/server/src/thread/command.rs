@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use howdah_http::drain::HandedOver;
-use howdah_http::eviction::{Quotas, Tallies};
 use howdah_php_pool::queue::{Instance, Queue, RequestKey};
 use howdah_upstream::servers::upstream::Upstream;
 use howdah_wire::queue::WorkerId;
@@ -52,15 +51,6 @@ pub enum ThreadCommand {
     CheckHealth(Vec<Arc<Upstream>>),
     /// Show that the thread works. The channel is sent the answer.
     Ping(oneshot::Sender<()>),
-    /// Count the connections that wait for their clients. The channel is sent the tallies.
-    CountWaiting(oneshot::Sender<Tallies>),
-    /// Close connections that wait for their clients.
-    CloseWaiting {
-        /// How many of which client.
-        quotas: Quotas,
-        /// Sent the number of closed connections.
-        closed: oneshot::Sender<usize>,
-    },
     /// Serve a connection that another thread has accepted.
     Serve(Accepted),
     /// Take responses of a new instance of an application.

@@ -9,7 +9,6 @@ use howdah_cluster::Cluster;
 use howdah_sys::log::Log;
 use howdah_tls::challenges::ChallengeStore;
 use howdah_upstream::names::clients::ClientNames;
-use tokio::sync::Mutex;
 
 use crate::descriptors::DescriptorLimit;
 use crate::listings::Listings;
@@ -28,8 +27,6 @@ pub struct Shared {
     pub threads: AtomicUsize,
     /// Limit of open files of the process.
     pub descriptors: DescriptorLimit,
-    /// Held by the thread that closes waiting connections of all threads.
-    pub making_room: Mutex<()>,
     /// Responses to challenges of ACME servers.
     pub challenges: Arc<ChallengeStore>,
     /// Listings of directories.
