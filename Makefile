@@ -26,7 +26,7 @@ DEMO_PACKAGES := phpX.Y-opcache phpX.Y-sqlite3 phpX.Y-mbstring phpX.Y-gd
 TEST_PACKAGES := apache2 ca-certificates curl phpX.Y-cgi phpX.Y-cli phpX.Y-curl phpX.Y-fpm phpX.Y-mysql spawn-fcgi \
 	libapache2-mod-phpX.Y nginx nodejs media-types openssl python3 procps \
 	redis-server strace
-LINT_PACKAGES := shellcheck phpX.Y-cli python3
+LINT_PACKAGES := g++ shellcheck phpX.Y-cli python3
 # For the Debian packages, their tests, the image for containers, and its tests.
 DEB_PACKAGES := debhelper git python3
 TEST_DEB_PACKAGES := $(DEB_PACKAGES) iproute2 lintian mmdebstrap
@@ -124,6 +124,7 @@ lint: cargo
 	$(CARGO) fmt --all --check
 	@if [ -e fuzz/Cargo.toml ]; then $(CARGO) fmt --manifest-path fuzz/Cargo.toml --all --check; fi
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	@if [ -e fuzz/Cargo.toml ]; then $(CARGO) clippy --locked --manifest-path fuzz/Cargo.toml --tests -- -D warnings; fi
 	tools/lint.py
 	@tools/lint.py --list shell | xargs shellcheck
 	@tools/lint.py --list php | xargs -n 1 php -l | grep -v '^No syntax errors' | { ! grep .; }

@@ -2,7 +2,7 @@
 
 use howdah_files::conditional::{Conditions, Validators, Verdict, format_date, parse_date};
 use howdah_files::etag::parse_entity_tags;
-use howdah_files::hidden::{has_dot_segment, is_php_source, is_script_name};
+use howdah_files::hidden::{has_dot_segment, is_php_source};
 use howdah_files::listing::Order;
 use howdah_files::range::{MAX_RANGES, Ranges, parse_range};
 use howdah_http::encoding::{AcceptEncoding, Coding};
@@ -162,7 +162,7 @@ fn tags(list: &[u8]) {
 pub fn hidden(input: &[u8]) {
     let source = is_php_source(input);
     assert_eq!(is_php_source(&input.to_ascii_uppercase()), source);
-    if is_script_name(input) {
+    if input.to_ascii_lowercase().ends_with(b".php") {
         assert!(source);
         for suffix in ["~", ".", ".bak", ".swp", ".orig", "#", "s", "5", " "] {
             assert!(is_php_source(&[input, suffix.as_bytes()].concat()), "{suffix}");

@@ -84,7 +84,7 @@ fn answer(root: &[u8], sub: &[u8], line: &[u8], field: &[u8]) {
     let mut headers = Table::default();
     headers.set("Host", "a.example");
     if let Some(colon) = field.iter().position(|byte| *byte == b':') {
-        headers.set(field[..colon].to_vec(), field[colon + 1..].trim_ascii().to_vec());
+        headers.set(&field[..colon], field[colon + 1..].trim_ascii());
     }
     let connection = Connection {
         remote_addr: b"192.0.2.1".to_vec(),

@@ -20,13 +20,14 @@ use howdah_wire::request::{Params, RequestHeader, decode_params};
 use crate::{Bytes, split};
 
 fn site(script: Option<&str>) -> PhpSite {
-    PhpSite::new(&PhpTarget {
+    let target = PhpTarget {
         name: None,
         root: "/site".into(),
         script: script.map(str::to_owned),
         index: "index.php".to_owned(),
         prefix: None,
-    })
+    };
+    PhpSite::new(&target, Arc::default())
 }
 
 /// A target. Whatever runs lies in the root, is named by the path as it is, and is followed by
