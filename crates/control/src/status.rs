@@ -44,15 +44,15 @@ pub struct Status {
 /// The program that serves.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProgramStatus {
-    /// Its version.
+    /// Version of the program, such as `1.2.3`.
     pub version: String,
-    /// The time since which it counts, as an HTTP date.
+    /// Start of the router, with which all counters begin, as an HTTP date.
     pub started: Option<String>,
-    /// Seconds since then.
+    /// Seconds since the start of the router.
     pub uptime: u64,
 }
 
-/// A listener.
+/// A listener of the document, with or without TLS.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListenerStatus {
     /// Its name in the configuration, which is its address.
