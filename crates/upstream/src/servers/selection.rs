@@ -60,12 +60,10 @@ pub struct ActiveRequest {
 }
 
 impl ActiveRequest {
-    fn new(upstream: &Arc<Upstream>, index: usize) -> Self {
-        let active = ActiveRequest { upstream: Arc::clone(upstream), index };
-        if let Some(server) = active.server() {
-            server.begin_request();
-        }
-        active
+    /// Counts a request of the server with this index; `None` if the server has no room any more.
+    fn begin(upstream: &Arc<Upstream>, index: usize) -> Option<Self> {
+        let has_begun = upstream.servers.get(index)?.try_begin_request();
+        has_begun.then(|| ActiveRequest { upstream: Arc::clone(upstream), index })
     }
 
     /// Returns the index of the server in its upstream.
@@ -95,6 +93,16 @@ impl ActiveRequest {
     }
 }
 
+/// Result of the selection of a server for a request.
+enum Selection {
+    /// The request is counted at its server.
+    Begun(ActiveRequest),
+    /// All eligible servers have their maximum number of requests.
+    Full,
+    /// No server is eligible.
+    None,
+}
+
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
         if let Some(server) = self.server() {
@@ -116,10 +124,10 @@ impl Upstream {
         affinity: &Affinity,
     ) -> Result<Option<ActiveRequest>, QueueError> {
         if self.queue.waiting() == 0 {
-            match self.choose(selector, tried, affinity) {
-                Choice::Server(index) => return Ok(Some(ActiveRequest::new(self, index))),
-                Choice::None => return Ok(None),
-                Choice::Full => {}
+            match self.begin_request(selector, tried, affinity) {
+                Selection::Begun(active) => return Ok(Some(active)),
+                Selection::None => return Ok(None),
+                Selection::Full => {}
             }
         }
         self.queue.wait(self.wait_for_room(selector, tried, affinity)).await
@@ -132,9 +140,9 @@ impl Upstream {
         tried: &[usize],
         affinity: &Affinity,
     ) -> Option<ActiveRequest> {
-        match self.choose(selector, tried, affinity) {
-            Choice::Server(index) => Some(ActiveRequest::new(self, index)),
-            Choice::None | Choice::Full => None,
+        match self.begin_request(selector, tried, affinity) {
+            Selection::Begun(active) => Some(active),
+            Selection::None | Selection::Full => None,
         }
     }
 
@@ -147,10 +155,31 @@ impl Upstream {
         loop {
             let mut room = std::pin::pin!(self.room.notified());
             room.as_mut().enable(); // before the selection, so that no notification is missed
+            match self.begin_request(selector, tried, affinity) {
+                Selection::Begun(active) => return Some(active),
+                Selection::None => return None,
+                Selection::Full => room.await,
+            }
+        }
+    }
+
+    /// Selects a server and counts the request there, in one step for other threads.
+    fn begin_request(
+        self: &Arc<Self>,
+        selector: &Selector<Upstream>,
+        tried: &[usize],
+        affinity: &Affinity,
+    ) -> Selection {
+        loop {
             match self.choose(selector, tried, affinity) {
-                Choice::Server(index) => return Some(ActiveRequest::new(self, index)),
-                Choice::None => return None,
-                Choice::Full => room.await,
+                Choice::None => return Selection::None,
+                Choice::Full => return Selection::Full,
+                Choice::Server(index) => {
+                    if let Some(active) = ActiveRequest::begin(self, index) {
+                        return Selection::Begun(active);
+                    }
+                    // Another thread has taken the last place of the server since.
+                }
             }
         }
     }

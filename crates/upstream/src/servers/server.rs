@@ -101,10 +101,17 @@ impl Server {
         &self.state.fastcgi_connections
     }
 
-    /// Counts a request that is passed to the server.
-    pub(super) fn begin_request(&self) {
-        self.state.active.fetch_add(1, Relaxed);
-        self.state.requests.fetch_add(1, Relaxed);
+    /// Counts a request that is passed to the server. Returns false if the server has its maximum
+    /// number of requests: other threads may have passed some to it since it was selected.
+    #[must_use]
+    pub(super) fn try_begin_request(&self) -> bool {
+        let max = self.config.max_connections.unwrap_or(u32::MAX);
+        let one_more = |active: u32| (active < max).then(|| active + 1);
+        let has_room = self.state.active.fetch_update(Relaxed, Relaxed, one_more).is_ok();
+        if has_room {
+            self.state.requests.fetch_add(1, Relaxed);
+        }
+        has_room
     }
 
     /// Counts a request as no longer active.

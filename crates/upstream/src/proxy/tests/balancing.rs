@@ -1,7 +1,11 @@
 //! Servers that fail, full servers, and sticky clients.
 
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use super::*;
 use crate::servers::selection::Affinity;
+use crate::servers::selector::Selector;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -85,6 +89,34 @@ fn requests_wait_for_a_server_that_has_all_it_may_have() {
         assert_eq!(statuses, [200, 200, 200, 200, 503, 503]);
         assert_eq!(backend.requests(), 4);
     });
+}
+
+#[test]
+fn threads_that_select_at_the_same_time_do_not_exceed_a_servers_maximum() {
+    let server = config::UpstreamServer {
+        max_connections: Some(1),
+        ..config::UpstreamServer::new(Address::Inet(([127, 0, 0, 1], 1).into()), 1.0)
+    };
+    let upstream = Arc::new(Upstream::new(&config::Upstream::new("u", vec![server]), None));
+    let (threads, most) = (4, AtomicU32::new(0));
+    let together = Barrier::new(threads);
+    let requests = || {
+        let selector = Selector::new(1);
+        for _ in 0..2_000 {
+            together.wait();
+            let active = upstream.try_acquire(&selector, &[], &Affinity::default());
+            together.wait(); // all have selected, and none has ended its request
+            most.fetch_max(upstream.report()[0].active, Relaxed);
+            together.wait();
+            drop(active);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(requests);
+        }
+    });
+    assert_eq!(most.into_inner(), 1);
 }
 
 #[test]
