@@ -64,6 +64,24 @@ fn an_authority_that_cannot_be_reached_stops_nothing() {
 }
 
 #[test]
+fn two_listeners_with_the_same_certificate_ask_for_it_once() {
+    let (server, secure) = without_authority("a.example");
+    server.control("DELETE", &format!("/config/listeners/{secure}/tls"), "").succeeded();
+    let acme = json!({"domains": "b.example", "servers": format!("https://{}/d", nobody())});
+    let mut document = server.control("GET", "/config", "").succeeded();
+    for address in [secure, free_address()] {
+        document["listeners"][address.to_string()] =
+            json!({"pass": "routes", "tls": {"acme": acme}});
+    }
+    server.control("PUT", "/config", document.to_string()).succeeded();
+    server.wait_for_log("certificate acme:b.example: ");
+    // Time in which a second request would fail, too.
+    std::thread::sleep(Duration::from_millis(300));
+    let failures = server.log().matches("certificate acme:b.example: ").count();
+    assert_eq!(failures, 1, "{}", server.log());
+}
+
+#[test]
 fn an_upgrade_waits_for_an_order_in_progress() {
     let authority = free_listener();
     let (server, _) = with_authority_at(authority.local_addr().unwrap(), "a.example");

@@ -3,6 +3,7 @@
 //!
 //! The tasks run on the control thread, and yield to each other wherever they wait.
 
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -88,8 +89,13 @@ impl Renewer {
             stays
         });
         removed.iter().for_each(|name| context.reports.remove(name));
+        // Several listeners may name a certificate, such as those of IPv4 and IPv6.
+        let mut followed = HashSet::new();
         for acme in all {
             let Some(name) = acme.certificate() else { continue };
+            if !followed.insert(name.clone()) {
+                continue;
+            }
             if let Some(managed) = context.managed.borrow().get(&name) {
                 managed.wake.notify_one();
                 continue;
