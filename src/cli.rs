@@ -244,7 +244,7 @@ pub struct Serve {
     pub config: Option<PathBuf>,
     /// Address to listen on, such as 127.0.0.1:8080, *:80, [::1]:80 or unix:/run/site.sock; may
     /// be given several times [default: 127.0.0.1:8080; with --tls 127.0.0.1:8443, with --domain
-    /// *:80 and *:443]
+    /// ports 80 and 443 of all addresses]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<String>,
     /// Number of PHP workers [default: chosen from processors and memory]

@@ -1,19 +1,28 @@
 //! https of `howdah serve DIR`: `--tls` for development, `--domain` with a certificate of an
 //! authority.
 
+use std::net::{Ipv6Addr, TcpListener};
+
 use serde_json::{Value, json};
 
 use super::local_tls::LocalCertificate;
 use crate::cli::Serve;
 
-/// Returns the default addresses to listen on.
-pub fn addresses(arguments: &Serve) -> Vec<String> {
+/// Returns the default addresses to listen on. An authority that checks a name with an IPv6 address
+/// connects to that one, so a name is served over IPv6 as well.
+pub fn addresses(arguments: &Serve, has_ipv6: bool) -> Vec<String> {
     let addresses: &[&str] = match (arguments.tls, arguments.domain.is_empty()) {
         (true, _) => &["127.0.0.1:8443"],
         (false, true) => &["127.0.0.1:8080"],
+        (false, false) if has_ipv6 => &["*:80", "[::]:80", "*:443", "[::]:443"],
         (false, false) => &["*:80", "*:443"],
     };
     addresses.iter().map(|address| (*address).to_owned()).collect()
+}
+
+/// Returns true if sockets of this machine can listen on IPv6 addresses.
+pub fn has_ipv6() -> bool {
+    TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
 }
 
 /// Adds TLS to the listeners of a document, or on port 80 a redirect to https, according to the
@@ -60,9 +69,9 @@ fn port(address: &str) -> Option<u16> {
 mod tests {
     use super::*;
 
-    fn document(addresses: &[&str]) -> Value {
+    fn document(addresses: &[impl AsRef<str>]) -> Value {
         let listeners =
-            addresses.iter().map(|name| ((*name).to_owned(), json!({"pass": "routes"})));
+            addresses.iter().map(|name| (name.as_ref().to_owned(), json!({"pass": "routes"})));
         json!({"listeners": Value::Object(listeners.collect()), "routes": []})
     }
 
@@ -73,13 +82,20 @@ mod tests {
             email: Some("me@a.org".to_owned()),
             ..Serve::default()
         };
-        assert_eq!(addresses(&arguments), ["*:80", "*:443"]);
-        let mut document = document(&["*:80", "*:443", "127.0.0.1:8443"]);
+        assert_eq!(addresses(&arguments, false), ["*:80", "*:443"]);
+        let mut all = addresses(&arguments, true);
+        assert_eq!(all, ["*:80", "[::]:80", "*:443", "[::]:443"]);
+        all.push("127.0.0.1:8443".to_owned());
+        let mut document = document(&all);
         secure(&mut document, &arguments, None);
         let config = howdah_config::parse(document.to_string().as_bytes()).unwrap();
-        assert_eq!(config.listeners[0].redirect_to_https, Some(443));
-        assert!(config.listeners[0].tls.is_none());
-        for listener in &config.listeners[1..] {
+        let (plain, secure): (Vec<_>, Vec<_>) =
+            config.listeners.iter().partition(|listener| listener.name.ends_with(":80"));
+        assert_eq!((plain.len(), secure.len()), (2, 3));
+        for listener in plain {
+            assert!(listener.redirect_to_https == Some(443) && listener.tls.is_none());
+        }
+        for listener in secure {
             let acme = &listener.tls.as_ref().unwrap().acme[0];
             assert_eq!((acme.domains.len(), acme.email.as_deref()), (2, Some("me@a.org")));
         }

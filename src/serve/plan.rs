@@ -71,7 +71,7 @@ impl StartupPlan {
             })?;
         }
         let listen = match arguments.listen.as_slice() {
-            [] => https::addresses(arguments),
+            [] => https::addresses(arguments, https::has_ipv6()),
             listen => listen.to_vec(),
         };
         let mut document = site.document(&listen, arguments.workers);
