@@ -77,6 +77,20 @@ fn each_named_part_tells_its_own_mistake() {
 }
 
 #[test]
+fn an_object_tells_all_its_unknown_keys() {
+    let mut document = sound();
+    let application = &mut document["applications"]["a"];
+    (application["indx"], application["scrip"]) = (json!("a.php"), json!("b.php"));
+    application["roo"] = json!("/c");
+    let lines = mistakes(&document);
+    let keys = ["indx", "scrip", "roo"].map(|key| format!("unknown key \"{key}\""));
+    assert!(
+        lines.len() == 3 && lines.iter().zip(&keys).all(|(l, key)| l.contains(key)),
+        "{lines:#?}"
+    );
+}
+
+#[test]
 fn the_first_mistake_stays_the_error() {
     let document = json!({"listeners": {"x": {}}, "routes": [{}, {}]});
     let error = Config::from_value(document).expect_err("it has mistakes");

@@ -332,16 +332,19 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Refuses members that were not read.
+    /// Refuses members that were not read. If there are several, the errors of all but the last are kept
+    /// ([`Node::part`]).
     pub fn end(self) -> Result<(), Error> {
         let known = self.known.borrow();
         let is_known = |name: &str| {
             known.contains(&name) || self.internal.get().is_some_and(|key| key == name)
         };
-        match self.members.keys().find(|name| !is_known(name)) {
-            None => Ok(()),
-            Some(name) => Err(self.unknown(name, nearest(name, known.iter().copied()))),
+        let mut result = Ok(());
+        for name in self.members.keys().filter(|name| !is_known(name)) {
+            self.node.part(result)?;
+            result = Err(self.unknown(name, nearest(name, known.iter().copied())));
         }
+        result
     }
 
     fn unknown(&self, name: &str, meant: Option<&str>) -> Error {
