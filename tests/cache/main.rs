@@ -1,6 +1,7 @@
 //! The response cache: what it stores and sends, for whom, and how it is purged.
 
 mod attacks;
+mod certificates;
 mod concurrent;
 mod conditions;
 mod conformance;
