@@ -79,6 +79,19 @@ fn http_2_is_spoken_with_clients_that_know_it() {
 }
 
 #[test]
+fn clients_that_request_no_name_of_a_certificate_are_refused_if_the_listener_says_so() {
+    let authority = Authority::new();
+    let client = authority.client(None, &[]);
+    let server = secure(&authority, json!({"refuse_unknown_names": true}));
+    assert_eq!(get(server.address, &client, "b.example", "/a.txt").unwrap().text(), "a file");
+    // For an address, clients send no server name.
+    for name in ["other.example", "127.0.0.1"] {
+        let error = get(server.address, &client, name, "/a.txt").unwrap_err().to_string();
+        assert!(error.contains("UnrecognisedName"), "{name}: {error}");
+    }
+}
+
+#[test]
 fn scripts_learn_who_the_client_is() {
     let authority = Authority::new();
     let server = secure(&authority, json!({"client_certificates": {"names": "a.example"}}));

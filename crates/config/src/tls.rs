@@ -37,6 +37,9 @@ pub struct Tls {
     pub http2: bool,
     /// Rules about client certificates. The first rule for the requested name applies.
     pub client_certificates: Vec<ClientCertificates>,
+    /// Refuses clients that request no name of a certificate, as nginx's `ssl_reject_handshake` in the
+    /// default server; otherwise they get the first certificate.
+    pub refuse_unknown_names: bool,
 }
 
 /// The source of a certificate.
@@ -139,6 +142,7 @@ impl Tls {
         let clients = object.read("client_certificates", |node| {
             node.one_or_many().map(|rule| ClientCertificates::read(&rule)).collect()
         })?;
+        let refuse_unknown_names = object.boolean("refuse_unknown_names")?.unwrap_or(false);
         object.end()?;
         let (parameters, mut session) =
             (parameters.unwrap_or_default(), session.unwrap_or_default());
@@ -146,7 +150,15 @@ impl Tls {
             session.tickets = Tickets::Off;
         }
         let client_certificates = clients.unwrap_or_default();
-        Ok(Tls { certificates, acme, parameters, session, http2: true, client_certificates })
+        Ok(Tls {
+            certificates,
+            acme,
+            parameters,
+            session,
+            http2: true,
+            client_certificates,
+            refuse_unknown_names,
+        })
     }
 }
 

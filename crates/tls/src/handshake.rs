@@ -4,7 +4,8 @@
 //!    responds.
 //! 2. Read the whole hello. A hello for the protocol `acme-tls/1` gets the proof of its name.
 //! 3. If the name has no certificate, wait for one on demand.
-//! 4. Choose the configuration by the name, and complete the handshake.
+//! 4. Refuse a name without a certificate, if the listener's settings say so.
+//! 5. Choose the configuration by the name, and complete the handshake.
 //!
 //! All steps share the timeout of a request's head. A connection that has sent nothing when its
 //! listener is removed is closed.
@@ -45,6 +46,9 @@ pub enum HandshakeOutcome<S> {
 /// Type of a handshake record: the first byte of the record (RFC 8446, 5.1).
 const HANDSHAKE_RECORD: u8 = 22;
 
+/// A record with the fatal alert `unrecognized_name` (RFC 8446, 6.2).
+const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+
 /// Performs a handshake within `timeout`.
 pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     listener: &Arc<TlsListener>,
@@ -76,6 +80,11 @@ pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
         let remaining = remaining.into_stream(Arc::clone(listener.config(None)));
         let _ = timeout_at(deadline, remaining).await;
         return HandshakeOutcome::Failed(io::Error::other("there is no certificate yet"));
+    }
+    if listener.refuses(&name) {
+        let _ = timeout_at(deadline, stream.write_all(&UNRECOGNIZED_NAME)).await;
+        let _ = timeout_at(deadline, stream.shutdown()).await;
+        return HandshakeOutcome::Failed(io::Error::other("no certificate has the requested name"));
     }
     let rule = listener.rule(&name);
     let remaining = StartHandshake::from_parts(*accepted, stream);

@@ -85,6 +85,11 @@ impl TlsListener {
         !self.certificates.is_empty()
     }
 
+    /// Returns true if clients that request this lower-case name, or none (empty), are refused.
+    pub(super) fn refuses(&self, name: &str) -> bool {
+        self.settings.refuse_unknown_names && !self.certificates.has(name)
+    }
+
     /// Counters of the handshakes.
     pub fn counters(&self) -> &Counters {
         &self.counters

@@ -124,6 +124,7 @@ pub(super) const DIRECTIVES: &[(&[&str], &str)] = &[
         &["ssl_client_certificate", "ssl_verify_client"],
         "write \"tls\": {\"client_certificates\": {\"authorities\": \"/path\"}} in the listener",
     ),
+    (&["ssl_reject_handshake"], "write \"tls\": {\"refuse_unknown_names\": true} in the listener"),
     (
         &["ssl_session_cache", "ssl_session_tickets", "ssl_session_timeout"],
         "write \"tls\": {\"session\": {\"cache_size\": 1000, \"timeout\": 300}} in the listener, or \"tickets\": true",

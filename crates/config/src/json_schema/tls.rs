@@ -39,6 +39,11 @@ pub(super) const TABLE: &[Shape] = &[
                 ]),
                 "Client certificates",
             ),
+            Key(
+                "refuse_unknown_names",
+                Switch,
+                "Whether clients are refused that request no name of a certificate",
+            ),
         ],
     },
     Shape {
