@@ -68,6 +68,8 @@ def passes_on(field):
 # "password", by openssl passwd.
 USERS = "me:$apr1$salt0001$AJtFUFSnd5rR7IJDbrxw6/\nsha:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n"
 
+STAFF = {"realm": "Staff", "users_file": "/srv/users/list"}
+
 CASES = [
     Case("realip", "real_ip_header set_real_ip_from", """
         set_real_ip_from 127.0.0.1; real_ip_header X-Forwarded-For; access_log /var/log/realip.log real_format; return 204;
@@ -109,6 +111,18 @@ CASES = [
               "401 GET /a.txt | Authorization: Bearer x", f"404 GET /nowhere | {basic('me:password')}"],
          routes=[{"match": {"uri": "/open/*"}, "action": WWW | {"prefix": "/open"}},
                  {"action": WWW | {"basic_auth": {"realm": "Staff", "users_file": "/srv/users/list"}}}], files={"users/list": USERS}),
+    Case("satisfy", "satisfy", """
+        satisfy any; auth_basic Staff; auth_basic_user_file /srv/users/list;
+        location /near/ { allow 127.0.0.0/8; deny all; alias /srv/www/; } location /far/ { allow 192.0.2.0/24; deny all; alias /srv/www/; }
+        location /all/ { satisfy all; allow 192.0.2.0/24; deny all; alias /srv/www/; }
+        """, ["200 GET /near/a.txt", "401 GET /far/a.txt", f"200 GET /far/a.txt | {basic('me:password')}",
+              f"403 GET /all/a.txt | {basic('me:password')}"],
+         routes=[{"match": {"uri": "/near/*", "source": "127.0.0.0/8"}, "action": WWW | {"prefix": "/near"}},
+                 {"match": {"uri": "/near/*"}, "action": WWW | {"prefix": "/near", "basic_auth": STAFF}},
+                 {"match": {"uri": "/far/*", "source": "192.0.2.0/24"}, "action": WWW | {"prefix": "/far"}},
+                 {"match": {"uri": "/far/*"}, "action": WWW | {"prefix": "/far", "basic_auth": STAFF}},
+                 {"match": {"uri": "/all/*"}, "action": WWW | {"prefix": "/all", "allow": "192.0.2.0/24", "basic_auth": STAFF}}],
+         files={"users/list": USERS}),
     Case("auth-request", "auth_request auth_request_set", f"""
         location / {{ auth_request /check; auth_request_set $user $upstream_http_x_user; auth_request_set $seen $upstream_http_x_seen;
             proxy_set_header X-User $user; add_header X-Seen $seen; {NGINX_TO_BACKEND} }}

@@ -32,12 +32,14 @@ def must_be(found, expected):
     return found
 
 
-def connected(side, context, session=None, after=None):
-    """What is asked of a connection once it has a response, or "refused"."""
+
+def connected(side, context, session=None, after=None, names=()):
+    """What is asked of a connection once it has a response, or "refused". The client requests the first of the names, or that of the side."""
+    name = [*names, side.host][0]
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         with socket.create_connection(("127.0.0.1", side.port), 60) as client:
-            with context.wrap_socket(client, server_hostname=side.host, session=session) as stream:
+            with context.wrap_socket(client, server_hostname=name, session=session) as stream:
                 stream.sendall(side.bytes_of("GET /a.txt"))
                 data = b""
                 while part := stream.recv(65536):
@@ -109,6 +111,13 @@ def verdicts_on_clients(side):
     return found
 
 
+def refused_names(side):
+    """Which clients are refused: those that request no name of the certificate, or no name."""
+    names = ("www.example.org", side.host, None)
+    found = [connected(side, context_of(), after=lambda *_: "served", names=[name]) for name in names]
+    return must_be(found, ["served", "refused", "refused"])
+
+
 def protocol_of(side):
     """The protocol that is negotiated with a client of HTTP/2."""
     context = context_of()
@@ -170,5 +179,8 @@ CASES = [
              "ssl_client_certificate /srv/tls/chain.pem; ssl_verify_client optional; add_header X-Verify $ssl_client_verify;",
              {"client_certificates": {"authorities": "/srv/tls/chain.pem", "optional": True}}, [client_certificate([[b"SUCCESS"], [b"NONE"]])],
              action={"response_headers": {"X-Verify": "$ssl_client_verify"}}),
+    Case("ssl-reject", "ssl_reject_handshake", f"""
+        ssl_reject_handshake on; }} server {{ listen 127.0.0.1:PORT ssl; server_name www.example.org; root /srv/www; {CERTIFICATE}
+        """, [refused_names], WWW, listen="ssl", listener={"tls": {"certificate": PAIR, "refuse_unknown_names": True}}),
     with_tls("http2", "http2", "", {}, [protocol_of], listen="ssl http2"),
 ]
