@@ -32,7 +32,6 @@ def must_be(found, expected):
     return found
 
 
-
 def connected(side, context, session=None, after=None, names=()):
     """What is asked of a connection once it has a response, or "refused". The client requests the first of the names, or that of the side."""
     name = [*names, side.host][0]
