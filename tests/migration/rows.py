@@ -320,7 +320,8 @@ def make_tree(tmp, cases):
 
 
 def make_certificate(directory):
-    """A certificate of a server and a client, signed by itself, and an answer of OCSP about it."""
+    """A certificate of a server and a client, signed by itself, an answer of OCSP about it, and lists of revoked certificates
+    without and with it."""
     directory.mkdir()
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=www.example.org", "-days", "2",
                     "-addext", "subjectAltName=DNS:www.example.org", "-addext", "basicConstraints=critical,CA:FALSE",
@@ -332,6 +333,13 @@ def make_certificate(directory):
     own = ["-CA", directory / "chain.pem", "-issuer", directory / "chain.pem", "-rsigner", directory / "chain.pem"]
     subprocess.run(["openssl", "ocsp", "-index", directory / "index", *own, "-rkey", directory / "key.pem", "-cert", directory / "chain.pem",
                     "-ndays", "2", "-noverify", "-respout", directory / "ocsp.der"], check=True, capture_output=True)
+    for name, row in (("none", f"V\t491231235959Z\t\t{serial}"), ("own", f"R\t491231235959Z\t200101000000Z\t{serial}")):
+        database, settings = directory / f"{name}-index", directory / f"{name}.cnf"
+        database.write_text(f"{row}\tunknown\t/CN=www.example.org\n")
+        settings.write_text(f"[ca]\ndefault_ca = own\n[own]\ndatabase = {database}\ndefault_md = sha256\ndefault_crl_days = 2\n"
+                            "unique_subject = no\ncrl_extensions = extensions\n[extensions]\nauthorityKeyIdentifier = keyid\n")
+        subprocess.run(["openssl", "ca", "-gencrl", "-config", settings, "-cert", directory / "chain.pem", "-keyfile", directory / "key.pem",
+                        "-out", directory / f"revoked-{name}.pem"], check=True, capture_output=True)
 
 
 def main():

@@ -108,6 +108,8 @@ impl fmt::Debug for TicketKey {
 pub struct ClientCertificates {
     /// The file with the authorities' certificates.
     pub authorities: PathBuf,
+    /// The file with the authorities' lists of revoked certificates.
+    pub revoked: Option<PathBuf>,
     /// True if clients without a certificate are accepted.
     pub optional: bool,
     /// Requested server names that the rule applies to, in lower case; all if empty. A leading `*`
@@ -248,11 +250,13 @@ impl ClientCertificates {
     fn read(node: &Node<'_>) -> Result<ClientCertificates, Error> {
         let object = node.object()?;
         let authorities = object.required("authorities")?.file()?;
+        let revoked = object.file("revoked")?;
         let optional = object.boolean("optional")?.unwrap_or(false);
         let names = object.read("names", |node| {
             node.strings()?.map(|name| read_name(&name)).collect::<Result<Vec<_>, _>>()
         })?;
         object.end()?;
-        Ok(ClientCertificates { authorities, optional, names: names.unwrap_or_default() })
+        let names = names.unwrap_or_default();
+        Ok(ClientCertificates { authorities, revoked, optional, names })
     }
 }

@@ -126,8 +126,8 @@ fn limited(file: File) -> io::Result<Vec<u8>> {
     })
 }
 
-/// Reads a file that a listener's `tls` names. Fails unless the content is certificates and keys in
-/// PEM, or an OCSP response, so that the router gets no other file that only root can read.
+/// Reads a file that a listener's `tls` names. Fails unless the content is certificates, keys
+/// and lists of revoked certificates in PEM, or an OCSP response, so that the router gets no other file that only root can read.
 pub fn read_for_tls(path: &Path) -> io::Result<Vec<u8>> {
     if !path.is_absolute() {
         return Err(io::Error::other("the path must begin with a slash"));
@@ -140,14 +140,15 @@ pub fn read_for_tls(path: &Path) -> io::Result<Vec<u8>> {
         "-----BEGIN PRIVATE KEY-----",
         "-----BEGIN RSA PRIVATE KEY-----",
         "-----BEGIN EC PRIVATE KEY-----",
+        "-----BEGIN X509 CRL-----",
     ];
     // An OCSPResponse (RFC 6960, 4.2.1) of status "successful".
     let is_ocsp = text.get(4..7) == Some(&[0x0a, 1, 0][..]) && text.starts_with(&[0x30, 0x82]);
     match is_ocsp || is_pem.iter().any(|marker| has(marker.as_bytes())) {
         true => Ok(text),
         false => Err(io::Error::other(
-            "it holds neither a certificate nor a private key (PEM, not encrypted) nor an OCSP \
-             response (DER)",
+            "it holds neither a certificate nor a private key (PEM, not encrypted) nor a list of \
+             revoked certificates (PEM) nor an OCSP response (DER)",
         )),
     }
 }

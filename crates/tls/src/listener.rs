@@ -11,7 +11,7 @@ use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
 
 use super::certificates::{CertificateInUse, Certificates, certified};
-use super::clients::{Rule, Verifier};
+use super::clients::{Rule, RuleFiles, Verifier};
 use super::material::{CertificateFiles, Source};
 use super::parameters;
 use super::sessions::Sessions;
@@ -52,8 +52,9 @@ pub fn sources(settings: &config::Tls) -> Vec<Source> {
             }
         }
     }
-    let authorities = settings.client_certificates.iter().map(|rule| rule.authorities.clone());
-    sources.extend(authorities.map(Source::File));
+    let rules = settings.client_certificates.iter();
+    let files = rules.flat_map(|rule| [&rule.authorities].into_iter().chain(&rule.revoked));
+    sources.extend(files.cloned().map(Source::File));
     sources
 }
 
@@ -63,8 +64,7 @@ impl TlsListener {
     pub fn new(settings: &config::Tls, material: &CertificateFiles) -> Result<Self, String> {
         let certificates = Arc::new(Certificates::new(settings, material)?);
         let rules = settings.client_certificates.iter().map(|rule| {
-            let authorities = material.get(&Source::File(rule.authorities.clone()))?;
-            Rule::new(rule, authorities, |verifier, binding| {
+            Rule::new(rule, RuleFiles::find(rule, material)?, |verifier, binding| {
                 server_config(settings, &certificates, Some(verifier), binding)
             })
         });
@@ -100,14 +100,13 @@ impl TlsListener {
         self.certificates.in_use()
     }
 
-    /// Returns true if the listener has these settings and these client authorities: only its
-    /// certificates may differ.
+    /// Returns true if the listener has these settings, client authorities and lists of revoked
+    /// certificates: only its own certificates may differ.
     pub fn has_settings(&self, settings: &config::Tls, material: &CertificateFiles) -> bool {
         let mut rules = settings.client_certificates.iter().zip(&self.rules);
         self.settings == *settings
             && rules.all(|(settings, rule)| {
-                let authorities = material.get(&Source::File(settings.authorities.clone()));
-                authorities.is_ok_and(|authorities| rule.is_of(authorities))
+                RuleFiles::find(settings, material).is_ok_and(|files| rule.is_of(&files))
             })
     }
 

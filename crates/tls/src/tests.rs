@@ -6,13 +6,18 @@ use std::time::Duration;
 use howdah_config::Tls;
 use howdah_http::drain::Drain;
 use howdah_http::handshake::Handshake;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    IsCa, KeyIdMethod, KeyPair, RevokedCertParams, date_time_ymd,
+};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio_rustls::TlsConnector;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
 
 use super::*;
 use crate::challenges::ChallengeStore;
@@ -41,6 +46,29 @@ impl Authority {
 
     fn pem(&self) -> String {
         self.0.pem()
+    }
+
+    /// Issues a list of revoked certificates, given by their bundles, that is valid until this year.
+    fn revoke(&self, bundles: &[&String], until: i32) -> String {
+        let revoked = bundles.iter().map(|bundle| {
+            let leaf = CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap();
+            let (_, leaf) = X509Certificate::from_der(&leaf).unwrap();
+            RevokedCertParams {
+                serial_number: leaf.raw_serial().to_vec().into(),
+                revocation_time: date_time_ymd(2000, 1, 1),
+                reason_code: None,
+                invalidity_date: None,
+            }
+        });
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2000, 1, 1),
+            next_update: date_time_ymd(until, 1, 1),
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.0).unwrap().pem().unwrap()
     }
 }
 
@@ -239,6 +267,45 @@ async fn clients_without_the_right_certificate_are_turned_away() {
     assert_eq!(shown.pem.lines().collect::<String>(), certificate_of(&bundle));
     // Other rules apply to other hosts, so they may not share the connection.
     assert!(facts.admits("a.example") && !facts.admits("b.example") && !facts.admits("c.example"));
+}
+
+#[tokio::test]
+async fn a_revoked_certificate_is_turned_away_and_its_sessions_end() {
+    let authority = Authority::new();
+    let (server, ca) = (authority.issue(&["a.example"]), authority.pem());
+    let bundles = ["one", "two"].map(|name| authority.issue(&[name]));
+    let clients = bundles.each_ref().map(|bundle| client(&authority, Some(bundle)));
+    let rules = json!({
+        "certificate": "a", "session": {"tickets": KEY},
+        "client_certificates": {"authorities": "/ca", "revoked": "/crl"},
+    });
+    let none = authority.revoke(&[], 2100);
+    let (server, ca) = (server.as_str(), ca.as_str());
+    let broken = "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n";
+    // Lists that say nothing about the certificates: of the past, and of another authority.
+    let (expired, foreign) = (authority.revoke(&[], 2001), Authority::new().revoke(&[], 2100));
+    let one = authority.revoke(&[&bundles[0]], 2100);
+    let texts = |lists| [("a", server), ("/ca", ca), ("/crl", lists)];
+    let before = listener(rules.clone(), &texts(none.as_str()));
+    for client in &clients {
+        assert!(!shake(&before, client, "a.example").await.unwrap().0.is_resumed);
+        assert!(shake(&before, client, "a.example").await.unwrap().0.is_resumed);
+    }
+    assert!(before.has_settings(&settings(rules.clone()), &material(&texts(none.as_str()))));
+    assert!(!before.has_settings(&settings(rules.clone()), &material(&texts(one.as_str()))));
+    let after = listener(rules.clone(), &texts(one.as_str()));
+    let refused = shake(&after, &clients[0], "a.example").await.unwrap_err();
+    assert!(refused.contains("Revoked"), "{refused}");
+    assert!(!shake(&after, &clients[1], "a.example").await.unwrap().0.is_resumed);
+    for lists in [&expired, &foreign] {
+        let listener = listener(rules.clone(), &texts(lists.as_str()));
+        assert!(shake(&listener, &clients[1], "a.example").await.is_err());
+    }
+    for lists in ["", ca, broken] {
+        let line = refusal(rules.clone(), &texts(lists));
+        assert!(line.starts_with("/crl: "), "{line}");
+    }
+    assert!(refusal(rules, &[("a", server), ("/ca", ca)]).contains("/crl"));
 }
 
 /// Returns the certificate of a bundle, without line ends.

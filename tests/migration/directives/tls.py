@@ -178,6 +178,14 @@ CASES = [
              "ssl_client_certificate /srv/tls/chain.pem; ssl_verify_client optional; add_header X-Verify $ssl_client_verify;",
              {"client_certificates": {"authorities": "/srv/tls/chain.pem", "optional": True}}, [client_certificate([[b"SUCCESS"], [b"NONE"]])],
              action={"response_headers": {"X-Verify": "$ssl_client_verify"}}),
+    with_tls("ssl-revoked", "ssl_crl",
+             "ssl_client_certificate /srv/tls/chain.pem; ssl_verify_client on; ssl_crl /srv/tls/revoked-own.pem; add_header X-Verify $ssl_client_verify;",
+             {"client_certificates": {"authorities": "/srv/tls/chain.pem", "revoked": "/srv/tls/revoked-own.pem"}},
+             [client_certificate(["refused", "refused"])], action={"response_headers": {"X-Verify": "$ssl_client_verify"}}),
+    with_tls("ssl-not-revoked", "ssl_crl",
+             "ssl_client_certificate /srv/tls/chain.pem; ssl_verify_client on; ssl_crl /srv/tls/revoked-none.pem; add_header X-Verify $ssl_client_verify;",
+             {"client_certificates": {"authorities": "/srv/tls/chain.pem", "revoked": "/srv/tls/revoked-none.pem"}},
+             [client_certificate([[b"SUCCESS"], "refused"])], action={"response_headers": {"X-Verify": "$ssl_client_verify"}}),
     Case("ssl-reject", "ssl_reject_handshake", f"""
         ssl_reject_handshake on; }} server {{ listen 127.0.0.1:PORT ssl; server_name www.example.org; root /srv/www; {CERTIFICATE}
         """, [refused_names], WWW, listen="ssl", listener={"tls": {"certificate": PAIR, "refuse_unknown_names": True}}),

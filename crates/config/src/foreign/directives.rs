@@ -124,6 +124,10 @@ pub(super) const DIRECTIVES: &[(&[&str], &str)] = &[
         &["ssl_client_certificate", "ssl_verify_client"],
         "write \"tls\": {\"client_certificates\": {\"authorities\": \"/path\"}} in the listener",
     ),
+    (
+        &["ssl_crl"],
+        "write \"tls\": {\"client_certificates\": {\"revoked\": \"/path\"}} in the listener",
+    ),
     (&["ssl_reject_handshake"], "write \"tls\": {\"refuse_unknown_names\": true} in the listener"),
     (
         &["ssl_session_cache", "ssl_session_tickets", "ssl_session_timeout"],

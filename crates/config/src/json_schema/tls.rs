@@ -141,6 +141,7 @@ pub(super) const TABLE: &[Shape] = &[
         required: &["authorities"],
         keys: &[
             Key("authorities", Text, "File with the authorities' certificates (PEM)"),
+            Key("revoked", Text, "File with the authorities' lists of revoked certificates (PEM)"),
             Key("optional", Switch, "Whether clients without a certificate are accepted"),
             Key("names", Texts, "Requested server names that the rule is for; all by default"),
         ],
