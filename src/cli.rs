@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use howdah_sys::log::Level;
 
 use crate::control_client as control;
 
@@ -208,6 +209,9 @@ pub struct CommonOptions {
     /// Log file, or "journald" for the journal of systemd [default: standard error]
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// The least severe records of the log: alert, error, warn, notice or info [default: info]
+    #[arg(long, value_name = "LEVEL", value_parser = log_level)]
+    pub log_level: Option<Level>,
     /// Directory for temporary files, such as uploads [default: TMPDIR or /tmp]
     #[arg(long, value_name = "DIR", alias = "tmpdir")]
     pub tmp: Option<PathBuf>,
@@ -235,7 +239,8 @@ Environment, for containers; an option of the command line takes precedence:
   HOWDAH_CONFIG   as --config, unless DIR or an option of it (--listen, --tls, ...) is given
   HOWDAH_LISTEN   as --listen, several separated by spaces; without effect with a configuration
   HOWDAH_WORKERS  as --workers; without effect with a configuration
-  HOWDAH_LOG_FORMAT  json: the log as lines of JSON")]
+  HOWDAH_LOG_FORMAT  json: the log as lines of JSON
+  HOWDAH_LOG_LEVEL   as --log-level")]
 pub struct Serve {
     /// The site's directory; the kind of site is recognised
     pub dir: Option<PathBuf>,
@@ -305,6 +310,12 @@ pub struct Serve {
     /// True if the command line had only options, as that of unitd.
     #[arg(skip)]
     pub like_unitd: bool,
+}
+
+/// Reads the value of `--log-level`.
+pub fn log_level(name: &str) -> Result<Level, String> {
+    let problem = || format!("\"{name}\" is not alert, error, warn, notice, info or debug");
+    Level::named(name).ok_or_else(problem)
 }
 
 /// Parses the command line; ends the process on `--help` and on mistakes.

@@ -5,9 +5,10 @@
 
 use std::ffi::OsString;
 
+use howdah_sys::log::LEVEL_VARIABLE;
 use howdah_sys::log::json::FORMAT_VARIABLE;
 
-use crate::cli::Serve;
+use crate::cli::{Serve, log_level};
 
 /// Fills in options that the command line does not have. `variable` returns the value of a variable.
 /// The error names a variable with an invalid value.
@@ -21,6 +22,13 @@ pub fn apply(
         value(FORMAT_VARIABLE).filter(|format| format != "json" && format != "text")
     {
         return Err(format!("{FORMAT_VARIABLE}: {format:?} is not \"json\" or \"text\""));
+    }
+    if arguments.common.log_level.is_none()
+        && let Some(level) = value(LEVEL_VARIABLE)
+    {
+        let level = text(LEVEL_VARIABLE, level)?;
+        let known = log_level(&level).map_err(|problem| format!("{LEVEL_VARIABLE}: {problem}"))?;
+        arguments.common.log_level = Some(known);
     }
     // The options that belong to a directory exclude a configuration.
     let is_directory = arguments.dir.is_some()
@@ -114,8 +122,11 @@ mod tests {
         }
         let error = applied(Serve::default(), &[("HOWDAH_LOG_FORMAT", "xml")]).unwrap_err();
         assert!(error.contains("HOWDAH_LOG_FORMAT: \"xml\""), "{error}");
-        let invalid =
-            |name: &str| (name != FORMAT_VARIABLE).then(|| OsString::from_vec(b"\xff".to_vec()));
+        let error = applied(Serve::default(), &[("HOWDAH_LOG_LEVEL", "loud")]).unwrap_err();
+        assert!(error.starts_with("HOWDAH_LOG_LEVEL: \"loud\" is not "), "{error}");
+        let invalid = |name: &str| {
+            (!name.starts_with("HOWDAH_LOG_")).then(|| OsString::from_vec(b"\xff".to_vec()))
+        };
         let mut serve = Serve { workers: Some(1), ..Serve::default() };
         assert!(apply(&mut serve, invalid).unwrap_err().starts_with("HOWDAH_LISTEN: "));
     }

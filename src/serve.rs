@@ -152,6 +152,7 @@ fn serve(
         upkeep: upkeep(plan.local),
         pid: absolute(&arguments.common.pid)?,
         log,
+        log_level: arguments.common.log_level,
         tmp: tmp.path,
         control: arguments.control.clone(),
         default_controls,

@@ -71,3 +71,20 @@ fn every_process_writes_the_log_as_json_if_the_environment_asks_for_it() {
     assert!(writers.len() > 1, "supervisor and router: {log}");
     assert!(log.contains(r#"two \"lines\"\nof a script"#), "{log}");
 }
+
+#[test]
+fn no_process_writes_records_below_the_level_of_the_log() {
+    let script = "trigger_error('old', E_USER_DEPRECATED); trigger_error('a warning', E_USER_WARNING); echo 'a';";
+    for level in [&["--log-level", "warn"][..], &[]] {
+        let site =
+            Site::script("a.php", script).with(json!({"applications": {"site": {"options": {
+                "admin": {"error_reporting": "-1", "log_errors": "1"},
+            }}}}));
+        let site = level.iter().fold(site, |site, argument| site.argument(argument));
+        let server = site.through(&["env", "HOWDAH_LOG_LEVEL=info"]).serve();
+        server.get("/a.php");
+        let log = server.wait_for_log("a warning");
+        assert_eq!(log.contains("[info]"), level.is_empty(), "{log}");
+        assert_eq!(log.contains("[notice]"), level.is_empty(), "{log}");
+    }
+}

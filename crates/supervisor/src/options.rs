@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use howdah_sys::credentials::Credentials;
+use howdah_sys::log::Level;
 use howdah_sys::service_manager::Notifier;
 use howdah_wire::messages::Secret;
 
@@ -58,6 +59,8 @@ pub struct Options {
     pub pid: Option<PathBuf>,
     /// Target of the log.
     pub log: LogTarget,
+    /// The least severe level of the log; `None` for all.
+    pub log_level: Option<Level>,
     /// Directory for temporary files of requests and responses.
     pub tmp: PathBuf,
     /// Address of the control API. With one, the server starts even if its document cannot be run:

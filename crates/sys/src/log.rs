@@ -18,10 +18,15 @@ use crate::log_rate::LogRate;
 
 pub use self::level::Level;
 
+/// Variable with the name of the least severe level of the log.
+pub const LEVEL_VARIABLE: &str = "HOWDAH_LOG_LEVEL";
+
 /// A log file, standard error or the journal. A file can be replaced (log rotation).
 #[derive(Debug)]
 pub struct Log {
     format: Format,
+    /// The least severe level that is written.
+    threshold: Level,
     file: RwLock<OwnedFd>,
 }
 
@@ -35,12 +40,17 @@ enum Format {
 impl Log {
     /// Creates a log that writes to an open file (append mode) or stream.
     pub fn new(file: OwnedFd) -> Self {
-        Log { format: Format::Text, file: RwLock::new(file) }
+        Log { format: Format::Text, threshold: Level::Debug, file: RwLock::new(file) }
+    }
+
+    /// Returns the log without records that are less severe than `threshold`.
+    pub fn limited_to(self, threshold: Level) -> Self {
+        Log { threshold, ..self }
     }
 
     /// Creates a log that writes to a descriptor of another process's log ([`Log::handle`]), to a file
     /// or to a standard stream, in the format that the environment asks for: JSON, or that of the
-    /// journal if the descriptor leads there.
+    /// journal if the descriptor leads there. [`LEVEL_VARIABLE`] has its threshold.
     pub fn passed(file: OwnedFd) -> Self {
         let stream = std::env::var_os(journal::STREAM_VARIABLE);
         let format = match std::env::var_os(json::FORMAT_VARIABLE) {
@@ -48,7 +58,9 @@ impl Log {
             _ if journal::is_stream(&file, stream.as_deref()) => Format::Journal,
             _ => Format::Text,
         };
-        Log { format, file: RwLock::new(file) }
+        let threshold = std::env::var(LEVEL_VARIABLE).ok();
+        let threshold = threshold.and_then(|name| Level::named(&name)).unwrap_or(Level::Debug);
+        Log { format, threshold, file: RwLock::new(file) }
     }
 
     /// Creates a log that writes to standard error.
@@ -61,7 +73,7 @@ impl Log {
     pub fn journal() -> std::io::Result<Self> {
         match Log::standard_error() {
             Ok(log) if log.format == Format::Journal => Ok(log),
-            _ => Ok(Log { format: Format::Journal, file: RwLock::new(journal::connect()?) }),
+            _ => Ok(Log { format: Format::Journal, ..Log::passed(journal::connect()?) }),
         }
     }
 
@@ -71,16 +83,23 @@ impl Log {
         self.format != Format::Text
     }
 
-    /// Returns the environment variables by which another process recognises the format of
-    /// [`Log::handle`].
+    /// Returns the environment variables by which another process recognises the format and the threshold
+    /// of [`Log::handle`].
     pub fn variables(&self) -> Vec<(String, String)> {
         let file = self.file.read().unwrap_or_else(|e| e.into_inner());
-        let (name, value) = match self.format {
-            Format::Text => return Vec::new(),
-            Format::Journal => (journal::STREAM_VARIABLE, journal::stream_name(&*file)),
-            Format::Json => (json::FORMAT_VARIABLE, Some(json::FORMAT.to_owned())),
+        let format = match self.format {
+            Format::Text => None,
+            Format::Journal => {
+                journal::stream_name(&*file).map(|name| (journal::STREAM_VARIABLE, name))
+            }
+            Format::Json => Some((json::FORMAT_VARIABLE, json::FORMAT.to_owned())),
         };
-        value.map(|value| (name.to_owned(), value)).into_iter().collect()
+        let threshold = (LEVEL_VARIABLE, self.threshold.as_str().to_owned());
+        format
+            .into_iter()
+            .chain([threshold])
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 
     /// Replaces the file.
@@ -115,8 +134,11 @@ impl Log {
         rate.wrote(self.record(level, pid, pid, &message));
     }
 
-    /// Writes a record and returns its length.
+    /// Writes a record, unless it is below the threshold, and returns its length.
     fn record(&self, level: Level, pid: u32, thread: u32, message: &dyn fmt::Display) -> usize {
+        if level > self.threshold {
+            return 0;
+        }
         if self.format == Format::Json {
             let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let line = json::line(time, level, pid, thread, &message.to_string());
@@ -207,13 +229,33 @@ mod tests {
     #[test]
     fn a_record_in_the_journal_has_a_priority_and_no_time() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
-        let log = Log { format: Format::Journal, file: RwLock::new(writer) };
+        let log = Log { format: Format::Journal, ..Log::new(writer) };
         log.write_as(7, Level::Alert, "hello\n<0>forged");
         let mut buffer = [0; 200];
         let n = rustix::io::read(reader, &mut buffer).unwrap();
         let (first, rest) = std::str::from_utf8(&buffer[..n]).unwrap().split_once('\n').unwrap();
         assert_eq!(first, "<1>7#7 hello");
         assert!(rest.is_empty() || rest == "<1>    <0>forged\n", "{rest}");
+    }
+
+    #[test]
+    fn records_below_the_threshold_are_left_out() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let log = Log::new(writer).limited_to(Level::Warn);
+        for level in Level::ALL {
+            log.write(level, "a message");
+        }
+        let known = log.variables();
+        drop(log);
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut std::fs::File::from(reader), &mut text).unwrap();
+        for level in Level::ALL {
+            let is_written = text.contains(&format!("[{}] ", level.as_str()));
+            assert_eq!(is_written, level <= Level::Warn, "{text}");
+            assert_eq!(Level::named(level.as_str()), Some(level));
+        }
+        assert_eq!(known, [(LEVEL_VARIABLE.to_owned(), "warn".to_owned())]);
+        assert_eq!(Level::named("loud"), None);
     }
 
     #[test]

@@ -97,7 +97,7 @@ fn handled_signals() -> Result<OwnedFd, String> {
 }
 
 fn open_log(options: &Options) -> Result<Log, String> {
-    match &options.log {
+    let log = match &options.log {
         LogTarget::File(path) => store::open_log(path)
             .map(Log::passed)
             .map_err(|error| format!("cannot open the log {}: {error}", path.display())),
@@ -106,5 +106,9 @@ fn open_log(options: &Options) -> Result<Log, String> {
         LogTarget::StandardError => Log::standard_error().map_err(|error| {
             format!("cannot log to standard error: {error}; name a file with --log")
         }),
-    }
+    }?;
+    Ok(match options.log_level {
+        Some(threshold) => log.limited_to(threshold),
+        None => log,
+    })
 }

@@ -18,7 +18,17 @@ pub enum Level {
 }
 
 impl Level {
-    pub(super) fn as_str(self) -> &'static str {
+    /// All levels, the most severe first.
+    pub const ALL: [Level; 6] =
+        [Level::Alert, Level::Error, Level::Warn, Level::Notice, Level::Info, Level::Debug];
+
+    /// Returns the level with this name; `None` if there is none.
+    pub fn named(name: &str) -> Option<Level> {
+        Level::ALL.into_iter().find(|level| level.as_str() == name)
+    }
+
+    /// Returns the name of the level.
+    pub fn as_str(self) -> &'static str {
         match self {
             Level::Alert => "alert",
             Level::Error => "error",
