@@ -1,7 +1,7 @@
 //! Limits on the number and the time of requests that wait for a server.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -52,7 +52,7 @@ struct Waiting<'q>(&'q Queue);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Relaxed);
+        self.0.waiting.fetch_sub(1, SeqCst);
     }
 }
 
@@ -64,8 +64,9 @@ impl Queue {
 
     /// Waits for a future within the queue's limits.
     pub async fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T, QueueError> {
-        if self.waiting.fetch_add(1, Relaxed) >= self.max_waiting {
-            self.waiting.fetch_sub(1, Relaxed);
+        // In one step: requests that are refused must not count for others, not even for a moment.
+        let one_more = |waiting: u32| (waiting < self.max_waiting).then(|| waiting + 1);
+        if self.waiting.fetch_update(SeqCst, SeqCst, one_more).is_err() {
             return Err(QueueError::Full);
         }
         let _waiting = Waiting(self);
@@ -77,6 +78,51 @@ impl Queue {
 
     /// Returns the number of waiting requests.
     pub fn waiting(&self) -> u32 {
-        self.waiting.load(Relaxed)
+        self.waiting.load(SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::pin::pin;
+    use std::sync::atomic::AtomicBool;
+    use std::task::{Context, Poll, Waker};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_request_that_is_refused_does_not_count_as_waiting_meanwhile() {
+        let (queue, is_over) = (Queue::new(0, None), AtomicBool::new(false));
+        let counted = thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..200_000 {
+                    let mut refused = pin!(queue.wait(ready(())));
+                    let polled = refused.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                    assert_eq!(polled, Poll::Ready(Err(QueueError::Full)));
+                }
+                is_over.store(true, SeqCst);
+            });
+            let mut counted = 0;
+            while !is_over.load(SeqCst) {
+                counted += queue.waiting();
+            }
+            counted
+        });
+        assert_eq!(counted, 0);
+    }
+
+    #[test]
+    fn a_request_that_leaves_makes_room_in_the_queue() {
+        let queue = Queue::new(1, None);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut waiting = Box::pin(queue.wait(pending::<()>()));
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        let mut other = pin!(queue.wait(pending::<()>()));
+        assert_eq!(other.as_mut().poll(&mut context), Poll::Ready(Err(QueueError::Full)));
+        drop(waiting);
+        assert_eq!(queue.waiting(), 0);
+        assert!(pin!(queue.wait(pending::<()>())).poll(&mut context).is_pending());
     }
 }

@@ -307,6 +307,9 @@ impl<'p, P: Protocol> Round<'p, P> {
         if may_go_on {
             let selector = protocol.context().thread.selector();
             self.next = upstream.try_acquire(selector, &self.tried, affinity);
+            if self.next.is_none() {
+                upstream.retry_budget.give_back();
+            }
         }
         self.next.is_some()
     }

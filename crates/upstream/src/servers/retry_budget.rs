@@ -22,10 +22,21 @@ impl Default for RetryBudget {
 impl RetryBudget {
     /// Adds a request.
     pub fn deposit(&self) {
-        let balance = self.0.load(Relaxed);
-        if balance < MAX_BALANCE {
-            self.0.store(balance + 1, Relaxed); // a lost update of another thread does not matter
+        // Usually full: then threads do not contend for it.
+        if self.0.load(Relaxed) < MAX_BALANCE {
+            self.add(1);
         }
+    }
+
+    /// Gives the cost of a retry back that was not made.
+    pub fn give_back(&self) {
+        self.add(RETRY_COST);
+    }
+
+    /// Adds in one step: otherwise this could undo what another thread withdraws meanwhile.
+    fn add(&self, amount: u32) {
+        let added = |balance: u32| Some(balance.saturating_add(amount).min(MAX_BALANCE));
+        let _ = self.0.fetch_update(Relaxed, Relaxed, added);
     }
 
     /// Takes the cost of a retry. Returns false if the balance is too low.
@@ -36,6 +47,8 @@ impl RetryBudget {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[test]
@@ -49,5 +62,35 @@ mod tests {
             again += usize::from(budget.withdraw());
         }
         assert_eq!(again, 200);
+    }
+
+    #[test]
+    fn a_request_of_one_thread_undoes_no_retry_of_another() {
+        let budget = RetryBudget::default();
+        let (threads, each) = (4, 100_000);
+        let requests = || {
+            let again = (0..each).filter(|_| {
+                budget.deposit();
+                budget.withdraw()
+            });
+            again.count()
+        };
+        let again: usize = thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(requests)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        let may_be = 100 + threads * each / RETRY_COST as usize;
+        assert!(again <= may_be, "{again} retries, {may_be} are allowed");
+    }
+
+    #[test]
+    fn the_cost_of_a_retry_that_is_not_made_comes_back() {
+        let budget = RetryBudget::default();
+        for _ in 0..1000 {
+            assert!(budget.withdraw());
+            budget.give_back();
+        }
+        budget.give_back();
+        assert_eq!((0..1000).filter(|_| budget.withdraw()).count(), 100);
     }
 }

@@ -2,10 +2,12 @@
 //! all are full, the request waits.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
 use howdah_config::{self as config, Variable};
 use howdah_http::variables::VariableSource;
+use tokio::time::timeout;
 
 use crate::queue::QueueError;
 use crate::servers::balance::{self, Choice, Method};
@@ -78,7 +80,10 @@ impl ActiveRequest {
 
     /// Counts a failure of the server. Returns the length of the pause if one begins now.
     pub fn failed(&self) -> Option<Duration> {
-        self.server()?.failed(self.upstream.now(), &self.upstream.config.failures)
+        let policy = &self.upstream.config.failures;
+        let pause = self.server()?.failed(self.upstream.now(), policy)?;
+        self.upstream.wake_all(); // those that wait for this server may go to a backup now
+        Some(pause)
     }
 
     /// Resets the failures of the server, because it has responded. Returns true if there was a
@@ -101,6 +106,22 @@ enum Selection {
     Full,
     /// No server is eligible.
     None,
+}
+
+/// Counts a waiting request that may not go to each server, until it is dropped.
+struct Choosy<'c>(&'c AtomicU32);
+
+impl<'c> Choosy<'c> {
+    fn new(count: &'c AtomicU32) -> Self {
+        count.fetch_add(1, SeqCst);
+        Choosy(count)
+    }
+}
+
+impl Drop for Choosy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
 }
 
 impl Drop for ActiveRequest {
@@ -152,13 +173,18 @@ impl Upstream {
         tried: &[usize],
         affinity: &Affinity,
     ) -> Option<ActiveRequest> {
+        let _choosy = (!tried.is_empty()).then(|| Choosy::new(&self.choosy));
         loop {
             let mut room = std::pin::pin!(self.room.notified());
             room.as_mut().enable(); // before the selection, so that no notification is missed
             match self.begin_request(selector, tried, affinity) {
                 Selection::Begun(active) => return Some(active),
                 Selection::None => return None,
-                Selection::Full => room.await,
+                Selection::Full => match self.next_pause_end() {
+                    None => room.await,
+                    // Nothing else tells that a server can be selected again.
+                    Some(end) => drop(timeout(end, room).await),
+                },
             }
         }
     }
@@ -227,3 +253,7 @@ impl Upstream {
         chance >= share.max(MIN_SLOW_START_SHARE)
     }
 }
+
+#[cfg(test)]
+#[path = "waiting_tests.rs"]
+mod tests;

@@ -1,6 +1,7 @@
 //! One server of an upstream, and the state that all threads share.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,24 +28,32 @@ pub struct Server {
     config: config::UpstreamServer,
     /// The server's part of a hash ([`balance::hash`]).
     key: Box<[u8]>,
-    state: Arc<State>,
+    load: Arc<Load>,
+    health: Arc<Health>,
 }
 
-/// State of a server, kept when the configuration changes. Times are measured from the start of the
-/// upstream.
+/// Requests and connections of a server, kept when the configuration changes.
 #[derive(Debug, Default)]
-struct State {
+struct Load {
+    /// `SeqCst`, as is the number of waiting requests: of a request that ends and one that begins to
+    /// wait at the same moment, one sees the other.
     active: AtomicU32,
     requests: AtomicU64,
     failures: AtomicU64,
+    fastcgi_connections: Arc<SharedPool>,
+}
+
+/// Health of a server, kept while its health checks stay the same. Times are measured from the start of
+/// the upstream.
+#[derive(Debug, Default)]
+struct Health {
     /// The last health checks have failed.
     is_unhealthy: AtomicBool,
-    /// `passive_health` is not empty; avoids the lock.
+    /// `passive_health` is not empty; avoids the lock. Written while that is locked.
     has_failures: AtomicBool,
     passive_health: Mutex<PassiveHealth>,
     /// Time in ms of the server's recovery; 0 if its slow start is over.
     recovered: AtomicU64,
-    fastcgi_connections: Arc<SharedPool>,
 }
 
 /// Status of a server, for the control API.
@@ -82,7 +91,8 @@ impl Server {
             sticky: format!("{:016x}", balance::hash(b"sticky", &key)).into(),
             config: config.clone(),
             key: key.into(),
-            state: Arc::default(),
+            load: Arc::default(),
+            health: Arc::default(),
         }
     }
 
@@ -91,14 +101,19 @@ impl Server {
         (&self.pool_key, &self.origin) == (&other.pool_key, &other.origin)
     }
 
-    /// Shares the state of another server from now on.
-    pub(super) fn share_state(&mut self, other: &Server) {
-        self.state = Arc::clone(&other.state);
+    /// Shares the requests and connections of another server from now on.
+    pub(super) fn share_load(&mut self, other: &Server) {
+        self.load = Arc::clone(&other.load);
+    }
+
+    /// Shares the health of another server from now on.
+    pub(super) fn share_health(&mut self, other: &Server) {
+        self.health = Arc::clone(&other.health);
     }
 
     /// Returns the server's idle FastCGI connections.
     pub fn fastcgi_connections(&self) -> &Arc<SharedPool> {
-        &self.state.fastcgi_connections
+        &self.load.fastcgi_connections
     }
 
     /// Counts a request that is passed to the server. Returns false if the server has its maximum
@@ -107,63 +122,66 @@ impl Server {
     pub(super) fn try_begin_request(&self) -> bool {
         let max = self.config.max_connections.unwrap_or(u32::MAX);
         let one_more = |active: u32| (active < max).then(|| active + 1);
-        let has_room = self.state.active.fetch_update(Relaxed, Relaxed, one_more).is_ok();
+        let has_room = self.load.active.fetch_update(SeqCst, SeqCst, one_more).is_ok();
         if has_room {
-            self.state.requests.fetch_add(1, Relaxed);
+            self.load.requests.fetch_add(1, Relaxed);
         }
         has_room
     }
 
     /// Counts a request as no longer active.
     pub(super) fn end_request(&self) {
-        self.state.active.fetch_sub(1, Relaxed);
+        self.load.active.fetch_sub(1, SeqCst);
     }
 
     /// Counts a failed request. Returns the length of the pause if one begins now.
     pub(super) fn failed(&self, now: Duration, policy: &config::Failures) -> Option<Duration> {
-        self.state.failures.fetch_add(1, Relaxed);
+        self.load.failures.fetch_add(1, Relaxed);
         if policy.max == 0 {
             return None;
         }
         let mut health = self.passive_health();
         let was_failing = health.is_failing(now);
         health.failed(now, policy);
-        self.state.has_failures.store(true, Relaxed);
+        self.health.has_failures.store(true, Relaxed);
         (!was_failing).then(|| health.remaining(now)).filter(|remaining| !remaining.is_zero())
     }
 
     /// Resets failures, because the server has responded. Returns true if there was a pause.
     pub(super) fn answered(&self) -> bool {
-        if !self.state.has_failures.load(Relaxed) {
+        if !self.health.has_failures.load(Relaxed) {
             return false;
         }
-        let has_recovered = self.passive_health().answered();
-        self.state.has_failures.store(false, Relaxed);
+        let mut health = self.passive_health();
+        let has_recovered = health.answered();
+        // Under the lock: a failure that another thread counts meanwhile must not be forgotten.
+        self.health.has_failures.store(false, Relaxed);
         has_recovered
     }
 
     /// Stores the result of a health check. Returns true if it differs from the previous one.
     pub(super) fn set_healthy(&self, is_healthy: bool) -> bool {
-        self.state.is_unhealthy.swap(!is_healthy, Relaxed) == is_healthy
+        self.health.is_unhealthy.swap(!is_healthy, Relaxed) == is_healthy
     }
 
     /// Begins a slow start.
     pub(super) fn set_recovered(&self, now: Duration) {
         let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        self.state.recovered.store(now.max(1), Relaxed);
+        self.health.recovered.store(now.max(1), Relaxed);
     }
 
     /// Returns the elapsed part (0 to 1) of a slow start of this length; `None` if there is none or
     /// it is over.
     pub(super) fn slow_start(&self, length: Duration, now: Duration) -> Option<f64> {
-        let recovered = self.state.recovered.load(Relaxed);
+        let recovered = self.health.recovered.load(Relaxed);
         if recovered == 0 {
             return None;
         }
         let passed = now.saturating_sub(Duration::from_millis(recovered));
         let share = passed.as_secs_f64() / length.as_secs_f64();
         if share >= 1.0 {
-            self.state.recovered.store(0, Relaxed);
+            // Unless the server has recovered again meanwhile.
+            let _ = self.health.recovered.compare_exchange(recovered, 0, Relaxed, Relaxed);
             return None;
         }
         Some(share)
@@ -173,10 +191,10 @@ impl Server {
     pub(super) fn candidate(&self, now: Duration, hash_key: &[u8]) -> Candidate {
         Candidate {
             weight: self.config.weight,
-            active: self.state.active.load(Relaxed),
+            active: self.load.active.load(SeqCst),
             max_active: self.config.max_connections,
             is_backup: self.config.backup,
-            is_healthy: !self.state.is_unhealthy.load(Relaxed) && !self.is_failing(now),
+            is_healthy: !self.health.is_unhealthy.load(Relaxed) && !self.is_failing(now),
             is_eligible: !self.config.drain,
             is_held_back: false,
             hash: match hash_key {
@@ -192,22 +210,92 @@ impl Server {
             address: self.address.to_string(),
             state: match () {
                 () if self.address.name().is_some() => "unknown",
-                () if self.state.is_unhealthy.load(Relaxed) => "unhealthy",
+                () if self.health.is_unhealthy.load(Relaxed) => "unhealthy",
                 () if self.is_failing(now) => "failing",
                 () if self.config.drain => "draining",
                 () => "up",
             },
-            active: self.state.active.load(Relaxed),
-            requests: self.state.requests.load(Relaxed),
-            failures: self.state.failures.load(Relaxed),
+            active: self.load.active.load(SeqCst),
+            requests: self.load.requests.load(Relaxed),
+            failures: self.load.failures.load(Relaxed),
         }
     }
 
+    /// Returns the time after which a pause of the server ends; `None` if it has none.
+    pub(super) fn pause(&self, now: Duration) -> Option<Duration> {
+        if !self.health.has_failures.load(Relaxed) {
+            return None;
+        }
+        Some(self.passive_health().remaining(now)).filter(|remaining| !remaining.is_zero())
+    }
+
     fn is_failing(&self, now: Duration) -> bool {
-        self.state.has_failures.load(Relaxed) && self.passive_health().is_failing(now)
+        self.health.has_failures.load(Relaxed) && self.passive_health().is_failing(now)
     }
 
     fn passive_health(&self) -> MutexGuard<'_, PassiveHealth> {
-        self.state.passive_health.lock().unwrap_or_else(PoisonError::into_inner)
+        self.health.passive_health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    fn server() -> Server {
+        let address = Address::Inet(([127, 0, 0, 1], 1).into());
+        Server::new(&config::UpstreamServer::new(address, 1.0), 0)
+    }
+
+    #[test]
+    fn an_answer_forgets_no_failure_that_another_thread_counts_at_the_same_time() {
+        let (server, now) = (server(), Duration::from_secs(1));
+        let policy = config::Failures { max: 1, time: Duration::from_secs(10) };
+        let is_over = AtomicBool::new(false);
+        let forgotten = thread::scope(|scope| {
+            // More than there are processors: threads are interrupted where others can see it.
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    while !is_over.load(Relaxed) {
+                        server.answered();
+                    }
+                });
+            }
+            let is_forgotten = |_: &u32| {
+                server.failed(now, &policy);
+                let health = server.passive_health();
+                health.is_failing(now) && !server.health.has_failures.load(Relaxed)
+            };
+            let forgotten = (0..200_000).filter(is_forgotten).count();
+            is_over.store(true, Relaxed);
+            forgotten
+        });
+        assert_eq!(forgotten, 0);
+    }
+
+    #[test]
+    fn the_end_of_a_slow_start_is_not_that_of_the_next_one() {
+        let (server, length) = (server(), Duration::from_secs(1));
+        let (before, now) = (Duration::from_secs(1), Duration::from_secs(100));
+        let is_over = AtomicBool::new(false);
+        let lost = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    server.slow_start(length, now);
+                }
+            });
+            let is_lost = |_: &u32| {
+                server.set_recovered(before);
+                server.set_recovered(now);
+                // Another thread may be about to end the slow start that has just been replaced.
+                (0..20).any(|_| server.slow_start(length, now).is_none())
+            };
+            let lost = (0..200_000).filter(is_lost).count();
+            is_over.store(true, Relaxed);
+            lost
+        });
+        assert_eq!(lost, 0);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 use howdah_config::{self as config, Address};
@@ -44,6 +44,8 @@ pub struct Upstream {
     /// Notified when a server has room. Shared with the previous and the next generation of the
     /// upstream, as they may have the same servers.
     pub(super) room: Arc<Notify>,
+    /// Number of waiting requests that may not go to each server, because some have failed them.
+    pub(super) choosy: AtomicU32,
     has_health_checks: AtomicBool,
     /// Start of the times in the servers' state.
     started: Instant,
@@ -85,6 +87,7 @@ impl Upstream {
             log_limit: Arc::default(),
             queue: Queue::new(config.queue, config.queue_timeout),
             room: Arc::default(),
+            choosy: AtomicU32::new(0),
             has_health_checks: AtomicBool::new(false),
             started: Instant::now(),
         }
@@ -110,15 +113,17 @@ impl Upstream {
     fn with_state_of(mut self, before: &Upstream) -> Self {
         self.log_limit = Arc::clone(&before.log_limit);
         // Other checks may have other results.
-        if self.config.health != before.config.health {
-            return self;
-        }
+        let has_same_checks = self.config.health == before.config.health;
         (self.started, self.room) = (before.started, Arc::clone(&before.room));
         let mut known: Vec<_> = before.servers.iter().collect();
         for server in self.servers.iter_mut().filter_map(Arc::get_mut) {
             // Each state is used once: a configuration may name a server twice.
             if let Some(at) = known.iter().position(|old| old.is_same(server)) {
-                server.share_state(known.swap_remove(at));
+                let old = known.swap_remove(at);
+                server.share_load(old);
+                if has_same_checks {
+                    server.share_health(old);
+                }
             }
         }
         self
@@ -149,8 +154,10 @@ impl Upstream {
     /// Stores the result of a health check. Returns true if it differs from the previous one.
     pub fn set_healthy(&self, server: &Server, is_healthy: bool) -> bool {
         let has_changed = server.set_healthy(is_healthy);
-        if has_changed && is_healthy {
-            self.recovered(server);
+        match is_healthy {
+            true if has_changed => self.recovered(server),
+            false if has_changed => self.wake_all(),
+            _ => {}
         }
         has_changed
     }
@@ -158,16 +165,30 @@ impl Upstream {
     /// Begins the slow start of a server that can be used again, and wakes waiting requests.
     pub(super) fn recovered(&self, server: &Server) {
         server.set_recovered(self.now());
-        self.wake_waiting();
+        self.wake_all();
     }
 
-    /// Wakes one waiting request; all of them if some wait at another generation of the upstream,
-    /// which may have other servers.
+    /// Wakes the requests that wait, because other servers can be selected now: as many of them may go
+    /// on as these have room for.
+    pub(super) fn wake_all(&self) {
+        self.room.notify_waiters();
+    }
+
+    /// Wakes one waiting request, because a server has room for it; all of them if that one may not be
+    /// for each: some wait at another generation of the upstream, which may have other servers, or
+    /// servers have failed them.
     pub(super) fn wake_waiting(&self) {
-        match Arc::strong_count(&self.room) {
-            1 => self.room.notify_one(),
-            _ => self.room.notify_waiters(),
+        if Arc::strong_count(&self.room) == 1 && self.choosy.load(SeqCst) == 0 {
+            self.room.notify_one();
+        } else {
+            self.room.notify_waiters();
         }
+    }
+
+    /// Returns the time after which the first pause of a server ends; `None` if there is none.
+    pub(super) fn next_pause_end(&self) -> Option<Duration> {
+        let now = self.now();
+        self.servers.iter().filter_map(|server| server.pause(now)).min()
     }
 
     /// Returns true if a request may be waiting, here or at another generation of the upstream.
