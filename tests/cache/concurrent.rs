@@ -237,6 +237,31 @@ fn an_invalidated_response_is_not_stored_after_all() {
     assert_eq!(get(&server, "/", "").text(), "2");
 }
 
+/// Of requests that do not wait for each other, only one is that which an invalidation detaches.
+#[test]
+fn an_invalidated_response_is_not_stored_by_a_request_that_did_not_wait_either() {
+    let (allow, allowed) = mpsc::channel();
+    let allowed = Mutex::new(allowed);
+    let origin = origin(move |head, number| {
+        if head.starts_with("GET") && number < 2 {
+            let _ = allowed.lock().unwrap().recv();
+        }
+        page("Cache-Control: max-age=600\r\n", number.to_string())
+    });
+    let server = cached(&origin, json!({"lock": false}));
+    thread::scope(|scope| {
+        let both = [(); 2].map(|()| scope.spawn(|| get(&server, "/", "").text()));
+        eventually("the origin is asked twice", || (origin.asked().len() == 2).then_some(()));
+        super::origin::ask(&server, "POST", "/", "");
+        allow.send(()).unwrap();
+        allow.send(()).unwrap();
+        for one in both {
+            one.join().unwrap();
+        }
+    });
+    assert_eq!(get(&server, "/", "").text(), "3");
+}
+
 #[test]
 fn an_invalidated_response_does_not_come_back_when_it_is_confirmed_late() {
     let (allow, allowed) = mpsc::channel();

@@ -28,6 +28,7 @@ pub mod entry;
 pub mod esi;
 pub mod flight;
 pub mod freshness;
+pub mod inquiry;
 pub mod invalidation;
 pub mod key;
 pub mod memory;

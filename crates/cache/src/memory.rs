@@ -190,10 +190,11 @@ impl Memory {
         self.make_room();
     }
 
-    /// Removes a key.
-    pub fn remove(&self, key: &[u8]) {
+    /// Removes a key. `also` is called under its lock, so that nobody stores something in between.
+    pub fn remove(&self, key: &[u8], also: impl FnOnce()) {
         let Some(shard) = self.shard(key) else { return };
         let mut shard = shard.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        also();
         if let Some(item) = shard.remove(key) {
             self.dismiss(&item);
         }
@@ -370,7 +371,7 @@ mod tests {
                         let key = format!("{}", (round * 7 + number) % 200);
                         let owner = &owners[key.len() % 3];
                         match round % 9 {
-                            0 => memory.remove(key.as_bytes()),
+                            0 => memory.remove(key.as_bytes(), || {}),
                             1..=3 => drop(memory.get(key.as_bytes())),
                             4 => {
                                 let mut all = Vec::new();

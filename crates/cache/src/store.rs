@@ -25,7 +25,8 @@ use crate::disk::record::Stored;
 use crate::disk::space::Object;
 use crate::disk::writing;
 use crate::entry::Entry;
-use crate::flight::{Flights, Landing, Role};
+use crate::flight::{Flights, Landing, Leader, Role};
+use crate::inquiry::{Inquiry, Invalidations};
 use crate::memory::{Memory, Owner, Slot};
 use crate::peers::Peers;
 use crate::purge::{Effect, Group, Purge, Purges, Verdict};
@@ -70,6 +71,7 @@ pub struct Store {
     loads: Arc<Flights>,
     /// Requests in progress.
     pub flights: Arc<Flights>,
+    invalidations: Invalidations,
     /// Purges.
     pub purges: Purges,
     /// The last decisions about URLs.
@@ -115,6 +117,7 @@ impl Store {
             loads: Arc::default(),
             config,
             flights: Arc::default(),
+            invalidations: Invalidations::default(),
             purges: Purges::default(),
             decisions: Decisions::default(),
             peers: RwLock::default(),
@@ -188,25 +191,44 @@ impl Store {
         }
     }
 
-    /// Stores a response. Returns it as later requests get it.
-    pub fn insert(&self, key: &[u8], owner: &Arc<Owner>, entry: Entry) -> Arc<Entry> {
-        self.insert_if(key, owner, entry, |_| true)
+    /// Begins a request to the origin; `leader` if others may wait for its response.
+    pub fn ask(&self, key: &[u8], leader: Option<Leader>) -> Inquiry {
+        Inquiry::new(leader, &self.invalidations, self.hasher.hash_one(key))
     }
 
-    /// Stores a response if what the key has permits it.
+    /// Stores a response. Returns it as later requests get it.
+    pub fn insert(&self, key: &[u8], owner: &Arc<Owner>, entry: Entry) -> Arc<Entry> {
+        self.insert_if(key, owner, entry, |_| true).0
+    }
+
+    /// Stores the response to an inquiry, unless an invalidation came since that began: it is as old as
+    /// the one that was removed. Returns it, and whether it was stored.
+    pub fn insert_current(
+        &self,
+        key: &[u8],
+        owner: &Arc<Owner>,
+        entry: Entry,
+        inquiry: &Inquiry,
+    ) -> (Arc<Entry>, bool) {
+        self.insert_if(key, owner, entry, |_| inquiry.is_current(&self.invalidations))
+    }
+
+    /// Stores a response if what the key has permits it. That is decided under the lock of the key: what
+    /// is invalidated later is removed after it was stored.
     fn insert_if(
         &self,
         key: &[u8],
         owner: &Arc<Owner>,
         entry: Entry,
         is_permitted: impl FnOnce(Option<&Slot>) -> bool,
-    ) -> Arc<Entry> {
+    ) -> (Arc<Entry>, bool) {
         let entry = Arc::new(entry);
-        let mut removed = None;
+        let (mut removed, mut is_stored) = (None, false);
         self.memory.change(key, owner, |known| {
             if !is_permitted(known.as_ref()) {
                 return None;
             }
+            is_stored = true;
             self.counters.stored.fetch_add(1, Relaxed);
             let mut variants = vec![Arc::clone(&entry)];
             if let Some(Slot::Variants(others)) = known {
@@ -225,7 +247,7 @@ impl Store {
             Some(Slot::Variants(variants.into()))
         });
         self.erase(removed);
-        entry
+        (entry, is_stored)
     }
 
     /// Stores the update of a response, unless that was removed or replaced meanwhile: it must not come back.
@@ -249,9 +271,12 @@ impl Store {
     /// Removes all responses with a key (RFC 9111, 4.4). One that is being computed will not be
     /// stored.
     pub fn invalidate(&self, key: &[u8]) {
+        // First: those that store a response look at these under the lock of the key.
         self.flights.detach(key);
-        self.erase(self.disk.as_ref().map(|disk| disk.remove(key)));
-        self.memory.remove(key);
+        self.invalidations.count(self.hasher.hash_one(key));
+        let mut removed = None;
+        self.memory.remove(key, || removed = self.disk.as_ref().map(|disk| disk.remove(key)));
+        self.erase(removed);
     }
 
     /// Removes one response.

@@ -3,7 +3,7 @@ use std::thread;
 use howdah_http::fixture;
 
 use super::*;
-use crate::testing::{NOW, entry, entry_for};
+use crate::testing::{NOW, entry, entry_for, stored_beside_invalidations};
 
 const MIB: u64 = 1 << 20;
 
@@ -196,4 +196,23 @@ fn copies_in_other_encodings_count_as_long_as_the_entry_is_stored() {
     store.invalidate(b"a");
     store.keep_copy(&owner, &stored, Encoding::Brotli, copy);
     assert_eq!((store.memory().bytes(), owner.bytes()), (0, 0));
+}
+
+#[test]
+fn a_response_that_is_stored_at_the_moment_of_an_invalidation_does_not_stay() {
+    let store = store(MIB);
+    let is_there = || body(find(&store, "/a", &[])).is_some();
+    assert_eq!(stored_beside_invalidations(&store, is_there), 0);
+}
+
+#[test]
+fn a_response_that_nobody_waits_for_is_not_stored_after_an_invalidation() {
+    let (store, keys) = (store(MIB), [&b"/a"[..], b"/b"]);
+    let [a, b] = keys.map(|key| store.ask(key, None));
+    store.invalidate(b"/a");
+    let owner = owner(&store);
+    let put =
+        |key: &[u8], inquiry| store.insert_current(key, &owner, entry("/", &[], "old"), inquiry);
+    assert_eq!((put(b"/a", &a).1, put(b"/b", &b).1), (false, true));
+    assert!(put(b"/a", &store.ask(b"/a", None)).1, "it was asked for later");
 }

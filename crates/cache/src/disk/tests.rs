@@ -16,7 +16,7 @@ use crate::entry::Content;
 use crate::purge::Purge;
 use crate::report::StoredIn;
 use crate::store::{Lookup, Store};
-use crate::testing::{NOW, entry_for};
+use crate::testing::{NOW, entry_for, stored_beside_invalidations};
 
 const MIB: u64 = 1 << 20;
 
@@ -485,4 +485,14 @@ proptest! {
         drop(store);
         prop_assert_eq!(get(&site.start(MIB), "/new").unwrap(), "new");
     }
+}
+
+#[test]
+fn a_response_that_is_stored_at_the_moment_of_an_invalidation_is_not_on_the_disk_either() {
+    let site = Site::new();
+    let store = site.start(8 * MIB);
+    let stored = stored_beside_invalidations(&store, || get(&store, "/a").is_some());
+    assert_eq!(stored, 0);
+    settle(&store);
+    assert_eq!(store.disk().unwrap().usage().0, 0);
 }

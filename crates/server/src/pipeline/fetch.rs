@@ -12,6 +12,7 @@ use howdah_cache::decisions::Decision;
 use howdah_cache::entry::Entry;
 use howdah_cache::flight::{Landing, Leader};
 use howdah_cache::freshness::seconds_since_1970;
+use howdah_cache::inquiry::Inquiry;
 use howdah_cache::memory::Owner;
 use howdah_cache::place::Place;
 use howdah_cache::search::Variance;
@@ -138,6 +139,7 @@ impl<'s> Step<'_, 's> {
         let (settings, store) = (self.settings(), self.store());
         let asked_at = now();
         let epoch = store.purges.count();
+        let inquiry = store.ask(&self.key, leader);
         let validated = stale.as_ref().map(|stale| &*stale.entry);
         let changed = request_to_origin(&exchange.request, validated, settings);
         let request = std::mem::replace(&mut exchange.request, changed);
@@ -154,16 +156,14 @@ impl<'s> Step<'_, 's> {
         if let Some(Stale { entry, on_error: true }) = &stale
             && matches!(response.status, 500 | 502..=504)
         {
-            if let Some(leader) = leader {
-                leader.land(Landing::Failed);
-            }
+            inquiry.land(Landing::Failed);
             return self.hit(entry, request, Some(StaleUse::IfError), false);
         }
         if let (304, Some(Stale { entry, .. })) = (response.status, &stale) {
-            return self.revalidated(entry, &response, &asked, request, times, leader, reason);
+            return self.revalidated(entry, &response, &asked, request, times, inquiry, reason);
         }
         if instruction.is_some() {
-            self.refuse(Refusal::Redirected, leader);
+            self.refuse(Refusal::Redirected, inquiry);
             let cause = cause::of(Refusal::Redirected, settings, &asked, &response.fields);
             let outcome = forwarded(reason, Some(Err(Refusal::Redirected)));
             self.record(request, response.status, outcome, cause);
@@ -173,7 +173,7 @@ impl<'s> Step<'_, 's> {
             Ok(storable) => {
                 let body = std::mem::take(&mut response.body);
                 let key = self.key_of(&response, exchange);
-                let done = self.storing(key, storable, leader, times);
+                let done = self.storing(key, storable, inquiry, times);
                 response.body = tee::collect(body, settings.max_object, done);
                 Ok(())
             }
@@ -183,7 +183,7 @@ impl<'s> Step<'_, 's> {
                 {
                     store.forget(&self.key, entry);
                 }
-                self.refuse(refusal, leader);
+                self.refuse(refusal, inquiry);
                 Err(refusal)
             }
         };
@@ -288,20 +288,20 @@ impl<'s> Step<'_, 's> {
         &self,
         key: Vec<u8>,
         storable: storing::Storable,
-        leader: Option<Leader>,
+        inquiry: Inquiry,
         times: Times,
     ) -> tee::Done {
         let (store, owner) = (Arc::clone(self.store()), Arc::clone(&self.owner));
         let max_object = self.settings().max_object;
         Box::new(move |body| {
-            // An invalidation has detached the request.
-            let is_current = leader.as_ref().is_none_or(Leader::is_current);
             let landing = match body {
-                Some(body) if is_current => {
-                    store.insert(&key, &owner, storable.with_body(body));
-                    Landing::Stored
+                Some(body) => {
+                    let entry = storable.with_body(body);
+                    match store.insert_current(&key, &owner, entry, &inquiry) {
+                        (_, true) => Landing::Stored,
+                        (_, false) => Landing::NotShared,
+                    }
                 }
-                Some(_) => Landing::NotShared,
                 None => {
                     let outcome = forwarded(Forward::UriMiss, Some(Err(Refusal::TooLarge)));
                     let cause =
@@ -314,14 +314,12 @@ impl<'s> Step<'_, 's> {
                     Landing::NotShared
                 }
             };
-            if let Some(leader) = leader {
-                leader.land(landing);
-            }
+            inquiry.land(landing);
         })
     }
 
     /// Lets those that wait go on by themselves.
-    fn refuse(&self, refusal: Refusal, leader: Option<Leader>) {
+    fn refuse(&self, refusal: Refusal, inquiry: Inquiry) {
         // What holds for this request need not hold for the next.
         let is_of_request = matches!(
             refusal,
@@ -334,7 +332,7 @@ impl<'s> Step<'_, 's> {
         if !is_of_request {
             self.store().mark_not_shared(&self.key, &self.owner, refusal, now());
         }
-        drop(leader);
+        drop(inquiry);
     }
 
     /// Updates a stored response with the 304 that validates it, and sends it.
@@ -346,7 +344,7 @@ impl<'s> Step<'_, 's> {
         asked: &Request,
         request: &Request,
         times: Times,
-        leader: Option<Leader>,
+        inquiry: Inquiry,
         reason: Forward,
     ) -> Answer<'s> {
         let store = self.store();
@@ -354,21 +352,15 @@ impl<'s> Step<'_, 's> {
         let outcome = |stored| Outcome::Forwarded { reason, status: Some(304), stored };
         match storing::update(entry, self.settings(), asked, &response.fields, times) {
             Ok(updated) => {
-                // An invalidation has detached the request: its page is as old as the one that was removed.
-                let is_current = leader.as_ref().is_none_or(Leader::is_current);
-                let (updated, landing) = match is_current {
-                    true => (store.insert(&self.key, &self.owner, updated), Landing::Stored),
-                    false => (Arc::new(updated), Landing::NotShared),
-                };
-                if let Some(leader) = leader {
-                    leader.land(landing);
-                }
-                let outcome = outcome(is_current.then_some(Ok(())));
+                let (updated, is_stored) =
+                    store.insert_current(&self.key, &self.owner, updated, &inquiry);
+                inquiry.land(if is_stored { Landing::Stored } else { Landing::NotShared });
+                let outcome = outcome(is_stored.then_some(Ok(())));
                 (self.respond(&updated, request, outcome, times.received), None)
             }
             Err(refusal) => {
                 store.forget(&self.key, entry);
-                self.refuse(refusal, leader);
+                self.refuse(refusal, inquiry);
                 let outcome = outcome(Some(Err(refusal)));
                 (self.respond(entry, request, outcome, times.received), None)
             }
