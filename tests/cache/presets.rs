@@ -1,6 +1,7 @@
 //! Presets for applications.
 
-use serde_json::json;
+use harness::Site;
+use serde_json::{Value, json};
 
 use super::origin::{ask, cached, get, is_hit, origin, page};
 
@@ -50,6 +51,66 @@ fn wordpress_pages_are_cached_for_visitors_only() {
     }
     ask(&server, "POST", "/hello-world/", "");
     assert!(!is_hit(&get(&server, "/hello-world/", "")), "a comment shows at once");
+}
+
+/// Scenario: `try` or a `rewrite` leads `/my-account/` to `index.php`, as nginx's `try_files` does.
+#[test]
+fn wordpress_pages_are_known_by_the_path_that_the_client_has_sent() {
+    let cache = json!({"preset": "wordpress"});
+    let origin = origin(|_, number| page("Content-Type: text/html\r\n", number.to_string()));
+    let proxy = json!({"rewrite": "/index.php", "proxy": origin.url()});
+    let again = |last: Value, first: Value| {
+        let uri = json!({"uri": "!/index.php"});
+        json!([{"match": uri, "action": first}, {"action": last}])
+    };
+    let (plain, with_cache) =
+        (json!({"proxy": origin.url()}), json!({"proxy": origin.url(), "cache": cache}));
+    for routes in [
+        json!([{"action": {"rewrite": "/index.php?q=$uri&$args", "proxy": origin.url(), "cache": cache}}]),
+        json!([{"action": {"share": "/nonexistent$uri", "fallback": proxy, "cache": cache}}]),
+        again(with_cache, json!({"rewrite": "/index.php", "pass": "routes"})),
+        again(plain, json!({"rewrite": "/index.php", "pass": "routes", "cache": cache})),
+    ] {
+        let server = Site::new().with(json!({"routes": routes})).serve();
+        for target in ["/cart/", "/cart/?a=b", "/my-account/orders", "/%63art/", "/x/../cart/"] {
+            for _ in 0..2 {
+                let response = get(&server, target, "");
+                let status = response.field("Cache-Status");
+                assert_eq!(status, Some("Howdah; fwd=bypass"), "{target} {routes}");
+            }
+        }
+        for target in ["/hello-world/", "/hello-world/2"] {
+            get(&server, target, "");
+            assert!(is_hit(&get(&server, target, "")), "{target} {routes}");
+        }
+    }
+}
+
+#[test]
+fn conditions_are_about_the_path_of_the_client_and_that_of_routes() {
+    let origin = origin(|_, number| page("", number.to_string()));
+    let stored = |cache: &Value, target: &str| {
+        let action = json!({"rewrite": "/app$1", "proxy": origin.url(), "cache": cache});
+        let step = json!({"match": {"uri": "~^/site(.*)$"}, "action": action});
+        let server = Site::new().with(json!({"routes": [step]})).serve();
+        get(&server, target, "");
+        is_hit(&get(&server, target, ""))
+    };
+    for (conditions, target, expected) in [
+        (json!({"uri": "/site/a"}), "/site/a", true),
+        (json!({"uri": "/app/a"}), "/site/a", true),
+        (json!({"uri": "/site/a"}), "/site/b", false),
+        (json!({"uri": "!/site/a"}), "/site/a", false),
+        (json!({"uri": "!/app/a"}), "/site/a", false),
+        (json!({"uri": "!/site/a"}), "/site/b", true),
+        (json!({"uri": ["/app/*", "!/site/a"]}), "/site/a", false),
+        (json!({"uri": ["/app/*", "!/site/a"]}), "/site/b", true),
+    ] {
+        let store = json!({"ttl": {"200": 60}, "store": conditions});
+        assert_eq!(stored(&store, target), expected, "{conditions} {target}");
+        let bypass = json!({"ttl": {"200": 60}, "bypass": conditions});
+        assert_eq!(stored(&bypass, target), !expected, "{conditions} {target}");
+    }
 }
 
 #[test]

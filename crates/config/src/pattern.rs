@@ -156,6 +156,16 @@ impl Patterns {
                 || self.including.iter().any(|pattern| pattern.matches(bytes)))
     }
 
+    /// Returns true if the list accepts one of these texts for the same thing and excludes none of them.
+    pub fn matches_any(&self, texts: &[&[u8]]) -> bool {
+        self.excluding.iter().all(|pattern| texts.iter().all(|text| pattern.matches(text)))
+            && (self.including.is_empty()
+                || self
+                    .including
+                    .iter()
+                    .any(|pattern| texts.iter().any(|text| pattern.matches(text))))
+    }
+
     /// Returns the patterns without `!`, in order. The first match accepts.
     pub(crate) fn accepting(&self) -> impl Iterator<Item = &Pattern> + Clone {
         self.including.iter()

@@ -432,7 +432,9 @@ fn request_to_origin(request: &Request, stale: Option<&Entry>, settings: &Cache)
     Request { fields, ..request.clone() }
 }
 
-/// Returns the index of the first of the conditions that holds for a request.
+/// Returns the index of the first of the conditions that holds for a request. Paths are compared with the one
+/// that the client has sent, and with what routes have made of it: `try` and `rewrite` lead all pages of an
+/// application to one script, while the conditions are about pages.
 pub fn first_met(
     context: &Context<'_>,
     conditions: &[Match],
@@ -444,9 +446,12 @@ pub fn first_met(
     let scratch = &mut *context.routing.scratch.borrow_mut();
     // It may have the query of the request before an internal redirect.
     scratch.clear();
-    let holds = |conditions: &Match| {
-        matching::holds(conditions, &exchange.request, exchange.started_at, scratch)
-    };
+    let (request, started_at) = (&exchange.request, exchange.started_at);
+    let place = Place::of(request);
+    let paths = [&*request.path, place.path()];
+    let paths = if paths[0] == paths[1] { &paths[..1] } else { &paths };
+    let holds =
+        |conditions: &Match| matching::holds_for(conditions, paths, request, started_at, scratch);
     conditions.iter().position(holds)
 }
 

@@ -34,6 +34,18 @@ pub fn holds(
     started_at: Instant,
     scratch: &mut Scratch,
 ) -> bool {
+    holds_for(conditions, &[&request.path], request, started_at, scratch)
+}
+
+/// As [`holds`], for a request that is known by several paths: one of them has to be accepted, and none
+/// excluded.
+pub fn holds_for(
+    conditions: &Match,
+    paths: &[&[u8]],
+    request: &Request,
+    started_at: Instant,
+    scratch: &mut Scratch,
+) -> bool {
     let Match {
         method,
         scheme,
@@ -49,7 +61,7 @@ pub fn holds(
         condition,
     } = conditions;
     let connection = &request.connection;
-    uri.as_ref().is_none_or(|uri| uri.matches(&request.path))
+    uri.as_ref().is_none_or(|uri| uri.matches_any(paths))
         && method.as_ref().is_none_or(|method| method.matches(&request.method))
         && host.as_ref().is_none_or(|host| host.matches(&request.host))
         && scheme.is_none_or(|scheme| connection.tls == (scheme == Scheme::Https))
