@@ -35,39 +35,48 @@ pub fn apply(
 }
 
 /// Changes the fields of a response. As in Unit, only responses with a status from 200 to 399 are
-/// changed, unless a change is for all, and values are expanded from the original fields.
+/// changed, unless a change is for all, and values are expanded from the original fields. A value whose
+/// variables are empty changes nothing, as that of nginx's `add_header`.
 pub fn change(changes: &[ResponseHeader], response: &mut Response, source: &VariableSource<'_>) {
     let usual = (200..400).contains(&response.status);
-    let changes: Vec<_> = changes.iter().filter(|change| usual || change.always).collect();
+    let changes = changes.iter().filter(|change| usual || change.always);
+    let changes: Vec<_> =
+        changes.filter_map(|change| Some((change, new_value(change, source)?))).collect();
     if changes.is_empty() {
         return;
     }
     let before = response.fields.as_bytes().len();
     let mut lines = Vec::with_capacity(before + 64 * changes.len());
     for (name, value) in response.fields.iter() {
-        if !changes.iter().any(|change| name.eq_ignore_ascii_case(change.name.as_bytes())) {
+        if !changes.iter().any(|(change, _)| name.eq_ignore_ascii_case(change.name.as_bytes())) {
             put(&mut lines, name, value);
         }
     }
-    let mut value = Vec::new();
-    for change in changes {
+    for (change, value) in changes {
         // The connection writes `Server` and `Date` unless it is told not to.
         if change.name.eq_ignore_ascii_case("server") {
             response.adds_server = false;
         } else if change.name.eq_ignore_ascii_case("date") {
             response.adds_date = false;
         }
-        if let Some(template) = &change.value {
-            value.clear();
-            template.expand(&mut value, |variable, out| {
-                source.write(variable, out);
-            });
-            // A value from the request must not end the line.
-            value.retain(|byte| !matches!(byte, b'\r' | b'\n' | 0));
+        if change.value.is_some() {
             put(&mut lines, change.name.as_bytes(), &value);
         }
     }
     response.fields = FieldBlock::from_lines(Bytes::from(lines));
+}
+
+/// Returns the value of a field that is set, and an empty one for a field that is removed. `None` if the
+/// response keeps its own fields of the name.
+fn new_value(change: &ResponseHeader, source: &VariableSource<'_>) -> Option<Vec<u8>> {
+    let mut value = Vec::new();
+    let Some(template) = &change.value else { return Some(value) };
+    template.expand(&mut value, |variable, out| {
+        source.write(variable, out);
+    });
+    // A value from the request must not end the line.
+    value.retain(|byte| !matches!(byte, b'\r' | b'\n' | 0));
+    (!value.is_empty() || template.constant().is_some()).then_some(value)
 }
 
 fn put(lines: &mut Vec<u8>, name: &[u8], value: &[u8]) {
@@ -124,6 +133,22 @@ mod tests {
             response.fields.as_bytes(),
             b"X-Powered-By: PHP\r\nset-cookie: c=3\r\nX-Foo: /a client\r\n"
         );
+    }
+
+    /// Scenario: `map $http_origin $cors` has a value for some origins only, and the application states itself
+    /// what may be cached.
+    #[test]
+    fn a_value_whose_variables_are_empty_changes_nothing() {
+        let changes = [
+            ("Access-Control-Allow-Origin", Some("$arg_none")),
+            ("X-Powered-By", Some("$arg_none$arg_other")),
+            ("Server", Some("$arg_none")),
+            ("ETag", Some("")),
+        ];
+        let response = changed(200, &changes, "/");
+        let expected = b"Set-Cookie: a=1\r\nSet-Cookie: b=2\r\nX-Powered-By: PHP\r\nETag: \r\n";
+        assert_eq!(response.fields.as_bytes(), expected);
+        assert!(response.adds_server);
     }
 
     #[test]
