@@ -14,6 +14,17 @@ use crate::pattern::{Pattern, Patterns};
 pub struct Captures(Vec<(Group, Box<[u8]>)>);
 
 impl Groups {
+    /// Returns the groups of a pattern of a `map`.
+    pub fn of_map(pattern: Option<&Pattern>) -> Groups {
+        let mut patterns = Patterns::default();
+        if let Some(pattern) = pattern {
+            patterns.push(pattern.clone());
+        }
+        let mut groups = Groups::new(Some(&patterns), None);
+        groups.is_of_map = true;
+        groups
+    }
+
     /// Returns the groups of these patterns.
     pub fn new(uri: Option<&Patterns>, host: Option<&Patterns>) -> Groups {
         let mut groups = Groups::default();
@@ -42,6 +53,15 @@ impl Captures {
             if let Some(regex) = accepting.and_then(Pattern::regex) {
                 captures.add(regex, bytes, takes_numbers);
             }
+        }
+        captures
+    }
+
+    /// Returns the captures of a pattern in a text that it accepts.
+    pub(crate) fn of_text(pattern: &Pattern, text: &[u8]) -> Captures {
+        let mut captures = Captures::default();
+        if let Some(regex) = pattern.regex() {
+            captures.add(regex, text, true);
         }
         captures
     }

@@ -8,11 +8,13 @@ use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::captures::Captures;
 use crate::defined_networks::Networks;
 use crate::defined_uses;
 use crate::error::Error;
 use crate::geo_database::{GeoDatabase, GeoPath};
-use crate::node::{Node, Object};
+use crate::groups::Groups;
+use crate::node::{Node, Object, Scope};
 use crate::pattern::{Pattern, Subject};
 use crate::template::{Part, Template, Variable};
 
@@ -27,6 +29,8 @@ pub(crate) struct DefinedVariables(RefCell<HashMap<String, Defined>>);
 /// The value that a table has for a text.
 enum Found<'t> {
     Template(&'t Template),
+    /// A template with captures of the regular expression that has accepted the text.
+    Captured(&'t Template, Captures),
     Text(String),
 }
 
@@ -71,6 +75,14 @@ impl Defined {
         let before = out.len();
         match self.0.table.find(&source) {
             Some(Found::Template(found)) => found.expand(out, value),
+            Some(Found::Captured(found, captures)) => {
+                found.expand(out, |variable, out| match variable {
+                    Variable::Capture(group) => {
+                        out.extend_from_slice(captures.get(group).unwrap_or_default());
+                    }
+                    other => value(other, out),
+                });
+            }
             Some(Found::Text(found)) => out.extend_from_slice(found.as_bytes()),
             None => self.0.default.expand(out, value),
         }
@@ -204,12 +216,22 @@ impl Table {
         let (mut texts, mut patterns) = (HashMap::new(), Vec::new());
         let node = object.required("values")?;
         for (key, value) in node.members()? {
-            let template = Template::read(&value)?;
-            if key.starts_with(['~', '!']) || key.contains('*') {
-                let pattern = Pattern::parse(key, Subject::Header);
-                patterns.push((pattern.map_err(|error| value.invalid(error))?, template));
-            } else {
-                texts.insert(key.as_bytes().to_ascii_lowercase().into_boxed_slice(), template);
+            let pattern = match key.starts_with(['~', '!']) || key.contains('*') {
+                true => {
+                    let pattern = Pattern::parse(key, Subject::Header);
+                    Some(pattern.map_err(|error| value.invalid(error))?)
+                }
+                false => None,
+            };
+            let groups = Groups::of_map(pattern.as_ref());
+            let template =
+                Template::read(&value.within(&Scope { groups: &groups, ..*value.scope }))?;
+            match pattern {
+                Some(pattern) => patterns.push((pattern, template)),
+                None => {
+                    let text = key.as_bytes().to_ascii_lowercase();
+                    texts.insert(text.into_boxed_slice(), template);
+                }
             }
         }
         Ok(Table::Map { texts, patterns })
@@ -268,10 +290,16 @@ impl Table {
         let address = || std::str::from_utf8(text).ok()?.parse::<IpAddr>().ok();
         let found = match self {
             Table::Map { texts, patterns } => {
-                texts.get(text.to_ascii_lowercase().as_slice()).or_else(|| {
-                    let found = patterns.iter().find(|(pattern, _)| pattern.matches(text));
-                    found.map(|(_, value)| value)
-                })
+                if let Some(found) = texts.get(text.to_ascii_lowercase().as_slice()) {
+                    return Some(Found::Template(found));
+                }
+                let (pattern, value) =
+                    patterns.iter().find(|(pattern, _)| pattern.matches(text))?;
+                let is_capture = |part: &Part| matches!(part, Part::Variable(Variable::Capture(_)));
+                return Some(match value.parts().iter().any(is_capture) {
+                    true => Found::Captured(value, Captures::of_text(pattern, text)),
+                    false => Found::Template(value),
+                });
             }
             Table::Geo(networks) => networks.find(address()?),
             Table::Database(database, path) => {

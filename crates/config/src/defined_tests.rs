@@ -49,6 +49,49 @@ fn a_map_finds_texts_then_patterns_then_the_default() {
 }
 
 #[test]
+fn a_value_has_what_groups_of_its_expression_have_captured() {
+    let variables = json!({
+        "inner": {"map": "$host", "values": {"~^/(..)": "<$1>"}},
+        "x": {"map": "$uri", "default": "none", "values": {
+            "~^/old/(.*)$": "/new/$1?$inner",
+            "~^/(?<year>[0-9]+)/(x)?(?<rest>.*)$": "/$rest/$year/$1$2",
+            "~(?i)^/tag/(.*)$": "/tags/$1",
+            "!~^/(.)": "no path",
+            "*.html": "page",
+        }},
+    });
+    for (text, expected) in [
+        ("/old/a/b", "/new/a/b?<ol>"),
+        ("/old/", "/new/?<ol>"),
+        ("/2024/a", "/a/2024/2024"),
+        ("/2024/xa", "/a/2024/2024x"),
+        ("/TAG/A b\r\n", "none"),
+        ("/TAG/A b", "/tags/A b"),
+        ("a", "no path"),
+        ("/$1.html", "page"),
+    ] {
+        assert_eq!(value(&variables, text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_group_that_a_value_has_not_is_an_error() {
+    let problem = |values: Value| {
+        let variables = json!({"x": {"map": "$uri", "values": values}});
+        read(variables, "$x").unwrap_err().to_string()
+    };
+    for values in [json!({"~^/a": "$1"}), json!({"/a": "$1"}), json!({"!~^/(a)": "$1"})] {
+        let problem = problem(values);
+        assert!(problem.contains("the regular expression that has the value"), "{problem}");
+    }
+    let problem = problem(json!({"~^/(a)": "$2"}));
+    assert!(
+        problem.starts_with("/variables/x/values/~^%2F(a): ") && problem.contains("$2"),
+        "{problem}"
+    );
+}
+
+#[test]
 fn a_network_is_found_by_address() {
     let variables = json!({"x": {"geo": "$remote_addr", "default": "far", "values": {
         "10.0.0.0/8": "inside", "10.1.0.0/16": "near", "10.1.2.3": "self", "fd00::/8": "six",

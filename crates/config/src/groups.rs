@@ -16,6 +16,8 @@ pub enum Group {
 pub struct Groups {
     pub(crate) count: usize,
     pub(crate) names: Vec<String>,
+    /// They are those of a pattern of a `map`, for the value that it has.
+    pub(crate) is_of_map: bool,
     is_used: Cell<bool>,
 }
 

@@ -278,6 +278,10 @@ impl Template {
                     None => refused,
                 })
             }
+            TemplateError::NoGroup { .. } if groups.is_of_map => Err(node.invalid(error).with_hint(
+                "a group in parentheses is captured by the regular expression that has the value, as in \
+                 {\"~^/blog/(.*)$\": \"/news/$1\"}",
+            )),
             TemplateError::NoGroup { count: 0, .. } => Err(node.invalid(error).with_hint(
                 "a group in parentheses is captured by a regular expression of \"uri\" or \
                  \"host\" in the same step, as in \"~^/blog/(.*)$\"",
