@@ -1,9 +1,10 @@
 //! Advice about a document: settings that are legal and nearly always a mistake.
 //!
-//! [`Config::advice`] examines only the document. `effect` finds conditions without effect and
-//! steps that no request reaches, `upstreams` settings that need others, `variables` finds variables in strings in which they are not
+//! [`Config::advice`] examines only the document. `absent` finds refusals that leave out
+//! requests, `effect` conditions without effect and steps that no request reaches, `upstreams` settings that need others, `variables` finds variables in strings in which they are not
 //! expanded.
 
+mod absent;
 mod effect;
 mod line;
 mod scripts;

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::absent;
 use super::line::{Advice, add};
 use super::scripts::{how_to_run_scripts, is_script, leaves_path_info, refuses_scripts};
 use crate::access_log::AccessLog;
@@ -44,6 +45,9 @@ pub(super) fn of_route(config: &Config, route: &Route, all: &mut Vec<Advice>) {
         let place = format!("{place}/{index}");
         let conditions =
             steps.and_then(|steps| steps.get(index)).and_then(|step| step.get("match"));
+        if let Some(conditions) = conditions {
+            absent::of_match(&format!("{place}/match"), conditions, &step.action, steps, all);
+        }
         let holds = match conditions {
             Some(conditions) => of_match(config, &place, conditions, step, all),
             None => Holds::Always,

@@ -358,3 +358,44 @@ fn a_script_that_is_restricted_without_the_paths_behind_it_is_named() {
     }));
     assert_eq!(files, [""; 0], "scripts with paths behind them do not run");
 }
+
+/// Scenario: nginx's `if ($http_x_token != "x") { return 403; }` as a condition with `!`, which a request without
+/// the field does not meet.
+#[test]
+fn a_refusal_that_leaves_out_requests_without_the_field_is_named() {
+    let of = |conditions: Value, action: Value, other: Value| {
+        advice(json!({
+            "listeners": {"*:80": {"pass": "routes"}},
+            "routes": [
+                {"match": conditions, "action": action},
+                {"match": other, "action": {"return": 403}},
+                {"action": {"share": "/www$uri"}},
+            ],
+        }))
+    };
+    let (refuse, other) = (json!({"return": 403}), json!({"uri": "/other"}));
+    for (conditions, place) in [
+        (json!({"headers": {"X-Token": "!sesame"}}), "headers/X-Token"),
+        (
+            json!({"headers": [{"Accept": "*", "User-Agent": ["!~good", "!~fine"]}]}),
+            "headers/User-Agent",
+        ),
+        (json!({"cookies": {"session": "!~^[0-9a-f]+$"}}), "cookies/session"),
+        (json!({"arguments": {"key": "!1"}}), "arguments/key"),
+    ] {
+        let lines = of(conditions, refuse.clone(), other.clone());
+        only(&lines, &format!("/routes/0/match/{place}"), "a step in front");
+    }
+    for (conditions, action, other) in [
+        (json!({"headers": {"X-Token": "sesame"}}), refuse.clone(), other.clone()),
+        (
+            json!({"headers": {"Referer": ["http*", "!~^https?://example"]}}),
+            refuse.clone(),
+            other.clone(),
+        ),
+        (json!({"headers": {"X-Token": "!sesame"}}), json!({"share": "/www$uri"}), other),
+        (json!({"headers": {"X-Token": "!sesame"}}), refuse, json!({"if": "!$header_x_token"})),
+    ] {
+        assert_eq!(of(conditions, action, other), [""; 0]);
+    }
+}
