@@ -1,10 +1,11 @@
 //! Advice about a document: settings that are legal and nearly always a mistake.
 //!
 //! [`Config::advice`] examines only the document. `absent` finds refusals that leave out
-//! requests, `effect` conditions without effect and steps that no request reaches, `upstreams` settings that need others, `variables` finds variables in strings in which they are not
+//! requests, `effect` conditions without effect and steps that no request reaches, `caches` those that store nothing, `upstreams` settings that need others, `variables` finds variables in strings in which they are not
 //! expanded.
 
 mod absent;
+mod caches;
 mod effect;
 mod line;
 mod scripts;
@@ -40,6 +41,7 @@ impl Config {
                                counts; write it in these steps";
                 add(&mut all, format!("{place}/response_headers"), message);
             }
+            caches::of_cache(&place, action, &mut all);
             if let ActionKind::Share(share) = &action.kind {
                 shares::of_share(self, &place, share, &mut all);
             }

@@ -399,3 +399,33 @@ fn a_refusal_that_leaves_out_requests_without_the_field_is_named() {
         assert_eq!(of(conditions, action, other), [""; 0]);
     }
 }
+
+/// Scenario: the usual condition on `$request_uri` of nginx's guides for WordPress.
+#[test]
+fn a_bypass_for_the_script_of_all_pages_is_named() {
+    let of = |mut action: Value, bypass: Value| {
+        action["cache"] = json!({"preset": "wordpress", "bypass": bypass});
+        advice(json!({
+            "listeners": {"*:80": {"pass": "routes"}},
+            "routes": [{"action": action}],
+            "applications": {"php": {"type": "php", "root": "/www"}},
+        }))
+    };
+    let share = json!({"share": "/www$uri", "scripts": "applications/php"});
+    let (mut tries, mut falls_back) = (share.clone(), share.clone());
+    tries["try"] = json!(["$uri", "$uri/", "/index.php?$args"]);
+    falls_back["fallback"] = json!({"rewrite": "/index.php", "pass": "applications/php"});
+    let condition = json!({"uri": "~(?i)/wp-admin/|/xmlrpc.php|wp-.*.php|/feed/|index.php"});
+    for action in [&tries, &falls_back] {
+        let lines = of(action.clone(), json!([{"query": "a"}, condition]));
+        only(&lines, "/routes/0/action/cache/bypass", "so none is stored");
+    }
+    for (action, bypass) in [
+        (share, condition.clone()),
+        (tries.clone(), json!({"uri": "~(?i)/wp-admin/|/feed/"})),
+        (tries, json!({"uri": "/index.php", "query": "a"})),
+        (falls_back, json!([])),
+    ] {
+        assert_eq!(of(action, bypass), [""; 0]);
+    }
+}

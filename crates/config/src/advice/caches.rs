@@ -1,0 +1,56 @@
+//! Advice on caches whose conditions hold for every page of a site.
+
+use super::line::{Advice, add};
+use crate::action::{Action, ActionKind};
+use crate::cache::CacheOption;
+use crate::matching::Match;
+use crate::node::Shown;
+
+/// Checks the cache of an action at `place`: nginx's usual conditions on `$request_uri` have `index.php`, and would hold
+/// for the script to which `try` leads all pages.
+pub(super) fn of_cache(place: &str, action: &Action, all: &mut Vec<Advice>) {
+    let Some(CacheOption::On(cache)) = &action.options.cache else { return };
+    let Some((key, path)) = front_controller(action) else { return };
+    if cache.bypass.iter().any(|condition| is_met_by_path(condition, path.as_bytes())) {
+        let message = format!(
+            "has a \"uri\" that accepts \"{}\", to which {key} leads all pages, so none is stored; leave that path out, as \
+             the path that the client has sent is compared, too",
+            Shown(path)
+        );
+        add(all, format!("{place}/cache/bypass"), message);
+    }
+}
+
+/// Returns the script to which a share leads requests without a file, and the key that does.
+fn front_controller(action: &Action) -> Option<(&'static str, &str)> {
+    let ActionKind::Share(share) = &action.kind else { return None };
+    let of_try =
+        share.candidates.last().and_then(|last| Some(("try", last.target.path.constant()?)));
+    let of_fallback = || {
+        let rewrite = share.fallback.as_ref()?.rewrite.as_ref()?;
+        Some(("fallback", rewrite.path.constant()?))
+    };
+    of_try.or_else(of_fallback).filter(|(_, path)| path.ends_with(".php"))
+}
+
+/// Returns true if the condition has nothing but a `uri`, which accepts this path.
+fn is_met_by_path(condition: &Match, path: &[u8]) -> bool {
+    let Match {
+        uri: Some(uri),
+        method: None,
+        scheme: None,
+        host: None,
+        source: None,
+        destination: None,
+        query: None,
+        arguments: None,
+        headers: None,
+        cookies: None,
+        files,
+        condition: None,
+    } = condition
+    else {
+        return false;
+    };
+    files.is_empty() && uri.matches(path)
+}
