@@ -5,61 +5,88 @@ use std::ops::Range;
 use howdah_config::{Part, Template, Variable};
 use howdah_http::variables::VariableSource;
 
-/// Expands a template to an encoded location. Captures of regular expressions are parts of a
-/// decoded path, so they are encoded separately: a `?` or `%` in them keeps its literal meaning.
+/// A part of a location.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Piece {
+    /// Text of the document, or the value of a variable.
+    Text,
+    /// A part of a decoded path: a `?` or `%` in it keeps its literal meaning.
+    Decoded,
+    /// A part of the target of the request, as it was sent: it is encoded, and a `?` in its query is a legal character.
+    Sent,
+}
+
+/// Expands a template to an encoded location. Captures of regular expressions and what was sent are encoded
+/// separately.
 pub fn expand(template: &Template, source: &VariableSource<'_>) -> Vec<u8> {
     let mut text = Vec::new();
-    let mut captured = Vec::new();
+    let mut pieces = Vec::with_capacity(template.parts().len());
     for part in template.parts() {
         let start = text.len();
-        match part {
-            Part::Literal(literal) => text.extend_from_slice(literal.as_bytes()),
+        let piece = match part {
+            Part::Literal(literal) => {
+                text.extend_from_slice(literal.as_bytes());
+                Piece::Text
+            }
             Part::Variable(variable) => {
                 source.write(variable, &mut text);
-                if let Variable::Capture(_) = variable {
-                    captured.push(start..text.len());
+                match variable {
+                    Variable::Capture(_) => Piece::Decoded,
+                    Variable::RequestUri | Variable::Arguments => Piece::Sent,
+                    _ => Piece::Text,
                 }
             }
-        }
+        };
+        pieces.push((start..text.len(), piece));
     }
-    encode_around(&text, &captured)
+    encode_pieces(&text, &pieces)
 }
 
 /// Encodes a location as Unit does. An encoded location stays as it is. In any other one, each byte
 /// that no URI contains is escaped, including the percent sign, and each `?` and `#` that would not
 /// start the query or the fragment. No value can end the header field.
 pub fn encode(location: &[u8]) -> Vec<u8> {
-    encode_around(location, &[])
+    encode_pieces(location, &[(0..location.len(), Piece::Text)])
 }
 
-/// Encodes a location. The ranges in `decoded`, in order, are parts of a decoded path.
-fn encode_around(location: &[u8], decoded: &[Range<usize>]) -> Vec<u8> {
+/// Encodes the pieces of a location, in order. Whether it is encoded already is up to the pieces of text.
+fn encode_pieces(location: &[u8], pieces: &[(Range<usize>, Piece)]) -> Vec<u8> {
     let pieces = || {
-        let ends = decoded.iter().map(|range| range.start).chain([location.len()]);
-        let starts = [0].into_iter().chain(decoded.iter().map(|range| range.end));
-        let others = starts.zip(ends).map(|(start, end)| location.get(start..end));
-        let decoded = decoded.iter().map(|range| location.get(range.clone())).chain([None]);
-        others
-            .zip(decoded)
-            .map(|(other, decoded)| (other.unwrap_or_default(), decoded.unwrap_or_default()))
+        pieces
+            .iter()
+            .map(|(range, piece)| (location.get(range.clone()).unwrap_or_default(), *piece))
     };
     let mut delimiters = Delimiters::default();
-    let encoded = pieces().all(|(other, _)| is_encoded(other, &mut delimiters));
+    let encoded = pieces().all(|(text, piece)| match piece {
+        Piece::Text => is_encoded(text, &mut delimiters),
+        Piece::Decoded => true,
+        Piece::Sent => {
+            text.iter().for_each(|byte| _ = delimiters.take(*byte));
+            true
+        }
+    });
     let mut out = Vec::with_capacity(location.len() + 16);
     let mut delimiters = Delimiters::default();
-    for (other, decoded) in pieces() {
-        for &byte in other {
-            if encoded || is_legal(byte) || delimiters.take(byte) {
-                out.push(byte);
-            } else {
-                escape(byte, &mut out);
-            }
-        }
-        for &byte in decoded {
-            if is_legal(byte) { out.push(byte) } else { escape(byte, &mut out) }
+    for (text, piece) in pieces() {
+        for (index, &byte) in text.iter().enumerate() {
+            let stays = is_legal(byte)
+                || match piece {
+                    Piece::Text => encoded || delimiters.take(byte),
+                    Piece::Decoded => false,
+                    Piece::Sent => {
+                        delimiters.take(byte) || byte == b'?' || is_escape(text.get(index..))
+                    }
+                };
+            if stays { out.push(byte) } else { escape(byte, &mut out) }
         }
     }
     out
+}
+
+/// Returns true if a text starts with a percent sign and two hexadecimal digits.
+fn is_escape(text: Option<&[u8]>) -> bool {
+    matches!(text, Some([b'%', high, low, ..])
+        if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
 }
 
 /// Adds a query, as it was sent, to an encoded location: before its fragment, and after its own
@@ -185,8 +212,13 @@ mod tests {
     fn what_was_captured_keeps_its_meaning() {
         let around = |before: &str, captured: &str, after: &str| {
             let text = [before, captured, after].concat();
-            let range = before.len()..before.len() + captured.len();
-            String::from_utf8(encode_around(text.as_bytes(), &[range])).unwrap()
+            let (start, end) = (before.len(), before.len() + captured.len());
+            let pieces = [
+                (0..start, Piece::Text),
+                (start..end, Piece::Decoded),
+                (end..text.len(), Piece::Text),
+            ];
+            String::from_utf8(encode_pieces(text.as_bytes(), &pieces)).unwrap()
         };
         for (before, captured, after, expected) in [
             ("/n/", "a/b", "", "/n/a/b"),
@@ -197,6 +229,27 @@ mod tests {
             ("", "", "", ""),
         ] {
             assert_eq!(around(before, captured, after), expected);
+        }
+    }
+
+    /// Scenario: `https://$host$request_uri`, or `/login?to=$request_uri`.
+    #[test]
+    fn what_was_sent_is_not_encoded_again() {
+        let sent = |before: &str, sent: &str| {
+            let text = [before, sent].concat();
+            let pieces = [(0..before.len(), Piece::Text), (before.len()..text.len(), Piece::Sent)];
+            String::from_utf8(encode_pieces(text.as_bytes(), &pieces)).unwrap()
+        };
+        for (before, target, expected) in [
+            ("https://a.example", "/b?c=%20", "https://a.example/b?c=%20"),
+            ("https://a.example", "/b?c=d?e&f=%2F", "https://a.example/b?c=d?e&f=%2F"),
+            ("/login?to=", "/b?c=d&e=%20", "/login?to=/b?c=d&e=%20"),
+            ("/a b?to=", "/b?c=%20", "/a%20b?to=/b?c=%20"),
+            ("/a%20b?to=", "/b%2?c=%zz%", "/a%20b?to=/b%252?c=%25zz%25"),
+            ("/a", "/b#c\r\n\"#", "/a/b#c%0D%0A%22%23"),
+            ("/a#f?", "/b?c", "/a#f%3F/b?c"),
+        ] {
+            assert_eq!(sent(before, target), expected, "{before}{target}");
         }
     }
 
