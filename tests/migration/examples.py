@@ -38,7 +38,7 @@ APACHE_DIRECTORY = Path("/usr/lib/apache2/modules")
 
 # Fields that are compared: not `Retry-After`, which nginx lacks. `Content-Type` is not compared for kinds that the two servers name differently.
 FIELDS = ["content-type", "location", "cache-control", "x-frame-options", "x-content-type-options",
-          "referrer-policy", "strict-transport-security", "www-authenticate", "x-powered-by", "expires"]
+          "referrer-policy", "strict-transport-security", "www-authenticate", "x-powered-by", "expires", "x-cache"]
 
 NGINX = """
 daemon off; error_log {tmp}/nginx.log; pid {tmp}/nginx.pid; user www-data; worker_processes 1;
@@ -72,7 +72,7 @@ TypesConfig /etc/mime.types
 Include {tmp}/site.conf
 """
 
-APACHE_MODULES = "mpm_prefork authz_core authn_core dir mime alias rewrite env setenvif php"
+APACHE_MODULES = "mpm_prefork authz_core authn_core authz_host dir mime alias rewrite env setenvif headers php"
 
 GLOBAL = """
 [global]
@@ -187,6 +187,7 @@ def make_tree(srv, files):
 def ask(ports, host, request):
     """The response to a request: status, fields, body."""
     method, target = request.split(" ", 1)
+    target, _, extra = target.partition(" {")
     scheme = "http"
     if named := re.match(r"(https:)?//([a-z0-9.]+)(/.*)", target):
         scheme, host, target = "https" if named[1] else "http", named[2], named[3]
@@ -199,6 +200,9 @@ def ask(ports, host, request):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     body = "name=value" if method in ("POST", "PUT") else None
     fields = {"Host": host}
+    if extra:
+        name, _, value = extra.rstrip("}").partition(": ")
+        fields[name] = value
     if body:
         fields["Content-Type"] = "application/x-www-form-urlencoded"
     connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)

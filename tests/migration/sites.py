@@ -15,7 +15,8 @@ if (isset($_GET['status'])) http_response_code((int) $_GET['status']);
 echo json_encode($told, JSON_UNESCAPED_SLASHES), "\\n";
 """
 
-# {example: (its host; a request may name another one, as in "GET //other.example.org/path";
+# {example: (its host; a request may name another one, as in "GET //other.example.org/path", and a field behind the path, as in
+# "GET /path {X-Token: a}";
 # its files below /srv, its requests)}
 SITES = {
     "laravel": ("shop.example.org", ["shop/public/index.php", "shop/public/other.php", "shop/public/robots.txt",
@@ -108,6 +109,33 @@ SITES = {
         "GET /wp-admin", "GET /wp-content/uploads/a.css", "GET /wp-content/uploads/x.php", "GET /wp-config.php",
         "GET /wp-content/themes/t/style.css", "GET /feed.xml", "GET /.htaccess", "GET /index.php?p=1", "HEAD /",
         "GET /wp-content/none.css", "GET /index.php/a/b?c", "GET /wp-content/uploads/x.php/y",
+    ]),
+    "apache-virtual-host": ("www.example.org", [
+        "www/index.php", "www/a.css", "www/a.html", "www/settings.inc", "www/dump.sql", "www/upload/evil.php",
+        "www/upload/a.phtml", "www/upload/a.png", "www/old/x.html", "www/reports/index.php", "www/api/index.php",
+        "www/api/tool.php", "www/errors/404.html", "www/.htpasswd", "webmail/public/index.php", "webmail/public/a.css",
+        "webmail/public/installer/index.php", "webmail/public/settings.inc", "webmail/config.php", "www/mailing.php"], [
+        "GET /", "GET //example.org/a?b=c%20&d=?", "GET /a.css", "HEAD /a.css", "GET /a.html", "GET /a.css?x=1",
+        "GET /settings.inc", "GET /settings.inc?x=1", "GET /dump.sql", "GET /upload/evil.php", "GET /upload/evil.php/x",
+        "GET /upload/a.phtml", "GET /upload/a.png", "GET /old", "GET /old/x.html", "GET /older", "GET /blog",
+        "GET /blog/a/b?c=d", "GET /blogger", "GET /p/12?x=1", "GET /p/x", "GET /reports/", "GET /reports",
+        "GET /reports/ {X-Token: sesame}", "GET /reports/ {X-Token: SESAME}", "GET /reports/ {X-Token: x}",
+        "GET //www.example.org/reports/../reports/", "GET /%72eports/", "GET /item/7?x=1", "GET /item/x",
+        "GET /api/orders/1?x=1", "POST /api/orders", "GET /api/tool.php", "GET /mail/", "GET /mail",
+        "GET /mail/index.php/a?b=c", "GET /mail/a.css", "GET /mail/installer/", "GET /mail/installer/index.php/x",
+        "GET /mail/settings.inc", "GET /mail/../webmail/config.php", "GET /mail/..%2fconfig.php", "GET /mailing.php",
+        "GET /none", "GET /none.php", "GET /.htpasswd", "POST /index.php?x=1", "GET /index.php/x/y",
+    ]),
+    "woocommerce": ("shop.example.org", [
+        "shop/index.php", "shop/wp-login.php", "shop/xmlrpc.php", "shop/wp-admin/index.php",
+        "shop/wp-content/uploads/evil.php", "shop/wp-content/uploads/a.png", "shop/wp-content/a.css"], [
+        "GET /", "GET /", "GET /hello/", "GET /hello/", "HEAD /news/", "GET /hello/?x=1", "GET /hello/?x=1", "POST /hello/",
+        "GET /cart/", "GET /cart/", "GET /my-account/orders/", "GET /my-account/orders/", "GET /checkout/?step=2",
+        "GET /hello/ {Cookie: wordpress_logged_in_x=1}", "GET /new/ {Cookie: woocommerce_items_in_cart=1}",
+        "GET /other/ {Cookie: consent=1}", "GET /other/", "GET /wp-login.php", "POST /wp-login.php", "GET /wp-admin/",
+        "GET /xmlrpc.php", "POST /xmlrpc.php", "GET /wp-content/uploads/evil.php", "GET /wp-content/uploads/a.png",
+        "GET /wp-content/a.css", "GET /shop.html", "GET /shop.html?x=1", "GET /SHOP.html", "GET /about-us.php",
+        "GET /product-blue-hat.html", "GET /product-.html", "GET /blog/2024/a/b?c=d", "GET /blog/x", "GET /error/?status=404",
     ]),
     "mass-hosting": ("site1.example.org", [
         f"sites/site{number}.example.org/public/{name}" for number in range(500) for name in ("index.php", "a.css")], [
