@@ -199,6 +199,11 @@ class Octane:
     def logged(self, text):
         return text in self.log
 
+    def is_listening(self):
+        """Whether the server takes new connections; it takes none once it ends."""
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", self.port)) == 0
+
     def get(self, path, **headers):
         return self.send(self.port, "GET", path, headers=headers)
 
@@ -447,10 +452,11 @@ class End(unittest.TestCase):
             wait_for((octane.base / "public/slow").exists, "the request")
             processes = descendants(octane.process.pid)
             octane.process.send_signal(signal.SIGTERM)
-            wait_for(lambda: octane.logged("exiting"), "the first signal")
+            wait_for(lambda: not octane.is_listening(), "the first signal")
             octane.process.send_signal(signal.SIGTERM)
             visitor.join()
             self.ended(octane, processes, 0)
+            self.assertFalse(octane.logged("shutdown_timeout has passed"), "the first signal has ended it")
 
     def test_nothing_is_left_when_octane_kills_the_program(self):
         with Octane().start() as octane:

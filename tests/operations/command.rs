@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -368,6 +368,20 @@ fn quit_lets_a_script_finish_whose_answer_is_complete() {
     fs::write(server.site.data().join("go"), "").unwrap();
     assert_eq!(server.wait().code(), Some(0));
     assert_eq!(server.data("done"), "1");
+}
+
+#[test]
+fn quit_refuses_new_clients_at_once_and_the_next_server_can_listen() {
+    let mut server = Site::script("a.php", WAITS).with(json!({})).serve();
+    let mut client = server.connect();
+    client.send("GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("the script runs", || server.site.data().join("begun").exists().then_some(()));
+    server.signal(Signal::QUIT);
+    eventually("clients are refused", || TcpStream::connect(server.address).err());
+    drop(TcpListener::bind(server.address).unwrap());
+    fs::write(server.site.data().join("go"), "").unwrap();
+    assert_eq!(client.response().status, 200);
+    assert_eq!(server.wait().code(), Some(0));
 }
 
 #[test]

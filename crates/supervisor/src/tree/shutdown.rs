@@ -41,6 +41,9 @@ impl Tree {
         self.kill_control();
         let quit = FromSupervisor::Quit { graceful: is_graceful, is_replaced: false };
         self.send_to_router(&quit, &[]);
+        // As with nginx, new clients are refused at once. Otherwise they would wait for the end of all
+        // requests, and the next server could not listen.
+        self.close_sockets();
     }
 
     /// Returns the time at which a router is killed that was told to finish its requests. `is_replaced`:
