@@ -125,7 +125,9 @@ impl LogFile {
     /// Replaces the file.
     pub fn reopen(&self, file: OwnedFd) {
         let output = Output::new(file, self.framing.is_some());
-        *self.file.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(output);
+        let mut file = self.file.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        *file = Some(output);
+        // Under the lock: what becomes of the first write to the new file counts.
         self.is_torn.store(false, Relaxed);
         self.is_disconnected.store(false, Relaxed);
     }

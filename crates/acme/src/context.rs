@@ -34,6 +34,8 @@ pub(super) struct RenewalContext {
     pub gate: Gate,
     /// Managed certificates by their names in the store.
     pub managed: RefCell<HashMap<String, ManagedCertificate>>,
+    /// ACME settings of the current configuration.
+    pub configured: RefCell<Vec<Acme>>,
     log: Arc<Log>,
     /// Stored certificates and accounts. Only the tasks change those that they manage.
     store: RefCell<Certificates>,
@@ -66,6 +68,7 @@ impl RenewalContext {
             order_permits: Semaphore::new(MAX_CONCURRENT_ORDERS),
             gate: Gate::default(),
             managed: RefCell::default(),
+            configured: RefCell::default(),
             log,
             store: RefCell::new(store),
         }

@@ -76,6 +76,7 @@ impl Renewer {
     pub fn follow(&mut self, config: &Config) {
         let all: Vec<&Acme> = configured(config).collect();
         let context = &self.tasks.context;
+        *context.configured.borrow_mut() = all.iter().map(|acme| (*acme).clone()).collect();
         let mut removed = Vec::new();
         context.managed.borrow_mut().retain(|name, managed| {
             let stays = all.iter().any(|acme| {
@@ -180,21 +181,132 @@ impl Tasks {
     /// approved before; its task asks again before it renews.
     async fn may_manage(&self, acme: &Acme, name: &str, stored_name: &str) -> bool {
         let (context, Some(on_demand)) = (&self.context, &acme.on_demand) else { return false };
-        let count = context.managed.borrow().values().filter(|one| one.is_on_demand).count();
-        let problem = if count >= on_demand.max as usize {
-            format!("there are {count} certificates on demand already (on_demand/max)")
-        } else if context.certificate(stored_name).is_some() {
-            return true;
-        } else {
-            match context.on_demand.approves(on_demand, name).await {
-                Ok(is_approved) => return is_approved,
+        let too_many = || {
+            let count = context.managed.borrow().values().filter(|one| one.is_on_demand).count();
+            let problem =
+                format!("there are {count} certificates on demand already (on_demand/max)");
+            (count >= on_demand.max as usize).then_some(problem)
+        };
+        let is_configured = || context.configured.borrow().contains(acme);
+        let was_configured = is_configured();
+        let problem = match too_many() {
+            Some(problem) => problem,
+            None if context.certificate(stored_name).is_some() => return true,
+            None => match context.on_demand.approves(on_demand, name).await {
+                Ok(false) => return false,
+                // While the endpoint was asked, another connection may have started the task, the
+                // configuration may have changed, and other names may have been approved.
+                Ok(true) if context.managed.borrow().contains_key(stored_name) => return true,
+                Ok(true) if was_configured && !is_configured() => return false,
+                Ok(true) => match too_many() {
+                    Some(problem) => problem,
+                    None => return true,
+                },
                 Err(problem) => format!("on_demand/ask: {problem}"),
-            }
+            },
         };
         context.on_demand.refuse(name, UNDECIDED_BACKOFF, Instant::now());
         if context.on_demand.may_log(Instant::now()) {
             context.log(Level::Error, stored_name, &problem);
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::task::LocalSet;
+
+    use super::*;
+
+    /// An endpoint that approves all names, once it was asked for all of them.
+    struct Endpoint {
+        listener: TcpListener,
+        asked: Vec<tokio::net::TcpStream>,
+    }
+
+    impl Endpoint {
+        async fn is_asked(&mut self, count: usize) {
+            while self.asked.len() < count {
+                let (mut stream, _) = self.listener.accept().await.unwrap();
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.unwrap());
+                }
+                self.asked.push(stream);
+            }
+        }
+
+        async fn approves(&mut self) {
+            for mut stream in self.asked.drain(..) {
+                let approval = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+                stream.write_all(approval).await.unwrap();
+            }
+        }
+    }
+
+    /// Lets connections ask for these names at the same time, and calls `meanwhile` before the endpoint
+    /// approves them. Returns the names that are ordered then; at most one may be.
+    fn ordered(names: &[&str], meanwhile: impl FnOnce(&mut Renewer)) -> Vec<String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let ask = format!("http://{}/", listener.local_addr().unwrap());
+            let mut endpoint = Endpoint { listener, asked: Vec::new() };
+            let config =
+                config(&format!(r#"{{"acme": {{"on_demand": {{"ask": "{ask}", "max": 1}}}}}}"#));
+            let acme = configured(&config).next().unwrap().clone();
+            let (challenges, requests) = ChallengeStore::new();
+            let log = Arc::new(Log::new(File::create("/dev/null").unwrap().into()));
+            let mut renewer = Renewer::new(
+                challenges,
+                Commands::new(|_| {}),
+                log,
+                AcmeReports::default(),
+                Certificates::default(),
+                requests,
+            );
+            drop(renewer.hold()); // no order begins
+            renewer.follow(&config);
+            let connections: Vec<_> = { names.iter() }
+                .map(|name| {
+                    let (tasks, (done, _)) = (renewer.tasks.clone(), oneshot::channel());
+                    let request =
+                        OnDemandRequest { name: (*name).to_owned(), acme: acme.clone(), done };
+                    tokio::task::spawn_local(async move { tasks.issue_on_demand(request).await })
+                })
+                .collect();
+            endpoint.is_asked(names.len()).await;
+            meanwhile(&mut renewer);
+            endpoint.approves().await;
+            for connection in connections {
+                connection.await.unwrap();
+            }
+            renewer.tasks.context.managed.borrow().keys().cloned().collect()
+        })
+    }
+
+    fn config(tls: &str) -> Config {
+        let text = format!(
+            r#"{{"listeners": {{"*:443": {{"pass": "routes", "tls": {tls}}}}}, "routes": []}}"#
+        );
+        howdah_config::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn names_that_are_approved_at_the_same_time_do_not_exceed_the_maximum() {
+        assert_eq!(ordered(&["a.example.com", "b.example.com"], |_| {}).len(), 1);
+        let same = ["a.example.com", "a.example.com"];
+        assert_eq!(ordered(&same, |_| {}), [Acme::certificate_for("a.example.com")]);
+    }
+
+    #[test]
+    fn a_name_that_is_approved_after_the_settings_were_removed_is_not_ordered() {
+        let removed = |renewer: &mut Renewer| renewer.follow(&config(r#"{"certificate": "a"}"#));
+        assert_eq!(ordered(&["a.example.com"], removed), [""; 0]);
     }
 }

@@ -153,6 +153,18 @@ impl Counting {
         self.state.report(is_connected)
     }
 
+    /// Takes over the purges that wait to be sent by another one, which gets no more.
+    pub(crate) fn take_purges_of(&self, other: &Counting) {
+        let waiting = std::mem::take(&mut *other.waiting());
+        self.waiting().add_purges_of(waiting);
+        self.wake.notify_one();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn purges_waiting(&self) -> usize {
+        self.waiting().purges()
+    }
+
     /// Connects again and again.
     pub(crate) async fn run(&self) {
         let mut delay = RETRY_DELAYS.0;

@@ -42,13 +42,13 @@ impl Cluster {
         Cluster { log, member: ArcSwapOption::empty() }
     }
 
-    /// Takes over the settings and stores of a configuration that has become the current one.
+    /// Takes over the settings and stores of a configuration that becomes the current one.
     pub fn follow(&self, settings: &Settings, stores: &HashMap<String, Arc<Store>>) {
         let current = self.member.load_full();
         let member = match &settings.cluster {
             None => None,
-            Some(wanted) => match current {
-                Some(current) if current.settings == *wanted => Some(current),
+            Some(wanted) => match &current {
+                Some(current) if current.settings == *wanted => Some(Arc::clone(current)),
                 _ => self.start(wanted.clone(), settings).map(Arc::new),
             },
         };
@@ -56,6 +56,12 @@ impl Cluster {
             store.set_peers(
                 member.as_ref().map(|member| Arc::clone(&member.counting) as Arc<dyn Peers>),
             );
+        }
+        // Stores use the new one from here on. What the old one has not sent yet must not be lost.
+        if let (Some(old), Some(new)) = (&current, &member)
+            && !Arc::ptr_eq(old, new)
+        {
+            new.counting.take_purges_of(&old.counting);
         }
         if let Some(member) = &member {
             let stores = stores.iter().map(|(name, store)| (name.clone(), Arc::downgrade(store)));
@@ -104,5 +110,41 @@ impl Cluster {
             });
         })?;
         Ok(Member { settings: wanted, counting, receiving, _running: running })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use howdah_cache::purge::Purge;
+    use howdah_config::CacheStore;
+
+    use super::*;
+
+    /// Returns settings with a server that cannot be reached.
+    fn settings(timeout: f64) -> Settings {
+        let server = r#""server": "unix:/nonexistent/howdah-valkey.sock""#;
+        let text = format!(r#"{{"settings": {{"cluster": {{{server}, "timeout": {timeout}}}}}}}"#);
+        howdah_config::parse(text.as_bytes()).unwrap().settings
+    }
+
+    #[test]
+    fn purges_that_wait_are_sent_although_the_settings_change() {
+        let cluster = Cluster::new(Arc::new(Log::new(File::create("/dev/null").unwrap().into())));
+        let config =
+            CacheStore { name: "pages".into(), memory: 1 << 20, max_object: 1 << 16, disk: None };
+        let store = Store::new(config);
+        let stores = HashMap::from([("pages".to_owned(), Arc::clone(&store))]);
+        cluster.follow(&settings(0.02), &stores);
+        let before = cluster.counting().unwrap();
+        store.purge(&Purge::All, false, 0);
+        assert_eq!(before.purges_waiting(), 1);
+        cluster.follow(&settings(0.02), &stores);
+        assert!(Arc::ptr_eq(&before, &cluster.counting().unwrap()), "nothing has changed");
+        cluster.follow(&settings(0.03), &stores);
+        store.purge(&Purge::Host(b"a.example".to_vec()), false, 0);
+        assert_eq!(before.purges_waiting(), 0);
+        assert_eq!(cluster.counting().unwrap().purges_waiting(), 2);
     }
 }

@@ -66,6 +66,24 @@ impl Waiting {
         queue.messages.push_back(message.into());
     }
 
+    /// Adds the purges of other queues. Their blocks are left out, which costs accuracy only.
+    pub fn add_purges_of(&mut self, other: Waiting) {
+        for (subject, added) in other.purges {
+            let queue = self.purges.entry(Arc::clone(&subject)).or_default();
+            queue.messages.extend(added.messages);
+            queue.bytes += added.bytes;
+            if !queue.messages.is_empty() && !self.turns.contains(&subject) {
+                self.turns.push_back(subject);
+            }
+        }
+    }
+
+    /// Returns the number of purges.
+    #[cfg(test)]
+    pub fn purges(&self) -> usize {
+        self.purges.values().map(|queue| queue.messages.len()).sum()
+    }
+
     /// Adds a block. One that finds no place costs accuracy only.
     pub fn block(&mut self, block: SharedBlock) {
         if self.blocks.len() < MAX_BLOCKS {

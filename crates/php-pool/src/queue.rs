@@ -5,6 +5,7 @@
 //! that information too, but workers could change it, so it is only a hint.
 
 mod absence;
+mod withdrawal;
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -206,43 +207,6 @@ impl Queue {
         let mut inner = self.lock();
         inner.release(instance, slot);
         inner.feed();
-    }
-
-    /// Withdraws a request whose client has gone.
-    pub fn withdraw(&self, key: RequestKey) -> Withdrawal {
-        let mut inner = self.lock();
-        if inner.waiting.remove(|waiting| waiting.key == key).is_some() {
-            return Withdrawal::NotStarted;
-        }
-        let Some((serving, slot)) = inner.find(key) else { return Withdrawal::Ended };
-        let instance = Arc::clone(&serving.instance);
-        match instance.region.claim_of(slot) {
-            Claim::Queued(ticket) if instance.region.cancel(slot, ticket) => {
-                inner.release(&instance, slot);
-                inner.feed();
-                Withdrawal::NotStarted
-            }
-            // A worker took it meanwhile, or the region is corrupt; the end of the worker settles
-            // both.
-            _ => match instance.region.claim_of(slot) {
-                Claim::Taken(_, owner) => {
-                    if let Some(words) = instance.region.slot(slot) {
-                        words.aborted.store(1, Release);
-                    }
-                    Withdrawal::Running(instance, owner)
-                }
-                _ => Withdrawal::Ended,
-            },
-        }
-    }
-
-    /// Gives up a request that has waited too long in an overloaded queue. Returns true if it did.
-    pub fn give_up(&self, key: RequestKey) -> bool {
-        let mut inner = self.lock();
-        let now = clock::monotonic_us();
-        let is_given_up = inner.waiting.give_up(now, |waiting| waiting.key == key).is_some();
-        inner.counters.given_up += u64::from(is_given_up);
-        is_given_up
     }
 
     /// Returns the waiting and run time of a request; `None` if no worker has it.

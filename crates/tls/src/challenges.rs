@@ -29,8 +29,9 @@ pub struct ChallengeStore {
 struct Proofs {
     /// Key authorizations for HTTP-01, by token.
     http: HashMap<String, Arc<str>>,
-    /// Configurations for TLS-ALPN-01, by host name.
-    tls_alpn: HashMap<String, Arc<ServerConfig>>,
+    /// Configurations for TLS-ALPN-01, by host name: the last one is shown. Two orders, such as those of
+    /// two certificates, may prove the same name.
+    tls_alpn: HashMap<String, Vec<Arc<ServerConfig>>>,
 }
 
 /// Request of a connection for a certificate on demand.
@@ -54,7 +55,7 @@ pub struct PublishedProof {
 #[derive(Debug)]
 enum ProofKey {
     Token(String),
-    HostName(String),
+    HostName(String, Arc<ServerConfig>),
 }
 
 /// Maximum number of on-demand requests in the channel. Further connections get no certificate.
@@ -91,8 +92,9 @@ impl ChallengeStore {
     ) -> Result<PublishedProof, String> {
         let config = proof::server_config(name, digest)?;
         let mut proofs = self.proofs.write().unwrap_or_else(PoisonError::into_inner);
-        proofs.tls_alpn.insert(name.to_owned(), config);
-        Ok(PublishedProof { store: Arc::clone(self), key: ProofKey::HostName(name.to_owned()) })
+        proofs.tls_alpn.entry(name.to_owned()).or_default().push(Arc::clone(&config));
+        let key = ProofKey::HostName(name.to_owned(), config);
+        Ok(PublishedProof { store: Arc::clone(self), key })
     }
 
     /// Answers an HTTP-01 request. `None` for any other request.
@@ -119,7 +121,7 @@ impl ChallengeStore {
     /// Returns the configuration for a TLS-ALPN-01 handshake with this name.
     pub fn tls_alpn_config(&self, name: &str) -> Option<Arc<ServerConfig>> {
         let proofs = self.proofs.read().unwrap_or_else(PoisonError::into_inner);
-        proofs.tls_alpn.get(name).cloned()
+        proofs.tls_alpn.get(name)?.last().cloned()
     }
 
     /// Requests a certificate on demand, and waits until the listener has it or the request is
@@ -139,7 +141,13 @@ impl Drop for PublishedProof {
         let mut proofs = self.store.proofs.write().unwrap_or_else(PoisonError::into_inner);
         match &self.key {
             ProofKey::Token(token) => drop(proofs.http.remove(token)),
-            ProofKey::HostName(name) => drop(proofs.tls_alpn.remove(name)),
+            ProofKey::HostName(name, own) => {
+                let Some(all) = proofs.tls_alpn.get_mut(name) else { return };
+                all.retain(|other| !Arc::ptr_eq(other, own));
+                if all.is_empty() {
+                    proofs.tls_alpn.remove(name);
+                }
+            }
         }
     }
 }
@@ -191,6 +199,25 @@ mod tests {
         assert_eq!(status(&store, &ours, "GET", "/index.php"), None);
         drop(proof);
         assert_eq!(status(&store, &ours, "GET", path), Some(404));
+    }
+
+    #[test]
+    fn the_end_of_an_order_leaves_the_proof_of_another_for_the_same_name() {
+        let (store, _requests) = ChallengeStore::new();
+        let publish = |digest: u8| store.publish_tls_alpn("a.example", &[digest; 32]).unwrap();
+        let shown = || store.tls_alpn_config("a.example");
+        let first = publish(1);
+        let of_first = shown().unwrap();
+        let second = publish(2);
+        let of_second = shown().unwrap();
+        assert!(!Arc::ptr_eq(&of_first, &of_second));
+        drop(first);
+        assert!(shown().is_some_and(|shown| Arc::ptr_eq(&shown, &of_second)));
+        let third = publish(3);
+        drop(third);
+        assert!(shown().is_some_and(|shown| Arc::ptr_eq(&shown, &of_second)));
+        drop(second);
+        assert!(shown().is_none());
     }
 
     #[test]

@@ -131,8 +131,9 @@ impl Allowance {
                 self.charge(time, now);
             }
         } else if charged_at.is_some() {
-            let rest = self.watched.load(Ordering::Relaxed).saturating_sub(1);
-            self.watched.store(rest, Ordering::Relaxed);
+            // In one step: another thread may put the site under watch at the same moment.
+            let one_less = |watched: u32| watched.checked_sub(1);
+            let _ = self.watched.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
         }
     }
 
@@ -203,6 +204,27 @@ mod tests {
         assert_eq!(allowance.wait(now), None);
         allowance.note(Some(now), MAX_DEBT + MILLISECOND);
         assert_eq!(allowance.wait(now), Some(MILLISECOND * SECONDS_PER_SECOND + MILLISECOND));
+    }
+
+    #[test]
+    fn a_site_stays_under_watch_whatever_other_threads_do_at_the_same_time() {
+        let (allowance, is_over) = (Allowance::default(), AtomicBool::new(false));
+        let lost = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    allowance.note(Some(Instant::now()), Duration::ZERO);
+                }
+            });
+            let is_lost = |_: &u32| {
+                allowance.watched.store(1, Ordering::Relaxed); // the last run that is measured
+                allowance.note(None, LONG_RUN);
+                allowance.watched.load(Ordering::Relaxed) == 0
+            };
+            let lost = (0..200_000).filter(is_lost).count();
+            is_over.store(true, Ordering::Relaxed);
+            lost
+        });
+        assert_eq!(lost, 0);
     }
 
     #[test]

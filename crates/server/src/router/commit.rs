@@ -61,11 +61,12 @@ impl ControlThread {
         }
         // Requests may be queued from the moment of the swap.
         self.pools.adopt().map_err(text)?;
+        // Before the first purge of a new store, which other servers must get.
+        self.shared.cluster.follow(&snapshot.config.settings, &snapshot.caches);
         self.shared.snapshot.store(Arc::clone(&snapshot));
         for (path, file) in cache_files {
             self.open_cache(&path, file);
         }
-        self.shared.cluster.follow(&snapshot.config.settings, &snapshot.caches);
         if let Some(first) = self.threads.first() {
             let upstreams = snapshot.upstreams.values().cloned().collect();
             first.send(ThreadCommand::CheckHealth(upstreams));

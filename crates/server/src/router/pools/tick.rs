@@ -82,7 +82,9 @@ impl Pools {
                 self.start(app)?;
             }
         }
-        if app.instance.is_none() && app.queue.load().waiting > 0 {
+        // `take_load`, as threads ask for a check once until then: if the only request is withdrawn before
+        // this check, the next one must be able to ask again.
+        if app.instance.is_none() && app.queue.take_load().waiting > 0 {
             self.start(app)?; // it serves once it is ready
         }
         if app.ready_since.is_none() || app.is_damaged || self.end_if_damaged(app)? {
