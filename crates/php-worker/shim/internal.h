@@ -190,6 +190,9 @@ void howdah_forget_transactions(void);
 /* Rolls back those that a request has left open. */
 void howdah_end_transactions(void);
 
+/* The same for tick functions, see resident_state.c. */
+void howdah_watch_tick_functions(void);
+
 /* The same for streams, see stream_state.c. */
 void howdah_watch_streams(void);
 void howdah_remember_streams(void);

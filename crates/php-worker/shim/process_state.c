@@ -103,6 +103,7 @@ void howdah_watch_process(void)
     WATCH(proc_nice);
     howdah_watch_modules();
     howdah_watch_streams();
+    howdah_watch_tick_functions();
 }
 
 void howdah_forget_process_changes(void)

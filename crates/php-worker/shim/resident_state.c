@@ -13,10 +13,18 @@
 
 extern char **environ;
 
+/* Handlers that set_error_handler() or set_exception_handler() has replaced. */
+struct replaced_handlers {
+    zval *handlers;
+    int *levels; /* of error handlers */
+    int count;
+};
+
 /* PHP's state after the boot. */
 static struct {
     zval error_handler, exception_handler;
-    int error_handlers, exception_handlers, error_level;
+    int error_level;
+    struct replaced_handlers error_handlers, exception_handlers;
     HashTable *settings;
     zend_string *time_zone;
     size_t tick_functions;
@@ -24,6 +32,21 @@ static struct {
     mode_t umask;
     int directory;
 } booted = {.directory = -1};
+
+static bool has_unregistered_tick_function;
+static zif_handler php_unregister_tick_function;
+
+static ZEND_FUNCTION(howdah_watched_unregister_tick_function)
+{
+    has_unregistered_tick_function = true;
+    php_unregister_tick_function(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+}
+
+void howdah_watch_tick_functions(void)
+{
+    howdah_watch("unregister_tick_function", &php_unregister_tick_function,
+                 ZEND_FN(howdah_watched_unregister_tick_function));
+}
 
 void howdah_call(const char *name, zval *result)
 {
@@ -108,9 +131,40 @@ static void remember_settings(void)
     }
 }
 
+static void forget_replaced_handlers(struct replaced_handlers *replaced)
+{
+    for (int i = 0; i < replaced->count; i++) {
+        zval_ptr_dtor(&replaced->handlers[i]);
+    }
+    if (replaced->count > 0) {
+        efree(replaced->handlers);
+        efree(replaced->levels);
+    }
+    replaced->count = 0;
+}
+
+static void remember_replaced_handlers(struct replaced_handlers *replaced, const zend_stack *stack,
+                                       const zend_stack *levels)
+{
+    int count = zend_stack_count(stack);
+
+    if (count == 0) {
+        return;
+    }
+    replaced->handlers = safe_emalloc(count, sizeof(zval), 0);
+    replaced->levels = safe_emalloc(count, sizeof(int), 0);
+    for (int i = 0; i < count; i++) {
+        ZVAL_COPY(&replaced->handlers[i], (zval *)zend_stack_base(stack) + i);
+        replaced->levels[i] = levels ? ((int *)zend_stack_base(levels))[i] : 0;
+    }
+    replaced->count = count;
+}
+
 /* The state is kept anew after `warm_up`. */
 static void forget_state(void)
 {
+    forget_replaced_handlers(&booted.error_handlers);
+    forget_replaced_handlers(&booted.exception_handlers);
     zval_ptr_dtor(&booted.error_handler);
     zval_ptr_dtor(&booted.exception_handler);
     if (booted.time_zone) {
@@ -128,10 +182,12 @@ void howdah_remember_state(void)
     ZVAL_COPY(&booted.error_handler, &EG(user_error_handler));
     ZVAL_COPY(&booted.exception_handler, &EG(user_exception_handler));
     booted.error_level = EG(user_error_handler_error_reporting);
-    booted.error_handlers = zend_stack_count(&EG(user_error_handlers));
-    booted.exception_handlers = zend_stack_count(&EG(user_exception_handlers));
+    remember_replaced_handlers(&booted.error_handlers, &EG(user_error_handlers),
+                               &EG(user_error_handlers_error_reporting));
+    remember_replaced_handlers(&booted.exception_handlers, &EG(user_exception_handlers), NULL);
     remember_settings();
     booted.time_zone = current_time_zone();
+    has_unregistered_tick_function = false;
     booted.tick_functions
         = BG(user_tick_functions) ? zend_llist_count(BG(user_tick_functions)) : 0;
     howdah_forget_process_changes();
@@ -148,17 +204,15 @@ void howdah_remember_state(void)
     booted.directory = howdah_remember_directory();
 }
 
-static void remove_handlers_above(zend_stack *handlers, int count)
+static bool is_same_handler(const zval *one, const zval *other)
 {
-    while (zend_stack_count(handlers) > count) {
-        zval_ptr_dtor(zend_stack_top(handlers));
-        zend_stack_del_top(handlers);
-    }
+    return Z_TYPE_P(one) == Z_TYPE_P(other)
+        && (Z_TYPE_P(one) == IS_UNDEF || Z_PTR_P(one) == Z_PTR_P(other));
 }
 
 static void restore_handler(zval *current, const zval *expected)
 {
-    if (Z_TYPE_P(current) != Z_TYPE_P(expected) || Z_PTR_P(current) != Z_PTR_P(expected)) {
+    if (!is_same_handler(current, expected)) {
         zval old;
 
         ZVAL_COPY_VALUE(&old, current);
@@ -167,13 +221,54 @@ static void restore_handler(zval *current, const zval *expected)
     }
 }
 
+static bool has_replaced_handlers(const zend_stack *stack, const struct replaced_handlers *expected)
+{
+    const zval *handlers = zend_stack_base(stack);
+
+    if (zend_stack_count(stack) != expected->count) {
+        return false;
+    }
+    for (int i = 0; i < expected->count; i++) {
+        if (!is_same_handler(&handlers[i], &expected->handlers[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A request may have removed handlers of the boot, too: restore_error_handler(). */
+static void restore_replaced_handlers(zend_stack *stack, zend_stack *levels,
+                                      const struct replaced_handlers *expected)
+{
+    if (has_replaced_handlers(stack, expected)) {
+        return;
+    }
+    while (!zend_stack_is_empty(stack)) {
+        zval old;
+
+        ZVAL_COPY_VALUE(&old, (zval *)zend_stack_top(stack));
+        zend_stack_del_top(stack);
+        zval_ptr_dtor(&old);
+    }
+    while (levels && !zend_stack_is_empty(levels)) {
+        zend_stack_del_top(levels);
+    }
+    for (int i = 0; i < expected->count; i++) {
+        zval handler;
+
+        ZVAL_COPY(&handler, &expected->handlers[i]);
+        zend_stack_push(stack, &handler);
+        if (levels) {
+            zend_stack_push(levels, &expected->levels[i]);
+        }
+    }
+}
+
 static void restore_handlers(void)
 {
-    remove_handlers_above(&EG(user_error_handlers), booted.error_handlers);
-    while (zend_stack_count(&EG(user_error_handlers_error_reporting)) > booted.error_handlers) {
-        zend_stack_del_top(&EG(user_error_handlers_error_reporting));
-    }
-    remove_handlers_above(&EG(user_exception_handlers), booted.exception_handlers);
+    restore_replaced_handlers(&EG(user_error_handlers), &EG(user_error_handlers_error_reporting),
+                              &booted.error_handlers);
+    restore_replaced_handlers(&EG(user_exception_handlers), NULL, &booted.exception_handlers);
     restore_handler(&EG(user_error_handler), &booted.error_handler);
     EG(user_error_handler_error_reporting) = booted.error_level;
     restore_handler(&EG(user_exception_handler), &booted.exception_handler);
@@ -253,36 +348,57 @@ static bool restore_setting(zend_ini_entry *entry, zval *booted_value)
     return has_value(entry, Z_STR_P(booted_value));
 }
 
+/* A request may have restored a setting that the boot has changed: ini_restore(). */
+static bool restore_booted_settings(bool *have_changed)
+{
+    zend_string *name;
+    zval *value;
+    bool are_restored = true;
+
+    ZEND_HASH_FOREACH_STR_KEY_VAL(booted.settings, name, value) {
+        zend_ini_entry *entry = zend_hash_find_ptr(EG(ini_directives), name);
+
+        if (entry && !has_value(entry, Z_STR_P(value)) && !is_kept(name)) {
+            *have_changed = true;
+            are_restored &= restore_setting(entry, value);
+        }
+    } ZEND_HASH_FOREACH_END();
+    return are_restored;
+}
+
 /* ini_set(), and functions that change settings: set_time_limit(), error_reporting(), session_name(). */
 static bool restore_settings(void)
 {
     zend_ini_entry *entry;
-    bool are_restored = true, have_changed = false;
+    bool are_restored, have_changed = false;
 
-    if (EG(modified_ini_directives) == NULL) {
-        return true;
+    are_restored = restore_booted_settings(&have_changed);
+    if (EG(modified_ini_directives)) {
+        ZEND_HASH_FOREACH_PTR(EG(modified_ini_directives), entry) {
+            if (!zend_hash_exists(booted.settings, entry->name) && !is_kept(entry->name)) {
+                have_changed = true;
+                are_restored &= restore_setting(entry, NULL);
+            }
+        } ZEND_HASH_FOREACH_END();
     }
-    ZEND_HASH_FOREACH_PTR(EG(modified_ini_directives), entry) {
-        zval *value = zend_hash_find(booted.settings, entry->name);
-
-        if (!(value && has_value(entry, Z_STR_P(value))) && !is_kept(entry->name)) {
-            have_changed = true;
-            are_restored &= restore_setting(entry, value);
-        }
-    } ZEND_HASH_FOREACH_END();
-    if (have_changed) {
-        zend_set_memory_limit(PG(memory_limit));
+    /* Fails if the script keeps more memory than its limit permits. */
+    if (have_changed && zend_set_memory_limit(PG(memory_limit)) != SUCCESS) {
+        are_restored = false;
     }
     return are_restored;
 }
 
-/* New functions are at the end of the list. */
-static void restore_tick_functions(void)
+/* New functions are at the end of the list. Returns false if functions of the boot may be missing. */
+static bool restore_tick_functions(void)
 {
+    bool is_missing = has_unregistered_tick_function && booted.tick_functions > 0;
+
+    has_unregistered_tick_function = false;
     while (BG(user_tick_functions)
            && zend_llist_count(BG(user_tick_functions)) > booted.tick_functions) {
         zend_llist_remove_tail(BG(user_tick_functions));
     }
+    return !is_missing;
 }
 
 static void end_url_rewriting(url_adapt_state_ex_t *state)
@@ -329,7 +445,7 @@ enum howdah_end howdah_restore_state(void)
 
     restore_handlers();
     are_restored = restore_settings();
-    restore_tick_functions();
+    are_restored &= restore_tick_functions();
     restore_umask();
     howdah_restore_streams();
     /* Of output_add_rewrite_var() and session.use_trans_sid; as at PHP's end of a request. */

@@ -10,6 +10,12 @@
 /* Tables after the boot; null where PHP's own are used. */
 static HashTable *wrappers, *filters, *user_filters;
 static zval options;
+/* What the default context tells of its progress after the boot. */
+static struct {
+    php_stream_notification_func func;
+    void (*dtor)(php_stream_notifier *);
+    zval function;
+} notifier;
 
 /* The resource that PHP creates for each wrapper of a script has a higher number if a request creates it. */
 static zend_ulong first_resource;
@@ -30,6 +36,41 @@ WATCHED(stream_register_wrapper) /* an alias, which has a handler of its own in 
 WATCHED(stream_wrapper_unregister)
 WATCHED(stream_wrapper_restore)
 
+/* readdir() and its like without an argument use the last directory that opendir() or dir() has opened.
+   PHP forgets it only with the request. */
+static bool has_opened_directory;
+
+#define WATCHED_OPENING(name)                              \
+    static zif_handler php_##name;                         \
+    static ZEND_FUNCTION(howdah_watched_##name)            \
+    {                                                      \
+        has_opened_directory = true;                       \
+        php_##name(INTERNAL_FUNCTION_PARAM_PASSTHRU);      \
+    }
+
+#define WATCHED_USE(name)                                              \
+    static zif_handler php_##name;                                     \
+    static ZEND_FUNCTION(howdah_watched_##name)                        \
+    {                                                                  \
+        if (!has_opened_directory && has_no_directory(execute_data)) { \
+            zend_type_error("No resource supplied");                   \
+            RETURN_THROWS();                                           \
+        }                                                              \
+        php_##name(INTERNAL_FUNCTION_PARAM_PASSTHRU);                  \
+    }
+
+static bool has_no_directory(zend_execute_data *execute_data)
+{
+    return ZEND_NUM_ARGS() == 0
+        || (ZEND_NUM_ARGS() == 1 && Z_TYPE_P(ZEND_CALL_ARG(execute_data, 1)) == IS_NULL);
+}
+
+WATCHED_OPENING(opendir)
+WATCHED_OPENING(dir)
+WATCHED_USE(readdir)
+WATCHED_USE(rewinddir)
+WATCHED_USE(closedir)
+
 #define WATCH(name) howdah_watch(#name, &php_##name, ZEND_FN(howdah_watched_##name))
 
 void howdah_watch_streams(void)
@@ -38,6 +79,11 @@ void howdah_watch_streams(void)
     WATCH(stream_register_wrapper);
     WATCH(stream_wrapper_unregister);
     WATCH(stream_wrapper_restore);
+    WATCH(opendir);
+    WATCH(dir);
+    WATCH(readdir);
+    WATCH(rewinddir);
+    WATCH(closedir);
 }
 
 static HashTable *copy_of(HashTable *table)
@@ -62,6 +108,22 @@ static void remove_table(HashTable **table)
     }
 }
 
+static void remember_context(const php_stream_context *context)
+{
+    zval_ptr_dtor(&options);
+    ZVAL_UNDEF(&options);
+    zval_ptr_dtor(&notifier.function);
+    memset(&notifier, 0, sizeof(notifier));
+    if (context && zend_hash_num_elements(Z_ARRVAL(context->options)) > 0) {
+        ZVAL_ARR(&options, zend_array_dup(Z_ARRVAL(context->options)));
+    }
+    if (context && context->notifier && !Z_ISUNDEF(context->notifier->ptr)) {
+        notifier.func = context->notifier->func;
+        notifier.dtor = context->notifier->dtor;
+        ZVAL_COPY(&notifier.function, &context->notifier->ptr);
+    }
+}
+
 void howdah_remember_streams(void)
 {
     remove_table(&wrappers);
@@ -72,12 +134,8 @@ void howdah_remember_streams(void)
     user_filters = copy_of(BG(user_filter_map));
     first_resource = EG(regular_list).nNextFreeElement;
     has_changed_wrappers = false;
-    zval_ptr_dtor(&options);
-    ZVAL_UNDEF(&options);
-    if (FG(default_context)
-        && zend_hash_num_elements(Z_ARRVAL(FG(default_context)->options)) > 0) {
-        ZVAL_ARR(&options, zend_array_dup(Z_ARRVAL(FG(default_context)->options)));
-    }
+    has_opened_directory = false;
+    remember_context(FG(default_context));
 }
 
 /* Returns true if a stream that is still open was opened by a wrapper. */
@@ -141,7 +199,21 @@ static void remove_new(HashTable **table, HashTable *expected)
     } ZEND_HASH_FOREACH_END();
 }
 
-/* The default context has the options of the boot, if it has set any. */
+static void restore_notifier(php_stream_context *context)
+{
+    if (context->notifier) {
+        php_stream_notification_free(context->notifier);
+        context->notifier = NULL;
+    }
+    if (notifier.func) {
+        context->notifier = php_stream_notification_alloc();
+        context->notifier->func = notifier.func;
+        context->notifier->dtor = notifier.dtor;
+        ZVAL_COPY(&context->notifier->ptr, &notifier.function);
+    }
+}
+
+/* The default context has the options and the function of the boot, if it has set any. */
 static void restore_context(void)
 {
     php_stream_context *context = FG(default_context);
@@ -149,13 +221,18 @@ static void restore_context(void)
     if (context == NULL) {
         return;
     }
-    if (Z_TYPE(options) == IS_ARRAY) {
-        zval_ptr_dtor(&context->options);
-        ZVAL_ARR(&context->options, zend_array_dup(Z_ARRVAL(options)));
-    } else {
+    if (Z_TYPE(options) != IS_ARRAY && notifier.func == NULL) {
         zend_list_delete(context->res);
         FG(default_context) = NULL;
+        return;
     }
+    zval_ptr_dtor(&context->options);
+    if (Z_TYPE(options) == IS_ARRAY) {
+        ZVAL_ARR(&context->options, zend_array_dup(Z_ARRVAL(options)));
+    } else {
+        array_init(&context->options);
+    }
+    restore_notifier(context);
 }
 
 void howdah_restore_streams(void)
@@ -164,4 +241,5 @@ void howdah_restore_streams(void)
     remove_new(&FG(stream_filters), filters);
     remove_new(&BG(user_filter_map), user_filters);
     restore_context();
+    has_opened_directory = false;
 }

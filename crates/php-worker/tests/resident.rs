@@ -390,6 +390,60 @@ fn settings_that_functions_change_return_to_those_after_the_boot() {
 }
 
 #[test]
+fn what_a_request_takes_from_the_boot_is_put_back() {
+    let script = Script::new(&format!(
+        "ini_set('precision', '5'); ini_set('default_charset', 'ISO-8859-1');
+         set_error_handler(function () {{ echo 'first'; return true; }});
+         set_error_handler(function () {{ echo 'second'; return true; }});
+         set_exception_handler('strlen'); set_exception_handler('var_dump'); {LOOP}"
+    ));
+    let mut resident = script.start(1);
+    let state = "echo ini_get('precision'), ini_get('default_charset'), 1 / 3, $undefined;
+        restore_error_handler(); echo $undefined; restore_error_handler(); @print($undefined);
+        restore_exception_handler(); echo set_exception_handler(null);";
+    let fresh = resident.text(state);
+    assert_eq!(fresh, "5ISO-8859-10.33333secondfirststrlen");
+    for change in [
+        "ini_restore('precision');",
+        "ini_set('default_charset', 'UTF-8'); ini_restore('default_charset');",
+        "restore_error_handler(); restore_error_handler(); restore_error_handler();",
+        "restore_error_handler(); set_error_handler('a'); set_error_handler('b');",
+        "restore_exception_handler(); restore_exception_handler(); set_exception_handler('a');",
+    ] {
+        let answer = resident.run(&format!("try {{ {change} }} catch (Error) {{}}"));
+        assert_eq!(answer.done.unwrap().retirement, None, "{change}");
+        assert_eq!(resident.text(state), fresh, "{change}");
+    }
+}
+
+#[test]
+fn a_tick_function_of_the_boot_that_a_request_removes_ends_its_worker() {
+    let script = Script::new(&format!(
+        "function tick() {{ echo 'tick '; }} register_tick_function('tick'); {LOOP}"
+    ));
+    let mut resident = script.start(1);
+    let ticks = "declare(ticks=1); $a = 1;";
+    let fresh = resident.text(ticks);
+    assert!(fresh.contains("tick"), "{fresh}");
+    let (_, reason) =
+        resident.last("unregister_tick_function('tick'); register_tick_function('time');");
+    assert_eq!(reason, Retirement::Settings);
+    assert_eq!(resident.text(ticks), fresh);
+}
+
+#[test]
+fn memory_beyond_the_limit_ends_its_worker() {
+    let script = Script::new(&format!("ini_set('memory_limit', '64M'); {LOOP}"));
+    let mut resident = script.start(1);
+    let keep = "ini_set('memory_limit', '256M'); $GLOBALS['kept'] = str_repeat('x', 100 << 20);";
+    assert_eq!(resident.last(keep).1, Retirement::Settings);
+    assert_eq!(
+        resident.run("str_repeat('x', 70 << 20);").done.unwrap().retirement,
+        Some(Retirement::Fatal)
+    );
+}
+
+#[test]
 fn errors_of_dates_and_of_databases_are_those_of_one_request() {
     let script = Script::new(LOOP);
     let mut resident = script.start(1);
@@ -521,18 +575,25 @@ fn signals_and_limits_that_a_request_changes_do_not_reach_the_next() {
 fn what_a_request_registers_for_streams_ends_with_it() {
     streams_are_restored("");
     streams_are_restored("stream_context_set_default(['http' => ['header' => 'X: of the boot']]);");
+    streams_are_restored(
+        "stream_context_set_params(stream_context_get_default(), ['notification' => 'strlen']);",
+    );
 }
 
 fn streams_are_restored(boot: &str) {
     let script = Script::new(&format!("{boot} {LOOP}"));
     let mut resident = script.start(1);
-    let state = "echo json_encode([stream_get_wrappers(), stream_get_filters(),
-        @file_get_contents('php://memory'), stream_context_get_options(stream_context_get_default())]);";
+    let state = "try { $directory = readdir(); } catch (TypeError $error) { $directory = $error->getMessage(); }
+        echo json_encode([stream_get_wrappers(), stream_get_filters(), $directory,
+            @file_get_contents('php://memory'), stream_context_get_params(stream_context_get_default())]);";
     let fresh = resident.text(state);
     for change in [
         "stream_wrapper_unregister('php');",
         "stream_context_set_default(['http' => ['header' => 'Cookie: of one visitor']]);",
         "$GLOBALS['kept'] = fopen('php://memory', 'r', false, stream_context_get_default());",
+        "stream_context_set_params(stream_context_get_default(), ['notification' => 'var_dump']);",
+        "opendir('/'); readdir();",
+        "readdir(dir('/')->handle); rewinddir();",
         "class W {} stream_wrapper_register('own', 'W');",
         "class F extends php_user_filter {} stream_filter_register('own.*', 'F');",
     ] {
