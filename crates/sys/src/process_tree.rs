@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -30,19 +31,27 @@ pub fn kill(root: u32) {
         return;
     }
     let _ = signals::send(root, signals::SIGSTOP);
-    end(|| Snapshot::take().tree(root));
+    end(|| Ok(Snapshot::take()?.tree(root)));
     let _ = signals::send(root, signals::SIGKILL);
 }
 
 /// Ends the descendants of a process, except those in `spare` and their descendants.
 pub fn kill_descendants(root: u32, spare: &[u32]) {
-    end(|| Snapshot::take().descendants(root, spare));
+    end(|| Ok(Snapshot::take()?.descendants(root, spare)));
 }
 
-/// Stops and kills all processes that `search` finds.
-fn end(search: impl Fn() -> Vec<Process>) {
+/// Stops and kills all processes that `search` finds. A search that fails is repeated: without one, all
+/// that it would have found would live on.
+fn end(search: impl Fn() -> io::Result<Vec<Process>>) {
     let mut stopping = Stopping::new(Instant::now());
-    while !stopping.step(search(), Instant::now()) {
+    loop {
+        let is_done = match search() {
+            Ok(found) => stopping.step(found, Instant::now()),
+            Err(_) => stopping.is_late(Instant::now()),
+        };
+        if is_done {
+            return;
+        }
         std::thread::sleep(CHECK_INTERVAL);
     }
 }
@@ -85,10 +94,12 @@ impl PendingKills {
         }
         let processes = Snapshot::take();
         self.trees.retain_mut(|tree| {
-            let found = processes.tree(tree.pid);
-            // If the root has not ended by now, the list has no other process with its id.
-            let found = if tree.root.has_ended() { Vec::new() } else { found };
-            let is_done = tree.stopping.step(found, now);
+            let is_done = match &processes {
+                // If the root has not ended by now, the list has no other process with its id.
+                _ if tree.root.has_ended() => tree.stopping.step(Vec::new(), now),
+                Ok(processes) => tree.stopping.step(processes.tree(tree.pid), now),
+                Err(_) => tree.stopping.is_late(now),
+            };
             if is_done {
                 let _ = tree.root.send(signals::SIGKILL);
             }
@@ -119,9 +130,8 @@ impl Stopping {
     fn step(&mut self, found: Vec<Process>, now: Instant) -> bool {
         let running: Vec<_> = found.iter().filter(|process| !process.is_stopped).collect();
         let are_stopped = running.is_empty();
-        if are_stopped && (found.is_empty() || self.stopped.as_ref() == Some(&found))
-            || now.saturating_duration_since(self.begun) > STOP_TIMEOUT
-        {
+        let are_same = found.is_empty() || self.stopped.as_ref() == Some(&found);
+        if are_stopped && are_same || self.is_late(now) {
             // Children before their parents: the end of a parent would give them another one.
             found.iter().rev().for_each(|process| process.send(signals::SIGKILL));
             return true;
@@ -130,11 +140,15 @@ impl Stopping {
         self.stopped = are_stopped.then_some(found);
         false
     }
+
+    fn is_late(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.begun) > STOP_TIMEOUT
+    }
 }
 
-/// Returns the process ids of the children of a process.
+/// Returns the process ids of the children of a process; none if the processes cannot be listed.
 pub fn children(root: u32) -> Vec<u32> {
-    let all = Snapshot::take().0.into_iter();
+    let all = Snapshot::take().into_iter().flat_map(|all| all.0);
     all.filter(|process| process.parent == root).map(|process| process.pid).collect()
 }
 
@@ -194,8 +208,15 @@ impl Process {
 struct Snapshot(Vec<Process>);
 
 impl Snapshot {
-    fn take() -> Self {
-        Snapshot(all_ids().filter_map(read_process).collect())
+    /// Error: processes may be missing for want of a descriptor or of memory.
+    fn take() -> io::Result<Self> {
+        let mut all = Vec::new();
+        for entry in visible(fs::read_dir("/proc"))?.into_iter().flatten() {
+            if let Some(pid) = visible(entry)?.and_then(|entry| id_of(&entry)) {
+                all.extend(read_process(pid)?);
+            }
+        }
+        Ok(Snapshot(all))
     }
 
     /// Returns a process and its descendants, parents before their children.
@@ -225,15 +246,32 @@ impl Snapshot {
 }
 
 fn all_ids() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| id_of(&entry))
+}
+
+/// Returns the process id of an entry of /proc.
+fn id_of(entry: &fs::DirEntry) -> Option<u32> {
+    entry.file_name().to_str()?.parse().ok()
+}
+
+/// Returns what was read of /proc; `None` if it does not exist or is not visible. Error: reading it again
+/// may succeed.
+fn visible<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Err(error),
+            _ => Ok(None),
+        },
+    }
 }
 
 /// Reads a process; `None` if it has ended or is not visible.
-fn read_process(pid: u32) -> Option<Process> {
-    let (state, parent) = parse_stat(&process::read_proc_file(pid, "stat").ok()?)?;
+fn read_process(pid: u32) -> io::Result<Option<Process>> {
+    let stat = visible(process::read_proc_file(pid, "stat"))?;
+    let Some((state, parent)) = stat.and_then(|stat| parse_stat(&stat)) else { return Ok(None) };
     let is_stopped = matches!(state, b'T' | b't' | b'D');
-    (!matches!(state, b'Z' | b'X')).then_some(Process { pid, parent, is_stopped })
+    Ok((!matches!(state, b'Z' | b'X')).then_some(Process { pid, parent, is_stopped }))
 }
 
 /// Parses the state and the parent in the text of /proc/PID/stat. The name of the program, in
@@ -272,16 +310,19 @@ mod tests {
         while tree.len() < 4 {
             assert!(begun.elapsed() < Duration::from_secs(10), "{tree:?}");
             std::thread::sleep(Duration::from_millis(5));
-            tree = Snapshot::take().descendants(shell.id(), &[]);
+            tree = Snapshot::take().unwrap().descendants(shell.id(), &[]);
         }
         (shell, tree)
     }
 
     fn wait_for_end(tree: &[Process]) {
         let begun = Instant::now();
-        let alive = |process: &Process| read_process(process.pid).is_some_and(|p| p.parent != 0);
+        let alive =
+            |process: &Process| read_process(process.pid).unwrap().is_some_and(|p| p.parent != 0);
         while tree.iter().any(alive) {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{tree:?} live on");
+            let left = || tree.iter().map(|left| process::read_proc_file(left.pid, "stat"));
+            let limit = Duration::from_secs(20);
+            assert!(begun.elapsed() < limit, "of {tree:?}: {:?}", left().collect::<Vec<_>>());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -292,6 +333,23 @@ mod tests {
         kill(shell.id());
         shell.wait().unwrap();
         wait_for_end(&tree);
+    }
+
+    #[test]
+    fn a_search_without_a_free_descriptor_is_repeated() {
+        let (mut shell, tree) = shell();
+        let failures = std::cell::Cell::new(3);
+        end(|| {
+            failures.set(failures.get() - 1);
+            match failures.get() {
+                0.. => Err(io::Error::from(Errno::MFILE)),
+                _ => Ok(Snapshot::take()?.tree(shell.id())),
+            }
+        });
+        shell.wait().unwrap();
+        wait_for_end(&tree);
+        assert!(visible::<()>(Err(Errno::MFILE.into())).is_err());
+        assert!(visible::<()>(Err(Errno::SRCH.into())).unwrap().is_none());
     }
 
     #[test]
