@@ -29,6 +29,8 @@ pub struct AddressPatterns {
 /// Reason why a string is not an address pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressPatternError {
+    /// nginx's `all`.
+    All,
     /// None of the known forms.
     Form,
     /// The number after `/` is not a prefix length of this address family.
@@ -59,6 +61,9 @@ impl AddressPattern {
             Some(rest) => (true, rest),
             None => (false, text),
         };
+        if text.eq_ignore_ascii_case("all") {
+            return Err(AddressPatternError::All);
+        }
         Ok(AddressPattern { negative, test: Test::parse(text)? })
     }
 
@@ -204,6 +209,10 @@ fn parse_number(text: &str) -> Option<u16> {
 impl fmt::Display for AddressPatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            AddressPatternError::All => {
+                "is not an address pattern; leave \"all\" out: with \"allow\" all others are refused, and without it \
+                 all are allowed that \"deny\" does not name"
+            }
             AddressPatternError::Form => {
                 "is not an address pattern; write \"10.0.0.1\", \"10.0.0.0/8\", \"10.0.0.1-10.0.0.9\", \
                  \"10.0.0.1:80\", \"::1\", \"[::1]:80\", \"*:80\" or \"unix\""

@@ -1,12 +1,14 @@
 //! Advice about a document: settings that are legal and nearly always a mistake.
 //!
 //! [`Config::advice`] examines only the document. `absent` finds refusals that leave out
-//! requests, `effect` conditions without effect and steps that no request reaches, `caches` those that store nothing, `upstreams` settings that need others, `variables` finds variables in strings in which they are not
+//! requests, `effect` conditions without effect and steps that no request reaches, `caches` those that store nothing,
+//! `habits` what is written as for nginx, `upstreams` settings that need others, `variables` finds variables in strings in which they are not
 //! expanded.
 
 mod absent;
 mod caches;
 mod effect;
+mod habits;
 mod line;
 mod scripts;
 mod shares;
@@ -41,6 +43,7 @@ impl Config {
                                counts; write it in these steps";
                 add(&mut all, format!("{place}/response_headers"), message);
             }
+            habits::of_action(&place, action, &mut all);
             caches::of_cache(&place, action, &mut all);
             if let ActionKind::Share(share) = &action.kind {
                 shares::of_share(self, &place, share, &mut all);
@@ -66,6 +69,7 @@ impl Config {
                 add(&mut all, format!("{place}/format"), message);
             }
         }
+        habits::of_variables(&self.document, &mut all);
         variables::unfilled(&self.document, &mut all);
         all
     }

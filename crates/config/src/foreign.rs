@@ -229,6 +229,12 @@ const KEYS: &[Word] = &[
         hint: "write \"limit\": {\"concurrency\": 10} in an action",
     },
     Word {
+        words: &["body", "text", "message"],
+        beside: Some("keep_query"),
+        hint: "a response of \"return\" has no text; write it into a file, for \"share\": \"/var/www/text.txt\", or \
+               of an error for \"error_pages\"",
+    },
+    Word {
         words: &["autoindex", "browse"],
         beside: None,
         hint: "write \"listing\": true in the share",

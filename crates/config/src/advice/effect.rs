@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::absent;
+use super::habits::{self, NO_COMPARISONS, is_comparison, leaves_paths_below};
 use super::line::{Advice, add};
 use super::scripts::{how_to_run_scripts, is_script, leaves_path_info, refuses_scripts};
 use crate::access_log::AccessLog;
@@ -46,6 +47,7 @@ pub(super) fn of_route(config: &Config, route: &Route, all: &mut Vec<Advice>) {
         let conditions =
             steps.and_then(|steps| steps.get(index)).and_then(|step| step.get("match"));
         if let Some(conditions) = conditions {
+            habits::of_match(&format!("{place}/match"), conditions, all);
             absent::of_match(&format!("{place}/match"), conditions, &step.action, steps, all);
         }
         let holds = match conditions {
@@ -126,12 +128,23 @@ fn of_match(
                     );
                     add(all, place.clone(), message);
                 }
+                if let Some(pattern) = leaves_paths_below(&step.action, &elements(value)) {
+                    let pattern = Shown(pattern);
+                    let message = format!(
+                        "\"{pattern}\" leaves out paths below it, which are not protected; add \"{pattern}/*\""
+                    );
+                    add(all, place.clone(), message);
+                }
                 of_patterns(&place, value, Subject::Uri, all)
             }
             "query" => of_patterns(&place, value, Subject::Query, all),
             "source" | "destination" if is_empty(value) => Holds::Never,
             "headers" | "cookies" | "arguments" if has_empty(value) => Holds::Always,
             "scheme" => of_scheme(config, value),
+            "if" if is_comparison(value) => {
+                add(all, place.clone(), NO_COMPARISONS);
+                Holds::Depends
+            }
             "if" => {
                 let condition = step.conditions.condition.as_ref();
                 condition.and_then(|condition| condition.constant(Moment::BeforeResponse)).into()

@@ -429,3 +429,94 @@ fn a_bypass_for_the_script_of_all_pages_is_named() {
         assert_eq!(of(action, bypass), [""; 0]);
     }
 }
+
+#[test]
+fn a_protected_path_without_those_below_it_is_named() {
+    let on = |uri: Value, action: Value| {
+        advice(json!({
+            "listeners": {"*:80": {"pass": "routes"}},
+            "routes": [{"match": {"uri": uri}, "action": action}, {"action": {"share": "/www$uri"}}],
+        }))
+    };
+    let protected = |key: &str, value: Value| json!({"share": "/www$uri", key: value});
+    let users = json!({"users_file": "/etc/users"});
+    for (uri, action) in [
+        (json!("/admin"), protected("basic_auth", users.clone())),
+        (json!(["/a/*", "/a/admin"]), protected("allow", json!("10.0.0.0/8"))),
+        (json!("/admin"), json!({"proxy": "http://127.0.0.1:8080", "deny": "10.0.0.0/8"})),
+    ] {
+        only(&on(uri, action), "/routes/0/match/uri", "leaves out paths below it");
+    }
+    for (uri, action) in [
+        (json!(["/admin", "/admin/*"]), protected("basic_auth", users.clone())),
+        (json!(["/admin", "~^/admin/"]), protected("basic_auth", users.clone())),
+        (json!("/admin*"), protected("basic_auth", users.clone())),
+        (json!("/"), protected("basic_auth", users.clone())),
+        (json!("/report.pdf"), protected("basic_auth", users)),
+        (json!("/admin"), json!({"share": "/www$uri"})),
+        (json!("/status"), json!({"return": 200, "allow": "10.0.0.0/8"})),
+    ] {
+        assert_eq!(on(uri, action), [""; 0]);
+    }
+}
+
+#[test]
+fn what_means_something_else_in_nginx_is_named() {
+    let of = |conditions: Value, action: Value| {
+        advice(json!({
+            "listeners": {"*:80": {"pass": "routes"}},
+            "routes": [{"match": conditions, "action": action}, {"action": {"share": "/www$uri"}}],
+        }))
+    };
+    let uri = json!({"uri": "/a/*"});
+    let share = |key: &str, value: Value| json!({"share": "/www$uri", key: value});
+    for (conditions, action, place, remedy) in [
+        (json!({"if": "$scheme = http"}), json!({"return": 403}), "match/if", "is not compared"),
+        (
+            json!({"if": "!$header_user_agent ~ bot"}),
+            json!({"return": 403}),
+            "match/if",
+            "is not compared",
+        ),
+        (
+            json!({"headers": {"http_x_a": "b"}}),
+            json!({"return": 403}),
+            "match/headers/http_x_a",
+            "\"x-a\"",
+        ),
+        (
+            uri.clone(),
+            share("index", json!("a.html b.html")),
+            "action/index",
+            "[\"a.html\", \"b.html\"]",
+        ),
+        (uri.clone(), share("try", json!("$uri $uri/ /a.html")), "action/try", "array of paths"),
+        (
+            uri.clone(),
+            share("error_pages", json!({"404": "/www/404.php"})),
+            "action/error_pages/404",
+            "names a script",
+        ),
+    ] {
+        only(&of(conditions, action), &format!("/routes/0/{place}"), remedy);
+    }
+    for (conditions, action) in [
+        (json!({"if": "$arg_a"}), json!({"return": 403})),
+        (json!({"headers": {"X-A": "b"}}), json!({"return": 403})),
+        (uri.clone(), share("index", json!(["a.html", "b.html"]))),
+        (uri.clone(), share("try", json!(["$uri", "/a%20b.html"]))),
+        (uri, share("error_pages", json!({"404": "/www/404.html"}))),
+    ] {
+        assert_eq!(of(conditions, action), [""; 0]);
+    }
+    let map = |definition: Value| {
+        advice(json!({
+            "listeners": {"*:80": {"pass": "routes"}},
+            "variables": {"x": definition},
+            "routes": [{"action": {"return": 301, "location": "$x"}}],
+        }))
+    };
+    let lines = map(json!({"map": "$uri", "values": {"default": "/b", "/a": "/c"}}));
+    only(&lines, "/variables/x/values/default", "beside \"values\"");
+    assert_eq!(map(json!({"map": "$uri", "values": {"default": "/b"}, "default": "/c"})), [""; 0]);
+}

@@ -48,6 +48,7 @@ fn broken_conditions_are_refused() {
         ),
         (json!({"scheme": ["http"]}), "\"scheme\" must be a string"),
         (json!({"source": "127"}), "\"source\" is not an address pattern"),
+        (json!({"source": "all"}), "leave \"all\" out"),
         (json!({"source": [1]}), "/routes/0/match/source/0: element 0 must be a string"),
         (json!({"query": [1]}), "must be a string"),
         (json!({"query": ["foo", "%3D", "%%1F"]}), "/routes/0/match/query/2: "),
