@@ -1,7 +1,7 @@
 //! `limit`: how often and how many at once a client is served.
 
 use std::net::Ipv4Addr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use harness::client::Client;
 use harness::dns::Dns;
@@ -226,6 +226,35 @@ fn a_bandwidth_changes_nothing_but_the_speed() {
     assert_eq!((range.status, &range.body[..]), (206, &content[100_000..=200_000]));
     client.send("HEAD /file.bin HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.head_response().field("Content-Length"), Some("300000"));
+}
+
+/// Each of the clients that leave waits for a quarter of a second of the bandwidth that all share.
+#[test]
+fn clients_that_leave_cost_the_others_no_bandwidth() {
+    const LEAVING: usize = 80;
+    let limit = json!({"bandwidth": {"rate": 4000}});
+    let site = Site::new().file("large.bin", &vec![b'x'; 300_000]).file("small.txt", b"small");
+    let share = format!("{}$uri", site.root().display());
+    let action = json!({"share": share, "limit": limit});
+    let control = format!("unix:{}", site.control_socket().display());
+    let site = site.argument("--control").argument(&control);
+    let server = site.with(json!({"routes": [{"action": action}]})).serve();
+    let status =
+        |part: &str| server.control("GET", &format!("/status/{part}"), "").body.as_u64().unwrap();
+    let leaving: Vec<_> = (0..LEAVING)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send("GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+            client
+        })
+        .collect();
+    eventually("all have asked", || (status("requests/total") >= LEAVING as u64).then_some(()));
+    drop(leaving);
+    eventually("all have left", || (status("connections/active") == 0).then_some(()));
+    let asked_at = Instant::now();
+    assert_eq!(server.connect().get("/small.txt").body, b"small");
+    let waited = asked_at.elapsed();
+    assert!(waited < Duration::from_secs(10), "{waited:?}");
 }
 
 /// A crawler says who it is; its address in DNS must say so too, and lead back to it.

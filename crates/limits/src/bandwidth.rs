@@ -73,6 +73,18 @@ impl Bandwidth {
         };
         ahead.saturating_sub(self.tolerance)
     }
+
+    /// Gives bytes back that were counted and are not sent: the client has left while they waited.
+    pub fn give_back(&self, bytes: usize, now: Nanos) {
+        let cost = time_of(bytes as u64, self.rate);
+        match &self.counter {
+            Counter::Key(table, key) => table.update(*key, now, |state| {
+                state.due = state.due.saturating_sub(cost);
+                state.forgotten_at = state.due;
+            }),
+            Counter::Response(due) => due.set(due.get().saturating_sub(cost)),
+        }
+    }
 }
 
 /// Returns the time of bytes at a rate.
@@ -129,6 +141,20 @@ mod tests {
             sent += piece as u64;
         }
         assert!(sent.abs_diff(3_000_000) <= 30_000 + 3 * MAX_PIECE_BYTES, "{sent}");
+    }
+
+    #[test]
+    fn bytes_that_are_not_sent_after_all_cost_nothing() {
+        let table = Arc::new(Table::new(100));
+        let now = SECOND;
+        let first = bandwidth(&table, 1000, 0);
+        assert_eq!(first.take(250, now), 0);
+        for _ in 0..1000 {
+            let leaving = bandwidth(&table, 1000, 0);
+            assert_eq!(leaving.take(250, now), SECOND / 4);
+            leaving.give_back(250, now);
+        }
+        assert_eq!(first.take(250, now), SECOND / 4);
     }
 
     #[test]

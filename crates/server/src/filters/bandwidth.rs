@@ -38,6 +38,22 @@ struct Paced {
     pause: Option<Pin<Box<Sleep>>>,
 }
 
+impl Drop for Paced {
+    fn drop(&mut self) {
+        // Otherwise clients that leave would slow down others with their key, for what nobody gets.
+        if self.pause.is_some() {
+            self.bandwidth.give_back(self.next_length(), clock::monotonic_us() * 1000);
+        }
+    }
+}
+
+impl Paced {
+    /// Returns the number of bytes that are sent next.
+    fn next_length(&self) -> usize {
+        self.bandwidth.piece().min(self.next.len())
+    }
+}
+
 enum Source {
     Pieces(VecDeque<Piece>),
     Stream(Box<dyn BodyStream>),
@@ -53,7 +69,7 @@ impl BodyStream for Paced {
                 end => return Poll::Ready(end),
             }
         }
-        let length = self.bandwidth.piece().min(self.next.len());
+        let length = self.next_length();
         let pause = self.pause.get_or_insert_with(|| {
             let wait = self.bandwidth.take(length, clock::monotonic_us() * 1000);
             Box::pin(sleep(Duration::from_nanos(wait)))

@@ -108,6 +108,7 @@ impl ControlThread {
                 self.pools.generation = running;
                 self.pools.set_budget(budget);
                 let _ = self.pools.discard();
+                self.names.discard(&current.config);
                 let is_new = |address: &String| !current.listeners.contains_key(address);
                 for address in prepared.sockets.into_keys().filter(is_new) {
                     let _ = self.link.send(&ToSupervisor::Unbind { address });

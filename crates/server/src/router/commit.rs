@@ -77,7 +77,7 @@ impl ControlThread {
             self.remove_listener(name).await?;
         }
         self.pools.keep_only(&snapshot);
-        self.names.keep_only(&snapshot.config);
+        self.names.commit(&snapshot.config);
         Ok(())
     }
 

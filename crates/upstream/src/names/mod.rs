@@ -51,6 +51,8 @@ pub struct Names {
     servers: Vec<SocketAddr>,
     results: UnboundedReceiver<LookUpResult>,
     result: UnboundedSender<LookUpResult>,
+    /// A name has addresses that the running configuration does not have.
+    is_ahead: bool,
     log: Arc<Log>,
 }
 
@@ -94,7 +96,14 @@ impl Names {
     /// Creates an empty table.
     pub fn new(log: Arc<Log>) -> Self {
         let (result, results) = unbounded_channel();
-        Names { entries: HashMap::new(), servers: Vec::new(), results, result, log }
+        Names {
+            entries: HashMap::new(),
+            servers: Vec::new(),
+            results,
+            result,
+            is_ahead: false,
+            log,
+        }
     }
 
     /// Looks up the new names of a configuration, waits for a limited time, and returns all
@@ -111,19 +120,36 @@ impl Names {
         while self.entries.values().any(|entry| !entry.has_result)
             && let Ok(Some(result)) = timeout_at(end, self.results.recv()).await
         {
-            self.take(result);
+            // Names of the running configuration may have other addresses, too.
+            self.is_ahead |= self.take(result);
         }
         self.table()
     }
 
-    /// Removes names that the running configuration does not have.
-    pub fn keep_only(&mut self, config: &Config) {
+    /// The configuration that was prepared is the running one now.
+    pub fn commit(&mut self, config: &Config) {
+        self.keep_only(config);
+        self.is_ahead = false;
+    }
+
+    /// The configuration that was prepared cannot be used: the running one stays, and gets the addresses
+    /// that were found meanwhile.
+    pub fn discard(&mut self, running: &Config) {
+        self.keep_only(running);
+        self.servers.clone_from(&running.settings.resolver);
+    }
+
+    /// Removes names that a configuration does not have.
+    fn keep_only(&mut self, config: &Config) {
         let names: BTreeSet<_> = config.server_names().into_iter().collect();
         self.entries.retain(|name, _| names.contains(name));
     }
 
     /// Repeats look-ups when they are due. Returns when a name has other addresses.
     pub async fn changed(&mut self) {
+        if std::mem::take(&mut self.is_ahead) {
+            return;
+        }
         loop {
             let due = self.entries.values().filter_map(|entry| entry.due).min();
             tokio::select! {
@@ -239,5 +265,50 @@ mod tests {
         assert_eq!(problem, " has 300 servers, of which 256 are used");
         assert_eq!(targets.iter().filter(|target| !target.is_backup).count(), 150);
         assert_eq!((targets.len(), cut(&mut targets)), (256, None));
+    }
+
+    /// The result of another name may come while a configuration is prepared that is refused in the end.
+    #[tokio::test]
+    async fn addresses_that_a_refused_configuration_has_waited_for_are_used_by_the_running_one() {
+        let config = |names: &str| {
+            let upstreams = format!(r#"{{"u": {{"servers": {{{names}}}}}}}"#);
+            let text = format!(
+                r#"{{"listeners": {{}}, "upstreams": {upstreams}, "settings": {{"resolver": "127.0.0.1:1"}}}}"#
+            );
+            howdah_config::parse(text.as_bytes()).unwrap()
+        };
+        let running = config(r#""a.test:80": {}"#);
+        let refused = config(r#""a.test:80": {}, "b.test:80": {}"#);
+        for is_used in [false, true] {
+            let log = std::fs::File::create("/dev/null").unwrap();
+            let mut names = Names::new(Arc::new(Log::new(log.into())));
+            let known = |last: Option<u8>| Entry {
+                targets: last
+                    .map(|last| IpAddr::from([127, 0, 0, last]).into())
+                    .into_iter()
+                    .collect(),
+                has_result: last.is_some(),
+                ..Entry::default()
+            };
+            names.entries.insert("a.test".to_owned(), known(Some(1)));
+            names.entries.insert("b.test".to_owned(), known(None));
+            for (name, last) in [("a.test", 2), ("b.test", 3)] {
+                let targets = Targets {
+                    targets: vec![IpAddr::from([127, 0, 0, last]).into()],
+                    time_to_live: MAX_TIME_TO_LIVE,
+                    machines: Machines::new(),
+                    missing: None,
+                };
+                names.result.send((name.to_owned(), Ok(targets))).unwrap();
+            }
+            assert_eq!(names.prepare(&refused).await.len(), 2);
+            match is_used {
+                true => names.commit(&refused),
+                false => names.discard(&running),
+            }
+            let changed = timeout_at(Instant::now(), names.changed()).await;
+            assert_eq!(changed.is_err(), is_used);
+            assert_eq!(names.table().len(), if is_used { 2 } else { 1 });
+        }
     }
 }
