@@ -233,7 +233,7 @@ fn a_bandwidth_changes_nothing_but_the_speed() {
 fn clients_that_leave_cost_the_others_no_bandwidth() {
     const LEAVING: usize = 80;
     let limit = json!({"bandwidth": {"rate": 4000}});
-    let site = Site::new().file("large.bin", &vec![b'x'; 300_000]).file("small.txt", b"small");
+    let site = Site::new().file("large.bin", vec![b'x'; 300_000]).file("small.txt", b"small");
     let share = format!("{}$uri", site.root().display());
     let action = json!({"share": share, "limit": limit});
     let control = format!("unix:{}", site.control_socket().display());
