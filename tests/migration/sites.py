@@ -34,6 +34,8 @@ SITES = {
         "GET /CHANGELOG.txt", "GET /sites/default/files/a.css", "GET /sites/default/files/x.php",
         "GET /sites/default/private/a.html", "GET /.git/config", "GET /none.php",
         "GET /sites/default/files/styles/thumb/a.jpg?itok=x", "HEAD /sites/default/files/a.css",
+        "GET /sites/default/files/x.php/y", "GET /core/install.php/x", "GET /vendor/a.php/y",
+        "GET /x.y/a.php/b", "GET /none.php/x",
     ]),
     "wordpress-multisite": ("blogs.example.org", [
         "blogs/index.php", "blogs/wp-login.php", "blogs/wp-admin/index.php", "blogs/wp-includes/ms-files.php",
