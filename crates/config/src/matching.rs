@@ -47,6 +47,28 @@ pub enum Scheme {
 }
 
 impl Match {
+    /// Returns true if there is no condition but `uri`.
+    pub(crate) fn is_of_path_alone(&self) -> bool {
+        let Match {
+            uri: _,
+            method: None,
+            scheme: None,
+            host: None,
+            source: None,
+            destination: None,
+            query: None,
+            arguments: None,
+            headers: None,
+            cookies: None,
+            files,
+            condition: None,
+        } = self
+        else {
+            return false;
+        };
+        files.is_empty()
+    }
+
     pub(crate) fn read(node: &Node<'_>) -> Result<Match, Error> {
         Match::read_with(node, CookieNames::Exact)
     }

@@ -35,22 +35,5 @@ fn front_controller(action: &Action) -> Option<(&'static str, &str)> {
 
 /// Returns true if the condition has nothing but a `uri`, which accepts this path.
 fn is_met_by_path(condition: &Match, path: &[u8]) -> bool {
-    let Match {
-        uri: Some(uri),
-        method: None,
-        scheme: None,
-        host: None,
-        source: None,
-        destination: None,
-        query: None,
-        arguments: None,
-        headers: None,
-        cookies: None,
-        files,
-        condition: None,
-    } = condition
-    else {
-        return false;
-    };
-    files.is_empty() && uri.matches(path)
+    condition.is_of_path_alone() && condition.uri.as_ref().is_some_and(|uri| uri.matches(path))
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::action::{Action, ActionKind};
 use crate::config::Config;
 use crate::node::Shown;
+use crate::route::{Route, Step};
 use crate::target::{Pass, Target};
 
 /// Returns true if a file name is that of a PHP script.
@@ -75,11 +76,22 @@ fn restricts(action: &Action) -> bool {
 
 /// Returns true if a step or a listener may run the script that this path names.
 fn runs(config: &Config, path: &[u8]) -> bool {
-    let mut steps = config.routes.iter().flat_map(|route| &route.steps);
-    steps.any(|step| {
-        let takes_path = step.conditions.uri.as_ref().is_none_or(|uri| uri.matches(path));
-        takes_path && is_origin(config, &step.action)
-    }) || config.listeners.iter().any(|listener| passes(config, &listener.pass))
+    let in_route = |route: &Route| {
+        let takes_path =
+            |step: &&Step| step.conditions.uri.as_ref().is_none_or(|uri| uri.matches(path));
+        for step in route.steps.iter().filter(takes_path) {
+            if is_origin(config, &step.action) {
+                return true;
+            }
+            // No request for the path gets past a step that takes all of them.
+            if step.conditions.is_of_path_alone() {
+                return false;
+            }
+        }
+        false
+    };
+    config.routes.iter().any(in_route)
+        || config.listeners.iter().any(|listener| passes(config, &listener.pass))
 }
 
 /// Returns true if an action itself runs scripts by their names.

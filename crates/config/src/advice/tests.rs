@@ -227,6 +227,7 @@ fn variables_that_are_filled_in_are_not_told() {
         json!({"proxy": "http://127.0.0.1:81", "request_headers": {"X-User": "$remote_user"}}),
         json!({"proxy": "http://127.0.0.1:81", "cache": {"key": "$scheme$host$request_uri"}}),
         json!({"proxy": "http://127.0.0.1:81", "limit": {"rate": "1/s", "key": "$host"}}),
+        json!({"share": "/srv/$host$uri", "scripts": "applications/$host"}),
     ] {
         let listeners = json!({"*:80": {"pass": "routes"}});
         let lines = advice(json!({"listeners": listeners, "routes": [{"action": action}]}));
@@ -519,4 +520,24 @@ fn what_means_something_else_in_nginx_is_named() {
     let lines = map(json!({"map": "$uri", "values": {"default": "/b", "/a": "/c"}}));
     only(&lines, "/variables/x/values/default", "beside \"values\"");
     assert_eq!(map(json!({"map": "$uri", "values": {"default": "/b"}, "default": "/c"})), [""; 0]);
+}
+
+/// The documents that users copy.
+#[test]
+fn the_examples_need_no_advice() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples");
+    let mut count = 0;
+    for example in std::fs::read_dir(examples).unwrap() {
+        let file = example.unwrap().path().join("howdah.json");
+        let Ok(document) = std::fs::read(&file) else { continue };
+        let config = crate::parse(&document).unwrap();
+        let lines: Vec<_> = config
+            .advice()
+            .into_iter()
+            .map(|one| format!("{}: {}", one.path, one.message))
+            .collect();
+        assert_eq!(lines, [""; 0], "{}", file.display());
+        count += 1;
+    }
+    assert!(count > 10, "{count} examples");
 }

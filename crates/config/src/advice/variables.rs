@@ -47,7 +47,7 @@ fn visit(value: &Value, keys: &mut Vec<String>, all: &mut Vec<Advice>) {
 
 /// Returns true if strings of a key are templates; `parents` are the keys that lead to it.
 fn has_variables(key: &str, parents: &[String]) -> bool {
-    const TEMPLATES: [&str; 16] = [
+    const TEMPLATES: [&str; 17] = [
         "chroot",
         "cookie_domain",
         "cookie_path",
@@ -62,6 +62,7 @@ fn has_variables(key: &str, parents: &[String]) -> bool {
         "response_headers",
         "rewrite",
         "rewrite_location",
+        "scripts",
         "share",
         "try",
     ];
