@@ -21,6 +21,7 @@ HIDDEN = {
     "RLimitCPU": "Apache limits CGI programs, which Howdah does not run",
     "RLimitMEM": "the same as RLimitCPU",
     "RLimitNPROC": "the same as RLimitCPU",
+    "LogLevel": "levels and texts of the two logs differ",
     "BufferedLogs": "only the time at which lines are written differs",
 }
 
