@@ -378,6 +378,7 @@ fn quit_refuses_new_clients_at_once_and_the_next_server_can_listen() {
     eventually("the script runs", || server.site.data().join("begun").exists().then_some(()));
     server.signal(Signal::QUIT);
     eventually("clients are refused", || TcpStream::connect(server.address).err());
+    server.wait_for_log("told to end: requests in progress finish first");
     drop(TcpListener::bind(server.address).unwrap());
     fs::write(server.site.data().join("go"), "").unwrap();
     assert_eq!(client.response().status, 200);

@@ -40,11 +40,13 @@ fn command(server: &Server) -> Output {
     programs::run(Command::new(programs::howdah()).args(["upgrade", "--control", &socket]))
 }
 
-/// Titles of the processes below the server, without the control process, which comes and goes.
+/// Titles of the processes below the server, without those that come and go: the control process and the
+/// one that looks at files.
 fn titles(server: &Server) -> Vec<String> {
     server.workers();
     let titles = server.processes().into_iter().map(|process| process.title);
-    let mut titles: Vec<_> = titles.filter(|title| title != "howdah: control").collect();
+    let is_passing = |title: &str| matches!(title, "howdah: control" | "howdah: files");
+    let mut titles: Vec<_> = titles.filter(|title| !is_passing(title)).collect();
     titles.sort();
     titles
 }

@@ -33,6 +33,9 @@ impl Tree {
         };
         self.shutdown = Some(Shutdown { is_graceful, deadline, refusal: None });
         self.notify_stopping(is_graceful);
+        if is_graceful {
+            self.log_graceful_end();
+        }
         self.router_start = None;
         // The next server may start while this one ends.
         if let Some(file) = &mut self.pid_file {
@@ -44,6 +47,18 @@ impl Tree {
         // As with nginx, new clients are refused at once. Otherwise they would wait for the end of all
         // requests, and the next server could not listen.
         self.close_sockets();
+    }
+
+    /// Logs what a graceful end waits for.
+    fn log_graceful_end(&self) {
+        let limit = match self.changes.current.grants.shutdown_timeout {
+            Some(limit) => {
+                format!(", within {} s (settings/shutdown_timeout)", limit.as_secs_f64())
+            }
+            None => String::new(),
+        };
+        let line = format_args!("told to end: requests in progress finish first{limit}");
+        self.log.write(Level::Notice, line);
     }
 
     /// Returns the time at which a router is killed that was told to finish its requests. `is_replaced`:
