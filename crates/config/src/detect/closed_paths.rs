@@ -27,7 +27,8 @@ pub struct ClosedPaths {
 
 /// An application that is recognised by a file.
 struct Application {
-    /// Files in the document root; the application has at least one of them.
+    /// Files in the document root; the application has at least one of them. `../` is the project of a public
+    /// directory.
     evidence: &'static [&'static str],
     without_scripts: &'static [&'static str],
     directories: &'static [&'static str],
@@ -73,9 +74,13 @@ const APPLICATIONS: [Application; 7] = [
         directories: &["cache", "includes", "languages", "maintenance", "images/deleted"],
         paths: &[],
     },
-    // TYPO3.
+    // TYPO3; with Composer, versions from 12 on have their sources outside of the document root.
     Application {
-        evidence: &["typo3/sysext/core/composer.json", "typo3conf/LocalConfiguration.php"],
+        evidence: &[
+            "typo3/sysext/core/composer.json",
+            "typo3conf/LocalConfiguration.php",
+            "../vendor/typo3/cms-core/composer.json",
+        ],
         without_scripts: &["fileadmin", "typo3temp", "uploads"],
         directories: &["typo3temp/var", "fileadmin/_recycler_"],
         paths: &[],
@@ -107,7 +112,9 @@ impl ClosedPaths {
         let mut closed = ClosedPaths { paths: vec![DATABASES], ..ClosedPaths::default() };
         for application in &APPLICATIONS {
             let mut is_there = false;
-            for file in application.evidence {
+            let is_public = matches!(kind, Kind::PublicFrontController { .. });
+            let is_known = |file: &&&str| is_public || !file.starts_with("../");
+            for file in application.evidence.iter().filter(is_known) {
                 is_there |= is_file(&root.join(file))?;
             }
             if is_there {

@@ -174,6 +174,7 @@ fn directories_for_uploads_run_no_scripts() {
         (&["index.php", "administrator/manifests/files/joomla.xml"], "/media/x/y"),
         (&["index.php", "includes/WebStart.php"], "/images/a/ab"),
         (&["index.php", "typo3conf/LocalConfiguration.php"], "/fileadmin"),
+        (&["public/index.php", "vendor/typo3/cms-core/composer.json"], "/fileadmin/user_upload"),
         (&["public/index.php", "artisan"], "/storage/avatars"),
         (&["index.php", "composer.json={}"], "/vendor/phpunit/src/Util/PHP"),
     ] {
