@@ -231,7 +231,8 @@ function document(Settings $settings, Log $log): array
     $messages = trim(stream_get_contents($pipes[2]));
     $document = proc_close($process) === 0 ? json_decode($printed, true) : null;
     $application = $document['applications'][APPLICATION] ?? null;
-    if (!$application || ($application['script'] ?? '') !== 'frankenphp-worker.php') {
+    $script = $application['worker']['script'] ?? '';
+    if ($script !== 'frankenphp-worker.php') {
         throw new Refusal($messages ?: "$settings->base is no project with public/frankenphp-worker.php.");
     }
     if (realpath($application['root']) !== realpath($settings->public)) {
@@ -240,7 +241,7 @@ function document(Settings $settings, Log $log): array
     if ($messages !== '') {
         $log->write('info', $messages);
     }
-    $application['worker'] = array_filter(['script' => $application['script'], 'requests' => $settings->maxRequests,
+    $application['worker'] = array_filter(['script' => $script, 'requests' => $settings->maxRequests,
         'watch' => $settings->watch, 'warm_up' => $settings->warmUp], fn ($value) => $value !== [] && $value !== '');
     $application['environment'] += $settings->applicationEnvironment();
     if ($settings->maxSeconds > 0) {

@@ -123,3 +123,21 @@ fn a_script_that_is_no_worker_script_is_named() {
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("there is no application \"other\"; there is \"site\""), "{text}");
 }
+
+#[test]
+fn a_directory_that_is_served_without_a_document_can_be_compared() {
+    let front = "<?php require __DIR__ . '/page.php'; page();";
+    let worker = "<?php require __DIR__ . '/page.php'; while (frankenphp_handle_request('page'));";
+    let page = "<?php function page() { static $visits = 0; echo 'visits: ', ++$visits; }";
+    let site = Site::new().file("index.php", front).file("frankenphp-worker.php", worker);
+    let site = site.file("page.php", page);
+    let address = format!("unix:{}", site.control_socket().display());
+    let server = site.argument("--control").argument(&address).serve();
+    let (code, text) = check(&server, &["--script", "frankenphp-worker.php"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("One page of \"site\" was compared."), "{text}");
+    assert!(text.contains("Different in worker mode: 1\n  /: "), "{text}");
+    let (code, text) = check(&server, &["--script", "worker.txt"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("does not start: ") && text.contains("must be a script"), "{text}");
+}

@@ -1,7 +1,7 @@
 //! The two servers that are compared: copies of a running one on a port of their own, in which one
 //! application runs in the classic mode and in worker mode.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
@@ -19,6 +19,8 @@ pub(super) struct Copy {
     /// Its control socket.
     pub(super) control: PathBuf,
     log: PathBuf,
+    /// What it has written to standard error, such as why it refuses its configuration.
+    errors: PathBuf,
 }
 
 /// The files of the copies; removed with this value.
@@ -58,13 +60,15 @@ impl Copy {
             .map_err(|error| failed("no configuration", error))?;
         let program = std::env::current_exe().map_err(|error| failed("no program", error))?;
         let (control, log) = (directory.join("control"), directory.join("log"));
+        let errors = directory.join("errors");
+        let stderr = File::create(&errors).map_err(|error| failed("no file", error))?;
         let mut command = Command::new(program);
         command.arg("serve").arg("--config").arg(&file).arg("--log").arg(&log);
         command.arg("--control").arg(format!("unix:{}", control.display()));
         command.arg("--state").arg(directory.join("state"));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
         let child = command.spawn().map_err(|error| failed("no server", error))?;
-        let mut copy = Copy { child, address, control, log };
+        let mut copy = Copy { child, address, control, log, errors };
         let output = copy.child.stdout.take();
         let lines = output.into_iter().flat_map(|output| BufReader::new(output).lines()).flatten();
         for line in lines {
@@ -80,7 +84,7 @@ impl Copy {
 
     /// Returns the last problem in its log.
     pub(super) fn last_problem(&self) -> String {
-        last_problem(&self.log)
+        last_problem(&self.log, &self.errors)
     }
 }
 
@@ -91,13 +95,19 @@ impl Drop for Copy {
     }
 }
 
-/// Returns the last problem in a log.
-fn last_problem(log: &Path) -> String {
+/// Returns the last problem in a log, or what a server has written that did not get as far as its log.
+fn last_problem(log: &Path, errors: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let is_problem =
         |line: &&str| ["[alert]", "[emerg]", "[error]"].iter().any(|l| line.contains(l));
-    let line = text.lines().rfind(is_problem).or_else(|| text.lines().last());
-    line.unwrap_or("it does not start, and its log is empty").to_owned()
+    if let Some(line) = text.lines().rfind(is_problem) {
+        return line.to_owned();
+    }
+    let errors = fs::read_to_string(errors).unwrap_or_default();
+    match (errors.trim(), text.lines().last()) {
+        ("", line) => line.unwrap_or("it does not start, and its log is empty").to_owned(),
+        (errors, _) => errors.strip_prefix("howdah: ").unwrap_or(errors).to_owned(),
+    }
 }
 
 /// Chooses the application that is compared: the one that `name` names, the only resident one, or the
@@ -186,8 +196,10 @@ pub(super) fn documents(
              it, it does not change the worker mode"
         ));
     }
-    let resident = &mut copy["applications"][name]["worker"];
-    match script {
+    let resident = &mut copy["applications"][name];
+    let front = resident.get_mut("targets").and_then(remove_scripts);
+    let resident = &mut resident["worker"];
+    match script.or(front.as_deref()) {
         Some(script) => *resident = json!({"script": script}),
         None if is_classic(resident) => *resident = json!(true),
         None => {}
@@ -197,6 +209,19 @@ pub(super) fn documents(
         resident.remove("fallback");
     }
     Ok([classic, copy])
+}
+
+/// Removes the scripts of targets, for which there is none in worker mode, and returns the first of them.
+fn remove_scripts(targets: &mut Value) -> Option<String> {
+    let targets = targets.as_object_mut().into_iter().flat_map(Map::values_mut);
+    let scripts: Vec<_> = targets
+        .filter_map(|target| {
+            let target = target.as_object_mut()?;
+            target.remove("index");
+            target.remove("script")?.as_str().map(str::to_owned)
+        })
+        .collect();
+    scripts.into_iter().next()
 }
 
 #[cfg(test)]
@@ -229,6 +254,17 @@ mod tests {
         let [_, given] = documents(&running(), "shop", 80, Some("other.php")).unwrap();
         assert_eq!(given["applications"]["shop"]["worker"], json!({"script": "other.php"}));
         assert!(documents(&running(), "shop", 81, None).unwrap_err().contains("port 81"));
+        let mut with_targets = running();
+        with_targets["applications"]["shop"] = json!({
+            "type": "php",
+            "targets": {"direct": {"root": "/s"}, "front": {"root": "/s", "script": "index.php"}},
+        });
+        let [classic, resident] = documents(&with_targets, "shop", 80, None).unwrap();
+        assert_eq!(classic["applications"]["shop"]["targets"]["front"]["script"], "index.php");
+        assert_eq!(resident["applications"]["shop"]["worker"], json!({"script": "index.php"}));
+        assert_eq!(resident["applications"]["shop"]["targets"]["front"], json!({"root": "/s"}));
+        let [_, given] = documents(&with_targets, "shop", 80, Some("w.php")).unwrap();
+        assert_eq!(given["applications"]["shop"]["worker"], json!({"script": "w.php"}));
         let mut without = running();
         without["applications"]["shop"].as_object_mut().unwrap().remove("script");
         assert!(documents(&without, "shop", 80, None).unwrap_err().contains("classic mode"));

@@ -88,8 +88,13 @@ impl Site {
                 members.remove("targets");
             }
             application["root"] = json!(root);
-            application["script"] = json!(worker.script);
-            application["worker"] = json!(true);
+            // The script of the classic mode, with which `howdah worker-check` compares.
+            let script = self.front_controller().unwrap_or(worker.script);
+            application["script"] = json!(script);
+            application["worker"] = match script == worker.script {
+                true => json!(true),
+                false => json!({"script": worker.script}),
+            };
             let variable = |(name, value): &(&str, String)| ((*name).to_owned(), json!(value));
             let environment: Map<_, _> = worker.environment.iter().map(variable).collect();
             if !environment.is_empty() {

@@ -362,6 +362,7 @@ fn a_script_that_can_stay_in_memory_is_offered_and_used_only_if_wanted() {
     let served = config(&site);
     let application = &served.applications[0];
     assert_eq!(application.worker.as_ref().unwrap().script, "frankenphp-worker.php");
+    assert_eq!(application.targets[0].script.as_deref(), Some("index.php"));
     let base = octane.path().display().to_string();
     assert!(application.environment.contains(&("APP_BASE_PATH".to_owned(), base)));
     assert!(site.explain()[2].ends_with("goes to frankenphp-worker.php, which stays in memory"));
