@@ -173,7 +173,11 @@ impl Upstream {
         tried: &[usize],
         affinity: &Affinity,
     ) -> Option<ActiveRequest> {
-        let _choosy = (!tried.is_empty()).then(|| Choosy::new(&self.choosy));
+        // One that may not go to each server must not keep others from those that it may not go to.
+        let (_choosy, _turn) = match tried {
+            [] => (None, self.turn.acquire().await.ok()),
+            _ => (Some(Choosy::new(&self.choosy)), None),
+        };
         loop {
             let mut room = std::pin::pin!(self.room.notified());
             room.as_mut().enable(); // before the selection, so that no notification is missed

@@ -12,7 +12,7 @@ use std::time::Duration;
 use howdah_config::{self as config, Address};
 use howdah_http::message::ConnectionInfo;
 use howdah_tls::TlsClient;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 use crate::connections::connection::{ConnectOptions, Connection};
@@ -44,6 +44,8 @@ pub struct Upstream {
     /// Notified when a server has room. Shared with the previous and the next generation of the
     /// upstream, as they may have the same servers.
     pub(super) room: Arc<Notify>,
+    /// The turn of the first request in the queue: no other one takes the place that was freed for it.
+    pub(super) turn: Semaphore,
     /// Number of waiting requests that may not go to each server, because some have failed them.
     pub(super) choosy: AtomicU32,
     has_health_checks: AtomicBool,
@@ -87,6 +89,7 @@ impl Upstream {
             log_limit: Arc::default(),
             queue: Queue::new(config.queue, config.queue_timeout),
             room: Arc::default(),
+            turn: Semaphore::new(1),
             choosy: AtomicU32::new(0),
             has_health_checks: AtomicBool::new(false),
             started: Instant::now(),

@@ -66,6 +66,35 @@ fn a_place_that_the_first_in_the_queue_may_not_take_is_for_the_next() {
 }
 
 #[test]
+fn requests_that_come_later_do_not_overtake_those_that_wait() {
+    let upstream = compiled(&upstream([Some(1)]));
+    let active = acquire(&upstream, &[]);
+    let [mut first, mut second] = [(); 2].map(|()| wait(&upstream, &[]));
+    drop(active);
+    // The place is free, and the first one has not run yet.
+    let mut later = wait(&upstream, &[]);
+    let active = poll(&mut first);
+    assert!(active.is_some());
+    drop(active);
+    assert!(poll(&mut later).is_none());
+    let active = poll(&mut second);
+    assert!(active.is_some() && poll(&mut later).is_none());
+    drop(second); // it has gone
+    drop(active);
+    assert!(poll(&mut later).is_some());
+}
+
+#[test]
+fn a_request_that_leaves_the_queue_lets_the_next_one_go_on() {
+    let upstream = compiled(&upstream([Some(1)]));
+    let active = acquire(&upstream, &[]);
+    let [first, mut second] = [(); 2].map(|()| wait(&upstream, &[]));
+    drop(active);
+    drop(first); // it was woken, and has gone instead
+    assert!(poll(&mut second).is_some());
+}
+
+#[test]
 fn a_server_that_recovers_gets_as_many_waiting_requests_as_it_may_have() {
     let upstream = compiled(&upstream([Some(2), Some(1)]));
     upstream.set_healthy(&upstream.servers[0], false);
@@ -94,6 +123,46 @@ fn requests_that_wait_for_a_server_go_to_its_backup_when_it_fails() {
             assert_eq!(poll(waiting).map(|active| active.index()), Some(1), "{finds_out}");
         }
     }
+}
+
+/// Requests of several threads, some of which may not go to each server, and some of which leave.
+#[test]
+fn no_request_is_left_waiting_whatever_threads_do_at_the_same_time() {
+    let upstream = compiled(&upstream([Some(1), Some(2)]));
+    let requests = |thread: usize| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (selector, affinity) = (Selector::new(thread as u64), Affinity::default());
+        runtime.block_on(async {
+            for number in 0..3_000 {
+                let tried: &[usize] = match (number + thread) % 7 {
+                    0 => &[0],
+                    1 => &[1],
+                    _ => &[],
+                };
+                let acquired = upstream.acquire(&selector, tried, &affinity);
+                if number % 5 == 0 {
+                    // It leaves if it cannot go on at once.
+                    let _ = tokio::time::timeout(Duration::ZERO, acquired).await;
+                    continue;
+                }
+                let acquired = tokio::time::timeout(Duration::from_secs(20), acquired).await;
+                let active = acquired.expect("it is left waiting").unwrap().unwrap();
+                assert!(!tried.contains(&active.index()));
+                if number % 3 == 0 {
+                    tokio::task::yield_now().await;
+                }
+                drop(active);
+            }
+        });
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let requests = &requests;
+            scope.spawn(move || requests(thread));
+        }
+    });
+    assert!(upstream.report().iter().all(|server| server.active == 0));
+    assert!(acquire(&upstream, &[1]).is_some());
 }
 
 #[test]
