@@ -46,10 +46,10 @@ impl HashPermits {
 
     /// Waits for a permit; `None` if [`MAX_CHECKS`] checks of the file run or wait already.
     pub async fn next(&self) -> Option<Turn> {
+        // In one step: one that is refused must not count for others, not even for a moment.
+        let one_more = |checks: usize| (checks < MAX_CHECKS).then(|| checks + 1);
+        self.checks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         let counted = Counted(Arc::clone(&self.checks));
-        if self.checks.fetch_add(1, Ordering::Relaxed) >= MAX_CHECKS {
-            return None;
-        }
         // Nobody closes these semaphores.
         let own = Arc::clone(&self.own).acquire_owned().await.ok()?;
         let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
@@ -100,6 +100,23 @@ mod tests {
         assert!(now(waiting.swap_remove(0)).await.is_some(), "who waited first is next");
         drop(waiting);
         assert!(now(flooded.next()).await.is_some(), "who has left is counted no more");
+    }
+
+    #[test]
+    fn a_check_that_is_refused_does_not_count_meanwhile() {
+        let permits = HashPermits::of(Arc::new(Semaphore::new(4)), 4);
+        permits.checks.store(MAX_CHECKS, Ordering::Relaxed);
+        let refused = || {
+            let mut next = std::pin::pin!(permits.next());
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(matches!(next.as_mut().poll(&mut context), std::task::Poll::Ready(None)));
+        };
+        std::thread::scope(|scope| {
+            let flood = scope.spawn(|| (0..3_000_000).for_each(|_| refused()));
+            while !flood.is_finished() {
+                assert_eq!(permits.checks.load(Ordering::Relaxed), MAX_CHECKS);
+            }
+        });
     }
 
     /// Returns the result of a future if it is ready at once.

@@ -86,10 +86,10 @@ impl Allowance {
         if self.wait(Instant::now()).is_none() {
             return Some(Turn { permit: None });
         }
+        // In one step: one that is refused must not count for others, not even for a moment.
+        let one_more = |waiting: usize| (waiting < MAX_WAITING).then(|| waiting + 1);
+        self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         let waiting = Waiting(&self.waiting);
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
-            return None;
-        }
         let permit = timeout(MAX_WAIT, async {
             // Nobody closes the semaphore.
             let permit = self.turn.acquire().await.ok()?;

@@ -105,8 +105,10 @@ struct InProgress(Arc<Mirror>);
 
 impl InProgress {
     fn begin(mirror: &Arc<Mirror>) -> Option<InProgress> {
-        let begun = InProgress(Arc::clone(mirror));
-        (mirror.in_progress.fetch_add(1, Relaxed) < mirror.concurrency).then_some(begun)
+        // In one step: one that is left out must not count for others, not even for a moment.
+        let one_more = |count| (count < mirror.concurrency).then(|| count + 1);
+        mirror.in_progress.fetch_update(Relaxed, Relaxed, one_more).ok()?;
+        Some(InProgress(Arc::clone(mirror)))
     }
 }
 
