@@ -197,6 +197,8 @@ void howdah_watch_tick_functions(void);
 void howdah_watch_streams(void);
 void howdah_remember_streams(void);
 void howdah_restore_streams(void);
+/* Ends the streams of php://input that have this body, which will be freed. */
+void howdah_end_input_streams(const php_stream *body);
 
 /* Reads the state of OPcache, at most once in a second, between two requests. */
 void howdah_read_opcache(struct howdah_opcache *status);

@@ -223,23 +223,6 @@ enum howdah_end howdah_settle_exception(void)
     return HOWDAH_END_NONE;
 }
 
-/* Closes the streams of php://input that the script has left open. They have no reference to the body of
-   the request, which PHP keeps to the end of the process otherwise. */
-static void close_streams_of(const php_stream *body)
-{
-    zend_resource *resource;
-
-    ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
-        const php_stream *stream = resource->ptr;
-
-        /* Their private data begins with the body (php_stream_input in php_fopen_wrapper.c). */
-        if (resource->type == php_file_le_stream() && stream && strcmp(stream->ops->label, "Input") == 0
-            && *(php_stream **)stream->abstract == body) {
-            zend_list_close(resource);
-        }
-    } ZEND_HASH_FOREACH_END();
-}
-
 /* Does a step of the end of a response as PHP does it at the end of a script, where no function runs: if a
    callback of ob_start() or header_register_callback() throws an exception or calls exit(), PHP stops there.
    What a filter was to change is then dropped instead of sent as it is. Returns why the script must not go
@@ -318,7 +301,7 @@ static enum howdah_end end_request(void)
     body = SG(request_info).request_body;
     sapi_deactivate();
     if (body) {
-        close_streams_of(body);
+        howdah_end_input_streams(body);
         zend_list_delete(body->res);
     }
     howdah_free_request_info();

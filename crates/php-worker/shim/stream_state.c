@@ -86,6 +86,47 @@ void howdah_watch_streams(void)
     WATCH(closedir);
 }
 
+static ssize_t read_nothing(php_stream *stream, char *buffer, size_t count)
+{
+    stream->eof = 1;
+    return 0;
+}
+
+static ssize_t write_nothing(php_stream *stream, const char *buffer, size_t count)
+{
+    return -1;
+}
+
+static int flush_nothing(php_stream *stream)
+{
+    return 0;
+}
+
+/* Of a stream of php://input after its request. `close` is PHP's own. */
+static php_stream_ops ended_input
+    = {.read = read_nothing, .write = write_nothing, .flush = flush_nothing, .label = "Input"};
+
+/* The streams have no reference to the body, which PHP keeps to the end of the process otherwise. They are
+   not freed: objects such as SplFileObject and XMLReader know their address. */
+void howdah_end_input_streams(const php_stream *body)
+{
+    zend_resource *resource;
+
+    ZEND_HASH_FOREACH_PTR(&EG(regular_list), resource) {
+        php_stream *stream = resource->ptr;
+
+        /* Their private data begins with the body (php_stream_input in php_fopen_wrapper.c). */
+        if (resource->type == php_file_le_stream() && stream && strcmp(stream->ops->label, "Input") == 0
+            && stream->ops != &ended_input && *(php_stream **)stream->abstract == body) {
+            ended_input.close = stream->ops->close;
+            stream->ops = &ended_input;
+            /* What was read ahead. */
+            stream->readpos = stream->writepos = 0;
+            stream->eof = 1;
+        }
+    } ZEND_HASH_FOREACH_END();
+}
+
 static HashTable *copy_of(HashTable *table)
 {
     HashTable *copy;
