@@ -14,7 +14,7 @@ pub struct Ping {
     pub response: String,
 }
 
-/// A response without content, or with an error page.
+/// A response without content, with a text, or with an error page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Return {
     /// The status code, from 0 to 999 as in Unit.
@@ -23,6 +23,8 @@ pub struct Return {
     pub location: Option<Template>,
     /// True if the query of the request is added to the location.
     pub keep_query: bool,
+    /// The body; `None` for an error page with a status from 400 to 599, otherwise an empty one.
+    pub body: Option<Template>,
 }
 
 impl Return {
@@ -35,7 +37,16 @@ impl Return {
         if let (true, None, Some(node)) = (keep_query, &location, object.optional("keep_query")) {
             return Err(node.invalid("means nothing without \"location\""));
         }
-        Ok(Return { status, location, keep_query })
+        let body = object.read("body", |node| {
+            let body = Template::read(node)?;
+            match status {
+                100..=199 | 204 | 205 | 304 => {
+                    Err(node.invalid(format_args!("must not stand beside status {status}")))
+                }
+                _ => Ok(body),
+            }
+        })?;
+        Ok(Return { status, location, keep_query, body })
     }
 }
 

@@ -229,10 +229,9 @@ const KEYS: &[Word] = &[
         hint: "write \"limit\": {\"concurrency\": 10} in an action",
     },
     Word {
-        words: &["body", "text", "message"],
+        words: &["text", "message", "content"],
         beside: Some("keep_query"),
-        hint: "a response of \"return\" has no text; write it into a file, for \"share\": \"/var/www/text.txt\", or \
-               of an error for \"error_pages\"",
+        hint: "write \"body\" for the text of a \"return\"",
     },
     Word {
         words: &["autoindex", "browse"],

@@ -112,13 +112,19 @@ CASES = [
     Case("return", "return", """
         location /moved { return 301 /a$is_args$args; } location /https { return 302 https://$host$request_uri; }
         location /gone { return 410; } location /no { return 403; } location /other { return 307 http://example.org/$uri; }
-        location /perm { return 308 /x; } location /see { return 303 /y; }
+        location /perm { return 308 /x; } location /see { return 303 /y; } location /robots.txt { return 200 "Disallow: $uri$is_args$args\\n"; }
+        location /busy { default_type application/json; return 503 '{"to": "$host"}'; } location /empty { return 200 ""; }
         """, ["301 GET /moved", "301 GET /moved?a=b", "302 GET /https/a%20b?c", "410 GET /gone", "403 POST /no", "307 POST /other/a",
-              "308 GET /perm", "303 GET /see", "301 HEAD /moved"],
+              "308 GET /perm", "303 GET /see", "301 HEAD /moved", "200 GET /robots.txt?a=b", "200 HEAD /robots.txt", "200 POST /robots.txt",
+              "503 GET /busy", "200 GET /empty"], fields="content-length",
          routes=[{"match": {"uri": f"/{name}*"}, "action": action} for name, action in {
              "moved": {"return": 301, "location": "/a$is_args$args"}, "https": {"return": 302, "location": "https://$host$request_uri"},
              "gone": {"return": 410}, "no": {"return": 403}, "other": {"return": 307, "location": "http://example.org/$uri"},
-             "perm": {"return": 308, "location": "/x"}, "see": {"return": 303, "location": "/y"}}.items()]),
+             "perm": {"return": 308, "location": "/x"}, "see": {"return": 303, "location": "/y"},
+             "robots.txt": {"return": 200, "body": "Disallow: $uri$is_args$args\n", "response_headers": {"Content-Type": "text/plain"}},
+             "busy": {"return": 503, "body": '{"to": "$host"}', "response_headers": {
+                 "Content-Type": {"value": "application/json", "always": True}}},
+             "empty": {"return": 200, "body": "", "response_headers": {"Content-Type": "text/plain"}}}.items()]),
     Case("rewrite", "rewrite", f"""
         rewrite ^/items/([0-9]+)$ /item?id=$1 last; rewrite ^/old/(.*)$ /new/$1 permanent; rewrite ^/temp/(.*)$ /other/$1 redirect;
         rewrite ^/drop/(.*)$ /kept/$1? last; rewrite ^/go/(.*)$ http://example.org/$1; rewrite ^/deco/(?<rest>.*)$ /d?path=$rest last;

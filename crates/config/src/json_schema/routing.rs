@@ -177,6 +177,7 @@ pub(super) const TABLE: &[Shape] = &[
             Key("pass", Text, "Target, such as \"routes/NAME\" or \"applications/NAME\""),
             Key("return", Integer(0, 999), "Respond with this status"),
             Key("location", Text, "With \"return\": the Location field"),
+            Key("body", Text, "With \"return\": the body, a text"),
             Key("keep_query", Switch, "With \"location\": add the query of the request"),
             Key("share", Texts, "Names of files to try in order, such as \"/www$uri\""),
             Key("prefix", Text, "With \"share\": part of the path that is not looked up"),

@@ -336,6 +336,27 @@ fn error_pages_are_files_or_actions_by_status() {
 }
 
 #[test]
+fn a_text_is_for_statuses_with_a_body() {
+    for status in [200, 301, 404, 503, 299, 0] {
+        read(action(json!({"return": status, "body": "for $host"})));
+    }
+    for status in [100, 199, 204, 205, 304] {
+        let line = refusal(action(json!({"return": status, "body": ""})));
+        let message = format!("action/body: \"body\" must not stand beside status {status}");
+        assert!(line.contains(&message), "{line}");
+    }
+    for (value, message) in [
+        (json!({"return": 200, "body": "$nothing"}), "nothing"),
+        (json!({"return": 200, "body": 1}), "must be a string"),
+        (json!({"share": "/a$uri", "body": "a"}), "unknown key \"body\""),
+        (json!({"return": 200, "text": "a"}), "write \"body\" for the text of a \"return\""),
+    ] {
+        let line = refusal(action(value));
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
 fn cors_names_its_origins() {
     let cors = |value: Value| action(json!({"return": 200, "cors": value}));
     let mut config = read(cors(json!({"origins": "https://A.example:8443", "credentials": true})));

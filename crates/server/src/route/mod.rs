@@ -495,27 +495,32 @@ impl<'s> Routing<'s> {
     }
 
     /// Returns the response of `return`. As in Unit, errors have a page and no location, others no
-    /// body.
+    /// body; unless there is a text, as in nginx.
     fn returned(&self, answer: &Return, request: &Request) -> Decision {
-        if (400..600).contains(&answer.status) {
+        let is_error = (400..600).contains(&answer.status);
+        if is_error && answer.body.is_none() {
             return Decision::Refuse(answer.status, None);
         }
-        let mut response = Response::new(answer.status, Body::Empty);
+        let source = VariableSource::of(request, self.started_at);
+        let mut response = match &answer.body {
+            None => Response::new(answer.status, Body::Empty),
+            Some(text) => {
+                let body = Body::from(Bytes::from(source.expand(text)));
+                Response::new(answer.status, body).with("Content-Type", "text/plain; charset=utf-8")
+            }
+        };
         // A client takes a status below 200 for an interim response and would wait for the final
         // one.
         response.close = answer.status < 200;
         let location = answer.location.as_ref().map(|location| match location {
             Location::Fixed(location) => location.clone(),
-            Location::Variable(template) => Bytes::from(location::expand(
-                template,
-                &VariableSource::of(request, self.started_at),
-            )),
+            Location::Variable(template) => Bytes::from(location::expand(template, &source)),
         });
         let location = location.map(|location| match answer.keep_query {
             true => Bytes::from(location::with_query(&location, &request.query)),
             false => location,
         });
-        if let Some(location) = location {
+        if let Some(location) = location.filter(|_| !is_error) {
             response.fields.push("Location", location);
         }
         Decision::Respond(response)

@@ -370,6 +370,27 @@ fn a_redirect_keeps_the_query_if_it_is_told_to() {
 }
 
 #[test]
+fn a_text_is_sent_in_place_of_no_body_and_of_a_page() {
+    let routes = Routes::new(
+        r#"[{"match": {"uri": "/busy"}, "action": {"return": 503, "location": "/x", "body": "later"}},
+            {"action": {"return": 200, "body": "<$arg_a>\n"}}]"#,
+    );
+    for (target, expected) in [
+        ("/busy", (503, "later")),
+        ("/?a=b%20c", (200, "<b c>\n")),
+        ("/?a=%0d%0aX:%20y", (200, "<\r\nX: y>\n")),
+        ("/", (200, "<>\n")),
+    ] {
+        let decided = routes.decide(&mut request(target, &[]));
+        let Decision::Respond(response) = decided.decision else { panic!("{target}") };
+        assert_eq!(response.fields.get("content-type"), Some(&b"text/plain; charset=utf-8"[..]));
+        assert_eq!(response.fields.get("location"), None, "errors have none");
+        let Body::Bytes(body) = response.body else { panic!("{target}") };
+        assert_eq!((response.status, &*body), (expected.0, expected.1.as_bytes()), "{target}");
+    }
+}
+
+#[test]
 fn a_browser_may_ask_for_its_rights_without_a_password() {
     let routes = Routes::new(
         r#"[{"action": {"cors": {"origins": "https://a.example"}, "return": 201,

@@ -103,6 +103,8 @@ pub struct Return {
     pub location: Option<Location>,
     /// Append the query of the request to the location.
     pub keep_query: bool,
+    /// Body.
+    pub body: Option<Template>,
 }
 
 /// Page for one error status.

@@ -314,7 +314,8 @@ fn compile_return(answer: &config::Return) -> Return {
         Some(text) => Location::Fixed(location::encode(text.as_bytes()).into()),
         None => Location::Variable(template.clone()),
     });
-    Return { status: answer.status, location, keep_query: answer.keep_query }
+    let (keep_query, body) = (answer.keep_query, answer.body.clone());
+    Return { status: answer.status, location, keep_query, body }
 }
 
 fn compile_path(template: &Template, options: howdah_files::Options) -> SharePath {
