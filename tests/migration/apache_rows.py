@@ -149,13 +149,19 @@ CASES = [
         Redirect gone /gone
         <Location /private>
             Require all denied
+        </Location>
+        <Location /told>
+            ErrorDocument 410 "It is <b>gone</b>"
+            Redirect gone
         </Location>""",
          [step(DENIED | {"error_pages": {"403": {"action": {"rewrite": "/error.php?", "pass": "applications/site"}}}},
                uri=["/private", "/private/*"]),
           step({"return": 410, "error_pages": {"410": {"action": redirect(302, "http://other.test/gone"),
                                                        "keep_status": False}}}, uri=["/gone", "/gone/*"]),
+          step({"return": 410, "body": "It is <b>gone</b>", "response_headers": {
+              "Content-Type": {"value": "text/html; charset=iso-8859-1", "always": True}}}, uri="/told*"),
           step(SHARE | {"error_pages": {"404": "@SRV@/e404.html"}})],
-         ["GET /none", "HEAD /none", "GET /private/a.txt?a=b", "GET /gone", "GET /none.php", "GET /a.txt",
+         ["GET /told", "POST /told || a", "GET /none", "HEAD /none", "GET /private/a.txt?a=b", "GET /gone", "GET /none.php", "GET /a.txt",
           "POST /none || a"]),
     Case("error-log", "ErrorLog", "", [step()], ["GET /complain.php"], told="a complaint"),
     Case("strict", "HttpProtocolOptions", "HttpProtocolOptions Strict", [step()],
