@@ -180,11 +180,13 @@ impl Upstream {
         };
         loop {
             let mut room = std::pin::pin!(self.room.notified());
-            room.as_mut().enable(); // before the selection, so that no notification is missed
+            // Both before the selection, so that no notification is missed, and no pause that ends meanwhile.
+            room.as_mut().enable();
+            let pause_end = self.next_pause_end();
             match self.begin_request(selector, tried, affinity) {
                 Selection::Begun(active) => return Some(active),
                 Selection::None => return None,
-                Selection::Full => match self.next_pause_end() {
+                Selection::Full => match pause_end {
                     None => room.await,
                     // Nothing else tells that a server can be selected again.
                     Some(end) => drop(timeout(end, room).await),

@@ -182,6 +182,30 @@ fn requests_do_not_wait_beyond_the_end_of_a_servers_pause() {
     });
 }
 
+/// Requests come at many moments around the end of a pause, and some while servers are compared.
+#[test]
+fn requests_that_come_at_the_end_of_a_pause_do_not_wait_for_another_server() {
+    let pause = Duration::from_micros(500);
+    let mut config = upstream([None, Some(1)]);
+    config.failures = config::Failures { max: 1, time: pause };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        for number in 0..3_000 {
+            let upstream = compiled(&config);
+            let active = acquire(&upstream, &[1]).unwrap();
+            let _other = acquire(&upstream, &[0]).unwrap();
+            let end = upstream.now() + pause;
+            assert!(active.failed().is_some());
+            while upstream.now() + Duration::from_nanos(number % 300 * 100) < end {}
+            let (selector, affinity) = (Selector::new(1), Affinity::default());
+            let acquired = upstream.acquire(&selector, &[], &affinity);
+            let acquired = tokio::time::timeout(Duration::from_secs(20), acquired).await;
+            let active = acquired.expect("it waits for the other server").unwrap().unwrap();
+            assert_eq!(active.index(), 0);
+        }
+    });
+}
+
 #[test]
 fn a_change_of_health_checks_forgets_no_active_request() {
     let before = compiled(&upstream([Some(1)]));
