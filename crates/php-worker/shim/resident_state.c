@@ -221,15 +221,17 @@ static void restore_handler(zval *current, const zval *expected)
     }
 }
 
-static bool has_replaced_handlers(const zend_stack *stack, const struct replaced_handlers *expected)
+static bool has_replaced_handlers(const zend_stack *stack, const zend_stack *levels,
+                                  const struct replaced_handlers *expected)
 {
     const zval *handlers = zend_stack_base(stack);
+    const int *known = levels ? zend_stack_base(levels) : expected->levels;
 
     if (zend_stack_count(stack) != expected->count) {
         return false;
     }
     for (int i = 0; i < expected->count; i++) {
-        if (!is_same_handler(&handlers[i], &expected->handlers[i])) {
+        if (!is_same_handler(&handlers[i], &expected->handlers[i]) || known[i] != expected->levels[i]) {
             return false;
         }
     }
@@ -240,7 +242,7 @@ static bool has_replaced_handlers(const zend_stack *stack, const struct replaced
 static void restore_replaced_handlers(zend_stack *stack, zend_stack *levels,
                                       const struct replaced_handlers *expected)
 {
-    if (has_replaced_handlers(stack, expected)) {
+    if (has_replaced_handlers(stack, levels, expected)) {
         return;
     }
     while (!zend_stack_is_empty(stack)) {

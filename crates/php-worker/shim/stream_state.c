@@ -37,15 +37,17 @@ WATCHED(stream_wrapper_unregister)
 WATCHED(stream_wrapper_restore)
 
 /* readdir() and its like without an argument use the last directory that opendir() or dir() has opened.
-   PHP forgets it only with the request. */
+   PHP forgets it only with the request, and not if a directory cannot be opened. */
 static bool has_opened_directory;
 
 #define WATCHED_OPENING(name)                              \
     static zif_handler php_##name;                         \
     static ZEND_FUNCTION(howdah_watched_##name)            \
     {                                                      \
-        has_opened_directory = true;                       \
         php_##name(INTERNAL_FUNCTION_PARAM_PASSTHRU);      \
+        if (Z_TYPE_P(return_value) == IS_RESOURCE || Z_TYPE_P(return_value) == IS_OBJECT) { \
+            has_opened_directory = true;                   \
+        }                                                  \
     }
 
 #define WATCHED_USE(name)                                              \

@@ -430,6 +430,22 @@ fn what_a_request_takes_from_the_boot_is_put_back() {
 }
 
 #[test]
+fn handlers_keep_the_levels_that_the_boot_has_given_them() {
+    let script = Script::new(&format!(
+        "function first() {{ echo 'first'; return true; }} function second() {{ echo 'second'; return true; }}
+         set_error_handler('first'); set_error_handler('second'); {LOOP}"
+    ));
+    let mut resident = script.start(1);
+    let state = "restore_error_handler(); echo @$undefined;";
+    assert_eq!(resident.text(state), "first");
+    resident.text(
+        "restore_error_handler(); restore_error_handler();
+         set_error_handler('first', E_USER_NOTICE); set_error_handler('second');",
+    );
+    assert_eq!(resident.text(state), "first");
+}
+
+#[test]
 fn a_tick_function_of_the_boot_that_a_request_removes_ends_its_worker() {
     let script = Script::new(&format!(
         "function tick() {{ echo 'tick '; }} register_tick_function('tick'); {LOOP}"
@@ -612,6 +628,19 @@ fn streams_are_restored(boot: &str) {
     ] {
         resident.text(change);
         assert_eq!(resident.text(state), fresh, "{change}");
+    }
+}
+
+#[test]
+fn a_directory_of_another_request_is_not_read_if_none_can_be_opened() {
+    let script = Script::new(LOOP);
+    let mut resident = script.start(1);
+    let read =
+        "try { var_dump(readdir()); } catch (TypeError $error) { echo $error->getMessage(); }";
+    assert!(resident.text(&format!("opendir('/'); {read}")).starts_with("string("));
+    for open in ["opendir", "dir"] {
+        let text = resident.text(&format!("@{open}('/nonexistent'); {read}"));
+        assert_eq!(text, "No resource supplied", "{open}");
     }
 }
 
