@@ -604,6 +604,33 @@ fn a_new_server_that_is_told_to_end_does_not_bring_the_old_one_back() {
     assert!(TcpStream::connect_timeout(&server.address, Duration::from_secs(1)).is_err());
 }
 
+/// Also if both servers still have requests to finish.
+#[test]
+fn a_new_server_that_is_told_to_finish_refuses_new_clients_at_once() {
+    let server = serve(Site::script("slow.php", SLOW).file("a.txt", "hello"));
+    let slow = || {
+        let mut client = server.connect();
+        client.send("GET /slow.php HTTP/1.1\r\nHost: a\r\n\r\n");
+        eventually("it has begun", || server.site.data().join("begun").exists().then_some(()));
+        fs::remove_file(server.site.data().join("begun")).unwrap();
+        client
+    };
+    let mut first = slow();
+    let old = server.upgrade();
+    let mut second = slow();
+    server.signal(Signal::QUIT);
+    eventually("clients are refused", || {
+        let error = TcpStream::connect_timeout(&server.address, Duration::from_secs(1)).err()?;
+        (error.kind() == std::io::ErrorKind::ConnectionRefused).then_some(())
+    });
+    drop(std::net::TcpListener::bind(server.address).unwrap());
+    assert!(processes::is_alive(old) && processes::is_alive(server.supervisor()));
+    fs::write(server.site.data().join("go"), "").unwrap();
+    assert_eq!((first.response().status, second.response().status), (200, 200));
+    server.wait_for_end_of(old);
+    server.wait_for_end_of(server.supervisor());
+}
+
 #[test]
 fn signals_that_come_meanwhile_reach_the_new_server() {
     let server = serve_waiting();

@@ -292,6 +292,11 @@ impl Sockets {
         self.open.remove(address);
     }
 
+    /// Closes all sockets; their files are those of another server.
+    pub(crate) fn forget_all(&mut self) {
+        self.open.clear();
+    }
+
     /// Returns the addresses of all open sockets, sorted.
     pub(crate) fn addresses(&self) -> Vec<&str> {
         let mut addresses: Vec<_> = self.open.keys().map(String::as_str).collect();

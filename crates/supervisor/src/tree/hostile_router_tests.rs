@@ -164,6 +164,21 @@ fn the_control_socket_is_not_handed_out_as_a_listener() {
     assert!(files.is_empty() && message.contains("the control API"), "{message}");
 }
 
+/// A router asks while it prepares a configuration, before it learns that the server ends.
+#[test]
+fn no_socket_is_opened_once_the_server_ends() {
+    let mut model = Model::new(true).unwrap();
+    let path = model.path("good");
+    model.tree.shut_down(true);
+    let bind = ToSupervisor::Bind { address: format!("unix:{path}"), backlog: 1 };
+    let answers = ask(&mut model, &bind);
+    let Some((FromSupervisor::BindFailed { message, .. }, _)) = answers.last() else {
+        panic!("{answers:?}")
+    };
+    assert!(message.contains("is being stopped"), "{message}");
+    assert!(model.tree.sockets.addresses().is_empty());
+}
+
 #[test]
 fn a_configuration_counts_once_the_router_has_prepared_what_was_to_be_applied() {
     let mut model = Model::new(true).unwrap();

@@ -20,6 +20,9 @@ impl Tree {
         let is_control = self.options.control.as_ref() == Some(&address);
         let bound = if is_control {
             Err(format!("{address} is the address of the control API; choose another one"))
+        } else if self.shutdown.is_some() {
+            // The router has not been told yet when it asks; the socket would stay open to the end.
+            Err("the server is being stopped".to_owned())
         } else if self.allows(|grants| grants.listeners.contains(&address)) {
             let socket = self.sockets.bind(&address, backlog, LISTENER_MODE);
             socket.and_then(|fd| fd.try_clone_to_owned().map_err(|error| error.to_string()))

@@ -218,6 +218,8 @@ impl Tree {
         match &mut self.upgrade.stage {
             Stage::Replaced { is_final, .. } => {
                 *is_final = true;
+                // Otherwise clients would connect to this server's copies, where nobody accepts them.
+                self.sockets.forget_all();
                 if !is_graceful {
                     self.shut_down(false);
                 }
