@@ -75,6 +75,14 @@ fn serve(
     unitd::apply_defaults(&mut arguments);
     let mut control_token = control_access::read_token(&arguments)?;
     directories::check_format(arguments.common.state.as_deref())?;
+    let inherited = service.descriptors.into_iter();
+    let inherited: Vec<_> =
+        inherited.map(|(fd, name)| InheritedSocket::of_service_manager(fd, name)).collect();
+    if arguments.listen.is_empty()
+        && let Some(addresses) = https::passed_addresses(&arguments, &inherited)
+    {
+        arguments.listen = addresses;
+    }
     let mut plan = match &predecessor {
         Some(predecessor) => StartupPlan::inherited(&arguments, predecessor)?,
         None => StartupPlan::new(&arguments).map_err(permanent)?,
@@ -131,9 +139,6 @@ fn serve(
     if let Some(config) = config.as_ref().filter(|_| predecessor.is_none()) {
         warnings.extend(htaccess::unread_denials(config, user_of_site.as_ref()));
     }
-    let inherited = service.descriptors.into_iter();
-    let inherited =
-        inherited.map(|(fd, name)| InheritedSocket::of_service_manager(fd, name)).collect();
     let log = LogTarget::of(arguments.common.log.as_deref()).map_err(|error| error.to_string())?;
     if matches!(log, LogTarget::File(_)) {
         warnings.iter().for_each(|warning| eprintln!("howdah: {warning}"));
