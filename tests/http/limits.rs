@@ -134,6 +134,71 @@ fn a_limit_of_the_listener_counts_before_routes_and_the_password_after_the_limit
     assert!((0..3).all(|_| other.get("/a.php").status == 401));
 }
 
+/// Serves a site with a front controller: a `rewrite` leads all pages to one path, which has the limit.
+fn behind_rewrite(limit: &Value) -> Server {
+    let routes = json!({
+        "main": [{"action": {"rewrite": "/app.php", "pass": "routes/app"}}],
+        "app": [{"action": {"return": 204, "limit": limit}}],
+    });
+    let address = harness::free_address().to_string();
+    Site::new()
+        .with(json!({"routes": routes, "listeners": {&address: {"pass": "routes/main"}}}))
+        .serve_at(&address)
+}
+
+/// Scenario: `rewrite` leads `/user/login` to the script of all pages, in front of the step with the limit.
+#[test]
+fn log_ins_are_counted_behind_a_rewrite_in_every_spelling_of_their_path() {
+    let server = behind_rewrite(&json!({"preset": "login", "rate": "1/h", "burst": 3}));
+    let post = |target: &str| {
+        let head = format!("POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+        server.connect().send(head).response().status
+    };
+    for target in ["/cart", "/cart", "/app.php", "/app.php", "/login/other"] {
+        assert_eq!(post(target), 204, "{target} is no log-in");
+    }
+    for target in ["/user/login", "/user/%6cogin", "//user/./login?x=/cart", "/cart/../user/login"]
+    {
+        assert_eq!(post(target), 204, "{target} is in the burst");
+    }
+    for target in
+        ["/user/login", "/x/../login", "/user%2Flogin", "http://a/login/", "/wp-login.php/x"]
+    {
+        assert_eq!(post(target), 429, "{target}");
+    }
+    assert_eq!(server.get("/user/login").status, 204, "only POST is counted");
+    assert_eq!(post("/cart"), 204);
+}
+
+/// A comparison with the path of the client adds requests to a rule and takes none away: it could be chosen to evade the rule.
+#[test]
+fn the_path_of_the_client_only_adds_requests_to_a_rule() {
+    for (rule, target, is_counted) in [
+        (json!({"match": {"uri": "/a/*"}}), "/a/b", true),
+        (json!({"match": {"uri": "/a/*"}}), "/b", false),
+        (json!({"match": {"uri": "/app.php"}}), "/b", true),
+        (json!({"match": {"uri": "!/a"}}), "/a", true),
+        (json!({"match": {"uri": "!/app.php"}}), "/a", false),
+        (json!({"match": {"uri": ["/app.php", "!/a"]}}), "/a", true),
+        (json!({"match": {"uri": ["/a/*", "!/a/b"]}}), "/a/b", false),
+        (json!({"match": {"uri": ["/a/*", "!/a/b"]}}), "/a/c", true),
+        (json!({"match": {"uri": ["/a/*", "!/app.php"]}}), "/a/c", false),
+        (json!({"match": {"uri": "/a/*", "method": "POST"}}), "/a/c", false),
+        (json!({"except": {"uri": "/a"}}), "/a", true),
+        (json!({"except": {"uri": "/app.php"}}), "/a", false),
+        (json!({"match": {"uri": "/a/*"}, "except": {"uri": "/a/b"}}), "/a/b", false),
+        (json!({"match": {"uri": "/a/*"}, "except": {"uri": "/a/b"}}), "/a/c", true),
+        (json!({"match": {"uri": "/a/*"}, "except": {"uri": "/app.php"}}), "/a/c", false),
+        (json!({"match": {"uri": "/a/*"}, "except": "127.0.0.1"}), "/a/c", false),
+    ] {
+        let mut limit = rule.clone();
+        limit["rate"] = json!("1/h");
+        let server = behind_rewrite(&limit);
+        let statuses = [0; 2].map(|_| server.get(target).status);
+        assert_eq!(statuses, [204, if is_counted { 429 } else { 204 }], "{rule} {target}");
+    }
+}
+
 /// Over HTTP/1 the connection is closed, over HTTP/2 the stream is reset.
 #[test]
 fn clients_that_go_on_get_no_answer_at_last() {

@@ -6,12 +6,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use howdah_config::Match;
 use howdah_http::message::Request;
 
 use crate::Nanos;
 use crate::key;
-use crate::rules::{Admission, Refusal, Rule};
+use crate::rules::{Admission, Holds, Refusal, Rule};
 use crate::shared::{Checked, Claim};
 
 /// Takes a request through rules, as far as this server can tell alone. `name` is the client's host name, if the rules need it; `holds`
@@ -22,7 +21,7 @@ pub fn check<'r>(
     name: Option<&str>,
     started_at: Instant,
     now: Nanos,
-    holds: &mut dyn FnMut(&Match) -> bool,
+    holds: &mut Holds<'_>,
 ) -> Result<Checked<'r>, Box<Refusal>> {
     let mut admission = Admission::default();
     let mut claims: Vec<Claim<'r>> = Vec::new();

@@ -29,6 +29,21 @@ pub struct Rule {
     pub(crate) is_shared: bool,
 }
 
+/// Evaluates conditions with paths of a request.
+pub type Holds<'h> = dyn FnMut(&Match, Paths) -> bool + 'h;
+
+/// The paths of a request that conditions are compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Paths {
+    /// The one that routes have made of it.
+    Routed,
+    /// The one that the client has sent.
+    Sent,
+    /// Both, if they differ: one has to be accepted, and none excluded. If they do not, no condition holds: it has been
+    /// compared already.
+    Either,
+}
+
 /// Result of a request that is admitted.
 #[derive(Debug, Default)]
 pub struct Admission {
@@ -117,18 +132,32 @@ impl Rule {
         Rule { settings: rule.clone(), rate, undelayed, penalty, zone, is_shared }
     }
 
+    /// Returns true if the rule counts a request. It is about the path that routes have made of the request's, and
+    /// also about the one that the client has sent if the rule names that: a `rewrite` leads all pages of an
+    /// application to one script, while rules are about pages. The second comparison only adds requests, so no
+    /// choice of a path evades a rule; and it adds none that an exception for either of the paths leaves out.
     pub(crate) fn is_about(
         &self,
         request: &Request,
         name: Option<&str>,
-        holds: &mut dyn FnMut(&Match) -> bool,
+        holds: &mut Holds<'_>,
     ) -> bool {
         let LimitRule { conditions, except, .. } = &self.settings;
         let is_named = name.zip(except.names.as_ref());
-        !except.addresses.matches(request.connection.peer)
-            && !is_named.is_some_and(|(name, names)| names.matches(name.as_bytes()))
-            && holds(conditions)
-            && !except.conditions.iter().any(holds)
+        if except.addresses.matches(request.connection.peer)
+            || is_named.is_some_and(|(name, names)| names.matches(name.as_bytes()))
+        {
+            return false;
+        }
+        let is_excepted =
+            |paths, holds: &mut Holds<'_>| except.conditions.iter().any(|met| holds(met, paths));
+        if holds(conditions, Paths::Routed) && !is_excepted(Paths::Routed, holds) {
+            return true;
+        }
+        conditions.uri.is_some()
+            && holds(conditions, Paths::Either)
+            && !is_excepted(Paths::Routed, holds)
+            && !is_excepted(Paths::Sent, holds)
     }
 
     /// Returns true if the rule is about more than connections.
@@ -305,7 +334,7 @@ impl Rule {
 }
 
 /// Returns true if rules that are about a request need the host name of its client.
-pub fn need_name(rules: &[Rule], request: &Request, holds: &mut dyn FnMut(&Match) -> bool) -> bool {
+pub fn need_name(rules: &[Rule], request: &Request, holds: &mut Holds<'_>) -> bool {
     let needs = |rule: &Rule| rule.settings.except.names.is_some();
     rules.iter().any(|rule| needs(rule) && rule.is_about(request, None, holds))
 }

@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
-use howdah_config::Config;
+use howdah_config::{Config, Match};
 use howdah_http::fixture::request;
 use howdah_http::message::Response;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::SECOND;
-use crate::rules::{TooManyConnections, connect, need_name};
+use crate::rules::{Paths, TooManyConnections, connect, need_name};
 use crate::shared::Answer;
 use crate::zone::Zones;
 
@@ -45,7 +45,7 @@ impl Fixture {
     /// Checks a request at a time in milliseconds.
     fn check(&self, client: &str, ms: u64) -> Result<Admission, Box<Refusal>> {
         let request = from(client);
-        let mut holds = |conditions: &Match| {
+        let mut holds = |conditions: &Match, _: Paths| {
             conditions.source.as_ref().is_none_or(|s| s.matches(request.connection.peer))
         };
         let now = SECOND + ms * 1_000_000;
@@ -210,12 +210,12 @@ fn clients_with_an_excepted_name_are_not_counted() {
     let limit = fixture(json!({"rate": "1/d", "key": key, "except_names": "*.example.org"}));
     let mut request = request("/", &[("User-Agent", "somebot")]);
     request.connection = from(A).connection;
-    assert!(need_name(&limit.rules, &request, &mut |_| true));
+    assert!(need_name(&limit.rules, &request, &mut |_, _| true));
     let admits =
-        |name| check(&limit.rules, &request, name, Instant::now(), 1, &mut |_| true).is_ok();
+        |name| check(&limit.rules, &request, name, Instant::now(), 1, &mut |_, _| true).is_ok();
     assert!((0..3).all(|_| admits(Some("crawl-1.example.org"))));
     assert!(admits(Some("example.com")) && !admits(None), "others share the name that they give");
-    assert!(!need_name(&fixture(json!({"rate": "1/d"})).rules, &request, &mut |_| true));
+    assert!(!need_name(&fixture(json!({"rate": "1/d"})).rules, &request, &mut |_, _| true));
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn rules_of_a_zone_share_its_counters() {
     let [first, second] =
         [0, 1].map(|step: usize| Rule::compile(&steps[step].action.limit, &zones));
     let admits =
-        |rules: &[Rule]| check(rules, &from(A), None, Instant::now(), 1, &mut |_| true).is_ok();
+        |rules: &[Rule]| check(rules, &from(A), None, Instant::now(), 1, &mut |_, _| true).is_ok();
     assert!(admits(&first) && !admits(&second));
 }
 
@@ -274,7 +274,8 @@ impl Fixture {
         counter: Option<&mut Counter>,
     ) -> Result<Admission, Box<Refusal>> {
         let (request, now) = (from(client), SECOND + ms * 1_000_000);
-        let mut checked = check(&self.rules, &request, None, Instant::now(), now, &mut |_| true)?;
+        let mut checked =
+            check(&self.rules, &request, None, Instant::now(), now, &mut |_, _| true)?;
         let Some(counter) = counter.filter(|_| checked.is_shared()) else {
             return Ok(checked.admission);
         };

@@ -1,13 +1,16 @@
 //! Checks the limits, the passwords and the checks by other actions of the listener and the actions on the way of a request.
 
-use std::time::Duration;
+use std::cell::LazyCell;
+use std::time::{Duration, Instant};
 
+use howdah_config::Match;
 use howdah_http::exchange::Exchange;
-use howdah_http::message::Response;
+use howdah_http::message::{Request, Response};
 use howdah_http::respond;
+use howdah_http::target::Target;
 use howdah_limits::Nanos;
 use howdah_limits::check::check as check_rules;
-use howdah_limits::rules::{self, Admission, Refusal, Rule};
+use howdah_limits::rules::{self, Admission, Paths, Refusal, Rule};
 use howdah_limits::shared::Checked;
 use howdah_sys::clock;
 use howdah_sys::log::Level;
@@ -15,7 +18,8 @@ use howdah_sys::log::Level;
 use super::auth_request;
 use super::context::Context;
 use super::refusals;
-use crate::route::{Decision, Routed, matching};
+use crate::route::matching::{self, Scratch};
+use crate::route::{Decision, Routed};
 
 /// Status of a request whose client left while it waited; nginx's 499, for the log only.
 const CLIENT_GONE: u16 = 499;
@@ -63,7 +67,7 @@ async fn limit(
     let name = client_name(context, rules, exchange).await;
     let checked = {
         let scratch = &mut *context.routing.scratch.borrow_mut();
-        let mut holds = |conditions: &_| matching::holds(conditions, request, started_at, scratch);
+        let mut holds = holds(request, started_at, scratch);
         check_rules(rules, request, name.as_deref(), started_at, now(), &mut holds)
     };
     let checked = match checked {
@@ -124,14 +128,34 @@ async fn client_name(
 ) -> Option<String> {
     let needed = {
         let scratch = &mut *context.routing.scratch.borrow_mut();
-        let (request, started_at) = (&exchange.request, exchange.started_at);
-        let mut holds = |conditions: &_| matching::holds(conditions, request, started_at, scratch);
+        let request = &exchange.request;
+        let mut holds = holds(request, exchange.started_at, scratch);
         rules::need_name(rules, request, &mut holds)
     };
     let address = exchange.request.connection.peer.filter(|_| needed)?.ip().to_canonical();
     let servers = &context.routing.snapshot.config.settings.resolver;
     // Boxed: few requests need it.
     Box::pin(context.thread.shared.client_names.name(address, servers)).await
+}
+
+/// Evaluates conditions of rules about a request.
+fn holds<'r>(
+    request: &'r Request,
+    started_at: Instant,
+    scratch: &'r mut Scratch,
+) -> impl FnMut(&Match, Paths) -> bool + 'r {
+    let sent = LazyCell::new(|| Target::parse(&request.target).ok());
+    move |conditions, paths| {
+        let routed = &*request.path;
+        let sent = || sent.as_ref().map_or(routed, |sent| sent.path(&request.target));
+        let compared: &[&[u8]] = match paths {
+            Paths::Routed => &[routed],
+            Paths::Sent => &[sent()],
+            Paths::Either if sent() == routed => return false,
+            Paths::Either => &[routed, sent()],
+        };
+        matching::holds_for(conditions, compared, request, started_at, scratch)
+    }
 }
 
 /// Logs a refusal, unless there are too many lines about clients.
