@@ -230,6 +230,15 @@ impl Template {
         }
     }
 
+    /// Returns true if the text ends with a part of the document behind a variable, as `$uri/index.html` does; a slash
+    /// alone does not count.
+    pub fn extends_variable(&self) -> bool {
+        match self.parts() {
+            [.., Part::Variable(_), Part::Literal(text)] => text != "/",
+            _ => false,
+        }
+    }
+
     /// Returns the parts in order. No literal is empty or follows another.
     pub fn parts(&self) -> &[Part] {
         &self.parts

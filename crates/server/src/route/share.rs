@@ -48,7 +48,7 @@ impl Routing<'_> {
         request: &mut Request,
     ) -> Result<Decision, NotServedReason> {
         if share.candidates.is_empty() {
-            return self.find(share, request, Files::serve_at);
+            return self.find(share, request, false, Files::serve_at);
         }
         let asked = request.path.clone();
         let mut reason = NotServedReason::NotFound;
@@ -84,7 +84,8 @@ impl Routing<'_> {
         }
         let lacks_slash = path.strip_suffix(b"/").is_some_and(|path| path.ends_with(asked));
         let asked = std::mem::replace(&mut request.path, path);
-        let found = self.find(share, request, Files::serve_place_without_redirect)?;
+        let is_longer = lacks_slash || candidate.target.path.extends_variable();
+        let found = self.find(share, request, is_longer, Files::serve_place_without_redirect)?;
         if !lacks_slash {
             self.set_query(query, request);
             return Ok(found);
@@ -93,11 +94,14 @@ impl Routing<'_> {
         redirect(request, share.prefix.as_ref())
     }
 
-    /// Tries each path of the share in turn.
+    /// Tries each path of the share in turn. The path of a request that `is_longer` than what the client sent names the file
+    /// alone: what was added is no `PATH_INFO` of a script that the client named, such as `/index.html` in
+    /// `/index.php/index.html`.
     fn find(
         &self,
         share: &Share,
         request: &Request,
+        is_longer: bool,
         serve: Serve,
     ) -> Result<Decision, NotServedReason> {
         let source = VariableSource::of(request, self.started_at);
@@ -114,8 +118,13 @@ impl Routing<'_> {
         }
         let mut reason = NotServedReason::NotFound;
         for path in &share.paths {
+            let is_longer = is_longer
+                || path.template.as_ref().is_some_and(|name| name.template.extends_variable());
             match self.look(path, &chroot, request, &source, serve) {
                 ServeOutcome::Response(response) => return Ok(Decision::Respond(response)),
+                ServeOutcome::Script(script) if is_longer && !script.path_info.is_empty() => {
+                    reason = NotServedReason::NotFound;
+                }
                 ServeOutcome::Script(script) => return Ok(self.script(share, script, request)),
                 ServeOutcome::Listing(listing) => return Ok(Decision::List(listing)),
                 ServeOutcome::NotServed(missing) => reason = missing,

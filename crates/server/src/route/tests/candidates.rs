@@ -99,6 +99,41 @@ fn cached_pages_come_first_and_then_the_server_behind() {
     }
 }
 
+/// Scenario: pages that a site has stored as files come first, in front of the script that a client names.
+#[test]
+fn text_behind_a_variable_is_no_path_info_of_the_script_in_front_of_it() {
+    let names = ["index.php", "a.php", "blog.html", "shop/index.html", "sub/index.php"];
+    let others = r#", "index": "index.php", "scripts": "applications/direct""#;
+    let cases = [
+        ("/index.php", "/index.php run", "/index.php"),
+        ("/index.php/x", "/index.php run", "/index.php/x"),
+        ("/a.php", "/a.php run", "/a.php"),
+        ("/a.php/x/", "/a.php run", "/a.php/x/"),
+        ("/blog", "blog.html", "/blog.html"),
+        ("/shop", "shop/index.html", "/shop/index.html"),
+        ("/sub/", "/sub/index.php run", "/sub/"),
+        ("/sub", "301 /sub/", "/sub"),
+    ];
+    for list in [
+        r#"["$uri/index.html", "$uri.html", "$uri", "$uri/", "/index.php"]"#,
+        r#"["$uri/", "$uri.html", "$uri/index.html", "$uri"]"#,
+    ] {
+        let site = Site::new(&names, list, others);
+        for (target, what, path) in cases {
+            assert_eq!(site.get(target), pair(what, path), "{target} {list}");
+        }
+    }
+    let site = Site::new(&names, r#"["$uri.php", "$uri/index.php", "/index.php$uri"]"#, others);
+    for (target, what, path) in [
+        ("/a", "/a.php run", "/a.php"),
+        ("/sub", "/sub/index.php run", "/sub/index.php"),
+        ("/a.php", "/index.php run", "/index.php/a.php"),
+        ("/x/y", "/index.php run", "/index.php/x/y"),
+    ] {
+        assert_eq!(site.get(target), pair(what, path), "{target}");
+    }
+}
+
 #[test]
 fn nothing_found_is_404_or_the_fallback() {
     let site = Site::new(&["a"], r#""$uri""#, "");
