@@ -228,6 +228,7 @@ fn variables_that_are_filled_in_are_not_told() {
         json!({"proxy": "http://127.0.0.1:81", "cache": {"key": "$scheme$host$request_uri"}}),
         json!({"proxy": "http://127.0.0.1:81", "limit": {"rate": "1/s", "key": "$host"}}),
         json!({"share": "/srv/$host$uri", "scripts": "applications/$host"}),
+        json!({"return": 200, "body": "$host\n"}),
     ] {
         let listeners = json!({"*:80": {"pass": "routes"}});
         let lines = advice(json!({"listeners": listeners, "routes": [{"action": action}]}));

@@ -47,7 +47,8 @@ fn visit(value: &Value, keys: &mut Vec<String>, all: &mut Vec<Advice>) {
 
 /// Returns true if strings of a key are templates; `parents` are the keys that lead to it.
 fn has_variables(key: &str, parents: &[String]) -> bool {
-    const TEMPLATES: [&str; 17] = [
+    const TEMPLATES: [&str; 18] = [
+        "body",
         "chroot",
         "cookie_domain",
         "cookie_path",
@@ -76,6 +77,7 @@ fn has_variables(key: &str, parents: &[String]) -> bool {
         [.., "match"] if matches!(key, "file" | "directory" | "exists" | "executable") => true,
         ["applications", _, "limits"] if key == "fair" => true,
         [.., "environment" | "targets" | "admin" | "user"] => false,
+        ["upstreams", _, "health"] => false,
         ["upstreams", _] => TEMPLATES.contains(&key) || matches!(key, "host" | "headers"),
         _ => TEMPLATES.contains(&key),
     }
