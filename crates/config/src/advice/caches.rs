@@ -1,8 +1,9 @@
-//! Advice on caches whose conditions hold for every page of a site.
+//! Advice on caches whose conditions hold for every page of a site, and on times of browser caches that do.
 
 use super::line::{Advice, add};
 use crate::action::{Action, ActionKind};
 use crate::cache::CacheOption;
+use crate::expires::Expiry;
 use crate::matching::Match;
 use crate::node::Shown;
 
@@ -18,6 +19,25 @@ pub(super) fn of_cache(place: &str, action: &Action, all: &mut Vec<Advice>) {
             Shown(path)
         );
         add(all, format!("{place}/cache/bypass"), message);
+    }
+}
+
+/// Checks the `expires` of an action at `place`: nginx's `try_files` leaves the location, and its `expires`, for the
+/// script. Here browsers and caches in front would keep pages of users for as long as files.
+pub(super) fn of_expires(place: &str, action: &Action, all: &mut Vec<Advice>) {
+    let Some(expires) = &action.options.caching.expires else { return };
+    let Some(("try", path)) = front_controller(action) else { return };
+    let (Some(time), Some(of_pages)) = (expires.get(b""), expires.get(b"text/html")) else {
+        return;
+    };
+    // Not those that name the type of pages.
+    if std::ptr::eq(time, of_pages) && !matches!(time, Expiry::Off | Expiry::Epoch) {
+        let message = format!(
+            "is the time of pages of \"{}\", too, to which try leads requests without a file; write an object of media \
+             types and times, such as {{\"image/*\": \"30d\", \"text/css\": \"30d\"}}",
+            Shown(path)
+        );
+        add(all, format!("{place}/expires"), message);
     }
 }
 

@@ -432,6 +432,34 @@ fn a_bypass_for_the_script_of_all_pages_is_named() {
     }
 }
 
+/// Scenario: `location ~ \.(css|xml)$ { expires 1y; try_files $uri /index.php; }`, which nginx leaves for the script.
+#[test]
+fn a_time_of_files_that_pages_would_have_is_named() {
+    let of = |list: Value, expires: Value| {
+        let action = json!({"share": "/www$uri", "try": list, "scripts": "applications/php", "expires": expires});
+        advice(json!({
+            "listeners": {"*:80": {"pass": "routes"}},
+            "routes": [{"match": {"uri": "~\\.(css|xml)$"}, "action": action}],
+            "applications": {"php": {"type": "php", "root": "/www"}},
+        }))
+    };
+    let front = json!(["$uri", "/index.php?$args"]);
+    for expires in [json!("1y"), json!(60), json!("max"), json!({"text/css": "1y", "*": "1d"})] {
+        let lines = of(front.clone(), expires);
+        only(&lines, "/routes/0/action/expires", "write an object of media types");
+    }
+    for expires in [
+        json!("off"),
+        json!("epoch"),
+        json!({"text/css": "1y", "image/*": "1y"}),
+        json!({"*": "1y", "text/html": "off"}),
+        json!({"*": "1y", "text/html": "1y"}),
+    ] {
+        assert_eq!(of(front.clone(), expires), [""; 0]);
+    }
+    assert_eq!(of(json!(["$uri", "$uri.html"]), json!("1y")), [""; 0]);
+}
+
 #[test]
 fn a_protected_path_without_those_below_it_is_named() {
     let on = |uri: Value, action: Value| {
