@@ -128,6 +128,9 @@ impl Tree {
 
     /// Handles the report that the router serves its configuration.
     pub(super) fn router_serves(&mut self) {
+        if self.shutdown.is_some() {
+            return; // it was told to end meanwhile, and its sockets are closed
+        }
         if !self.has_served && !self.report_ready() {
             self.log_start();
         }

@@ -180,6 +180,19 @@ fn no_socket_is_opened_once_the_server_ends() {
 }
 
 #[test]
+fn a_server_that_ends_before_it_has_started_does_not_say_that_it_serves_nothing() {
+    for ends in [false, true] {
+        let mut model = Model::new(false).unwrap();
+        if ends {
+            model.tree.shut_down(false);
+        }
+        ask(&mut model, &ToSupervisor::Serving {});
+        let log = fs::read_to_string(model.path("supervisor.log")).unwrap();
+        assert_eq!(log.contains("started: "), !ends, "{log}");
+    }
+}
+
+#[test]
 fn a_configuration_counts_once_the_router_has_prepared_what_was_to_be_applied() {
     let mut model = Model::new(true).unwrap();
     let prepared = |generation| ToSupervisor::Prepared { generation };
