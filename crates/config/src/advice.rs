@@ -46,6 +46,7 @@ impl Config {
             habits::of_action(&place, action, &mut all);
             caches::of_cache(&place, action, &mut all);
             caches::of_expires(&place, action, &mut all);
+            caches::of_cache_control(&place, action, &mut all);
             if let ActionKind::Share(share) = &action.kind {
                 shares::of_share(self, &place, share, &mut all);
             }

@@ -5,7 +5,8 @@ use crate::action::{Action, ActionKind};
 use crate::cache::CacheOption;
 use crate::expires::Expiry;
 use crate::matching::Match;
-use crate::node::Shown;
+use crate::node::{Shown, path as path_of};
+use crate::template::Template;
 
 /// Checks the cache of an action at `place`: nginx's usual conditions on `$request_uri` have `index.php`, and would hold
 /// for the script to which `try` leads all pages.
@@ -38,6 +39,29 @@ pub(super) fn of_expires(place: &str, action: &Action, all: &mut Vec<Advice>) {
             Shown(path)
         );
         add(all, format!("{place}/expires"), message);
+    }
+}
+
+/// Checks `Cache-Control` among the `response_headers` of an action at `place`, which takes the place of that of the
+/// script.
+pub(super) fn of_cache_control(place: &str, action: &Action, all: &mut Vec<Advice>) {
+    let Some(("try", path)) = front_controller(action) else { return };
+    let permits = |value: &str| {
+        let value = value.to_ascii_lowercase();
+        ["public", "max-age", "s-maxage"].iter().any(|word| value.contains(word))
+            && !["private", "no-store", "no-cache"].iter().any(|word| value.contains(word))
+    };
+    for header in &action.options.response_headers {
+        let value = header.value.as_ref().and_then(Template::constant);
+        if header.name.eq_ignore_ascii_case("cache-control") && value.is_some_and(permits) {
+            let message = format!(
+                "takes the place of that of pages of \"{}\", too, to which try leads requests without a file; write \
+                 \"expires\" and \"cache_control\" with media types of the files",
+                Shown(path)
+            );
+            let name = header.name.as_str();
+            add(all, format!("{place}/response_headers{}", path_of([name])), message);
+        }
     }
 }
 

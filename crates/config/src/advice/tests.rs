@@ -460,6 +460,31 @@ fn a_time_of_files_that_pages_would_have_is_named() {
     assert_eq!(of(json!(["$uri", "$uri.html"]), json!("1y")), [""; 0]);
 }
 
+/// Scenario: `add_header Cache-Control "public"` in such a location.
+#[test]
+fn a_cache_control_that_pages_would_have_is_named() {
+    let of = |name: &str, value: Value, list: Value| {
+        let action = json!({"share": "/www$uri", "try": list, "scripts": "applications/php",
+                            "response_headers": {name: value}});
+        advice(json!({
+            "listeners": {"*:80": {"pass": "routes"}},
+            "routes": [{"action": action}],
+            "applications": {"php": {"type": "php", "root": "/www"}},
+        }))
+    };
+    let front = json!(["$uri", "/index.php"]);
+    for value in [json!("public"), json!("Max-Age=60"), json!({"value": "public", "always": true})]
+    {
+        let lines = of("Cache-Control", value, front.clone());
+        only(&lines, "/routes/0/action/response_headers/Cache-Control", "with media types");
+    }
+    for value in [json!("private, max-age=60"), json!("no-store"), json!(null)] {
+        assert_eq!(of("Cache-Control", value, front.clone()), [""; 0]);
+    }
+    assert_eq!(of("X-A", json!("public"), front), [""; 0]);
+    assert_eq!(of("Cache-Control", json!("public"), json!(["$uri", "/a.html"])), [""; 0]);
+}
+
 #[test]
 fn a_protected_path_without_those_below_it_is_named() {
     let on = |uri: Value, action: Value| {
