@@ -1,9 +1,11 @@
 //! `.htaccess` files as a user meets them: `serve DIR`, warnings, `check`, and changes while clients are served.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
 
 use harness::client::Response;
 use harness::{Site, programs};
@@ -162,8 +164,10 @@ fn generation(response: &Response) -> u32 {
 
 fn write(path: &Path, generation: u32) {
     if generation.is_multiple_of(2) {
-        // In place, as an editor may.
-        fs::write(path, rules(generation)).unwrap();
+        // In place, as an editor may. It is not emptied before: on a busy machine it could be empty for long.
+        let (text, mut file) = (rules(generation), File::options().write(true).open(path).unwrap());
+        file.write_all(text.as_bytes()).unwrap();
+        file.set_len(text.len() as u64).unwrap();
     } else {
         let other = path.with_extension("new");
         fs::write(&other, rules(generation)).unwrap();
@@ -201,6 +205,20 @@ fn changes_hold_for_the_next_request_and_no_request_has_a_mixture_of_rules() {
         is_over.store(true, Relaxed);
     });
     assert!(answers.load(Relaxed) > CHANGES, "{answers:?}");
+}
+
+#[test]
+fn a_request_waits_a_moment_for_the_rules_of_a_file_that_is_emptied_and_written_again() {
+    let site = Site::new().file("target.txt", "target").file(".htaccess", rules(0));
+    let path = site.root().join(".htaccess");
+    let server = site.serve();
+    let mut client = server.connect();
+    assert_eq!(generation(&client.get("/page")), 0);
+    let mut file = File::create(&path).unwrap();
+    client.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
+    std::thread::sleep(Duration::from_millis(50)); // it is read while it is empty
+    file.write_all(rules(1).as_bytes()).unwrap();
+    assert_eq!(generation(&client.response()), 1);
 }
 
 #[test]

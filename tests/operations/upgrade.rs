@@ -559,10 +559,12 @@ fn an_upgrade_succeeds_for_its_command_too_if_the_old_router_is_killed() {
 #[test]
 fn the_old_server_may_be_killed_before_it_hands_over() {
     let server = serve_waiting();
+    let router = server.router();
     let new = begin(&server);
     let old = server.replaced_by(new);
     processes::signal(old, Signal::KILL);
     server.wait_for_log("the old server has ended before this one served; this one goes on");
+    server.wait_for_end_of(router); // until then, it may take a connection with itself
     go_on(&server);
     assert_eq!(server.get("/a.php").text(), "hello");
     assert_eq!(pid_file(&server), new);
