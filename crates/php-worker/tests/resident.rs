@@ -157,7 +157,8 @@ fn the_input_of_a_request_ends_with_it() {
     for count in 1..=3 {
         let keep = "$stream = fopen('php://input', 'r'); fread($stream, 2);
             $file = new SplFileObject('php://filter/read=string.toupper/resource=php://input');
-            $file->fgets(); $xml = new XMLReader(); $xml->open('php://input');
+            $file->fgets(); $xml = class_exists('XMLReader') ? new XMLReader() : null;
+            $xml?->open('php://input');
             $GLOBALS['kept'][] = [$stream, $file, $xml]; echo file_get_contents('php://input');";
         let body = "<body>\nof a visitor\n".repeat(1000);
         let request = script.request(keep).post("text/plain", body.as_str());
@@ -168,7 +169,7 @@ fn the_input_of_a_request_ends_with_it() {
             foreach ($GLOBALS['kept'] as [$stream, $file, $xml]) {
                 echo fread($stream, 9), feof($stream), $file->eof();
                 try { echo $file->fgets(); } catch (RuntimeException) {}
-                try { while (@$xml->read()); } catch (Error) {}
+                try { while (@$xml?->read()); } catch (Error) {}
             }
             echo file_get_contents('php://input');";
         let request = script.request(state).post("text/plain", "of the next");
