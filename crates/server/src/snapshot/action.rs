@@ -103,7 +103,7 @@ pub struct Return {
     pub location: Option<Location>,
     /// Append the query of the request to the location.
     pub keep_query: bool,
-    /// Body.
+    /// Text of the body; `None` for an error page, or no body.
     pub body: Option<Template>,
 }
 

@@ -109,16 +109,16 @@ enum Selection {
 }
 
 /// Counts a waiting request that may not go to each server, until it is dropped.
-struct Choosy<'c>(&'c AtomicU32);
+struct Restricted<'c>(&'c AtomicU32);
 
-impl<'c> Choosy<'c> {
+impl<'c> Restricted<'c> {
     fn new(count: &'c AtomicU32) -> Self {
         count.fetch_add(1, SeqCst);
-        Choosy(count)
+        Restricted(count)
     }
 }
 
-impl Drop for Choosy<'_> {
+impl Drop for Restricted<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, SeqCst);
     }
@@ -174,9 +174,9 @@ impl Upstream {
         affinity: &Affinity,
     ) -> Option<ActiveRequest> {
         // One that may not go to each server must not keep others from those that it may not go to.
-        let (_choosy, _turn) = match tried {
+        let (_restricted, _turn) = match tried {
             [] => (None, self.turn.acquire().await.ok()),
-            _ => (Some(Choosy::new(&self.choosy)), None),
+            _ => (Some(Restricted::new(&self.restricted)), None),
         };
         loop {
             let mut room = std::pin::pin!(self.room.notified());

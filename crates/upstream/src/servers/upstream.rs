@@ -47,7 +47,7 @@ pub struct Upstream {
     /// The turn of the first request in the queue: no other one takes the place that was freed for it.
     pub(super) turn: Semaphore,
     /// Number of waiting requests that may not go to each server, because some have failed them.
-    pub(super) choosy: AtomicU32,
+    pub(super) restricted: AtomicU32,
     has_health_checks: AtomicBool,
     /// Start of the times in the servers' state.
     started: Instant,
@@ -90,7 +90,7 @@ impl Upstream {
             queue: Queue::new(config.queue, config.queue_timeout),
             room: Arc::default(),
             turn: Semaphore::new(1),
-            choosy: AtomicU32::new(0),
+            restricted: AtomicU32::new(0),
             has_health_checks: AtomicBool::new(false),
             started: Instant::now(),
         }
@@ -181,7 +181,7 @@ impl Upstream {
     /// for each: some wait at another generation of the upstream, which may have other servers, or
     /// servers have failed them.
     pub(super) fn wake_waiting(&self) {
-        if Arc::strong_count(&self.room) == 1 && self.choosy.load(SeqCst) == 0 {
+        if Arc::strong_count(&self.room) == 1 && self.restricted.load(SeqCst) == 0 {
             self.room.notify_one();
         } else {
             self.room.notify_waiters();
