@@ -197,7 +197,7 @@ pub fn answer(input: &[u8]) {
             }
             Some(Kind::Purge) => assert!(matches!(event, Event::Purge { .. })),
             Some(Kind::Descriptors) => assert_eq!(event, Event::SendDescriptors),
-            Some(Kind::Informational) => assert_eq!(event, Event::None),
+            Some(Kind::Informational | Kind::Flush) => assert_eq!(event, Event::None),
             Some(Kind::Status) => assert_eq!(event, Event::SendStatus),
             Some(Kind::Output) => assert_eq!(event, Event::TakeOutput),
         }

@@ -36,6 +36,55 @@ fn an_uncaught_exception_is_one_record_with_its_trace() {
     assert!(lines[1..6].iter().all(|line| line.starts_with("    ")), "{lines:?}");
 }
 
+#[test]
+fn a_message_is_in_the_log_while_its_script_runs_and_cuts_no_response() {
+    let script = "echo str_repeat('a', 5000); error_log('a message'); echo $no_such_variable;
+        while (!file_exists(getenv('DATA') . '/go')) usleep(1000);
+        echo 'the end';";
+    let server = Site::script("a.php", script).with(json!({})).serve();
+    let mut client = server.connect();
+    client.send("GET /a.php HTTP/1.0\r\n\r\n");
+    server.wait_for_log(": a message");
+    server.wait_for_log("Undefined variable $no_such_variable");
+    std::fs::write(server.site.data().join("go"), "").unwrap();
+    let response = client.response();
+    assert!(response.text().ends_with("aathe end"));
+    // The length is known only if the response was not begun before its end.
+    assert_eq!(response.field("Content-Length"), Some("5007"));
+}
+
+#[test]
+fn messages_are_not_lost_with_a_worker_that_is_killed() {
+    let script = "echo str_repeat('a', 5000); error_log('last words');
+        error_log(str_repeat('b', 100000) . 'and long ones');
+        posix_kill(getmypid(), SIGKILL);";
+    let server = Site::script("a.php", script).with(json!({})).serve();
+    assert_eq!(server.get("/a.php?killed").status, 502);
+    for words in [": last words", "bband long ones"] {
+        let log = server.wait_for_log(words);
+        let line = log.lines().find(|line| line.contains(words)).unwrap();
+        assert!(line.contains(": GET /a.php?killed ("), "{line}");
+    }
+}
+
+#[test]
+fn messages_are_not_lost_with_a_script_that_exceeds_its_time() {
+    // The last ones are written while the worker is being killed.
+    let script = "error_log('first words');
+        for ($n = 1; true; $n++) {
+            usleep(2000);
+            error_log(\"word $n\");
+            file_put_contents(getenv('DATA') . '/words', '.', FILE_APPEND);
+        }";
+    let limits = json!({"applications": {"site": {"limits": {"timeout": 1}}}});
+    let server = Site::script("a.php", script).with(limits).serve();
+    assert_eq!(server.get("/a.php").status, 504);
+    let log = server.wait_for_log("was killed by signal 9");
+    let words = server.data("words").len();
+    assert!(words > 0 && log.contains(": first words\n"), "{words}");
+    server.wait_for_log(&format!(": word {words}\n"));
+}
+
 /// The records about output, as (head up to the text, text) with its lines as they were written.
 fn records(server: &Server) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();

@@ -45,6 +45,10 @@ pub enum Failure {
     TimedOut,
 }
 
+/// Number of bytes of a response from which on it is sent although the script goes on and has not
+/// flushed: half of a ring.
+const MAX_HELD: u64 = 64 << 10;
+
 /// Action of the router thread that a frame requires.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
@@ -80,10 +84,13 @@ pub struct PendingResponse {
     interim: VecDeque<ScriptHead>,
     head: Option<ScriptHead>,
     head_taken: bool,
+    /// The script has flushed: the client gets what there is.
+    is_flushed: bool,
     body: Spool,
     ended: bool,
     failure: Option<Failure>,
-    log: Vec<u8>,
+    /// Severity and beginning of a message for the log.
+    log: (u8, Vec<u8>),
     waker: Option<Waker>,
     /// The client has gone: frames are discarded.
     is_abandoned: bool,
@@ -110,10 +117,11 @@ impl PendingResponse {
             interim: VecDeque::new(),
             head: None,
             head_taken: false,
+            is_flushed: false,
             body: Spool::new(spool),
             ended: false,
             failure: None,
-            log: Vec::new(),
+            log: (0, Vec::new()),
             waker: None,
             is_abandoned: false,
             descriptors,
@@ -162,6 +170,10 @@ impl PendingResponse {
                 let (is_all, is_soft) = (purge.is_all, purge.is_soft);
                 let tags = purge.tags().map(<[u8]>::to_vec).collect();
                 return Ok(Event::Purge { is_all, is_soft, tags });
+            }
+            Kind::Flush => {
+                self.is_flushed = true;
+                self.wake();
             }
             Kind::Descriptors => return Ok(Event::SendDescriptors),
             Kind::Status => return Ok(Event::SendStatus),
@@ -215,11 +227,29 @@ impl PendingResponse {
     }
 
     fn log_frame(&mut self, log: &Log<'_>) -> Result<Event, String> {
-        self.log.extend_from_slice(log.message);
-        Ok(match log.more && self.log.len() < MAX_LOG_BYTES {
+        let (severity, message) = &mut self.log;
+        *severity = log.severity;
+        message.extend_from_slice(log.message);
+        Ok(match log.more && message.len() < MAX_LOG_BYTES {
             true => Event::None,
-            false => Event::Log(log.severity, std::mem::take(&mut self.log)),
+            false => Event::Log(*severity, std::mem::take(message)),
         })
+    }
+
+    /// Returns true if the client may have the response so far. What a worker has published only because
+    /// of a message for the log waits for the rest: the length is known then, and a worker that dies
+    /// before costs a 502 and no page that is cut.
+    fn is_released(&self) -> bool {
+        self.ended || self.is_flushed || self.body.len() >= MAX_HELD
+    }
+
+    /// Returns the beginning of a message for the log whose end will not come: its worker has died.
+    pub fn unfinished_log(&mut self) -> Event {
+        let (severity, message) = &mut self.log;
+        match message.is_empty() {
+            true => Event::None,
+            false => Event::Log(*severity, std::mem::take(message)),
+        }
     }
 
     /// Returns true if the whole response has arrived.
@@ -247,7 +277,9 @@ impl PendingResponse {
         if let Some(interim) = self.interim.pop_front() {
             return Poll::Ready(Next::Interim(interim));
         }
-        if let Some(head) = self.head.take() {
+        if self.is_released()
+            && let Some(head) = self.head.take()
+        {
             self.head_taken = true;
             return Poll::Ready(Next::Head(head));
         }
@@ -352,6 +384,7 @@ mod tests {
             let mut pending = PendingResponse::new(Path::new("/nonexistent").into(), Vec::new());
             pending.frame(Kind::Head as u8, &head()).unwrap();
             if begun {
+                pending.frame(Kind::Flush as u8, b"").unwrap();
                 assert!(matches!(pending.poll_head(&mut cx), Poll::Ready(Next::Head(_))));
             }
             assert_eq!(pending.frame(Kind::Body as u8, &part), Ok(Event::None));
@@ -376,6 +409,39 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn what_is_published_only_for_a_message_waits_for_the_flush_or_the_end() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let is_there = |pending: &mut PendingResponse, cx: &mut Context<'_>| {
+            matches!(pending.poll_head(cx), Poll::Ready(Next::Head(_)))
+        };
+        let part = vec![b'x'; 50_000];
+        for release in [Kind::Flush, Kind::End, Kind::Body] {
+            let mut pending = pending();
+            pending.frame(Kind::Head as u8, &head()).unwrap();
+            pending.frame(Kind::Body as u8, &part).unwrap();
+            assert!(!is_there(&mut pending, &mut cx));
+            let payload = if release == Kind::Body { &part[..] } else { b"" };
+            pending.frame(release as u8, payload).unwrap();
+            assert!(is_there(&mut pending, &mut cx), "{release:?}");
+        }
+        let mut died = pending();
+        died.frame(Kind::Head as u8, &head()).unwrap();
+        died.fail(Failure::TimedOut);
+        assert!(matches!(died.poll_head(&mut cx), Poll::Ready(Next::Failed(Failure::TimedOut))));
+    }
+
+    #[test]
+    fn the_beginning_of_a_message_is_left_when_its_worker_dies() {
+        let mut pending = pending();
+        assert_eq!(pending.unfinished_log(), Event::None);
+        let mut out = Vec::new();
+        Log { severity: 3, message: b"one ", more: true }.put(&mut out);
+        assert_eq!(pending.frame(Kind::Log as u8, &out), Ok(Event::None));
+        assert_eq!(pending.unfinished_log(), Event::Log(3, b"one ".to_vec()));
+        assert_eq!(pending.unfinished_log(), Event::None);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Small pieces of output are buffered. Frames are published when the script flushes, when half of
 //! the ring is full, and at the end: a response that fits the ring reaches the router as a whole,
-//! with its length. The router takes a longer one in parts while the worker writes. If the ring is
+//! with its length. A message for the log is published at once, so that it is not lost with the worker;
+//! the router keeps the part of a response that this publishes until the script flushes or ends. The router takes a longer one in parts while the worker writes. If the ring is
 //! full, the worker waits for the router, which takes responses at the worker's speed and not at
 //! the client's.
 
@@ -66,6 +67,8 @@ pub struct Exchange<'a> {
     writer: Writer,
     body: Body<'a>,
     stage: Stage,
+    /// The router was told not to wait for the end of the response.
+    is_flushed: bool,
     buffered: Vec<u8>,
     head: Vec<u8>,
     status: CString,
@@ -90,6 +93,7 @@ impl<'a> Exchange<'a> {
             writer: Writer::new(slot, thread),
             body: Body::Inline(&[]),
             stage: Stage::Head,
+            is_flushed: false,
             buffered: Vec::new(),
             head: Vec::new(),
             status: CString::default(),
@@ -150,6 +154,10 @@ impl<'a> Exchange<'a> {
             return Ok(());
         }
         self.put_buffered()?;
+        if !self.is_flushed && self.stage != Stage::Head {
+            self.put(Kind::Flush, &[])?;
+            self.is_flushed = true;
+        }
         self.publish();
         if self.aborted() { Err(Disconnected) } else { Ok(()) }
     }
@@ -213,8 +221,8 @@ impl<'a> Exchange<'a> {
         true
     }
 
-    /// Sends a record for the log; of a message above [`MAX_MESSAGE_BYTES`], the beginning and how
-    /// much is missing.
+    /// Sends a record for the log at once; of a message above [`MAX_MESSAGE_BYTES`], the beginning and
+    /// how much is missing.
     pub fn log(&mut self, severity: u8, message: &[u8]) {
         let (message, cut) = message.split_at_checked(MAX_MESSAGE_BYTES).unwrap_or((message, &[]));
         let note = match cut.len() {
@@ -232,6 +240,7 @@ impl<'a> Exchange<'a> {
                 break;
             }
         }
+        self.publish();
     }
 
     /// Asks the router to purge cached responses: all of the host, or those with one of `tags`, which end in

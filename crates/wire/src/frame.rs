@@ -2,7 +2,8 @@
 //!
 //! Order: any number of [`Kind::Informational`], then one [`Kind::Head`], any number of
 //! [`Kind::Body`], one [`Kind::End`] (the response is complete), and finally one [`Kind::Done`]
-//! (the worker is free). [`Kind::Log`] and [`Kind::Purge`] may occur at any time, [`Kind::Descriptors`] only first,
+//! (the worker is free). [`Kind::Log`], [`Kind::Purge`] and [`Kind::Flush`] may occur at any time,
+//! [`Kind::Descriptors`] only first,
 //! [`Kind::Output`] after the end of the script.
 
 use crate::bytes::{Decoder, Encode, Malformed};
@@ -32,6 +33,8 @@ pub enum Kind {
     Output = 9,
     /// Cached responses are to be purged: [`Purge`].
     Purge = 10,
+    /// The script wants the client to have what it has written so far. No payload.
+    Flush = 11,
 }
 
 impl Kind {
@@ -48,6 +51,7 @@ impl Kind {
             8 => Kind::Status,
             9 => Kind::Output,
             10 => Kind::Purge,
+            11 => Kind::Flush,
             _ => return None,
         })
     }
@@ -358,7 +362,7 @@ mod tests {
     #[test]
     fn each_type_of_frame_has_its_number() {
         for byte in 0..=u8::MAX {
-            let expected = (1..=10).contains(&byte).then_some(byte);
+            let expected = (1..=11).contains(&byte).then_some(byte);
             assert_eq!(Kind::from_byte(byte).map(|kind| kind as u8), expected);
         }
     }

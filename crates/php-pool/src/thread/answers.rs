@@ -116,7 +116,7 @@ impl PhpThread {
             if entry.is_rejected {
                 return None;
             }
-            if !entry.pending.has_room() {
+            if !entry.pending.has_room() && !entry.is_overdue {
                 entry.stalled = Some((Arc::clone(&attached.instance), slot));
                 return None;
             }
@@ -137,6 +137,14 @@ impl PhpThread {
                         return Some(Ok(Event::None));
                     }
                 }
+            }
+            if entry.is_overdue && frame.kind != Kind::Log as u8 {
+                // The slot stays the worker's, which is being killed, until it is dead.
+                if frame.kind == Kind::Done as u8 {
+                    return None;
+                }
+                reader.take(region, slot, frame, buffer);
+                return Some(Ok(Event::None));
             }
             Some(if frame.kind == Kind::Body as u8 {
                 let take = |out: &mut Vec<u8>| reader.take(region, slot, frame, out);

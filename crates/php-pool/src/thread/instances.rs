@@ -105,11 +105,15 @@ impl PhpThread {
             if attached.instance.key(slot) != Some(key) {
                 continue; // the last frames were the end of the answer
             }
+            if let Some(event) = self.with_entry(key, |entry| entry.pending.unfinished_log()) {
+                self.on_event(attached, slot, key, event);
+            }
             attached.queue.release(&attached.instance, slot);
             let context = self.with_entry(key, |entry| {
                 entry.is_settled = true;
                 entry.pending.fail(failure.clone());
-                (!entry.is_rejected).then(|| Arc::clone(&entry.context))
+                let is_told = entry.is_rejected || entry.is_overdue;
+                (!is_told).then(|| Arc::clone(&entry.context))
             });
             let lost =
                 self.with_entry(key, |entry| (entry.lost_records, Arc::clone(&entry.context)));
@@ -117,7 +121,7 @@ impl PhpThread {
                 let what = "log records of its worker were dropped: the log rate was exceeded";
                 self.log.write(Level::Error, format_args!("{context}: {records} {what}"));
             }
-            // The reason was logged already if the worker was rejected.
+            // The reason was logged already if the worker was rejected or the script overdue.
             if let (Some(Some(context)), Failure::Died(reason)) = (context, failure) {
                 self.log.write(Level::Error, format_args!("{context}: {reason}"));
             }

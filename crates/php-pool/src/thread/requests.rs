@@ -35,8 +35,10 @@ pub(super) struct Entry {
     pub is_settled: bool,
     /// A connection waits for the response.
     pub has_handle: bool,
-    /// The worker wrote invalid frames or ran too long: no more frames are taken from it.
+    /// The worker wrote invalid frames: no more are taken from it.
     pub is_rejected: bool,
+    /// The script ran too long: only messages for the log are taken until its worker is dead.
+    pub is_overdue: bool,
     /// Event that waits for the report of the worker's start.
     pub deferred: Option<Event>,
     /// Number of log records that were lost.
@@ -59,6 +61,7 @@ impl Entry {
             is_settled: false,
             has_handle: true,
             is_rejected: false,
+            is_overdue: false,
             deferred: None,
             lost_records: 0,
             stalled: None,

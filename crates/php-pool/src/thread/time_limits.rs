@@ -52,6 +52,7 @@ impl PhpThread {
             let times = || attached.queue.times(key).unwrap_or_default();
             let context_if_exceeded = |entry: &mut Entry| {
                 let is_exceeded = !entry.is_rejected
+                    && !entry.is_overdue
                     && !entry.pending.is_complete()
                     && entry.limit.is_exceeded(now, || times().ran);
                 is_exceeded.then(|| Arc::clone(&entry.context))
@@ -70,7 +71,7 @@ impl PhpThread {
                 times,
             }));
             self.with_entry(key, |entry| {
-                entry.is_rejected = true;
+                entry.is_overdue = true;
                 entry.pending.fail(Failure::TimedOut);
             });
         }
