@@ -63,7 +63,8 @@ enum Sub {
     Tune(control::TuneArgs),
     /// Replace all processes of applications, without interrupting a request
     Restart(control::RestartArgs),
-    /// Read the configuration again and restart all applications, without interrupting a request
+    /// Read the configuration again and restart applications of which something has changed, without
+    /// interrupting a request
     Reload(control::ReloadArgs),
     /// Replace the running server by the program file as it is now, without refusing a connection
     Upgrade(control::UpgradeArgs),

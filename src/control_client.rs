@@ -72,7 +72,8 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Ping(args) => ping::run(connect(&args.server)?, &args),
         Command::Reload(args) => {
             let client = connect(&args.server)?;
-            print_outcome(&client.request("POST", "/control/reload", b"")?)
+            let body: &[u8] = if args.restart { br#"{"restart": true}"# } else { b"" };
+            print_outcome(&client.request("POST", "/control/reload", body)?)
         }
         Command::Restart(args) => restart(&args),
         Command::Status(args) => {

@@ -267,6 +267,10 @@ pub struct RestartArgs {
 pub struct ReloadArgs {
     #[command(flatten)]
     pub server: Server,
+    /// Restart all applications, too; otherwise only those with a changed part of the configuration,
+    /// php.ini, preload script or worker script
+    #[arg(long)]
+    pub restart: bool,
 }
 
 /// Arguments of `upgrade`.

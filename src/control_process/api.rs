@@ -23,7 +23,7 @@ use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Response};
 use howdah_sys::log::{Level, Log};
 use howdah_tls::stored::Certificates;
-use howdah_wire::messages::{ChangeOutcome, Secret};
+use howdah_wire::messages::{ChangeOutcome, Restart, Secret};
 use serde_json::{Map, Value};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Mutex;
@@ -261,7 +261,7 @@ impl Api {
                     Ok(prepared) => prepared,
                     Err(refusal) => return refusal.into(),
                 };
-                match self.apply(prepared, false).await {
+                match self.apply(prepared, Restart::Nothing).await {
                     Ok(()) => self.reconfigured(),
                     Err(refusal) => refusal.into(),
                 }
@@ -308,7 +308,10 @@ impl Api {
             Command::InspectCaches { cache, url } => {
                 of_cache(self.router.inspect_caches(cache.clone(), url).await, cache)
             }
-            Command::Reload => match self.reload(false).await {
+            Command::Reload { restart } => match {
+                let restart = if restart { Restart::All } else { Restart::Changed };
+                self.reload(false, restart).await
+            } {
                 Ok(()) => Done::Reloaded.into(),
                 Err(refusal) => refusal.into(),
             },
@@ -328,8 +331,8 @@ impl Api {
         }
     }
 
-    /// Applies a configuration. With `restart` all applications are restarted then.
-    async fn apply(&self, prepared: Prepared, restart: bool) -> Result<(), Refusal> {
+    /// Applies a configuration, and restarts applications that it has not changed.
+    async fn apply(&self, prepared: Prepared, restart: Restart) -> Result<(), Refusal> {
         let Prepared { config: _, text, store } = prepared;
         let outcome = self.supervisor.apply(&text, restart).await;
         if matches!(outcome, ChangeOutcome::Done | ChangeOutcome::NotRestarted(_)) {
@@ -360,18 +363,18 @@ impl Api {
     }
 
     /// Reads the configuration again from its source at the start of the server, applies it, and
-    /// restarts all applications. With `tables`, only the tables in files, and without a restart.
-    async fn reload(&self, tables: bool) -> Result<(), Refusal> {
+    /// restarts applications. With `tables`, reads only the tables in files.
+    async fn reload(&self, tables: bool, restart: Restart) -> Result<(), Refusal> {
         let read = self.supervisor.read_document(tables).await;
         let text = read.map_err(|detail| Refusal::NotRead { detail })?;
         let store = Arc::clone(&self.store.borrow());
-        self.apply(on_helper_thread(move || store.read(text)).await?, !tables).await
+        self.apply(on_helper_thread(move || store.read(text)).await?, restart).await
     }
 
     /// Reloads on a signal: like [`Api::reload`], with the outcome in the log.
     pub async fn reload_and_log(&self, origin: &str) {
         let (_changing, log) = (self.changing.lock().await, &self.log);
-        match self.reload(false).await {
+        match self.reload(false, Restart::Changed).await {
             Ok(()) => log.write(Level::Notice, format_args!("{origin} was read again")),
             Err(refusal) => {
                 let consequence = match refusal {
@@ -390,7 +393,7 @@ impl Api {
     /// Reads tables in files that have changed, with the outcome in the log.
     pub async fn reload_tables_and_log(&self) {
         let (_changing, log) = (self.changing.lock().await, &self.log);
-        match self.reload(true).await {
+        match self.reload(true, Restart::Nothing).await {
             Ok(()) => log.write(Level::Notice, "changed tables of variables were read again"),
             Err(refusal) => {
                 let reply = Reply::from(refusal);

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use howdah_server::packets::{Packets, from_memory, to_memory};
-use howdah_wire::messages::{ChangeOutcome, FromControl, ToControl};
+use howdah_wire::messages::{ChangeOutcome, FromControl, Restart, ToControl};
 use tokio::sync::{Mutex, oneshot};
 
 use super::limits::{MAX_TEXT, STOPPING};
@@ -113,8 +113,8 @@ impl Supervisor {
         answer.await.map_err(|_| STOPPING.to_owned())
     }
 
-    /// Applies a configuration and stores it. With `restart` all applications are restarted.
-    pub async fn apply(&self, document: &[u8], restart: bool) -> ChangeOutcome {
+    /// Applies a configuration and stores it, and restarts applications that it has not changed.
+    pub async fn apply(&self, document: &[u8], restart: Restart) -> ChangeOutcome {
         let asked = async {
             let memory = to_memory(document).map_err(|error| error.to_string())?;
             self.ask(&FromControl::Apply { restart }, &[memory.as_fd()]).await

@@ -1,6 +1,7 @@
 //! Reading the configuration again: by `HUP`, through the control API, and by `howdah reload`.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,8 +18,13 @@ fn write(server: &Server, change: impl FnOnce(&mut Value)) {
 }
 
 fn reload(server: &Server) -> Output {
+    reload_with(server, &[])
+}
+
+fn reload_with(server: &Server, options: &[&str]) -> Output {
     let control = format!("unix:{}", server.site.control_socket().display());
-    Command::new(programs::howdah()).args(["reload", "--control", &control]).output().unwrap()
+    let mut command = Command::new(programs::howdah());
+    command.args(["reload", "--control", &control]).args(options).output().unwrap()
 }
 
 /// Serves a file of these routes, with a control API.
@@ -93,7 +99,7 @@ fn a_file_that_cannot_be_used_changes_nothing_and_the_log_says_why() {
 }
 
 #[test]
-fn the_command_reads_the_file_again_restarts_applications_and_says_what_is_wrong() {
+fn the_command_reads_the_file_again_restarts_applications_if_asked_and_says_what_is_wrong() {
     let script = "echo getmypid();";
     let server = serve(
         Site::script("a.php", script).workers(1),
@@ -109,6 +115,8 @@ fn the_command_reads_the_file_again_restarts_applications_and_says_what_is_wrong
     let output = reload(&server);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(server.get("/new").status, 204);
+    assert_eq!(server.get("/a.php").text(), before, "the same process");
+    assert!(reload_with(&server, &["--restart"]).status.success());
     assert_ne!(server.get("/a.php").text(), before, "another process");
     // What the API shows is what runs.
     let shown = server.control("GET", "/config/routes/0/match/uri", "").succeeded();
@@ -240,21 +248,24 @@ fn an_application_that_cannot_run_does_not_keep_others_from_a_restart() {
         .serve();
     assert_eq!(server.get("/broken").status, 503);
     let before = server.get("/a.php").text();
-    let reloaded = reload(&server);
+    let reloaded = reload_with(&server, &["--restart"]);
     assert!(reloaded.status.success(), "{reloaded:?}");
     assert_ne!(server.get("/a.php").text(), before);
     assert_eq!(server.get("/broken").status, 503);
 }
 
 #[test]
-fn a_signal_restarts_all_applications_that_can_be_and_says_which_one_cannot() {
+fn all_applications_that_can_be_restarted_are_and_the_log_says_which_one_cannot() {
     let site = Site::script("a.php", "echo getmypid();");
     let root = site.root().with_file_name("other");
     fs::create_dir(&root).unwrap();
     harness::open_to_all(&root, 0o755);
     fs::write(root.join("b.php"), "<?php echo 'other';").unwrap();
     let other = json!({"type": "php", "root": root, "processes": {"max": 1, "spare": 0}});
+    let control = format!("unix:{}", site.control_socket().display());
     let server = site
+        .argument("--control")
+        .argument(&control)
         .with(json!({
             "routes": [
                 {"match": {"uri": "/b.php"}, "action": {"pass": "applications/other"}},
@@ -266,8 +277,133 @@ fn a_signal_restarts_all_applications_that_can_be_and_says_which_one_cannot() {
     assert_eq!(server.get("/b.php").text(), "other");
     let before = server.get("/a.php").text();
     fs::rename(&root, root.with_file_name("gone")).unwrap();
+    let output = reload_with(&server, &["--restart"]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("application \"other\": root: "), "{text}");
+    assert_ne!(server.get("/a.php").text(), before);
+}
+
+/// An application with a `php.ini` of its own, which starts one process.
+fn with_ini(place: &Path, name: &str, own_start: bool) -> Value {
+    let root = place.join(name);
+    fs::create_dir(&root).unwrap();
+    harness::open_to_all(&root, 0o755);
+    fs::write(root.join("index.php"), "<?php echo getmypid(), ' ', ini_get('precision');").unwrap();
+    let ini = place.join(format!("{name}.ini"));
+    fs::write(&ini, "precision=5\n").unwrap();
+    harness::open_to_all(&ini, 0o644);
+    json!({
+        "type": "php", "root": root, "script": "index.php",
+        "processes": {"max": 1, "spare": 1},
+        "options": {"file": ini},
+        "isolation": {"own_start": own_start},
+    })
+}
+
+/// Both kinds of starts of PHP: executed, and forked from a zygote.
+#[test]
+fn a_reload_restarts_only_what_has_changed() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    harness::open_to_all(place, 0o755);
+    let names = ["a", "b", "own", "other"];
+    let mut applications = json!({});
+    for name in names {
+        applications[name] = with_ini(place, name, name.starts_with('o'));
+    }
+    let route = |name: &str| json!({"match": {"uri": format!("/{name}")}, "action": {"pass": format!("applications/{name}")}});
+    let site = Site::new().with(json!({"applications": applications}));
+    let server = serve(site, names.map(route).into_iter().collect());
+    let all = || names.map(|name| server.get(&format!("/{name}")).text());
+    let changed = |before: &[String; 4], now: &[String; 4]| -> Vec<&str> {
+        let pairs = names.iter().zip(before.iter().zip(now));
+        pairs.filter(|(_, (before, now))| before != now).map(|(name, _)| *name).collect()
+    };
+    let first = all();
+    write(&server, |document| {
+        let routes = document["routes"].as_array_mut().unwrap();
+        routes.push(json!({"match": {"uri": "/new"}, "action": {"return": 204}}));
+        document["applications"]["new"] = with_ini(place, "new", false);
+    });
+    assert!(reload(&server).status.success());
+    assert_eq!(server.get("/new").status, 204);
+    assert_eq!(changed(&first, &all()), [""; 0]);
+
+    for (name, own) in [("a", false), ("own", true)] {
+        let before = all();
+        fs::write(place.join(format!("{name}.ini")), "precision=7\n").unwrap();
+        assert!(reload(&server).status.success());
+        let now = all();
+        assert_eq!(changed(&before, &now), [name], "{own}: {before:?} {now:?}");
+        assert!(now.iter().any(|text| text.ends_with(" 7")), "{now:?}");
+        server.wait_for_log(&format!("\"{name}\" application was restarted: changed: "));
+    }
+    let before = all();
+    write(&server, |document| {
+        document["applications"]["b"]["limits"] = json!({"requests": 1000});
+    });
     server.signal(Signal::HUP);
-    let log = server.wait_for_log("was read again, but not all applications could be restarted: ");
-    assert!(log.contains("application \"other\": root: "), "{log}");
-    eventually("the other one is new", || (server.get("/a.php").text() != before).then_some(()));
+    server.wait_for_log("config.json was read again");
+    assert_eq!(changed(&before, &all()), ["b"]);
+    let before = all();
+    assert!(reload_with(&server, &["--restart"]).status.success());
+    assert_eq!(changed(&before, &all()), names);
+}
+
+/// A deployment that exchanges a link to the release, and one that writes the file itself.
+#[test]
+fn a_reload_restarts_an_application_whose_worker_or_preload_script_has_changed() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    harness::open_to_all(place, 0o755);
+    let code = |release: &str| {
+        format!(
+            "<?php if (function_exists('frankenphp_handle_request')) while (frankenphp_handle_request(\
+             fn () => print(getmypid() . ' {release}')));"
+        )
+    };
+    for release in ["1", "2"] {
+        let root = place.join(release);
+        fs::create_dir(&root).unwrap();
+        harness::open_to_all(&root, 0o755);
+        fs::write(root.join("worker.php"), code(release)).unwrap();
+        fs::write(root.join("index.php"), "<?php echo getmypid(), ' ', f();").unwrap();
+        fs::write(root.join("preload.php"), format!("<?php function f() {{ return {release}; }}"))
+            .unwrap();
+    }
+    let current = place.join("current");
+    std::os::unix::fs::symlink("1", &current).unwrap();
+    let one = json!({"max": 1, "spare": 1});
+    let applications = json!({
+        "worker": {
+            "type": "php", "root": &current, "script": "worker.php", "processes": one,
+            "worker": {"script": "worker.php"},
+        },
+        "preload": {
+            "type": "php", "root": &current, "script": "index.php", "processes": one,
+            "options": {"admin": {"opcache.preload": current.join("preload.php")}},
+        },
+    });
+    let routes = json!([
+        {"match": {"uri": "/worker"}, "action": {"pass": "applications/worker"}},
+        {"action": {"pass": "applications/preload"}},
+    ]);
+    let server = serve(Site::new().with(json!({"applications": applications})), routes);
+    let both = || [server.get("/worker").text(), server.get("/preload").text()];
+    let first = both();
+    assert!(first.iter().all(|text| text.ends_with(" 1")), "{first:?}");
+    assert!(reload(&server).status.success());
+    assert_eq!(both(), first);
+
+    std::os::unix::fs::symlink("2", place.join("next")).unwrap();
+    fs::rename(place.join("next"), &current).unwrap();
+    assert!(reload(&server).status.success());
+    let second = both();
+    assert!(second.iter().all(|text| text.ends_with(" 2")), "{second:?}");
+    fs::write(place.join("2/worker.php"), code("3")).unwrap();
+    assert!(reload(&server).status.success());
+    let third = both();
+    assert!(third[0].ends_with(" 3"), "{third:?}");
+    assert_eq!(third[1], second[1]);
 }

@@ -53,9 +53,12 @@ pub enum Command {
         /// The body.
         bundle: Bundle,
     },
-    /// Read the configuration again from its source at the start of the server, and restart all
-    /// applications, without interrupting a request.
-    Reload,
+    /// Read the configuration again from its source at the start of the server, and restart the
+    /// applications of which something has changed, without interrupting a request.
+    Reload {
+        /// Restart all others, too.
+        restart: bool,
+    },
     /// Replace all processes of an application, without interrupting a request; legal if the
     /// configuration has an application of this name.
     RestartApplication {
@@ -81,7 +84,7 @@ impl Command {
             Command::Change(_)
                 | Command::DeleteCertificate(_)
                 | Command::PutCertificate { .. }
-                | Command::Reload
+                | Command::Reload { .. }
                 | Command::RestartApplication { .. }
         )
     }

@@ -43,6 +43,8 @@ pub enum Refusal {
     InvalidConfiguration(Error),
     /// The body is not JSON.
     InvalidJson(Error),
+    /// The body of a reload is neither empty nor `{"restart": true}` or `{"restart": false}`.
+    InvalidReload,
     /// The body names nothing that can be purged, or the path no URL.
     InvalidPurge {
         /// The reason.

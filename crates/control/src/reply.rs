@@ -168,6 +168,8 @@ impl From<Refusal> for Reply {
                 located(error(400, "Invalid JSON.").detail(problem.message()), &problem)
             }
             Refusal::InvalidPurge { detail } => error(400, "Invalid purge.").detail(detail),
+            Refusal::InvalidReload => error(400, "Invalid reload.")
+                .detail("the body must be empty, or {\"restart\": true} to restart all applications"),
             Refusal::InvalidMethod { allow } => error(405, "Invalid method.").allowing(allow),
             Refusal::InvalidPath => error(400, "Invalid path."),
             Refusal::MethodNotAllowed { allow } => {

@@ -74,7 +74,7 @@ impl Server {
             }
             Command::PurgeCaches { .. } => Done::Purged.into(),
             Command::TopCaches { .. } | Command::InspectCaches { .. } => Reply::value(json!({})),
-            Command::Reload => Done::Reloaded.into(),
+            Command::Reload { .. } => Done::Reloaded.into(),
             Command::Upgrade => Done::Upgraded.into(),
             Command::RestartApplication { name } if self.store.has_application(&name) => {
                 Done::Restarted.into()

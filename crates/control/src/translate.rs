@@ -81,7 +81,7 @@ fn control(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command, Refu
         [applications, name, tune] if applications == "applications" && tune == "tune" => {
             Command::GetTuning { name: name.clone() }
         }
-        [reload] if reload == "reload" => Command::Reload,
+        [reload] if reload == "reload" => Command::Reload { restart: false },
         [upgrade] if upgrade == "upgrade" => Command::Upgrade,
         _ if method == b"GET" || method == b"POST" => return Err(Refusal::NoSuchValue),
         _ => return Err(Refusal::MethodNotAllowed { allow: "GET, POST" }),
@@ -89,10 +89,30 @@ fn control(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command, Refu
     match (method, &command) {
         (b"GET", Command::GetTuning { .. }) => Ok(command),
         (_, Command::GetTuning { .. }) => Err(Refusal::MethodNotAllowed { allow: "GET" }),
+        (b"POST", Command::Reload { .. }) => read_reload(body),
         (b"POST", _) | (b"GET", Command::RestartApplication { .. }) => Ok(command),
-        (_, Command::Reload | Command::Upgrade) => Err(Refusal::MethodNotAllowed { allow: "POST" }),
+        (_, Command::Reload { .. } | Command::Upgrade) => {
+            Err(Refusal::MethodNotAllowed { allow: "POST" })
+        }
         _ => Err(Refusal::MethodNotAllowed { allow: "GET, POST" }),
     }
+}
+
+/// Reads the body of a reload, which may be empty.
+fn read_reload(body: &[u8]) -> Result<Command, Refusal> {
+    if body.trim_ascii().is_empty() {
+        return Ok(Command::Reload { restart: false });
+    }
+    let value = json::parse(body).map_err(Refusal::InvalidJson)?;
+    let members = value.as_object().ok_or(Refusal::InvalidReload)?;
+    let mut restart = false;
+    for (name, value) in members {
+        match (name.as_str(), value) {
+            ("restart", Value::Bool(value)) => restart = *value,
+            _ => return Err(Refusal::InvalidReload),
+        }
+    }
+    Ok(Command::Reload { restart })
 }
 
 /// Translates a request below `/control/caches`: `NAME/purge` and others. `NAME` may be `*` for all
@@ -122,6 +142,22 @@ fn of_caches(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command, Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reload_restarts_all_if_its_body_says_so() {
+        let reload = |body: &str| control(b"POST", &["reload".to_owned()], body.as_bytes());
+        for (body, restart) in
+            [("", false), ("\n", false), ("{}", false), (r#"{"restart": true}"#, true)]
+        {
+            assert_eq!(reload(body), Ok(Command::Reload { restart }), "{body}");
+        }
+        assert!(matches!(reload("{"), Err(Refusal::InvalidJson(_))));
+        for body in ["1", r#"{"restart": 1}"#, r#"{"all": true}"#] {
+            assert_eq!(reload(body), Err(Refusal::InvalidReload), "{body}");
+        }
+        let get = control(b"GET", &["reload".to_owned()], b"");
+        assert_eq!(get, Err(Refusal::MethodNotAllowed { allow: "POST" }));
+    }
 
     #[test]
     fn each_command_has_its_method() {

@@ -14,6 +14,7 @@ use howdah_wire::region::Region;
 
 use crate::document_root::Roots;
 use crate::ffi::Php;
+use crate::loaded_files::LoadedFiles;
 use crate::memory::MemoryLimit;
 use crate::owed_wakes::OwedWakes;
 use crate::script_directories::ScriptDirectories;
@@ -44,6 +45,8 @@ pub struct Application {
     pub php: Php,
     /// PHP's directory for uploaded files.
     pub upload_directory: PathBuf,
+    /// The files that the application was started from.
+    pub files: LoadedFiles,
 }
 
 impl Application {

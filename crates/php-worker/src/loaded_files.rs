@@ -1,10 +1,13 @@
-//! Files that PHP was started from: programs, libraries, and files of settings.
+//! Files that PHP was started from: programs, libraries, files of settings, and scripts that are run
+//! before the first request.
 //!
 //! A prototype that is executed reads all of them anew. One that is forked shows what has been read
-//! before, so the zygote must notice that a package was upgraded or a setting changed.
+//! before, so the zygote must notice that a package was upgraded or a setting changed. A prototype is
+//! asked for changes when the configuration is read again: only then is the application restarted.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::num::NonZeroU8;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -51,9 +54,32 @@ impl LoadedFiles {
         LoadedFiles(paths.into_iter().map(stamped).collect())
     }
 
+    /// Adds a file as it is now. One that is in the list keeps its stamp.
+    pub fn add(&mut self, path: PathBuf) {
+        if !self.0.iter().any(|(known, _)| *known == path) {
+            let stamp = Stamp::of(&path);
+            self.0.push((path, stamp));
+        }
+    }
+
     /// Returns true if one of the files has been changed, replaced, removed or created.
     pub fn have_changed(&self) -> bool {
-        self.0.iter().any(|(path, stamp)| Stamp::of(path) != *stamp)
+        self.changed().is_some()
+    }
+
+    /// Returns the number of a file that has been changed, for [`LoadedFiles::name`]: a process can
+    /// return it as its exit status.
+    pub fn changed(&self) -> Option<NonZeroU8> {
+        let index = self.0.iter().position(|(path, stamp)| Stamp::of(path) != *stamp)?;
+        NonZeroU8::new(u8::try_from(index + 1).unwrap_or(u8::MAX))
+    }
+
+    /// Returns the name of a file.
+    pub fn name(&self, number: NonZeroU8) -> String {
+        match self.0.get(usize::from(number.get()) - 1) {
+            Some((path, _)) if number < NonZeroU8::MAX => path.to_string_lossy().into_owned(),
+            _ => "a file of PHP".to_owned(),
+        }
     }
 }
 
@@ -95,6 +121,22 @@ mod tests {
         let loaded = LoadedFiles::at([directory.path().to_owned()]);
         fs::write(directory.path().join("20-new.ini"), "").unwrap();
         assert!(loaded.have_changed());
+    }
+
+    #[test]
+    fn the_changed_file_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: usize| directory.path().join(name.to_string());
+        let mut loaded = LoadedFiles::at([]);
+        (0..400).for_each(|name| loaded.add(at(name)));
+        assert_eq!(loaded.changed(), None);
+        fs::write(at(399), "").unwrap();
+        assert_eq!(loaded.changed().map(|number| loaded.name(number)).unwrap(), "a file of PHP");
+        fs::write(at(7), "").unwrap();
+        let named = loaded.changed().map(|number| loaded.name(number)).unwrap();
+        assert_eq!(named, at(7).to_string_lossy());
+        loaded.add(at(7));
+        assert!(loaded.have_changed(), "the first stamp counts");
     }
 
     #[test]

@@ -499,6 +499,9 @@ impl Child {
                 worker.run();
                 process::exit_now(0)
             }
+            Child::FileCheck => {
+                process::exit_now(application.files.changed().map_or(0, |file| file.get().into()))
+            }
             Child::Template { connection, warms_up } => {
                 template::run(application, connection, warms_up)
             }
@@ -506,7 +509,8 @@ impl Child {
     }
 }
 
-fn fork() -> Result<Forked, String> {
+/// Forks this process. Error: the reason why that is not possible.
+pub fn fork() -> Result<Forked, String> {
     let threads = process::thread_count();
     if threads != 1 {
         return Err(format!(

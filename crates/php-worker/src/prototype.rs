@@ -13,12 +13,14 @@
 //! that another thread holds would stay held in the workers. No process can trace it: workers have
 //! the same user, and must not get its descriptors.
 
+use std::num::NonZeroU8;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use howdah_sys::packet::{self, Received};
-use howdah_sys::process;
+use howdah_sys::process::{self, Forked};
 use howdah_sys::shm::Mapping;
 use howdah_sys::{futex, handlers, memory, process_memory, process_tree, signals, title};
 use howdah_wire::messages::{
@@ -29,9 +31,10 @@ use howdah_wire::region::Region;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::application::{Application, IGNORED_SIGNALS};
-use crate::ffi::Php;
+use crate::ffi::{IniFiles, Php};
+use crate::loaded_files::LoadedFiles;
 use crate::loading::{check_roots, during_loading, load};
-use crate::origin::{Child, Event, Origin, Spawned};
+use crate::origin::{self, Child, Event, Origin, Spawned};
 use crate::resident::BOOT_FAILED;
 use crate::supervisor::Supervisor;
 use crate::watch::Watch;
@@ -60,6 +63,8 @@ struct Loaded {
     watch: Option<Watch>,
     is_ready: bool,
     workers: Vec<(WorkerId, u32)>,
+    /// The process that looks at the files that the application was started from.
+    file_check: Option<u32>,
 }
 
 /// Reason for which the prototype's loop ends.
@@ -106,7 +111,10 @@ pub fn run() -> ExitCode {
                 Ok((prototype, php, notices))
             });
             match loaded {
-                Ok((prototype, php, notices)) => prototype.serve(supervisor, php, notices),
+                Ok((prototype, php, notices)) => {
+                    let files = LoadedFiles::of(&IniFiles::of_this_start().0);
+                    prototype.serve(supervisor, php, notices, files)
+                }
                 Err(problem) => failed(&supervisor, problem),
             }
         }
@@ -152,9 +160,21 @@ impl Prototype {
     }
 
     /// Reports that PHP is loaded, and serves the supervisor's requests to the end. `notices` are
-    /// for the log.
-    pub fn serve(self, supervisor: Supervisor, php: Php, notices: Vec<Problem>) -> ExitCode {
+    /// for the log, `files` those that PHP was started from.
+    pub fn serve(
+        self,
+        supervisor: Supervisor,
+        php: Php,
+        notices: Vec<Problem>,
+        mut files: LoadedFiles,
+    ) -> ExitCode {
         let Prototype { spec, region, events } = self;
+        let preloaded = php.setting("opcache.preload").map(PathBuf::from);
+        // PHP looks up a relative path in `include_path`.
+        let preloaded = preloaded.filter(|script| script.is_absolute());
+        let script = spec.worker.as_ref().map(|worker| PathBuf::from(&worker.script));
+        let ini_file = spec.ini_file.as_ref().map(PathBuf::from);
+        preloaded.into_iter().chain(script).chain(ini_file).for_each(|file| files.add(file));
         for notice in notices {
             eprintln!("application \"{}\": {notice}", spec.name);
         }
@@ -169,10 +189,19 @@ impl Prototype {
         let upload_directory = php.upload_directory();
         uploads::remove_abandoned(&upload_directory);
         let origin = Origin::new(&spec);
-        let application = Application { spec, region, events, php, upload_directory };
+        let application = Application { spec, region, events, php, upload_directory, files };
         let watch = watch(&application.spec);
-        let (is_ready, workers) = (false, Vec::new());
-        Loaded { supervisor, child_ended, application, origin, watch, is_ready, workers }.serve()
+        Loaded {
+            supervisor,
+            child_ended,
+            application,
+            origin,
+            watch,
+            is_ready: false,
+            workers: Vec::new(),
+            file_check: None,
+        }
+        .serve()
     }
 }
 
@@ -370,8 +399,25 @@ impl Loaded {
                 };
                 self.report(&FromPrototype::Traced { number, stack })
             }
+            Ok(ToPrototype::CheckFiles {}) => self.check_files(),
             // A second specification, or a message that this version does not know.
             Ok(ToPrototype::Hello { .. } | ToPrototype::Check { .. }) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Lets another process look at the files that the application was started from: a drive may not
+    /// answer, and this process must.
+    fn check_files(&mut self) -> Result<(), LoopEnd> {
+        match origin::fork() {
+            Ok(Forked::Child) => Err(LoopEnd::Child(Child::FileCheck)),
+            Ok(Forked::Parent(pid)) => {
+                self.file_check = Some(pid);
+                Ok(())
+            }
+            Err(problem) => {
+                let changed = Some(format!("unknown whether a file has changed ({problem})"));
+                self.report(&FromPrototype::FilesChecked { changed })
+            }
         }
     }
 
@@ -401,6 +447,16 @@ impl Loaded {
         }
         while signals::next(&self.child_ended).is_some() {}
         while let Some((pid, exit)) = process::reap() {
+            if self.file_check == Some(pid) {
+                self.file_check = None;
+                let number = match exit {
+                    process::Exit::Status(status) => NonZeroU8::new(status),
+                    process::Exit::Signal(_) => Some(NonZeroU8::MAX),
+                };
+                let changed = number.map(|number| self.application.files.name(number));
+                self.report(&FromPrototype::FilesChecked { changed })?;
+                continue;
+            }
             match self.workers.iter().position(|(_, worker)| *worker == pid) {
                 Some(index) => {
                     let (worker, _) = self.workers.swap_remove(index);

@@ -55,12 +55,15 @@ struct Child {
     output: OwnedFd,
     parent: u32,
     executable: File,
+    /// The files that PHP was started from. To free them would copy the pages that they are in.
+    loaded: LoadedFiles,
 }
 
 /// A prototype whose PHP is about to start OPcache.
 struct Beginning {
     supervisor: Supervisor,
     prototype: Prototype,
+    loaded: LoadedFiles,
 }
 
 /// Runs the zygote to its end, and in each fork the prototype.
@@ -97,10 +100,10 @@ pub fn run() -> ExitCode {
         }
     };
     match (started, begun.take()) {
-        (Ok(php), Some(Beginning { supervisor, prototype })) => {
+        (Ok(php), Some(Beginning { supervisor, prototype, loaded })) => {
             loading::loading_ends();
             let notices = loading::apply(&prototype.spec, &php);
-            prototype.serve(supervisor, php, notices)
+            prototype.serve(supervisor, php, notices, loaded)
         }
         (Err(message), Some(Beginning { supervisor, .. })) => {
             loading::loading_ends();
@@ -199,11 +202,9 @@ impl Zygote {
             match process::fork_detached() {
                 Ok(Forked::Parent(pid)) => self.reply(&FromZygote::Forked { pid }),
                 Ok(Forked::Child) => {
-                    // To free it would copy the pages that it is in.
-                    std::mem::forget(loaded);
                     let Zygote { parent, executable, .. } = self;
                     let supervisor = Supervisor { commands, reports };
-                    return Child { supervisor, output, parent, executable };
+                    return Child { supervisor, output, parent, executable, loaded };
                 }
                 Err(error) => {
                     self.reply(&FromZygote::NotForked { message: error.to_string() });
@@ -233,8 +234,8 @@ impl Child {
         });
         match begun {
             Ok((prototype, settings)) => {
-                let supervisor = self.supervisor;
-                (Beginning { supervisor, prototype }, settings)
+                let Child { supervisor, loaded, .. } = self;
+                (Beginning { supervisor, prototype, loaded }, settings)
             }
             Err(problem) => {
                 prototype::failed(&self.supervisor, problem);

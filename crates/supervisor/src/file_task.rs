@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use howdah_wire::bytes::{Decoder, Encode, Malformed};
-use howdah_wire::messages::{ApplicationSpec, Problem};
+use howdah_wire::messages::{ApplicationSpec, Problem, Restart};
 
 use crate::file_helper::file_progress;
 use crate::grants::Grants;
@@ -50,8 +50,8 @@ pub(crate) enum Task {
 pub(crate) struct Candidate {
     pub(crate) document: Vec<u8>,
     pub(crate) grants: Grants,
-    /// All applications are restarted.
-    pub(crate) restart: bool,
+    /// Applications that are restarted, beside those that the document changes.
+    pub(crate) restart: Restart,
     /// New applications, each as it is in the running document.
     pub(crate) applications: Vec<(ApplicationSpec, Option<ApplicationSpec>)>,
 }

@@ -36,7 +36,7 @@ pub use self::control::{FromControl, FromRouter, ToControl, ToRouter};
 pub use self::exit::Exit;
 pub use self::field::Field;
 pub use self::handover::{FromSuccessor, HANDOVER_PROTOCOL, ToSuccessor};
-pub use self::outcome::ChangeOutcome;
+pub use self::outcome::{ChangeOutcome, Restart};
 pub use self::prototype::{FromPrototype, Stack, ToPrototype};
 pub use self::router::{FromSupervisor, HAND_OVER_TIMEOUT, ToSupervisor};
 pub use self::secret::Secret;

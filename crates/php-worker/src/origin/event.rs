@@ -21,6 +21,8 @@ pub enum Child {
         /// It boots the worker script.
         boots: bool,
     },
+    /// A process that looks at the files that the application was started from.
+    FileCheck,
     /// A template.
     Template {
         /// Its ends of the connection to the prototype.

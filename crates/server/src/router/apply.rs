@@ -7,12 +7,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use howdah_config::Config;
 use howdah_sys::log::Level;
 use howdah_upstream::servers::resolved::ResolvedServers;
-use howdah_wire::messages::{ChangeOutcome, ToSupervisor};
+use howdah_wire::messages::{ChangeOutcome, Restart, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
 use super::pools::Wanted;
@@ -47,12 +46,12 @@ impl From<ApplyError> for ChangeOutcome {
 }
 
 impl ControlThread {
-    /// Applies a configuration that the supervisor passes, and reports the outcome. If `restart`,
-    /// all applications are restarted as well.
+    /// Applies a configuration that the supervisor passes, restarts applications that it has not
+    /// started anew, and reports the outcome.
     pub(super) async fn change(
         &mut self,
         generation: u32,
-        restart: bool,
+        restart: Restart,
         document: Option<OwnedFd>,
     ) -> std::io::Result<()> {
         let config = from_memory(document, u64::MAX).map_err(text).and_then(|document| {
@@ -65,14 +64,8 @@ impl ControlThread {
             }
             Err(problem) => ChangeOutcome::NotApplied(problem),
         };
-        if restart && outcome == ChangeOutcome::Done {
-            let mut problems = Vec::new();
-            for name in self.pools.names() {
-                // One that cannot run is tried again anyway, and must not keep others from new files.
-                if !self.pools.is_failing(&name) {
-                    problems.extend(self.restart(&name).await.err());
-                }
-            }
+        if outcome == ChangeOutcome::Done {
+            let problems = self.restart_after_change(restart).await;
             if !problems.is_empty() {
                 outcome = ChangeOutcome::NotRestarted(problems.join("; "));
             }
@@ -165,32 +158,5 @@ impl ControlThread {
             }
         }
         Ok(())
-    }
-
-    /// Restarts an application: new workers take over its queue when they are ready. Error: the
-    /// reason why they are not; then the old workers go on.
-    pub(super) async fn restart(&mut self, name: &str) -> Result<(), String> {
-        if !self.pools.prepare_restart(name).map_err(text)? {
-            return Err(format!("there is no application \"{name}\""));
-        }
-        let deadline = Instant::now() + CHANGE_TIMEOUT;
-        loop {
-            match self.pools.is_preparing() {
-                Ok(true) => {}
-                Ok(false) => return self.pools.adopt().map_err(text),
-                Err(problem) => {
-                    self.pools.discard().map_err(text)?;
-                    return Err(problem);
-                }
-            }
-            match self.receive_until(Some(deadline)).await? {
-                Some((message, descriptors)) => self.on_unrelated(message, descriptors)?,
-                None => {
-                    let problem = self.pools.not_ready(CHANGE_TIMEOUT);
-                    self.pools.discard().map_err(text)?;
-                    return Err(problem);
-                }
-            }
-        }
     }
 }

@@ -31,6 +31,7 @@ mod programs;
 mod question;
 mod read_file;
 mod report;
+mod restart;
 mod sandbox;
 mod shutdown;
 mod spec;

@@ -6,6 +6,8 @@
 
 mod adopt;
 mod application;
+mod changed;
+mod file_checks;
 mod memory;
 mod prepare;
 mod readiness;
@@ -28,6 +30,7 @@ use howdah_php_pool::sizing::shortage::MemoryShortage;
 use howdah_sys::log::Level;
 
 use self::application::PooledApplication;
+use self::file_checks::FileChecks;
 use self::retired::{LEAVE_TIMEOUT, RetiredInstances};
 pub(in crate::router) use self::wanted::Wanted;
 use self::wanted::WantedRestarts;
@@ -73,6 +76,7 @@ pub(super) struct Pools {
     pub(super) required: Vec<String>,
     /// Restarts that nobody waits for.
     wanted_restarts: WantedRestarts,
+    file_checks: FileChecks,
     /// Traces of slow requests.
     pub(super) traces: Traces,
 }
@@ -99,6 +103,7 @@ impl Pools {
             divided_at: None,
             is_started: false,
             wanted_restarts: WantedRestarts::default(),
+            file_checks: FileChecks::default(),
         }
     }
 

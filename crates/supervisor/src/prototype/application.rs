@@ -127,6 +127,8 @@ pub(crate) struct Application {
     pub(super) to_spawn: VecDeque<WorkerId>,
     pub(super) pending: PendingRequests,
     pub(super) unrequested: UnrequestedReports,
+    /// The prototype was asked for changed files, and has not answered.
+    pub(super) checks_files: bool,
     /// Index of the worker that was measured last.
     pub(super) last_measured: u16,
     /// Time at which a signal stopped the prototype; `None` if it is not stopped.
@@ -235,6 +237,7 @@ impl Application {
             to_spawn: VecDeque::new(),
             pending: PendingRequests::default(),
             unrequested: UnrequestedReports::default(),
+            checks_files: false,
             last_measured: 0,
             stopped_since: None,
             ending_processes: PendingKills::default(),

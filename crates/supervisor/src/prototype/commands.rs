@@ -141,6 +141,16 @@ impl Application {
         }
     }
 
+    /// Asks whether files have changed that the application was started from. The answer may take as
+    /// long as a disk, so the prototype need not answer in time. Returns false if it cannot be asked.
+    pub(crate) fn check_files(&mut self) -> bool {
+        let is_ending = self.is_dismissed || !matches!(self.stage, Stage::Loading | Stage::Ready);
+        if !is_ending && !self.checks_files {
+            self.checks_files = self.send(&ToPrototype::CheckFiles {}).is_ok();
+        }
+        self.checks_files && !is_ending
+    }
+
     /// Requests the stack of a worker's script. Error: the reason why that is not possible.
     pub(crate) fn trace(
         &mut self,

@@ -136,6 +136,12 @@ impl Application {
                 self.on_traced(number, now)?;
                 FromSupervisor::Traced { application, number, stack: bounded(stack) }
             }
+            FromPrototype::FilesChecked { changed } => {
+                if !std::mem::take(&mut self.checks_files) {
+                    return Err(Violation("changed files that it was not asked for"));
+                }
+                FromSupervisor::FilesChecked { application, changed: changed.map(shortened) }
+            }
             FromPrototype::Measured { base, memory_limit, workers } => {
                 let workers = self.on_measured(workers)?;
                 let base = usage::of_prototype(self.pid, base);

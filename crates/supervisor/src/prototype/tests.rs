@@ -304,6 +304,7 @@ fn only_what_was_asked_is_answered_and_once() {
     let measured = |workers| FromPrototype::Measured { base: 1, memory_limit: None, workers };
     Fake::ready().is_violation(&traced(5));
     Fake::ready().is_violation(&measured(Vec::new()));
+    Fake::ready().is_violation(&FromPrototype::FilesChecked { changed: None });
     let mut fake = Fake::ready();
     let worker = fake.started(0);
     fake.application.trace(worker, 5, fake.now).unwrap();

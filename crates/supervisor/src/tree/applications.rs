@@ -137,6 +137,17 @@ impl Tree {
         }
     }
 
+    pub(super) fn check_files(&mut self, application: u32) {
+        let is_asked = match self.applications.get_mut(&self.id(application)) {
+            Some(found) => found.check_files(),
+            None => false, // it waits for PHP, or its end has been reported
+        };
+        if !is_asked {
+            let checked = FromSupervisor::FilesChecked { application, changed: None };
+            self.send_to_router(&checked, &[]);
+        }
+    }
+
     pub(super) fn measure_workers(&mut self, application: u32) {
         if let Some(found) = self.applications.get_mut(&self.id(application)) {
             found.measure(Instant::now());

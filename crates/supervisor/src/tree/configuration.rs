@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use howdah_sys::log::Level;
 use howdah_sys::memory::release_start_memory;
-use howdah_wire::messages::{ApplicationSpec, ChangeOutcome, FromSupervisor, ToControl};
+use howdah_wire::messages::{ApplicationSpec, ChangeOutcome, FromSupervisor, Restart, ToControl};
 
 use super::state::{FAST_SHUTDOWN_TIMEOUT, Shutdown, Tree};
 use crate::file_task::{Candidate, Origin, Outcome, Task};
@@ -24,7 +24,7 @@ use crate::store;
 
 impl Tree {
     /// Tells the router to apply a configuration. The error is for the administrator.
-    pub(super) fn apply(&mut self, restart: bool, files: Vec<OwnedFd>) -> Result<(), String> {
+    pub(super) fn apply(&mut self, restart: Restart, files: Vec<OwnedFd>) -> Result<(), String> {
         let document =
             read_memory_file(files, store::MAX_DOCUMENT).map_err(|error| error.to_string())?;
         let grants = match &self.options.grants {

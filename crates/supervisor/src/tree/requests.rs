@@ -44,6 +44,7 @@ impl Tree {
             Message::Trace { application, worker, number } => {
                 self.trace_worker(application, worker, number);
             }
+            Message::CheckFiles { application } => self.check_files(application),
             Message::Measure { application } => self.measure_workers(application),
             Message::Stop { application, grace_ms } => {
                 self.stop_application(application, Duration::from_millis(grace_ms));

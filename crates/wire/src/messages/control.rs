@@ -4,7 +4,7 @@
 //! not be in a configuration yet.
 
 use super::field::Field;
-use super::outcome::ChangeOutcome;
+use super::outcome::{ChangeOutcome, Restart};
 use super::secret::Secret;
 use crate::bytes::{Decoder, Encode, Malformed};
 
@@ -15,8 +15,8 @@ messages! {
         /// Applies a configuration, and stores it; answered with `Applied`. Descriptor: a memfd
         /// with the document.
         1 Apply {
-            /// All applications are restarted afterwards.
-            restart: bool,
+            /// Applications that are restarted afterwards.
+            restart: Restart,
         }
         /// Reads the configuration again from its source; answered with `DocumentRead`.
         2 ReadDocument {

@@ -1,7 +1,38 @@
-//! Result of a configuration change.
+//! A configuration change: which applications it restarts, and its result.
 
 use super::field::Field;
 use crate::bytes::{Decoder, Encode, Malformed};
+
+/// The applications that are restarted after a configuration change, beside those that it changes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Restart {
+    /// No others.
+    #[default]
+    Nothing,
+    /// Those with a changed file that PHP was started from, or a changed preload or worker script.
+    Changed,
+    /// All.
+    All,
+}
+
+impl Field for Restart {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.put_u8(match self {
+            Restart::Nothing => 0,
+            Restart::Changed => 1,
+            Restart::All => 2,
+        });
+    }
+
+    fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
+        Ok(match from.u8()? {
+            0 => Restart::Nothing,
+            1 => Restart::Changed,
+            2 => Restart::All,
+            _ => return Err(Malformed),
+        })
+    }
+}
 
 /// Result of a configuration change. The texts are for administrators: one line with the problem
 /// and its solution.

@@ -49,6 +49,9 @@ messages! {
             /// Signal number.
             signal: u8,
         }
+        /// Asks whether files have changed that the application was started from; answered with
+        /// `FilesChecked`, which may take as long as a disk does not answer.
+        21 CheckFiles {}
         /// Measures workers; answered with `Measured`.
         4 Measure {
             /// The workers.
@@ -122,6 +125,11 @@ messages! {
             number: u32,
             /// Stack of the worker's script.
             stack: Stack,
+        }
+        /// Result of `CheckFiles`.
+        21 FilesChecked {
+            /// The file that has changed, or one of them; `None` if none has.
+            changed: Option<String>,
         }
         /// A worker has ended.
         5 Died {

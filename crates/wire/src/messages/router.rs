@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::exit::Exit;
 use super::field::Field;
-use super::outcome::ChangeOutcome;
+use super::outcome::{ChangeOutcome, Restart};
 use super::prototype::Stack;
 use super::usage::Usage;
 use crate::bytes::{Decoder, Encode, Malformed};
@@ -109,6 +109,12 @@ messages! {
         }
         /// Measures memory and processor time of an application's workers.
         12 Measure {
+            /// Number of the application.
+            application: u32,
+        }
+        /// Asks whether files have changed that an application was started from; answered with
+        /// `FilesChecked`, unless the application ends.
+        24 CheckFiles {
             /// Number of the application.
             application: u32,
         }
@@ -330,8 +336,8 @@ messages! {
         16 Apply {
             /// Number of the configuration; higher than the previous one.
             generation: u32,
-            /// All applications are restarted afterwards.
-            restart: bool,
+            /// Applications that are restarted afterwards.
+            restart: Restart,
         }
         /// Answer to `Prepared`: the configuration is stored, and applies from now on.
         18 Commit {
@@ -368,6 +374,13 @@ messages! {
             number: u32,
             /// Error message; empty on success.
             error: String,
+        }
+        /// Result of `CheckFiles`.
+        31 FilesChecked {
+            /// Number of the application.
+            application: u32,
+            /// The file that has changed, or one of them; `None` if none has.
+            changed: Option<String>,
         }
         /// Asks whether the router works; answered with `Pong`.
         30 Ping {

@@ -44,6 +44,9 @@ impl Pools {
             FromSupervisor::Fallback { application, problem } => {
                 self.on_fallback(application, problem);
             }
+            FromSupervisor::FilesChecked { application, changed } => {
+                self.file_checks.answered(application, changed);
+            }
             FromSupervisor::Ended { application, message } => self.on_ended(application, &message),
             FromSupervisor::Started { application, worker, pid } => {
                 self.on_started(application, worker, pid, descriptors);
@@ -158,6 +161,7 @@ impl Pools {
 
     fn on_ended(&mut self, number: u32, message: &str) {
         self.traces.on_gone(number, None);
+        self.file_checks.answered(number, None);
         if let Some(instance) = self.instance(number) {
             instance.remove_workers();
         }
