@@ -231,7 +231,7 @@ Signals: QUIT ends the server when all requests are answered, TERM and INT end i
 USR1 reopens the log files (after rotation), HUP reads the configuration again, USR2 replaces
 the server by the program file as it is now (howdah upgrade).
 
-Under systemd (Type=notify-reload) the server reports its state (NOTIFY_SOCKET, WATCHDOG_USEC),
+Under systemd (Type=notify) the server reports its state (NOTIFY_SOCKET, WATCHDOG_USEC),
 and its listeners take the sockets that have their addresses or names (LISTEN_FDS).
 
 Without DIR and without --config, --state and --control, the site is the current directory.

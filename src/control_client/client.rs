@@ -87,11 +87,16 @@ impl Client {
         &self.address
     }
 
-    /// Connects, to check whether a server listens.
-    pub(super) fn probe(&self) -> io::Result<()> {
+    /// Connects, to check whether a server listens. Returns its process id, if the address is that of
+    /// a unix socket.
+    pub(super) fn probe(&self) -> io::Result<Option<u32>> {
         match &self.endpoint {
-            Endpoint::Unix(address) => UnixStream::connect_addr(address).map(drop),
-            Endpoint::Tcp(address) => TcpStream::connect(address).map(drop),
+            Endpoint::Unix(address) => {
+                let stream = UnixStream::connect_addr(address)?;
+                let listener = rustix::net::sockopt::socket_peercred(&stream).ok();
+                Ok(listener.map(|peer| peer.pid.as_raw_nonzero().get().unsigned_abs()))
+            }
+            Endpoint::Tcp(address) => TcpStream::connect(address).map(|_| None),
         }
     }
 

@@ -1,4 +1,5 @@
-//! Choice of the server: the given address, or the only server of this user.
+//! Choice of the server: the given address, the server of the service for which systemd runs the command
+//! (`$MAINPID`), or the only server of this user.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -24,12 +25,22 @@ fn only(token_file: Option<&Path>) -> Result<Client, Failure> {
     for address in unitd.into_iter().chain(control_socket::sockets()) {
         let client = Client::new(&address, token_file)?;
         match client.probe() {
-            Ok(()) => servers.push(client),
+            Ok(pid) => servers.push((client, pid)),
             // The socket of another user; the first request reports that.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => denied = Some(client),
             Err(_) => {}
         }
     }
+    if let Some(wanted) = service() {
+        servers.retain(|(_, pid)| *pid == Some(wanted));
+        if servers.is_empty() {
+            return Err(Failure::Unreachable(format!(
+                "no control socket is that of the service's process {wanted} ($MAINPID); name it with \
+                 --control ADDRESS"
+            )));
+        }
+    }
+    let mut servers: Vec<_> = servers.into_iter().map(|(client, _)| client).collect();
     if servers.len() > 1 {
         return Err(Failure::Failed(choice(&servers)));
     }
@@ -41,6 +52,11 @@ fn only(token_file: Option<&Path>) -> Result<Client, Failure> {
              sudo), or name its control socket with --control ADDRESS"
         ))
     })
+}
+
+/// Returns the process id of the service for which systemd runs this command.
+fn service() -> Option<u32> {
+    std::env::var("MAINPID").ok()?.parse().ok()
 }
 
 /// Lists the servers, each on a line.

@@ -73,7 +73,7 @@ impl Tree {
         if self.is_bound_to_service() {
             return Err(
                 "systemd would take the end of this process for that of the service, and end \
-                        the new server too: use Type=notify-reload or Type=notify in the unit, or \
+                        the new server too: use Type=notify or Type=notify-reload in the unit, or \
                         Type=forking with PIDFile=, --daemon and --pid; until then, restart the \
                         service"
                     .to_owned(),
