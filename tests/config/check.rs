@@ -232,7 +232,7 @@ fn a_root_that_the_user_of_the_application_cannot_enter_is_an_error() {
     let text = said(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     let reason = "/applications/site/root: the user \"";
-    assert!(text.contains(reason) && text.contains("cannot enter"), "{text}");
+    assert!(text.contains(reason) && text.contains("may not enter"), "{text}");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o711)).unwrap();
     let (output, _) = check(&site, &json!({"applications": {"site": {"root": closed}}}));
     assert!(output.status.success(), "{output:?}");

@@ -7,5 +7,6 @@ mod links;
 mod listings;
 mod often;
 mod paths;
+mod permissions;
 mod releases;
 mod sendfile;

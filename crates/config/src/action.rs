@@ -89,6 +89,8 @@ pub struct Share {
     pub htaccess: Option<Htaccess>,
     /// The action for requests that match no file.
     pub fallback: Option<Action>,
+    /// `fallback` is also for a file that may not be read.
+    pub denied_has_fallback: bool,
 }
 
 /// A check of requests by another action: its response decides.
@@ -258,7 +260,8 @@ fn read_field_names(node: &Node<'_>) -> Result<Vec<String>, Error> {
 
 impl Share {
     fn read(object: &Object<'_>) -> Result<Share, Error> {
-        let paths = share::read_paths(&object.required("share")?)?;
+        let node = object.required("share")?;
+        let paths = share::read_paths(&node)?;
         let read = |node: &Node<'_>| Candidate::read_all(node, &paths);
         let candidates = object.read("try", read)?.unwrap_or_default();
         let index = object.read("index", share::read_index)?;
@@ -283,6 +286,7 @@ impl Share {
             traverse_mounts: object.boolean("traverse_mounts")?.unwrap_or(true),
             scripts,
             fallback: object.read("fallback", Action::read)?,
+            denied_has_fallback: node.scope.defaults.denied_has_fallback,
         })
     }
 }

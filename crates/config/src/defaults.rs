@@ -7,12 +7,14 @@ pub struct Defaults {
     pub strict_requests: bool,
     /// True if the query in a `rewrite` has an effect. Unit drops it.
     pub rewrites_query: bool,
+    /// True if a `fallback` is also for a file that may not be read, as in Unit; otherwise that is 403.
+    pub denied_has_fallback: bool,
 }
 
 impl Default for Defaults {
     /// Returns Howdah's defaults.
     fn default() -> Defaults {
-        Defaults { strict_requests: true, rewrites_query: true }
+        Defaults { strict_requests: true, rewrites_query: true, denied_has_fallback: false }
     }
 }
 
@@ -24,6 +26,6 @@ impl Defaults {
 
     /// Returns NGINX Unit's defaults, for clients whose requests are malformed.
     pub fn of_unit() -> Defaults {
-        Defaults { strict_requests: false, rewrites_query: false }
+        Defaults { strict_requests: false, rewrites_query: false, denied_has_fallback: true }
     }
 }

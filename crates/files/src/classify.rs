@@ -95,8 +95,8 @@ impl<'s> Classifier<'s, '_> {
             return self.classify_directory(NotServedReason::NotFound);
         }
         let opened = match self.opener.open(self.share, self.place, &[], Access::Read) {
-            Err(NotServedReason::Forbidden) => {
-                return self.classify_directory(NotServedReason::Forbidden);
+            Err(reason @ (NotServedReason::Forbidden | NotServedReason::Denied)) => {
+                return self.classify_directory(reason);
             }
             opened => opened?,
         };

@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::time::Instant;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 
 use super::Files;
 use super::reason::NotServedReason;
-use super::resolve::{Access, Kind};
+use super::resolve::{Access, Kind, Opened};
 use super::share::{FileLocation, Share};
 
 /// What a path names.
@@ -80,7 +81,7 @@ impl Files {
         if !place.is_sound() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let opened = self.opener.open(share, &place, &[], Access::Read).map_err(|reason| {
+        let opened = self.open_and_log(share, &place, Access::Read).map_err(|reason| {
             let kind = match reason {
                 NotServedReason::NotFound => io::ErrorKind::NotFound,
                 _ => io::ErrorKind::PermissionDenied,
@@ -104,7 +105,7 @@ impl Files {
         if !place.is_sound() {
             return Err(NotServedReason::NotFound);
         }
-        let opened = self.opener.open(share, &place, &[], Access::Inspect)?;
+        let opened = self.open_and_log(share, &place, Access::Inspect)?;
         let metadata = opened.file.metadata().map_err(|_| NotServedReason::Forbidden)?;
         Ok(Inspected {
             kind: match opened.kind {
@@ -179,11 +180,24 @@ impl Files {
         Ok(names)
     }
 
+    fn open_and_log(
+        &self,
+        share: &Share,
+        place: &FileLocation<'_>,
+        access: Access,
+    ) -> Result<Opened, NotServedReason> {
+        let opened = self.opener.open(share, place, &[], access);
+        if opened.is_err() {
+            self.log_refusals(Instant::now());
+        }
+        opened
+    }
+
     fn directory(&self, share: &Share, place: &FileLocation<'_>) -> io::Result<File> {
         if !place.is_sound() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let opened = self.opener.open(share, place, &[], Access::Inspect);
+        let opened = self.open_and_log(share, place, Access::Inspect);
         match opened.map_err(|_| io::ErrorKind::NotFound)? {
             opened if opened.kind == Kind::Directory => Ok(opened.file),
             _ => Err(io::ErrorKind::NotADirectory.into()),

@@ -16,14 +16,15 @@
 //!
 //! A directory without an index may be listed (`listing`), by the caller on a helper thread.
 //!
-//! Nothing here waits for the network or writes to the disk, except for a log line about a link
-//! that is not followed. A file whose name starts with a dot or is that of PHP source is never
+//! Nothing here waits for the network or writes to the disk, except for log lines about links
+//! that are not followed and files that may not be opened. A file whose name starts with a dot or is that of PHP source is never
 //! sent, whatever the configuration and the links on its path. The caller provides the time.
 #![forbid(unsafe_code)]
 
 mod cache;
 mod classify;
 pub mod conditional;
+mod denial;
 pub mod etag;
 pub mod hidden;
 mod inspect;
@@ -49,7 +50,7 @@ use std::time::{Duration, Instant, SystemTime};
 use howdah_config::Prefix;
 use howdah_http::encoding::AcceptEncoding;
 use howdah_http::message::{Request, Response};
-use howdah_sys::log::{Level, Log};
+use howdah_sys::log::Level;
 use rustix::io::Errno;
 
 use self::cache::{Cache, Key};
@@ -58,6 +59,7 @@ use self::conditional::Conditions;
 use self::listing::Listing;
 use self::load::{Loader, Resource};
 
+pub use self::denial::DenialLog;
 pub use self::inspect::{FileKind, Inspected};
 pub use self::links::{RefusedLink, refused_link};
 pub use self::outcome::{ScriptPath, ServeOutcome};
@@ -85,7 +87,7 @@ pub struct Files {
     boundaries: Cell<u64>,
     resources: RefCell<Cache<Recent<Rc<Resource>>>>,
     findings: RefCell<Cache<Recent<Finding>>>,
-    log: Option<Arc<Log>>,
+    log: Option<Arc<DenialLog>>,
     /// Time of the last log line about a link.
     last_logged: Cell<Option<Instant>>,
 }
@@ -164,8 +166,9 @@ impl Files {
         }
     }
 
-    /// Sets the log for links that are not followed because of their owner.
-    pub fn with_log(self, log: Arc<Log>) -> Self {
+    /// Sets the log for links that are not followed because of their owner, and for what the system
+    /// denies access to.
+    pub fn with_log(self, log: Arc<DenialLog>) -> Self {
         Files { log: Some(log), ..self }
     }
 
@@ -278,19 +281,26 @@ impl Files {
         }
         let found = self.inspect(share, place, accept(), previous.as_deref(), now.wall);
         self.cache_result(&key, &found, now.monotonic);
-        self.log_refused_link(now.monotonic);
+        if !matches!(found, Found::Other(Finding::Missing(_))) {
+            // A copy that is compressed, a directory that cannot be read: the request is served.
+            let _ = self.opener.take_denied();
+        }
+        self.log_refusals(now.monotonic);
         found
     }
 
-    /// Logs a link that the last inspection did not follow.
-    fn log_refused_link(&self, now: Instant) {
+    /// Logs what the last inspection was not permitted to open, and a link that it did not follow.
+    fn log_refusals(&self, now: Instant) {
+        if let (Some(denial), Some(log)) = (self.opener.take_denied(), &self.log) {
+            log.write(&denial, now);
+        }
         let Some(link) = self.opener.take_refused() else { return };
         let is_recent = |at: Instant| now.saturating_duration_since(at) < REFUSAL_INTERVAL;
         if let Some(log) = &self.log
             && !self.last_logged.get().is_some_and(is_recent)
         {
             self.last_logged.set(Some(now));
-            log.write(Level::Warn, link.with_advice());
+            log.log().write(Level::Warn, link.with_advice());
         }
     }
 

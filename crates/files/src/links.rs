@@ -67,6 +67,8 @@ pub(super) struct Resolved {
 /// Reason why a walk fails.
 pub(super) enum WalkError {
     Reason(NotServedReason),
+    /// The system denies access behind a link out of the root; that is not told to clients.
+    Denied,
     Link(RefusedLink),
 }
 
@@ -148,7 +150,7 @@ pub fn refused_link(file: &Path, is_directory: bool) -> Option<RefusedLink> {
     let is_absolute = file.starts_with(b"/");
     match walk(&Route { rule, chroot: None, is_absolute, root, path }) {
         Err(WalkError::Link(link)) => Some(link),
-        Err(WalkError::Reason(_)) | Ok(_) => None,
+        Err(WalkError::Reason(_) | WalkError::Denied) | Ok(_) => None,
     }
 }
 
@@ -428,15 +430,19 @@ impl Walk {
         }
     }
 
-    /// Replaces "not found" behind a link out of the root by "forbidden", the result for existing
+    /// Replaces "not found" and "denied" behind a link out of the root by "forbidden", the result for existing
     /// files: the owner of the link must not learn which files other users have.
     fn conceal(&self, reason: NotServedReason) -> WalkError {
         let is_owned = |step: &Step| matches!(step, Step::EndOfLink(link) if link.owner != 0);
-        let conceals = reason == NotServedReason::NotFound
+        let conceals = matches!(reason, NotServedReason::NotFound | NotServedReason::Denied)
             && self.rule == Symlinks::OwnerMatch
             && self.steps.iter().any(is_owned)
             && !self.is_inside();
-        WalkError::Reason(if conceals { NotServedReason::Forbidden } else { reason })
+        match reason {
+            NotServedReason::Denied if conceals => WalkError::Denied,
+            _ if conceals => WalkError::Reason(NotServedReason::Forbidden),
+            _ => WalkError::Reason(reason),
+        }
     }
 }
 

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use howdah_config::Symlinks;
 use howdah_http::body::Body;
 use howdah_requirements::is_root;
+use howdah_sys::credentials::Credentials;
+use howdah_sys::log::Log;
 
 use super::tests::{Site, request};
 use super::*;
@@ -572,7 +574,8 @@ fn a_root_may_be_relative_to_the_working_directory() {
 fn the_log_is_told_of_a_link_that_is_not_followed() {
     let mut site = Site::plain();
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).unwrap();
-    let log = Arc::new(Log::new(writer));
+    let log = DenialLog::new(Arc::new(Log::new(writer)), Credentials::current());
+    let log = Arc::new(log);
     site.files = Files::new(Limits::default()).with_log(log);
     let read = || {
         let mut buffer = [0; 4096];

@@ -8,8 +8,10 @@ pub enum NotServedReason {
     /// No such file, a directory without an index, not a regular file, or a name that is never
     /// sent.
     NotFound,
-    /// The system or the share's restrictions deny access.
+    /// The share's restrictions deny access.
     Forbidden,
+    /// The system denies access: a permission is missing.
+    Denied,
     /// The share's `types` do not include the media type.
     TypeNotAllowed,
     /// The method is neither GET nor HEAD.
@@ -23,7 +25,9 @@ impl NotServedReason {
     pub fn status(self) -> u16 {
         match self {
             NotServedReason::NotFound => 404,
-            NotServedReason::Forbidden | NotServedReason::TypeNotAllowed => 403,
+            NotServedReason::Forbidden
+            | NotServedReason::Denied
+            | NotServedReason::TypeNotAllowed => 403,
             NotServedReason::MethodNotAllowed => 405,
             NotServedReason::Failed(_) => 500,
         }
@@ -31,7 +35,7 @@ impl NotServedReason {
 
     /// Returns true if the next share or the fallback is tried. As in Unit a failed lookup is an
     /// error, so that a lack of descriptors does not turn pictures into pages of a front
-    /// controller.
+    /// controller. Unit tries them for [`NotServedReason::Denied`], too.
     pub fn allows_fallback(self) -> bool {
         !matches!(self, NotServedReason::Failed(_))
     }

@@ -36,9 +36,11 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use howdah_config::Symlinks;
+use howdah_sys::permission::Wanted;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::denial::Denial;
 use super::hidden;
 use super::links::{self, RefusedLink, Route, WalkError};
 use super::reason::NotServedReason;
@@ -50,6 +52,8 @@ pub struct Opener {
     openat2: bool,
     /// Last link that was not followed because of its owner.
     refused: RefCell<Option<RefusedLink>>,
+    /// Last path that the system did not let the server open.
+    denied: RefCell<Option<Denial>>,
 }
 
 /// Use of an opened file.
@@ -98,13 +102,13 @@ impl Opener {
             rustix::fs::openat2(CWD, "/", flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
         // Container runtimes that filter an unknown call return EPERM.
         let openat2 = !matches!(probe, Err(Errno::NOSYS | Errno::PERM));
-        Opener { openat2, refused: RefCell::default() }
+        Opener { openat2, refused: RefCell::default(), denied: RefCell::default() }
     }
 
     /// Acts as on a kernel without `openat2`.
     #[cfg(test)]
     pub fn without_openat2() -> Self {
-        Opener { openat2: false, refused: RefCell::default() }
+        Opener { openat2: false, ..Opener::new() }
     }
 
     /// Returns true if shares can restrict links and mounts or have a chroot on this kernel.
@@ -115,6 +119,11 @@ impl Opener {
     /// Takes the last link that was not followed because of its owner.
     pub(super) fn take_refused(&self) -> Option<RefusedLink> {
         self.refused.take()
+    }
+
+    /// Takes the last path that the system did not let the server open.
+    pub(super) fn take_denied(&self) -> Option<Denial> {
+        self.denied.take()
     }
 
     /// Opens the location with `suffix` appended to its path.
@@ -129,8 +138,32 @@ impl Opener {
         name.extend_from_slice(place.root);
         name.extend_from_slice(place.path);
         suffix.iter().for_each(|part| name.extend_from_slice(part));
+        match self.open_name(share, place, &name, access) {
+            Ok(opened) => Ok(opened),
+            Err(OpenError::NotServed(reason)) => Err(reason),
+            Err(denied) => {
+                let wanted = match access {
+                    Access::Read => Wanted::Read,
+                    Access::Inspect => Wanted::Look,
+                };
+                self.denied.replace(Some(Denial { path: name, wanted }));
+                Err(match denied {
+                    OpenError::Concealed => NotServedReason::Forbidden,
+                    _ => NotServedReason::Denied,
+                })
+            }
+        }
+    }
+
+    fn open_name(
+        &self,
+        share: &Share,
+        place: &FileLocation<'_>,
+        name: &[u8],
+        access: Access,
+    ) -> Result<Opened, OpenError> {
         if !self.openat2 && (share.is_restricted() || !place.chroot.is_empty()) {
-            return Err(NotServedReason::Failed(Errno::NOSYS));
+            return Err(NotServedReason::Failed(Errno::NOSYS).into());
         }
         let options = share.options();
         let mut resolve = ResolveFlags::NO_MAGICLINKS;
@@ -138,7 +171,7 @@ impl Opener {
         let root_len = (place.root.len() + place.url_offset).min(name.len());
         let lookup = Lookup {
             chroot: None,
-            name: &name,
+            name,
             root_len,
             symlinks: options.symlinks,
             resolve,
@@ -149,7 +182,7 @@ impl Opener {
             return self.open_lookup(&lookup);
         }
         let (within, root_len) =
-            within(place.chroot, &name, root_len).ok_or(NotServedReason::Forbidden)?;
+            within(place.chroot, name, root_len).ok_or(NotServedReason::Forbidden)?;
         let chroot = self.open_chroot(place.chroot, options.symlinks)?;
         let symlinks = match options.symlinks {
             Symlinks::None => Symlinks::None,
@@ -159,7 +192,7 @@ impl Opener {
         self.open_lookup(&Lookup { resolve: resolve | ResolveFlags::IN_ROOT, ..lookup })
     }
 
-    fn open_chroot(&self, name: &[u8], symlinks: Symlinks) -> Result<File, NotServedReason> {
+    fn open_chroot(&self, name: &[u8], symlinks: Symlinks) -> Result<File, OpenError> {
         if symlinks == Symlinks::OwnerMatch {
             let (root_len, resolve) = (name.len(), ResolveFlags::NO_MAGICLINKS);
             let access = Access::Inspect;
@@ -172,25 +205,26 @@ impl Opener {
         Ok(rustix::fs::openat(CWD, name, flags, Mode::empty())?.into())
     }
 
-    fn open_lookup(&self, lookup: &Lookup<'_>) -> Result<Opened, NotServedReason> {
+    fn open_lookup(&self, lookup: &Lookup<'_>) -> Result<Opened, OpenError> {
         if self.openat2 {
             let without_links = lookup.resolve | ResolveFlags::NO_SYMLINKS;
             match open_resolved(lookup.directory(), lookup.name, lookup.flags(), without_links) {
                 Err(Errno::LOOP) if lookup.symlinks != Symlinks::None => {}
-                file => return Opened::new(file?),
+                file => return Ok(Opened::new(file?)?),
             }
         }
         for _ in 0..MAX_WALK_ATTEMPTS {
             let resolved = links::walk(&lookup.route()).map_err(|stop| match stop {
-                WalkError::Reason(reason) => reason,
+                WalkError::Reason(reason) => OpenError::from(reason),
+                WalkError::Denied => OpenError::Concealed,
                 WalkError::Link(link) => {
                     self.refused.replace(Some(link));
-                    NotServedReason::Forbidden
+                    NotServedReason::Forbidden.into()
                 }
             })?;
             let is_read = lookup.access == Access::Read && resolved.is_regular;
             if resolved.is_hidden || is_read && lookup.is_source(&resolved.name) {
-                return Err(NotServedReason::NotFound);
+                return Err(NotServedReason::NotFound.into());
             }
             let (directory, name, flags) = (lookup.directory(), lookup.name, lookup.flags());
             let file = match self.openat2 {
@@ -202,7 +236,31 @@ impl Opener {
                 return Ok(opened);
             }
         }
-        Err(NotServedReason::Failed(Errno::AGAIN))
+        Err(NotServedReason::Failed(Errno::AGAIN).into())
+    }
+}
+
+/// Reason why a file could not be opened.
+enum OpenError {
+    NotServed(NotServedReason),
+    /// The system denies access.
+    Denied,
+    /// The same behind a link out of the root; clients are told what they are told of existing files.
+    Concealed,
+}
+
+impl From<NotServedReason> for OpenError {
+    fn from(reason: NotServedReason) -> Self {
+        match reason {
+            NotServedReason::Denied => OpenError::Denied,
+            reason => OpenError::NotServed(reason),
+        }
+    }
+}
+
+impl From<Errno> for OpenError {
+    fn from(error: Errno) -> Self {
+        NotServedReason::from(error).into()
     }
 }
 
@@ -367,7 +425,8 @@ impl From<Errno> for NotServedReason {
                 NotServedReason::NotFound
             }
             Errno::INVAL | Errno::ILSEQ => NotServedReason::NotFound,
-            Errno::ACCESS | Errno::PERM | Errno::LOOP | Errno::XDEV => NotServedReason::Forbidden,
+            Errno::ACCESS | Errno::PERM => NotServedReason::Denied,
+            Errno::LOOP | Errno::XDEV => NotServedReason::Forbidden,
             other => NotServedReason::Failed(other),
         }
     }

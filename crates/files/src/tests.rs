@@ -584,7 +584,7 @@ fn without_permission_a_file_is_forbidden_and_a_directory_still_one() {
     site.write("d/index.html", "d");
     fs::set_permissions(site.path("a.txt"), fs::Permissions::from_mode(0o000)).unwrap();
     fs::set_permissions(site.path("d"), fs::Permissions::from_mode(0o311)).unwrap();
-    assert_eq!(site.missing("/a.txt"), NotServedReason::Forbidden);
+    assert_eq!(site.missing("/a.txt"), NotServedReason::Denied);
     assert_eq!(site.get("/d", &[]).status(), 301);
     assert_eq!(site.get("/d/", &[]).body, b"d");
 }

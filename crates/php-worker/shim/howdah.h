@@ -138,6 +138,8 @@ struct howdah_callbacks {
     /* Reads the request's body. Returns fewer bytes than requested only at its end. */
     size_t (*read)(void *context, char *buffer, size_t len);
     void (*log)(void *context, int severity, const char *message, size_t len);
+    /* Logs that the script at this path could not be read, and which permission is missing. */
+    void (*denied)(void *context, const char *path, size_t len);
     /* Purges cached responses: all of the host (flag 1) or those with one of the tags, which end in a line
        feed each; softly (flag 2). */
     void (*purge)(void *context, int flags, const char *tags, size_t len);
@@ -289,7 +291,7 @@ _Static_assert(sizeof(struct howdah_request) == 88, "shared with src/ffi/params.
 _Static_assert(offsetof(struct howdah_request, authorization) == 48, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_request, content_length) == 24, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_outcome, broken) == 8, "shared with src/ffi.rs");
-_Static_assert(sizeof(struct howdah_callbacks) == 96, "shared with src/ffi.rs");
+_Static_assert(sizeof(struct howdah_callbacks) == 104, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_layout) == 23 * 8, "shared with src/ffi.rs");
 
 #endif

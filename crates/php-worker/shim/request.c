@@ -109,6 +109,15 @@ static bool has_dot_dot(const char *path)
     return false;
 }
 
+/* The permissions of the system do not let this process read the script. */
+static bool is_denied;
+
+static int status_of_error(void)
+{
+    is_denied = errno == EACCES;
+    return is_denied ? 403 : 404;
+}
+
 /* Returns the status with which the script is refused; 0 if it can be run. The router has already
    chosen the file; this second check is in the process that opens it. */
 static int refuse_script(const char *path, uint64_t name_rule)
@@ -116,6 +125,7 @@ static int refuse_script(const char *path, uint64_t name_rule)
     size_t len = path ? strlen(path) : 0;
 
     have_script_stat = false;
+    is_denied = false;
     if (howdah_is_engine_off()) {
         return 403;
     }
@@ -128,11 +138,11 @@ static int refuse_script(const char *path, uint64_t name_rule)
     bool is_script = name_rule == HOWDAH_NAME_ANY || (name_rule == HOWDAH_NAME_PHP && is_php);
 
     if (lstat(path, &script_stat) != 0) {
-        return errno == EACCES ? 403 : 404;
+        return status_of_error();
     }
     is_script_link = S_ISLNK(script_stat.st_mode);
     if (is_script_link && stat(path, &script_stat) != 0) {
-        return errno == EACCES ? 403 : 404;
+        return status_of_error();
     }
     if (S_ISDIR(script_stat.st_mode) && path[len - 1] != '/' && !is_script) {
         return 301;
@@ -145,6 +155,7 @@ static int refuse_script(const char *path, uint64_t name_rule)
     }
     /* A file that everybody can read needs no access(). */
     if ((script_stat.st_mode & 0444) != 0444 && access(path, R_OK) != 0) {
+        is_denied = true;
         return 403;
     }
     if (PG(open_basedir) && *PG(open_basedir) && php_check_open_basedir(path) != 0) {
@@ -187,7 +198,7 @@ static void redirect_to_directory(void)
     }
 }
 
-static void refuse(const struct howdah_request *request, int status)
+static void refuse(const struct howdah_request *request, const char *path, int status)
 {
     static const char unknown[] = "Primary script unknown";
     static const char denied[] = "Access to the script denied";
@@ -198,7 +209,11 @@ static void refuse(const struct howdah_request *request, int status)
     }
     SG(sapi_headers).http_response_code = status;
     if (status == 403) {
-        howdah_rust.log(request->context, LOG_ERR, denied, sizeof(denied) - 1);
+        if (is_denied) {
+            howdah_rust.denied(request->context, path, strlen(path));
+        } else {
+            howdah_rust.log(request->context, LOG_ERR, denied, sizeof(denied) - 1);
+        }
         PUTS("Access denied.\n");
     } else {
         howdah_rust.log(request->context, LOG_ERR, unknown, sizeof(unknown) - 1);
@@ -213,7 +228,7 @@ void howdah_run_script(const struct howdah_request *request)
     zend_file_handle file;
 
     if (refused) {
-        refuse(request, refused);
+        refuse(request, path, refused);
         return;
     }
     /* By name: PHP opens the file only if OPcache has not cached it. */

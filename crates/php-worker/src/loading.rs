@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use howdah_sys::credentials::Credentials;
+use howdah_sys::permission::{Obstacle, Wanted};
 use howdah_sys::protected::protected;
 use howdah_sys::{directory, pipe};
 use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem};
@@ -30,15 +31,12 @@ pub fn check_roots(roots: &[(String, String)]) -> Result<(), Problem> {
     for (key, root) in roots {
         directory::check(root).map_err(|problem| Problem::at(key, problem))?;
         // The directory itself may be readable although its entries are not.
-        if let Err(error) = std::fs::metadata(Path::new(root).join(".")) {
-            let user = Credentials::current().name;
-            return Err(Problem::at(
-                key,
-                format_args!(
-                    "the user \"{user}\" cannot enter {root}: {error}; permit it, as with chmod o+x, or \
-                     choose another \"user\""
-                ),
-            ));
+        let root = Path::new(root);
+        if std::fs::metadata(root.join(".")).is_err() {
+            let user = Credentials::current();
+            let obstacle = Obstacle::explain(root, &user, Wanted::Enter);
+            let problem = format_args!("{obstacle}, or choose another \"user\"");
+            return Err(Problem::at(key, problem));
         }
     }
     Ok(())

@@ -77,6 +77,20 @@ impl Credentials {
         }
     }
 
+    /// Returns the user whose rights this process has to files.
+    pub fn of_files() -> Self {
+        let current = Credentials::current();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        // The real, effective and saved id, and that for files (proc_pid_status(5)).
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        let id = |name: &str| field(name)?.split_whitespace().nth(3)?.parse().ok();
+        let (Some(uid), Some(gid)) = (id("Uid:"), id("Gid:")) else { return current };
+        let groups = field("Groups:").unwrap_or_default().split_whitespace();
+        let groups = groups.filter_map(|group| group.parse().ok()).collect();
+        let name = users::by_uid(uid).map_or_else(|| uid.to_string(), |entry| entry.name);
+        Credentials { uid, gid, groups, name, home: current.home }
+    }
+
     /// Changes the process to this user, irrevocably. The process must have one thread.
     pub fn assume(&self) -> std::io::Result<()> {
         users::set_groups(&self.groups)?;

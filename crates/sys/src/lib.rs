@@ -12,7 +12,7 @@
 //! - [`regular_file`]: opening and reading files that other users can replace by something that blocks.
 //! - [`namespaces`]: processes in new namespaces.
 //! - [`process_memory`]: reading the memory of another process.
-//! - [`credentials`]: users and groups.
+//! - [`credentials`]: users and groups; [`permission`]: what keeps a user from a file.
 //! - [`sandbox`]: Landlock domains and filters of system calls.
 //! - [`signals`]: signals as a readable descriptor.
 //! - [`handlers`]: signals without effect.
@@ -47,6 +47,7 @@ pub mod memory;
 pub mod namespaces;
 pub mod owned_links;
 pub mod packet;
+pub mod permission;
 pub mod pidfd;
 pub mod pipe;
 #[allow(unsafe_code)]

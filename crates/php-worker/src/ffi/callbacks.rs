@@ -1,10 +1,15 @@
 //! The functions that C calls. No panic crosses into C: each of them goes through [`guard`].
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{OsStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::slice;
 use std::sync::{Mutex, OnceLock};
+
+use howdah_sys::credentials::Credentials;
+use howdah_sys::permission::{Obstacle, Wanted};
 
 use crate::exchange::{Disconnected, Exchange};
 
@@ -19,13 +24,14 @@ pub(super) struct Callbacks {
     finish: extern "C" fn(*mut c_void) -> c_int,
     read: extern "C" fn(*mut c_void, *mut c_char, usize) -> usize,
     log: extern "C" fn(*mut c_void, c_int, *const c_char, usize),
+    denied: extern "C" fn(*mut c_void, *const c_char, usize),
     purge: extern "C" fn(*mut c_void, c_int, *const c_char, usize),
     status: extern "C" fn(*mut c_void, *mut usize) -> *const c_char,
     exiting: extern "C" fn(),
     serve: extern "C" fn(*mut c_void) -> c_int,
 }
 
-const _: () = assert!(size_of::<Callbacks>() == 96);
+const _: () = assert!(size_of::<Callbacks>() == 104);
 
 /// The context of a worker script.
 pub(super) type Serve<'a> = &'a mut dyn FnMut() -> bool;
@@ -49,11 +55,15 @@ pub(super) static CALLBACKS: Callbacks = Callbacks {
     finish,
     read,
     log,
+    denied,
     purge,
     status,
     exiting,
     serve,
 };
+
+/// Syslog severity `LOG_ERR`.
+const SEVERITY_ERROR: u8 = 3;
 
 const OK: c_int = 0;
 const DISCONNECTED: c_int = 1;
@@ -140,6 +150,16 @@ extern "C" fn log(context: *mut c_void, severity: c_int, message: *const c_char,
         messages.push_str(&text);
         messages.push('\n');
     }
+}
+
+extern "C" fn denied(context: *mut c_void, path: *const c_char, len: usize) {
+    // SAFETY: the path of the script, valid while this callback runs.
+    let path = Path::new(OsStr::from_bytes(unsafe { bytes(path, len) }));
+    guard(context, |exchange| {
+        let obstacle = Obstacle::explain(path, &Credentials::current(), Wanted::Read);
+        let message = format!("Access to the script denied: {obstacle}");
+        exchange.log(SEVERITY_ERROR, message.as_bytes());
+    });
 }
 
 extern "C" fn purge(context: *mut c_void, flags: c_int, tags: *const c_char, len: usize) {

@@ -482,7 +482,7 @@ impl<'s> Routing<'s> {
             ActionKind::Share(share) => match self.share(share, request) {
                 Ok(decision) => Next::Over(decision),
                 Err(reason) => match &share.fallback {
-                    Some(fallback) if reason.allows_fallback() => {
+                    Some(fallback) if share.goes_on(reason) => {
                         if self.logs() {
                             self.log.write(Level::Notice, "\"fallback\" taken");
                         }

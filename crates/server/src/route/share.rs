@@ -58,7 +58,7 @@ impl Routing<'_> {
                 Err(missing) => reason = missing,
             }
             request.path = asked.clone();
-            if !reason.allows_fallback() {
+            if !share.goes_on(reason) {
                 break;
             }
         }
@@ -129,7 +129,7 @@ impl Routing<'_> {
                 ServeOutcome::Listing(listing) => return Ok(Decision::List(listing)),
                 ServeOutcome::NotServed(missing) => reason = missing,
             }
-            if !reason.allows_fallback() {
+            if !share.goes_on(reason) {
                 break;
             }
         }

@@ -13,6 +13,8 @@ use arc_swap::ArcSwap;
 use howdah_access_log::LogFiles;
 use howdah_cluster::Cluster;
 use howdah_config::Config;
+use howdah_files::DenialLog;
+use howdah_sys::credentials::Credentials;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::{memory, scheduling};
 use howdah_tls::challenges::{ChallengeStore, OnDemandRequest};
@@ -98,6 +100,7 @@ fn control_thread(
     let shared = Arc::new(Shared {
         snapshot: ArcSwap::from_pointee(empty),
         log: Arc::clone(&log),
+        denials: Arc::new(DenialLog::new(Arc::clone(&log), Credentials::of_files())),
         tmp: Path::new(&hello.tmp).into(),
         threads: AtomicUsize::new(0),
         descriptors: DescriptorLimit::of_process(),

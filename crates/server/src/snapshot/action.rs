@@ -7,6 +7,7 @@ use bytes::Bytes;
 use howdah_access_log::AccessLog;
 use howdah_cache::store::Store;
 use howdah_config::{self as config, ActionOptions, Template};
+use howdah_files::NotServedReason;
 use howdah_limits::rules::Rule;
 use howdah_upstream::servers::upstream::Upstream;
 
@@ -168,6 +169,18 @@ pub struct Share {
     pub scripts: Option<CompiledPass>,
     /// Action if there is no file.
     pub fallback: Option<Action>,
+    /// The next path, and the action, are also for a file that may not be read.
+    pub denied_has_fallback: bool,
+}
+
+impl Share {
+    /// Returns true if the next path or the fallback is tried although this one has not been served.
+    pub fn goes_on(&self, reason: NotServedReason) -> bool {
+        match reason {
+            NotServedReason::Denied => self.denied_has_fallback,
+            reason => reason.allows_fallback(),
+        }
+    }
 }
 
 /// A compiled share with `.htaccess` files.

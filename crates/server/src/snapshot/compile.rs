@@ -233,6 +233,7 @@ impl ActionCompiler<'_, '_> {
                 chroot: share.chroot.clone(),
                 scripts: share.scripts.as_ref().map(compile_pass),
                 fallback: share.fallback.as_ref().map(|action| self.action(action)),
+                denied_has_fallback: share.denied_has_fallback,
             })),
         };
         Action {

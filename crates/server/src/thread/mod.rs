@@ -90,8 +90,8 @@ impl RouterThread {
     ) -> Rc<Self> {
         let limits = howdah_files::Limits::default();
         let open = limits.open.min(shared.descriptors.cached_files(handles.len() as u64));
-        let files =
-            Files::new(howdah_files::Limits { open, ..limits }).with_log(Arc::clone(&shared.log));
+        let files = Files::new(howdah_files::Limits { open, ..limits })
+            .with_log(Arc::clone(&shared.denials));
         Rc::new(RouterThread {
             files,
             engines: Engines::default(),

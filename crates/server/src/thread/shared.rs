@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 
 use arc_swap::ArcSwap;
 use howdah_cluster::Cluster;
+use howdah_files::DenialLog;
 use howdah_sys::log::Log;
 use howdah_tls::challenges::ChallengeStore;
 use howdah_upstream::names::clients::ClientNames;
@@ -21,6 +22,8 @@ pub struct Shared {
     pub snapshot: ArcSwap<Snapshot>,
     /// The error log.
     pub log: Arc<Log>,
+    /// The same, for files that the server may not open.
+    pub denials: Arc<DenialLog>,
     /// Directory for temporary files.
     pub tmp: Arc<Path>,
     /// Number of threads that accept connections; the first ones.

@@ -1,0 +1,228 @@
+//! What keeps a user from a file, and what to type: for administrators, who are shown it in the log and
+//! by commands.
+//!
+//! The permission bits of each directory on the path are compared with the user, as the kernel does. They do
+//! not show access control lists, security modules and sandboxes.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::credentials::Credentials;
+
+/// What a user does with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Look at it: all directories above it are entered.
+    Look,
+    /// Enter it; it is a directory.
+    Enter,
+    /// Read it. A directory is also entered.
+    Read,
+}
+
+/// What keeps a user from a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Obstacle {
+    /// The path without links; of the directory that cannot be entered, or of the file.
+    pub path: PathBuf,
+    user: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    /// Permission bits that are missing, and whose they are: `u`, `g` or `o`.
+    Bits { whose: char, missing: u32 },
+    /// The bits permit it.
+    Other,
+}
+
+impl Obstacle {
+    /// Finds what keeps `user` from a file; `None` if its permissions permit it, or it does not exist.
+    pub fn find(path: &Path, user: &Credentials, wanted: Wanted) -> Option<Obstacle> {
+        if user.uid == 0 {
+            return None;
+        }
+        let absolute = std::path::absolute(path).ok()?;
+        let mut rest: VecDeque<OsString> = names(&absolute);
+        let (mut at, mut links) = (PathBuf::from("/"), 0);
+        while let Some(name) = rest.pop_front() {
+            if let Some(obstacle) = Obstacle::at(&at, &fs::metadata(&at).ok()?, user, 0o1) {
+                return Some(obstacle);
+            }
+            if name == ".." {
+                at.pop();
+                continue;
+            }
+            let next = at.join(&name);
+            if fs::symlink_metadata(&next).ok()?.is_symlink() {
+                links += 1;
+                let target = fs::read_link(&next).ok().filter(|_| links <= MAX_LINKS)?;
+                if target.is_absolute() {
+                    at = PathBuf::from("/");
+                }
+                names(&target).into_iter().rev().for_each(|name| rest.push_front(name));
+            } else {
+                at = next;
+            }
+        }
+        let metadata = fs::metadata(&at).ok()?;
+        let bits = match wanted {
+            Wanted::Look => 0,
+            Wanted::Enter => 0o1,
+            Wanted::Read if metadata.is_dir() => 0o5,
+            Wanted::Read => 0o4,
+        };
+        Obstacle::at(&at, &metadata, user, bits)
+    }
+
+    /// Returns why the kernel has refused `user` a file: like [`Obstacle::find`], but there is an answer if
+    /// the permissions permit it.
+    pub fn explain(path: &Path, user: &Credentials, wanted: Wanted) -> Obstacle {
+        Obstacle::find(path, user, wanted).unwrap_or_else(|| Obstacle {
+            path: path.to_owned(),
+            user: user.name.clone(),
+            kind: Kind::Other,
+        })
+    }
+
+    fn at(path: &Path, metadata: &Metadata, user: &Credentials, bits: u32) -> Option<Obstacle> {
+        let (whose, shift) = if metadata.uid() == user.uid {
+            ('u', 6)
+        } else if metadata.gid() == user.gid || user.groups.contains(&metadata.gid()) {
+            ('g', 3)
+        } else {
+            ('o', 0)
+        };
+        let missing = bits & !(metadata.mode() >> shift);
+        (missing != 0).then(|| Obstacle {
+            path: path.to_owned(),
+            user: user.name.clone(),
+            kind: Kind::Bits { whose, missing },
+        })
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (user, path) = (&self.user, Typed(&self.path));
+        let Kind::Bits { whose, missing } = self.kind else {
+            return write!(
+                f,
+                "the user \"{user}\" may not open {path}, although its permissions allow it; an access \
+                 control list, AppArmor or SELinux denies it, or the file was not there when the server \
+                 was started (then restart it)"
+            );
+        };
+        let (verb, rights) = match missing {
+            0o1 => ("enter", "x"),
+            0o4 => ("read", "r"),
+            _ => ("read", "rx"),
+        };
+        write!(
+            f,
+            "the user \"{user}\" may not {verb} {path}; permit it with chmod {whose}+{rights} {path}"
+        )
+    }
+}
+
+/// A path as it is typed in a shell.
+struct Typed<'a>(&'a Path);
+
+impl fmt::Display for Typed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_string_lossy();
+        let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+        match text.chars().all(is_plain) {
+            true => f.write_str(&text),
+            false => write!(f, "'{}'", text.replace('\'', r"'\''")),
+        }
+    }
+}
+
+/// Most links that are followed, as in the kernel.
+const MAX_LINKS: u32 = 40;
+
+/// Returns the names of a path, and `..`.
+fn names(path: &Path) -> VecDeque<OsString> {
+    let name = |component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn user(uid: u32) -> Credentials {
+        let (gid, groups) = (uid, Vec::new());
+        Credentials { uid, gid, groups, name: format!("user-{uid}"), home: "/".to_owned() }
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn the_directory_that_is_closed_is_named_and_what_to_type() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let (closed, stranger) = (dir.join("it's closed"), user(4_000_000));
+        let file = closed.join("site/file");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "").unwrap();
+        symlink(&file, dir.join("link")).unwrap();
+        let modes = [(dir.as_path(), 0o711), (&closed, 0o700), (file.parent().unwrap(), 0o711)];
+        modes.iter().for_each(|(path, mode)| set_mode(path, *mode));
+        set_mode(&file, 0o640);
+        let shown = format!("'{}/it'\\''s closed'", dir.display());
+        for path in [file.clone(), dir.join("link"), dir.join("../").join(&file)] {
+            let found = Obstacle::find(&path, &stranger, Wanted::Read).unwrap();
+            let text = format!(
+                "the user \"user-4000000\" may not enter {shown}; permit it with chmod o+x {shown}"
+            );
+            assert_eq!(found.to_string(), text);
+        }
+        set_mode(&closed, 0o711);
+        let found = Obstacle::find(&file, &stranger, Wanted::Read).unwrap();
+        assert!(
+            found.to_string().contains("may not read") && found.to_string().contains("chmod o+r '")
+        );
+        assert_eq!(Obstacle::find(&file, &stranger, Wanted::Look), None);
+        let site = file.parent().unwrap();
+        assert_eq!(Obstacle::find(site, &stranger, Wanted::Enter), None);
+        let found = Obstacle::find(site, &stranger, Wanted::Read).unwrap();
+        assert!(found.to_string().contains("chmod o+r '"), "{found}");
+    }
+
+    #[test]
+    fn the_bits_of_the_owner_count_for_the_owner() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        set_mode(&file, 0o077);
+        let owner = user(fs::metadata(&file).unwrap().uid());
+        let found = Obstacle::find(&file, &owner, Wanted::Read);
+        match owner.uid {
+            0 => assert_eq!(found, None),
+            _ => assert!(found.unwrap().to_string().contains("chmod u+r")),
+        }
+    }
+
+    #[test]
+    fn what_permissions_do_not_show_and_what_is_not_there() {
+        let (root, missing) = (Path::new("/"), Path::new("/nonexistent/file"));
+        assert_eq!(Obstacle::find(missing, &user(4_000_000), Wanted::Read), None);
+        let text = Obstacle::explain(root, &user(4_000_000), Wanted::Enter).to_string();
+        assert!(text.contains("although its permissions allow it"), "{text}");
+    }
+}

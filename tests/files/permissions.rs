@@ -1,0 +1,99 @@
+//! Files and directories that the server may not open: the answer, and the line that says what to type.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use harness::{Server, Site};
+use serde_json::json;
+
+/// A site with a front controller, a closed file, a closed script and a closed directory.
+fn site() -> Site {
+    let site = Site::script("index.php", "echo 'the front page';")
+        .file("closed.txt", "closed")
+        .file("closed.php", "<?php echo 'closed';")
+        .file("closed/file.txt", "closed")
+        .file("closed/script.php", "<?php echo 'closed';")
+        .file("open.txt", "open");
+    for name in ["closed.txt", "closed.php", "closed"] {
+        let path = site.root().join(name);
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    site
+}
+
+fn lines(server: &Server, text: &str) -> Vec<String> {
+    server.log().lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
+}
+
+/// Requests everything that is closed, twice, and checks that each reason is in the log once.
+fn check(server: &Server) {
+    assert_eq!(server.get("/open.txt").text(), "open");
+    let root = server.site.root();
+    for _ in 0..2 {
+        for path in
+            ["/closed.txt", "/closed/file.txt", "/closed/script.php", "/closed/", "/closed.php"]
+        {
+            let response = server.get(path);
+            assert_eq!(response.status, 403, "{path}: {response:?}");
+        }
+    }
+    let file = root.join("closed.txt");
+    server.wait_for_log(&format!("{} cannot be opened: the user \"", file.display()));
+    let file_lines = lines(server, "closed.txt cannot be opened");
+    assert_eq!(file_lines.len(), 1, "{file_lines:?}");
+    let end = |rights: &str, path: &str| format!("+{rights} {}", root.join(path).display());
+    let line = &file_lines[0];
+    assert!(line.contains("\" may not read ") && line.ends_with(&end("r", "closed.txt")), "{line}");
+    let entered = lines(server, "\" may not enter ");
+    assert_eq!(entered.len(), 1, "{entered:?}");
+    assert!(entered[0].ends_with(&end("x", "closed")), "{entered:?}");
+    let script = server.wait_for_log("Access to the script denied: the user \"");
+    assert!(script.contains(&format!("permit it with chmod {}", class(&script))), "{script}");
+}
+
+/// Whose permissions count: the server's user owns the files unless root has started it.
+fn class(log: &str) -> &'static str {
+    if log.contains("chmod u+r") { "u+r" } else { "o+r" }
+}
+
+#[test]
+fn what_serve_dir_may_not_read_is_403_and_no_page_of_the_front_controller() {
+    let server = site().serve();
+    assert_eq!(server.get("/nothing").text(), "the front page");
+    check(&server);
+}
+
+#[test]
+fn what_a_site_with_directives_may_not_read_is_403() {
+    let rules =
+        "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . /index.php [L]\n";
+    let server = site().file(".htaccess", rules).serve();
+    assert_eq!(server.get("/nothing").text(), "the front page");
+    check(&server);
+}
+
+#[test]
+fn a_fallback_is_for_what_is_missing_and_under_unit_for_what_may_not_be_read() {
+    for (is_unit, expected) in [(false, 403), (true, 202)] {
+        let site = site();
+        let share = format!("{}$uri", site.root().display());
+        let action = json!({"share": share, "fallback": {"return": 202}});
+        let site = site.with(json!({"routes": null})).with(json!({"routes": [{"action": action}]}));
+        let server = if is_unit { site.argument("--unit").serve() } else { site.serve() };
+        assert_eq!(server.get("/nothing").status, 202);
+        assert_eq!(server.get("/closed.txt").status, expected);
+        assert_eq!(server.get("/closed/file.txt").status, expected);
+        server.wait_for_log("closed.txt cannot be opened: the user \"");
+    }
+}
+
+#[test]
+fn a_try_ends_at_a_file_that_may_not_be_read() {
+    let site = site();
+    let share = format!("{}$uri", site.root().display());
+    let action = json!({"share": share, "try": ["$uri", "/open.txt"]});
+    let site = site.with(json!({"routes": null})).with(json!({"routes": [{"action": action}]}));
+    let server = site.serve();
+    assert_eq!(server.get("/nothing").text(), "open");
+    assert_eq!(server.get("/closed.txt").status, 403);
+}
