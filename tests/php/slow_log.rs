@@ -77,6 +77,23 @@ fn a_slow_request_is_logged_with_its_stack_also_while_it_sleeps_and_is_not_distu
 }
 
 #[test]
+fn a_database_that_never_answers_shows_in_the_log_without_configuration() {
+    let database = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = database.local_addr().unwrap().port();
+    let script = format!(
+        "function connect() {{ new mysqli('127.0.0.1', 'a', 'b', 'c', {port}); }} connect();"
+    );
+    let server = Site::script("a.php", &script).serve();
+    let mut client = server.connect();
+    client.send("GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n");
+    let lines = record(&server.wait_for_log("{main}")).unwrap();
+    let script = server.site.root().join("a.php");
+    assert!(lines[1].starts_with("#0 mysqli->__construct("), "{lines:?}");
+    assert!(lines[2].starts_with("#1 connect() at "), "{lines:?}");
+    assert!(lines[3].starts_with(&format!("#2 {{main}} at {}:", script.display())), "{lines:?}");
+}
+
+#[test]
 fn a_script_that_computes_is_found_as_well() {
     let server = slow(json!({"slow": 3})).serve();
     // It runs on while it is read, so one of them may be read in the middle of a change.

@@ -90,7 +90,7 @@ pub struct Limits {
     pub patience: Option<Duration>,
     /// Order of waiting requests.
     pub fair: Fairness,
-    /// Run time after which a request is logged with the stack of its script.
+    /// Run time after which a request is logged with the stack of its script; `None` for never.
     pub slow: Option<Duration>,
     /// The file for slow requests; the server's log if `None`.
     pub slow_log: Option<PathBuf>,
@@ -123,7 +123,7 @@ impl Default for Limits {
             queue_timeout: None,
             patience: None,
             fair: Fairness::Arrival,
-            slow: None,
+            slow: Some(Duration::from_secs(5)),
             slow_log: None,
         }
     }
@@ -241,7 +241,9 @@ impl Limits {
             queue_timeout: object.read("queue_timeout", timeout)?.filter(set),
             patience: object.read("patience", timeout)?.filter(set),
             fair: object.read("fair", Fairness::read)?.unwrap_or_default(),
-            slow: object.read("slow", timeout)?.filter(set),
+            slow: object
+                .read("slow", timeout)?
+                .map_or(Limits::default().slow, |slow| Some(slow).filter(set)),
             slow_log: object.file("slow_log")?,
         };
         object.end()?;

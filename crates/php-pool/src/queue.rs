@@ -248,15 +248,20 @@ impl Queue {
         running.filter(|(_, _, times)| u128::from(times.ran) >= least.as_micros()).count() as u32
     }
 
-    /// Returns requests that have run for longer than `limit` microseconds, each only once.
-    pub fn take_slow_requests(&self, limit: u64) -> Vec<SlowRequest> {
+    /// Returns requests that have run for longer than `limit` microseconds, each only once, and the time in
+    /// microseconds within which there will be no other.
+    pub fn take_slow_requests(&self, limit: u64) -> (Vec<SlowRequest>, u64) {
         let mut inner = self.lock();
-        let (now, mut found) = (clock::monotonic_us(), Vec::new());
+        let (now, mut found, mut pause) = (clock::monotonic_us(), Vec::new(), limit);
         let Inner { serving, retired, counters, .. } = &mut *inner;
         for serving in serving.iter_mut().chain(retired) {
             for slot in 0..serving.infos.len() as u32 {
                 let Some((worker, info, times)) = serving.running(slot, now) else { continue };
-                if info.is_reported_slow || times.ran < limit {
+                if info.is_reported_slow {
+                    continue;
+                }
+                if times.ran < limit {
+                    pause = pause.min(limit - times.ran);
                     continue;
                 }
                 let (instance, context) = (serving.instance.number, Arc::clone(&info.context));
@@ -268,7 +273,7 @@ impl Queue {
                 }
             }
         }
-        found
+        (found, pause)
     }
 
     /// Returns a thread's requests in the slots of an instance, with their claims. No request moves

@@ -171,7 +171,11 @@ pub(super) const TABLE: &[Shape] = &[
                 Either(&[Switch, Text]),
                 "Whether clients take turns in the queue, or the text that takes turns",
             ),
-            Key("slow", SECONDS, "Seconds after which a request is logged with its stack"),
+            Key(
+                "slow",
+                SECONDS,
+                "Seconds after which a request is logged with its stack (5); 0 for never",
+            ),
             Key("slow_log", Text, "File that slow requests are logged to"),
         ],
     },

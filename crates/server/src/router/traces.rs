@@ -15,11 +15,8 @@ use howdah_wire::queue::WorkerId;
 
 use super::link::Link;
 
-/// Number of checks within `limits/slow`. The interval is at least [`MIN_INTERVAL`] and at most
-/// [`MAX_INTERVAL`].
-const CHECKS: u32 = 10;
+/// Minimum time between two checks for slow requests of an application.
 const MIN_INTERVAL: Duration = Duration::from_millis(25);
-const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum number of records that wait for their file to be opened. Further ones go to the error
 /// log.
@@ -89,7 +86,7 @@ impl Traces {
     }
 
     /// Requests traces of an application's slow requests. Returns the time of the next check;
-    /// `None` if `limits/slow` is not configured.
+    /// `None` if `limits/slow` is 0.
     pub(super) fn trace_slow(
         &mut self,
         application: &config::Application,
@@ -102,10 +99,12 @@ impl Traces {
         if let Some(path) = file.as_ref().filter(|path| !self.files.contains_key(*path)) {
             self.open(path)?; // before it is needed: if it cannot be, that shows early
         }
-        for slow in queue.take_slow_requests(limit.as_micros() as u64) {
+        let (slow, pause) = queue.take_slow_requests(limit.as_micros() as u64);
+        for slow in slow {
             self.request(Trace { slow, reason: Reason::Slow, file: file.clone() })?;
         }
-        Ok(Some(now + (limit / CHECKS).clamp(MIN_INTERVAL, MAX_INTERVAL)))
+        // A request that begins now is not slow before the limit has passed.
+        Ok(Some(now + Duration::from_micros(pause).max(MIN_INTERVAL)))
     }
 
     /// Requests the trace of a script that has run longer than it may. The caller kills its worker
