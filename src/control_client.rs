@@ -57,13 +57,17 @@ fn without_controls(text: &str) -> String {
     lines.join("\n")
 }
 
+/// Maximum time for an answer about the state, which waits for nothing but the router.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+
 fn execute(command: Command) -> Result<(), Failure> {
     match command {
         Command::Cache(args) => cache::run(&connect(&args.server)?, args),
         Command::Config(args) => config(args),
         Command::Limits(args) => {
             let LimitsCommand::Top { json } = args.command;
-            let status = connect(&args.server)?.request("GET", "/status", b"")?;
+            let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);
+            let status = client.request("GET", "/status", b"")?;
             match json {
                 true => write_out(&json_text(status.get("limits").unwrap_or(&Value::Null))),
                 false => write_out(&limits::table(&status)),
@@ -77,7 +81,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         }
         Command::Restart(args) => restart(&args),
         Command::Status(args) => {
-            let client = connect(&args.server)?;
+            let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);
             let (target, table): (_, fn(&Value) -> String) = match &args.application {
                 Some(name) => (format!("/pools/{}", encode(name, |_| false)), pools::describe),
                 None => ("/status".to_owned(), status::table),
@@ -86,7 +90,7 @@ fn execute(command: Command) -> Result<(), Failure> {
             if args.json { write_out(&json_text(&status)) } else { write_out(&table(&status)) }
         }
         Command::Top(args) => {
-            let client = connect(&args.server)?;
+            let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);
             top::run(&client, Duration::from_secs_f64(args.interval))
         }
         Command::Upgrade(args) => {
@@ -100,7 +104,8 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Tune(args) => {
             let name = encode(&args.application, |_| false);
             let target = format!("/control/applications/{name}/tune");
-            let tuning = connect(&args.server)?.request("GET", &target, b"")?;
+            let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);
+            let tuning = client.request("GET", &target, b"")?;
             if args.json {
                 write_out(&json_text(&tuning))
             } else {

@@ -175,7 +175,8 @@ impl Client {
         }
         .map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Failure::Failed(format!(
-                "{}: the server did not answer within {} s",
+                "{}: the server did not answer within {} s; a router that hangs is replaced within 30 s, and \
+                 the log says so",
                 self.address,
                 self.timeout.as_secs_f64()
             )),

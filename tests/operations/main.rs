@@ -4,6 +4,7 @@ mod access_log;
 mod command;
 mod descriptors;
 mod environment;
+mod hung_router;
 mod service_manager;
 mod systemd;
 mod upgrade;

@@ -1,16 +1,23 @@
-//! State of the notifications to the service manager: when the router is asked whether it works, and
-//! the line that describes the server.
+//! State of the notifications to the service manager: when the router is asked whether it works, whether
+//! it hangs, and the line that describes the server.
 
 use std::time::{Duration, Instant};
 
 use howdah_sys::service_manager::Notifier;
 
-/// Interval at which the description of the server is updated.
+/// Interval at which the router is asked and the description of the server is updated, at most.
 const STATUS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The router is asked this many times within the time of the watchdog, so that one slow answer does
-/// not end the server.
-const PINGS_PER_WATCHDOG: u32 = 3;
+/// not end the server, and a router that hangs is replaced before the service manager ends the server.
+const PINGS_PER_WATCHDOG: u32 = 6;
+
+/// Time without an answer after which the router hangs.
+const HANG_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A router hangs only if it has not answered this many pings before the last one. After a pause of the
+/// whole machine it has missed one at most.
+const MIN_MISSED: u32 = 2;
 
 /// The service manager, and the notifications that it has got.
 #[derive(Debug, Default)]
@@ -27,6 +34,19 @@ pub(crate) struct ServiceManager {
     status: String,
     /// A failed notification was logged.
     pub(crate) has_failed: bool,
+    /// The service manager was told that the server serves.
+    is_ready: bool,
+    /// What the running router owes; `None` while none serves.
+    debt: Option<Debt>,
+}
+
+/// Answers that a router owes.
+#[derive(Debug, Default)]
+struct Debt {
+    /// The first ping that was not answered: its number, and when it was sent.
+    first: Option<(u32, Instant)>,
+    /// Number of pings that were not answered before the next was sent.
+    missed: u32,
 }
 
 /// Numbers of the router for the description of the server. They are shown and not relied on: an
@@ -64,8 +84,32 @@ impl ServiceManager {
     /// Asks the router now, and then at the interval. Its next answer gives the description, even if
     /// that has not changed.
     pub(crate) fn start(&mut self, now: Instant) {
-        self.next_ping = self.notifier.is_some().then_some(now);
+        self.next_ping = Some(now);
+        self.is_ready = true;
         self.status.clear();
+    }
+
+    /// Returns true if [`ServiceManager::start`] was called.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    /// Begins to ask a router that serves from now on.
+    pub(crate) fn router_serves(&mut self, now: Instant) {
+        self.next_ping.get_or_insert(now);
+        self.debt = Some(Debt::default());
+    }
+
+    /// Handles the end of the router: nothing is expected of it any more.
+    pub(crate) fn router_ended(&mut self) {
+        self.debt = None;
+    }
+
+    /// Returns the time for which the router has not answered, if that is too long. It is then replaced, and
+    /// nothing more is expected of it.
+    pub(crate) fn take_hang(&mut self, now: Instant) -> Option<Duration> {
+        let debt = self.debt.take_if(|debt| debt.hung_for(now).is_some())?;
+        debt.hung_for(now)
     }
 
     /// Returns the time of the next ping; `None` if there is none.
@@ -80,7 +124,19 @@ impl ServiceManager {
         self.next_ping = Some(now + self.interval);
         self.last_ping = self.last_ping.wrapping_add(1);
         self.awaited = Some(self.last_ping);
+        if let Some(debt) = &mut self.debt {
+            debt.asked(self.last_ping, now);
+        }
         self.awaited
+    }
+
+    /// Notes that the router answers, perhaps an earlier ping than the last.
+    pub(crate) fn heard(&mut self, number: u32) {
+        if let Some(debt) = &mut self.debt
+            && debt.first.is_some_and(|(first, _)| number.wrapping_sub(first) as i32 >= 0)
+        {
+            *debt = Debt::default();
+        }
     }
 
     /// Returns true if this ping was sent and is not answered.
@@ -103,6 +159,20 @@ impl ServiceManager {
             fields.push(("STATUS", status));
         }
         fields
+    }
+}
+
+impl Debt {
+    fn asked(&mut self, number: u32, now: Instant) {
+        match self.first {
+            None => self.first = Some((number, now)),
+            Some(_) => self.missed += 1,
+        }
+    }
+
+    fn hung_for(&self, now: Instant) -> Option<Duration> {
+        let time = now.saturating_duration_since(self.first?.1);
+        (self.missed >= MIN_MISSED && time >= HANG_TIMEOUT).then_some(time)
     }
 }
 
@@ -157,7 +227,7 @@ mod tests {
         assert_eq!(manager.next_ping(now), None, "not due");
         assert_eq!(names(manager.answered(ping, "s".to_owned())), ["WATCHDOG", "STATUS"]);
         assert_eq!(names(manager.answered(ping, "s".to_owned())), [""; 0], "it was answered");
-        assert_eq!(manager.due(), Some(now + WATCHDOG / 3));
+        assert_eq!(manager.due(), Some(now + WATCHDOG / PINGS_PER_WATCHDOG));
     }
 
     /// A router that hangs must not keep the server alive with the answer to an earlier ping, nor one
@@ -185,11 +255,48 @@ mod tests {
         assert_eq!(answer(STATUS_INTERVAL * 2, "b"), ["STATUS"]);
     }
 
+    /// Asks a router of which `answers` tells whether it answers the next ping, with the number of the last;
+    /// returns the time at which it hangs.
+    fn hangs_after(watchdog: Option<Duration>, answers: impl Fn(u32) -> bool) -> Option<Duration> {
+        let (mut manager, start) = (ServiceManager::new(None, watchdog), Instant::now());
+        manager.router_serves(start);
+        (0..40).find_map(|_| {
+            let now = manager.due().unwrap();
+            let number = manager.next_ping(now).unwrap();
+            if answers(number) {
+                manager.heard(number);
+            }
+            manager.take_hang(now).map(|_| now - start)
+        })
+    }
+
     #[test]
-    fn without_service_manager_the_router_is_not_asked() {
-        let (mut manager, now) = (ServiceManager::new(None, Some(WATCHDOG)), Instant::now());
-        manager.start(now);
-        assert_eq!((manager.due(), manager.next_ping(now)), (None, None));
+    fn a_router_hangs_that_answers_nothing_with_and_without_a_service_manager() {
+        let seconds = Duration::from_secs;
+        assert_eq!(hangs_after(None, |_| false), Some(seconds(20)));
+        // The service manager would end the server 30 seconds after the last answer.
+        assert_eq!(hangs_after(Some(seconds(30)), |_| false), Some(seconds(15)));
+        assert_eq!(hangs_after(None, |_| true), None);
+        assert_eq!(hangs_after(None, |number| number % 3 == 0), None, "it is slow");
+        assert!(hangs_after(None, |number| number < 10).is_some());
+    }
+
+    #[test]
+    fn a_late_answer_is_one_and_a_pause_of_the_machine_is_no_hang() {
+        let (mut manager, start) = (ServiceManager::new(None, None), Instant::now());
+        assert_eq!(manager.next_ping(start), None, "no router serves");
+        manager.router_serves(start);
+        let first = manager.next_ping(start).unwrap();
+        let hour = Duration::from_secs(3600);
+        manager.next_ping(start + hour).unwrap();
+        assert_eq!(manager.take_hang(start + hour), None);
+        let last = manager.next_ping(start + hour * 2).unwrap();
+        manager.heard(first.wrapping_sub(1));
+        manager.heard(last);
+        assert_eq!(manager.take_hang(start + hour * 2), None);
+        manager.next_ping(start + hour * 3);
+        manager.router_ended();
+        assert_eq!(manager.take_hang(start + hour * 9), None);
     }
 
     #[test]

@@ -141,6 +141,7 @@ impl Tree {
             }
         }
         self.has_served = true;
+        self.service_manager.router_serves(Instant::now());
         release_start_memory();
     }
 

@@ -1,13 +1,14 @@
 //! Notifications to the service manager, such as systemd: the server is ready, reloads, works, stops.
 //!
 //! The watchdog is fed only with answers of the router, in which all of its threads have taken part,
-//! and by this loop: neither can hang unnoticed.
+//! and by this loop: neither can hang unnoticed. A router that hangs is replaced, with and without a
+//! service manager.
 
 use std::collections::HashSet;
 use std::time::Instant;
 
-use howdah_sys::clock;
 use howdah_sys::log::Level;
+use howdah_sys::{clock, signals};
 use howdah_wire::messages::FromSupervisor;
 
 use super::state::Tree;
@@ -17,7 +18,7 @@ impl Tree {
     /// Reports that the server serves, for the first time or after a reload. Then asks the router at
     /// once, whose answer gives the description.
     pub(super) fn notify_ready(&mut self) {
-        let is_first = self.service_manager.due().is_none();
+        let is_first = !self.service_manager.is_ready();
         let status = is_first.then(|| describe(RouterNumbers::default(), self.numbers()));
         let status = status.as_deref().map(|status| ("STATUS", status));
         let fields: Vec<_> = [("READY", "1")].into_iter().chain(status).collect();
@@ -47,15 +48,26 @@ impl Tree {
         self.notify(&[("STATUS", reason)]);
     }
 
-    /// Asks the router whether it works.
+    /// Asks the router whether it works, and ends one that does not answer; another is started.
     pub(super) fn ping_router_if_due(&mut self, now: Instant) {
-        if let Some(number) = self.service_manager.next_ping(now) {
-            self.send_to_router(&FromSupervisor::Ping { number }, &[]);
+        let Some(number) = self.service_manager.next_ping(now) else { return };
+        if let Some(time) = self.service_manager.take_hang(now)
+            && let Some(router) = &self.router
+        {
+            let (pid, seconds) = (router.pid, time.as_secs());
+            let what = format_args!(
+                "router process {pid} is killed: it, or one of its threads, has not answered for {seconds} s"
+            );
+            self.log.write(Level::Alert, what);
+            let _ = signals::send(pid, signals::SIGKILL);
+            return;
         }
+        self.send_to_router(&FromSupervisor::Ping { number }, &[]);
     }
 
     /// Handles the router's answer to a ping.
     pub(super) fn router_answered(&mut self, number: u32, router: RouterNumbers) {
+        self.service_manager.heard(number);
         // The description takes time with many applications; unexpected answers do not get it.
         if !self.service_manager.awaits(number) {
             return;
