@@ -181,6 +181,15 @@ fn a_request_in_progress_outlives_its_server_and_changes_go_to_the_new_one() {
 }
 
 #[test]
+fn an_upgrade_soon_after_another_waits_for_the_end_of_the_old_server() {
+    let server = serve(Site::new().file("a.txt", "hello"));
+    let old: Vec<_> = (0..3).map(|_| server.upgrade()).collect();
+    assert_eq!(server.get("/a.txt").text(), "hello");
+    old.into_iter().for_each(|old| server.wait_for_end_of(old));
+    assert!(!server.log().contains("there is no upgrade"), "{}", server.log());
+}
+
+#[test]
 fn requests_end_when_their_time_is_over() {
     let server = serve(Site::script("slow.php", SLOW));
     let mut client = server.connect();

@@ -90,6 +90,7 @@ impl Tree {
                     self.claim_pid_file_or_log();
                     self.begin_to_own();
                 }
+                self.resume_upgrade();
             }
         }
     }

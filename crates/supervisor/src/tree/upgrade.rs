@@ -25,12 +25,31 @@ use crate::pid_file::PidFile;
 /// Maximum time to wait for certificate orders in progress before an upgrade.
 const RENEWALS_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Maximum time to wait for the end of the server that this one has replaced.
+const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Maximum time for the last responses of the control API.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Tree {
-    /// Begins an upgrade. Its outcome is logged, and sent to the control process.
+    /// Begins an upgrade. Its outcome is logged, and sent to the control process. After another upgrade, it
+    /// first waits for the end of the server that was replaced.
     pub(super) fn upgrade(&mut self) {
+        if self.upgrade.predecessor.is_some() && !self.upgrade.is_in_progress() {
+            self.upgrade.waits_until.get_or_insert_with(|| Instant::now() + PREDECESSOR_TIMEOUT);
+            return;
+        }
+        self.upgrade_now();
+    }
+
+    /// Begins an upgrade that has waited for the end of the server that this one has replaced.
+    pub(super) fn resume_upgrade(&mut self) {
+        if self.upgrade.waits_until.take().is_some() {
+            self.upgrade_now();
+        }
+    }
+
+    fn upgrade_now(&mut self) {
         match self.begin_upgrade() {
             Ok(()) => {
                 self.send_to_control(&ToControl::UpgradeBegun {}, &[]);
@@ -140,6 +159,9 @@ impl Tree {
 
     /// Ends the upgrade if it is late.
     pub(super) fn check_upgrade(&mut self, now: Instant) {
+        if self.upgrade.waits_until.is_some_and(|end| end <= now) {
+            self.resume_upgrade();
+        }
         let problem = match &self.upgrade.stage {
             Stage::HoldingRenewals(deadline) if *deadline <= now => Some(format!(
                 "a certificate has been ordered for more than {} s; try again when howdah status \
@@ -311,14 +333,17 @@ impl Tree {
     /// Ends an upgrade, as the server is told to end.
     pub(super) fn end_upgrade(&mut self, is_graceful: bool) {
         self.tell_predecessor_of_end(is_graceful);
+        self.upgrade.waits_until = None;
         self.upgrade.postponed.clear();
         if self.upgrade.is_in_progress() && !self.upgrade.is_replaced() {
             self.fail_upgrade("the server is told to end");
         }
     }
 
-    /// Ends an upgrade that waits for the router, which has ended.
+    /// Ends an upgrade that waits for the router, which has ended, or that has not begun: the control process
+    /// has ended with the router.
     pub(super) fn router_of_upgrade_ended(&mut self) {
+        self.upgrade.waits_until = None;
         if matches!(self.upgrade.stage, Stage::HoldingRenewals(_)) {
             self.fail_upgrade("the router has ended; try again");
         }

@@ -13,6 +13,8 @@ pub(super) struct Upgrade {
     pub(super) predecessor: Option<Predecessor>,
     /// This server does not own the PID file and the control socket yet: its predecessor does.
     pub(super) is_standby: bool,
+    /// An upgrade begins as soon as the server that this one has replaced has ended; at this time it is refused.
+    pub(super) waits_until: Option<Instant>,
     /// Signals that the new server must get when it has taken over, and this one if it does not.
     pub(super) postponed: Vec<i32>,
 }
@@ -65,11 +67,12 @@ impl Upgrade {
 
     /// Returns the next deadline.
     pub(super) fn due(&self) -> Option<Instant> {
-        match &self.stage {
+        let of_stage = match &self.stage {
             Stage::None => None,
             Stage::HoldingRenewals(deadline) => Some(*deadline),
             Stage::Starting(successor) => successor.due(),
             Stage::Replaced { control_until, .. } => Some(*control_until),
-        }
+        };
+        [of_stage, self.waits_until].into_iter().flatten().min()
     }
 }
