@@ -179,6 +179,7 @@ impl StartupPlan {
         if let Some(members) = document.as_object_mut() {
             // What is printed can be served, without the files.
             members.shift_remove("included");
+            members.shift_remove("left_out");
         }
         writeln!(std::io::stdout(), "{document:#}")
             .map_err(|error| format!("standard output: {error}"))

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fastcgi::{FastCgi, Servers};
 use crate::geo_database::GeoDatabase;
 use crate::groups::Groups;
-use crate::include;
+use crate::include::{self, LeftOut};
 use crate::json;
 use crate::limit::LimitRule;
 use crate::listener::Listener;
@@ -50,6 +50,8 @@ pub struct Config {
     pub geo_databases: Vec<(String, Arc<GeoDatabase>)>,
     /// The parts that come from other files, by their paths (`included`).
     pub included: Vec<(String, PathBuf)>,
+    /// The files without which the document was read, because they cannot be used (`left_out`).
+    pub left_out: Vec<LeftOut>,
 }
 
 /// Reads a document with Howdah's defaults.
@@ -107,6 +109,8 @@ impl Config {
         let access_log = mistakes.part(object.read("access_log", AccessLog::read_all))?.flatten();
         let included = object.internal("included").map(|node| include::read_included(&node));
         let included = included.transpose()?.unwrap_or_default();
+        let left_out = object.internal("left_out").map(|node| include::read_left_out(&node));
+        let left_out = left_out.transpose()?.unwrap_or_default();
         mistakes.part(object.end())?;
         let mut config = Config {
             listeners: listeners.unwrap_or_default(),
@@ -118,6 +122,7 @@ impl Config {
             access_log: access_log.unwrap_or_default(),
             geo_databases: variables.databases(),
             included,
+            left_out,
             document,
         };
         mistakes.part(LimitRule::check_zones(config.limit_rules()))?;

@@ -4,6 +4,9 @@ use serde_json::{Map, Value};
 
 use crate::suggest::nearest;
 
+/// The name of the member with the files without which a document was read.
+pub(crate) const LEFT_OUT: &str = "left_out";
+
 /// The named objects of a document. Their contents are not checked yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Definitions<'a> {
@@ -30,6 +33,12 @@ impl<'a> Definitions<'a> {
             Some(_) => true,
             None => document.keys().any(|key| nearest(key, [section]).is_some()),
         }
+    }
+
+    /// Returns true if a name that is missing may be that of a file that cannot be used.
+    pub fn may_be_left_out(&self) -> bool {
+        let files = self.section(LEFT_OUT).and_then(Value::as_object);
+        files.is_some_and(|files| !files.is_empty())
     }
 
     /// Returns a section of the document that is an object of names.

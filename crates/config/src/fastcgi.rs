@@ -126,7 +126,7 @@ fn read_address(node: &Node<'_>) -> Result<Address, Error> {
 
 fn read_upstream(node: &Node<'_>) -> Result<String, Error> {
     let name = node.string()?.to_owned();
-    Target::Upstream(name.clone()).check(node)?;
+    Target::Upstream(name.clone()).check_defined(node)?;
     if let Some(key) = node.scope.definitions.http_only_key(&name) {
         let reason = format_args!("is an upstream with \"{key}\", which FastCGI does not speak");
         let error = node.invalid(reason);

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use crate::error::{self, Error, Position};
+use crate::definitions::LEFT_OUT;
+use crate::error::{self, Error};
 use crate::json;
 use crate::mistakes::Mistakes;
 use crate::node::{Node, path, split_path};
@@ -21,12 +22,26 @@ use crate::types_file;
 
 mod chain;
 mod changed;
+mod expanded;
+mod former;
+mod left_out;
+mod pattern;
 mod refused;
 mod tables;
+mod tolerance;
+mod tolerant;
+
+use expanded::{Origin, Source};
+use pattern::{is_named, is_pattern};
+use tolerance::Tolerance;
 
 pub use changed::changed;
+pub use expanded::Expanded;
+pub use left_out::LeftOut;
+pub(crate) use left_out::read_left_out;
 pub(crate) use refused::refuse;
 pub use tables::{expand_tables, watched_by_tables};
+pub use tolerant::expand_leaving_out;
 
 /// Reads the files that documents name.
 pub trait IncludedFiles {
@@ -53,35 +68,6 @@ pub trait IncludedFiles {
     }
 }
 
-/// A document whose parts come from several files.
-#[derive(Debug)]
-pub struct Expanded {
-    /// The document, with `included`.
-    pub document: Value,
-    sources: Vec<Source>,
-    origins: Vec<Origin>,
-}
-
-/// A file of a document.
-#[derive(Debug)]
-struct Source {
-    file: PathBuf,
-    text: Vec<u8>,
-    /// The index of the file that includes it; `None` for the document.
-    included_by: Option<usize>,
-}
-
-/// The origin of a part of the document.
-#[derive(Debug)]
-struct Origin {
-    /// The path of the part in the document.
-    path: Vec<String>,
-    /// The index of its file.
-    source: usize,
-    /// Its path in the file.
-    inner: Vec<String>,
-}
-
 /// The place of a value that is being expanded.
 #[derive(Clone)]
 struct Place {
@@ -106,18 +92,30 @@ pub fn expand(
     file: &Path,
     files: &dyn IncludedFiles,
 ) -> Result<Option<Expanded>, String> {
+    Ok(expand_once(text, file, files, None)?.map(|(expanded, _)| expanded))
+}
+
+/// Replaces each `include`, with or without files that cannot be used.
+fn expand_once<'f>(
+    text: &[u8],
+    file: &Path,
+    files: &'f dyn IncludedFiles,
+    tolerance: Option<Tolerance<'f>>,
+) -> Result<Option<(Expanded, Option<Tolerance<'f>>)>, String> {
     // The text of the document alone is parsed, and its errors are reported, by the caller.
     let Ok(value) = json::parse(text) else { return Ok(None) };
-    let sources = vec![Source { file: file.to_owned(), text: text.to_vec(), included_by: None }];
-    let mut reading = Reading { bytes: text.len(), ..Reading::new(files, sources) };
+    let sources = vec![Source::of_document(file, text)];
+    let mut reading = Reading { bytes: text.len(), tolerance, ..Reading::new(files, sources) };
     let place = Place { source: 0, inner: Vec::new(), path: Vec::new() };
-    if value.get(INCLUDED).is_some() {
-        let problem = "\"included\" is made by the server; write \"include\"";
-        return Err(reading.problem(&place.child(INCLUDED), problem));
+    for name in [INCLUDED, LEFT_OUT] {
+        if value.get(name).is_some() {
+            let problem = format!("\"{name}\" is made by the server; write \"include\"");
+            return Err(reading.problem(&place.child(name), &problem));
+        }
     }
     let original = value.clone();
     let read = reading.value(value, &place);
-    let Reading { sources, origins, tables, mistakes, .. } = reading;
+    let Reading { sources, origins, tables, mistakes, tolerance, .. } = reading;
     let mut document = finished(mistakes, read)?;
     if sources.len() == 1 && !has_include(text) && document == original {
         return Ok(None);
@@ -137,7 +135,7 @@ pub fn expand(
         }));
         members.insert(INCLUDED.to_owned(), Value::Object(named.collect()));
     }
-    Ok(Some(Expanded { document, sources, origins }))
+    Ok(Some((Expanded { document, sources, origins, left_out: Vec::new() }, tolerance)))
 }
 
 /// Returns true if a text may have `include`, which may name no file.
@@ -165,59 +163,9 @@ fn is_table(steps: &[String]) -> bool {
     matches!(steps, [first, _, last] if first == "variables" && last == "values")
 }
 
-fn is_pattern(text: &str) -> bool {
-    text.contains(['*', '?'])
-}
-
-/// Returns true for a file that a pattern names.
-fn is_named(pattern: &str, file: &str) -> bool {
-    !file.starts_with('.') && matches(pattern.as_bytes(), file.as_bytes())
-}
-
 /// Reads `included`: objects of paths and files.
 pub(crate) fn read_included(node: &Node<'_>) -> Result<Vec<(String, PathBuf)>, Error> {
     node.members()?.map(|(part, file)| Ok((part.to_owned(), file.file()?))).collect()
-}
-
-impl Expanded {
-    /// Returns the files, the document's first.
-    pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.sources.iter().map(|source| source.file.as_path())
-    }
-
-    /// Returns the mistakes of the document as lines, each with the file and the place in it.
-    pub fn explain(&self, error: &Error) -> String {
-        error.lines(|error| self.explain_one(error))
-    }
-
-    fn explain_one(&self, error: &Error) -> String {
-        let steps = split_path(error.path());
-        let origin = { self.origins.iter() }
-            .filter(|origin| steps.starts_with(&origin.path))
-            .max_by_key(|origin| origin.path.len());
-        let (source, inner) = match origin {
-            Some(origin) => {
-                let below = steps.get(origin.path.len()..).unwrap_or_default();
-                (origin.source, [origin.inner.as_slice(), below].concat())
-            }
-            None => (0, steps),
-        };
-        match self.sources.get(source) {
-            Some(source) => format!("{}: {error}", source.place(&inner)),
-            None => error.to_string(),
-        }
-    }
-}
-
-impl Source {
-    /// Returns the file and the line of a value, or of the object that lacks it.
-    fn place(&self, inner: &[String]) -> String {
-        let found =
-            (0..=inner.len()).rev().find_map(|length| json::find(&self.text, inner.get(..length)?));
-        let Position { line, column, .. } =
-            found.unwrap_or(Position { offset: 0, line: 1, column: 1 });
-        format!("{}: line {line}, column {column}", self.file.display())
-    }
 }
 
 impl Place {
@@ -257,12 +205,15 @@ struct Reading<'f> {
     tables: Vec<(Vec<String>, PathBuf)>,
     /// Problems of files. With one, the document is of no use; other files are read for their problems.
     mistakes: Mistakes<String>,
+    /// Set if the document is read without files that cannot be used.
+    tolerance: Option<Tolerance<'f>>,
 }
 
 impl<'f> Reading<'f> {
     fn new(files: &'f dyn IncludedFiles, sources: Vec<Source>) -> Self {
         let (origins, tables) = (Vec::new(), Vec::new());
-        Reading { files, sources, origins, bytes: 0, tables, mistakes: Mistakes::default() }
+        let mistakes = Mistakes::default();
+        Reading { files, sources, origins, bytes: 0, tables, mistakes, tolerance: None }
     }
 
     fn value(&mut self, value: Value, place: &Place) -> Result<Value, String> {
@@ -295,7 +246,13 @@ impl<'f> Reading<'f> {
                 self.tables.push((place.path.clone(), self.files.absolute(whole)));
                 let value = Value::String(name);
                 for file in self.named(&value, place)? {
-                    let Some((table, source)) = self.read(&file, place)? else { continue };
+                    let Some((table, source)) = self.read(&file, place)? else {
+                        if let Some(whole) = self.former_value(&file, place) {
+                            return Ok(whole);
+                        }
+                        self.reject_without(&file, place)?;
+                        continue;
+                    };
                     let inside = Place { source, inner: Vec::new(), path: place.path.clone() };
                     match table {
                         Value::Object(members) => self.add(&mut all, members, &inside)?,
@@ -321,13 +278,16 @@ impl<'f> Reading<'f> {
                 return Ok(Value::Null);
             }
             Err(problem) => {
-                self.keep(place, &problem)?;
+                self.leave_out(&file, self.problem(place, &problem))?;
+                if let Some(types) = self.former_value(&file, place) {
+                    return Ok(types);
+                }
+                self.reject_without(&file, place)?;
                 return Ok(Value::Null);
             }
         };
         let types = types_file::parse(&String::from_utf8_lossy(&text));
-        self.sources.push(Source { file, text, included_by: Some(place.source) });
-        let source = self.sources.len() - 1;
+        let source = self.add_source(&file, text, place);
         self.record(&Place { source, inner: Vec::new(), path: place.path.clone() });
         Ok(types)
     }
@@ -348,8 +308,12 @@ impl<'f> Reading<'f> {
         }
         let Some(include) = include else { return Ok(all) };
         for file in self.named(&include, &place.child("include"))? {
-            let Some((value, source)) = self.read(&file, &place.child("include"))? else {
-                continue;
+            let (value, source) = match self.read(&file, &place.child("include"))? {
+                Some(read) => read,
+                None => match self.former_members(&file, place) {
+                    Some((members, source)) => (Value::Object(members), source),
+                    None => continue,
+                },
             };
             let inside = Place { source, inner: Vec::new(), path: place.path.clone() };
             let Value::Object(members) = value else {
@@ -376,7 +340,13 @@ impl<'f> Reading<'f> {
             let inner = [inner.as_slice(), &["include".to_owned()]].concat();
             let including = Place { inner, ..place.clone() };
             for file in self.named(&include, &including)? {
-                let Some((value, source)) = self.read(&file, &including)? else { continue };
+                let (value, source) = match self.read(&file, &including)? {
+                    Some(read) => read,
+                    None => match self.former_steps(&file, place) {
+                        Some((steps, source)) => (Value::Array(steps), source),
+                        None => continue,
+                    },
+                };
                 match value {
                     Value::Array(steps) => {
                         let path = place.path.clone();
@@ -416,7 +386,7 @@ impl<'f> Reading<'f> {
     ) -> Result<(), String> {
         match self.merge(all, members, inside) {
             Ok(()) => Ok(()),
-            Err(problem) => self.mistakes.keep(problem),
+            Err(problem) => self.reject(inside.source, problem),
         }
     }
 
@@ -490,7 +460,8 @@ impl<'f> Reading<'f> {
             let there = match self.files.names(above) {
                 Ok(there) => there,
                 Err(problem) => {
-                    self.keep(place, &problem)?;
+                    self.leave_out(&whole, self.problem(place, &problem))?;
+                    files.extend(self.former_files(above, name));
                     continue;
                 }
             };
@@ -505,29 +476,42 @@ impl<'f> Reading<'f> {
     /// Reads a file for the `include` at a place. `None` if the file has a problem, which is kept. Error: no
     /// further file is to be read, for example in a circle.
     fn read(&mut self, file: &Path, place: &Place) -> Result<Option<(Value, usize)>, String> {
-        self.check_chain(file, place)?;
+        if let Err(problem) = self.check_chain(file, place) {
+            return match self.tolerance {
+                Some(_) if place.source != 0 => self.reject(place.source, problem).map(|()| None),
+                _ => Err(problem),
+            };
+        }
+        if let Some(reason) = self.tolerance.as_ref().and_then(|known| known.unusable(file)) {
+            return self.leave_out(file, reason).map(|()| None);
+        }
         if self.sources.len() >= MAX_FILES {
             return Err(self.problem(place, "makes the document consist of more than 10,000 files"));
         }
         self.begins(place, file);
         let text = match self.files.read(file) {
             Ok(text) => text,
-            Err(problem) => return self.keep(place, &problem).map(|()| None),
+            Err(problem) => {
+                return self.leave_out(file, self.problem(place, &problem)).map(|()| None);
+            }
         };
-        self.bytes = self.bytes.saturating_add(text.len());
-        if self.bytes > json::MAX_SIZE {
-            return Err(self.problem(place, "makes the document longer than 16 MiB"));
+        let bytes = self.bytes.saturating_add(text.len());
+        if bytes > json::MAX_SIZE {
+            let problem = self.problem(place, "makes the document longer than 16 MiB");
+            return match self.tolerance {
+                Some(_) => self.leave_out(file, problem).map(|()| None),
+                None => Err(problem),
+            };
         }
+        self.bytes = bytes;
         let value = match json::parse(&text) {
             Ok(value) => value,
             Err(error) => {
                 let problem = format!("{}: {error}", file.display());
-                return self.mistakes.keep(problem).map(|()| None);
+                return self.leave_out(file, problem).map(|()| None);
             }
         };
-        let included_by = Some(place.source);
-        self.sources.push(Source { file: file.to_owned(), text, included_by });
-        Ok(Some((value, self.sources.len() - 1)))
+        Ok(Some((value, self.add_source(file, text, place))))
     }
 
     /// Says which file is read next. Without the line, whose search would take as long as the files.
@@ -539,7 +523,22 @@ impl<'f> Reading<'f> {
 
     /// Keeps a problem of a file. Error: there are too many.
     fn keep(&self, place: &Place, problem: &str) -> Result<(), String> {
-        self.mistakes.keep(self.problem(place, problem))
+        self.reject(place.source, self.problem(place, problem))
+    }
+
+    /// Handles a file that cannot be used, and without which the file that names it cannot be used either.
+    fn reject_without(&self, file: &Path, place: &Place) -> Result<(), String> {
+        match self.tolerance {
+            Some(_) => self.keep(place, &format!("needs {}, which cannot be used", file.display())),
+            None => Ok(()), // its own problem is kept already
+        }
+    }
+
+    /// Adds a file that was read. Returns its index.
+    fn add_source(&mut self, file: &Path, text: Vec<u8>, place: &Place) -> usize {
+        let (file, included_by) = (file.to_owned(), Some(place.source));
+        self.sources.push(Source { file, text, included_by, is_former: false });
+        self.sources.len() - 1
     }
 
     fn problem(&self, place: &Place, problem: &str) -> String {
@@ -560,31 +559,6 @@ fn is_include(value: &Value) -> bool {
         Value::Array(elements) => elements.iter().all(Value::is_string),
         _ => false,
     }
-}
-
-/// Returns true if a name matches a pattern, in which `*` stands for any bytes and `?` for one.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut in_name) = (0, 0);
-    // The place behind the last `*`, and the bytes of the name that it stands for end there.
-    let mut retry: Option<(usize, usize)> = None;
-    while in_name < name.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                at += 1;
-                retry = Some((at, in_name));
-            }
-            Some(b'?') => (at, in_name) = (at + 1, in_name + 1),
-            Some(byte) if name.get(in_name) == Some(byte) => (at, in_name) = (at + 1, in_name + 1),
-            _ => match retry {
-                Some((behind, end)) => {
-                    retry = Some((behind, end + 1));
-                    (at, in_name) = (behind, end + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.get(at..).unwrap_or_default().iter().all(|byte| *byte == b'*')
 }
 
 #[cfg(test)]

@@ -3,14 +3,15 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::pattern::matches;
 use super::*;
 use crate::Config;
 
 /// Files in memory.
-struct Memory(BTreeMap<PathBuf, String>);
+pub(super) struct Memory(pub(super) BTreeMap<PathBuf, String>);
 
 impl Memory {
-    fn new(files: &[(&str, &str)]) -> Memory {
+    pub(super) fn new(files: &[(&str, &str)]) -> Memory {
         Memory(files.iter().map(|(name, text)| (PathBuf::from(name), (*text).to_owned())).collect())
     }
 }
@@ -28,7 +29,7 @@ impl IncludedFiles for Memory {
     }
 }
 
-fn expanded(document: &str, files: &[(&str, &str)]) -> Result<Expanded, String> {
+pub(super) fn expanded(document: &str, files: &[(&str, &str)]) -> Result<Expanded, String> {
     let found = expand(document.as_bytes(), Path::new("/etc/h/site.json"), &Memory::new(files))?;
     Ok(found.expect("it has an include"))
 }

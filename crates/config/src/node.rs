@@ -3,7 +3,7 @@
 //! A key is named only once, where it is read. An [`Object`] records the keys that were read, so
 //! that [`Object::end`] can refuse all others and suggest the nearest one.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt::{self, Write};
 use std::ops::RangeInclusive;
 use std::path::{Component, PathBuf};
@@ -49,7 +49,7 @@ pub(crate) struct Object<'a> {
     members: &'a Map<String, Value>,
     known: RefCell<Vec<&'static str>>,
     /// A key that is not written by users.
-    internal: Cell<Option<&'static str>>,
+    internal: RefCell<Vec<&'static str>>,
 }
 
 #[derive(Clone, Copy)]
@@ -238,7 +238,7 @@ impl<'a> Node<'a> {
     /// Returns an object whose keys are fixed.
     pub fn object(&'a self) -> Result<Object<'a>, Error> {
         let members = self.value.as_object().ok_or_else(|| self.wrong_type("an object"))?;
-        Ok(Object { node: self, members, known: RefCell::default(), internal: Cell::default() })
+        Ok(Object { node: self, members, known: RefCell::default(), internal: RefCell::default() })
     }
 }
 
@@ -265,7 +265,7 @@ impl<'a> Object<'a> {
 
     /// Returns the value of a key that messages do not name, as the server itself writes it.
     pub fn internal(&self, key: &'static str) -> Option<Node<'a>> {
-        self.internal.set(Some(key));
+        self.internal.borrow_mut().push(key);
         let (key, value) = self.members.get_key_value(key)?;
         Some(self.node.child(Segment::Key(key), value))
     }
@@ -336,9 +336,8 @@ impl<'a> Object<'a> {
     /// ([`Node::part`]).
     pub fn end(self) -> Result<(), Error> {
         let known = self.known.borrow();
-        let is_known = |name: &str| {
-            known.contains(&name) || self.internal.get().is_some_and(|key| key == name)
-        };
+        let internal = self.internal.borrow();
+        let is_known = |name: &str| known.contains(&name) || internal.contains(&name);
         let mut result = Ok(());
         for name in self.members.keys().filter(|name| !is_known(name)) {
             self.node.part(result)?;

@@ -70,8 +70,17 @@ impl Target {
         Ok(target)
     }
 
-    /// Checks that the document defines the target, which `node` names.
+    /// Checks that the document defines the target, which `node` names, or that a file may define it that
+    /// cannot be used.
     pub(crate) fn check(&self, node: &Node<'_>) -> Result<(), Error> {
+        match node.scope.definitions.may_be_left_out() {
+            true => Ok(()),
+            false => self.check_defined(node),
+        }
+    }
+
+    /// Checks that the document defines the target, which `node` names.
+    pub(crate) fn check_defined(&self, node: &Node<'_>) -> Result<(), Error> {
         let definitions = &node.scope.definitions;
         let section = match self {
             Target::Route(_) => "routes",

@@ -58,7 +58,8 @@ impl Store {
 
     /// Makes the configuration that results from a change, without applying it.
     pub fn prepare(&self, change: Change) -> Result<Prepared, Refusal> {
-        if change.path().steps().first().is_some_and(|step| step == "included") {
+        let first = change.path().steps().first();
+        if first.is_some_and(|step| step == "included" || step == "left_out") {
             let parts = vec![("/included".to_owned(), "the files of the document".to_owned())];
             return Err(Refusal::Included { parts });
         }

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use serde_json::Value;
 
 use super::INCLUDED;
+use crate::definitions::LEFT_OUT;
 use crate::node::split_path;
 
 /// Returns the parts of an expanded document that come from files and that a change makes different,
@@ -13,7 +14,7 @@ use crate::node::split_path;
 pub fn changed<'a>(before: &'a Value, after: &mut Value) -> Vec<(&'a str, &'a str)> {
     let Some(included) = before.get(INCLUDED) else {
         // Only the server makes it: it reads the files that are named there.
-        let is_new = after.get(INCLUDED).is_some();
+        let is_new = after.get(INCLUDED).is_some() || after.get(LEFT_OUT).is_some();
         return if is_new { vec![("/included", "the files of the document")] } else { Vec::new() };
     };
     let named = included.as_object().into_iter().flatten();
@@ -27,12 +28,13 @@ pub fn changed<'a>(before: &'a Value, after: &mut Value) -> Vec<(&'a str, &'a st
     if !parts.is_empty() {
         return innermost(parts, before, after);
     }
-    match after.as_object_mut() {
-        Some(members) if members.contains_key(INCLUDED) => {}
-        Some(members) => drop(members.insert(INCLUDED.to_owned(), included.clone())),
-        None => {}
+    for name in [INCLUDED, LEFT_OUT] {
+        let (Some(members), Some(own)) = (after.as_object_mut(), before.get(name)) else {
+            continue;
+        };
+        members.entry(name).or_insert_with(|| own.clone());
     }
-    if after.get(INCLUDED) == Some(included) {
+    if after.get(INCLUDED) == Some(included) && after.get(LEFT_OUT) == before.get(LEFT_OUT) {
         return Vec::new();
     }
     vec![("/included", "the files of the document")]
@@ -60,7 +62,7 @@ fn innermost<'a>(
 }
 
 /// Removes a member from its object, or replaces an element of an array by null.
-fn hide(document: &mut Value, steps: &[String]) {
+pub(super) fn hide(document: &mut Value, steps: &[String]) {
     let Some((last, steps)) = steps.split_last() else { return };
     let parent = steps.iter().try_fold(document, |part, step| match part {
         Value::Array(elements) => elements.get_mut(step.parse::<usize>().ok()?),
@@ -78,7 +80,7 @@ fn hide(document: &mut Value, steps: &[String]) {
 }
 
 /// Returns the part of a document with this path.
-fn at<'a>(document: &'a Value, steps: &[String]) -> Option<&'a Value> {
+pub(super) fn at<'a>(document: &'a Value, steps: &[String]) -> Option<&'a Value> {
     steps.iter().try_fold(document, |part, step| match part {
         Value::Array(elements) => elements.get(step.parse::<usize>().ok()?),
         part => part.get(step),

@@ -14,7 +14,7 @@ use super::{
 ///
 /// The file, the place in it, and the problem. If several files have problems: a line for each.
 pub fn expand_tables(mut document: Value, files: &dyn IncludedFiles) -> Result<Expanded, String> {
-    let source = Source { file: PathBuf::new(), text: Vec::new(), included_by: None };
+    let source = Source::of_document(Path::new(""), b"");
     let mut reading = Reading::new(files, vec![source]);
     let mut read = Ok(());
     for (steps, file) in tables(&document) {
@@ -34,7 +34,7 @@ pub fn expand_tables(mut document: Value, files: &dyn IncludedFiles) -> Result<E
     }
     let Reading { sources, origins, mistakes, .. } = reading;
     finished(mistakes, read)?;
-    Ok(Expanded { document, sources, origins })
+    Ok(Expanded { document, sources, origins, left_out: Vec::new() })
 }
 
 /// Returns the files and directories on which the tables of an expanded document depend.

@@ -353,24 +353,30 @@ impl<'s> Routing<'s> {
                 }
                 let script =
                     |targets: &Targets| targets.get(target.as_deref())?.script(&request.path);
-                let decision = match self.snapshot.applications.get(name) {
-                    Some(application) => script(&application.targets)
-                        .map(|script| Decision::Php(Arc::clone(application), script)),
-                    None => self.snapshot.fastcgi.get(name).and_then(|site| {
-                        Some(Decision::FastCgi(Arc::clone(site), script(&site.targets)?))
-                    }),
+                let decision = if let Some(application) = self.snapshot.applications.get(name) {
+                    script(&application.targets)
+                        .map(|script| Decision::Php(Arc::clone(application), script))
+                } else if let Some(site) = self.snapshot.fastcgi.get(name) {
+                    script(&site.targets).map(|script| Decision::FastCgi(Arc::clone(site), script))
+                } else {
+                    return refuse(self.undefined());
                 };
                 decision.map_or(refuse(404), Next::Over)
             }
             Target::Upstream(name) => match self.snapshot.upstreams.get(name) {
                 Some(upstream) => Next::Over(Decision::Proxy(Arc::clone(upstream))),
-                None => refuse(404),
+                None => refuse(self.undefined()),
             },
         }
     }
 
+    /// Returns the status for a name that the document does not define: a file that cannot be used may do so.
+    fn undefined(&self) -> u16 {
+        if self.snapshot.config.left_out.is_empty() { 404 } else { 503 }
+    }
+
     fn named_route(&self, name: &str, request: &mut Request) -> Next<'s> {
-        let Some(route) = self.snapshot.route(name) else { return refuse(404) };
+        let Some(route) = self.snapshot.route(name) else { return refuse(self.undefined()) };
         let scratch = &mut *self.scratch.borrow_mut();
         // `log_route` logs every step, so all of them are compared.
         if let (Some(index), false) = (&route.index, self.logs()) {

@@ -183,7 +183,7 @@ impl Routing<'_> {
             return Decision::FastCgi(Arc::clone(site), script.below(share.prefix.as_ref()));
         }
         let Some(application) = self.snapshot.applications.get(name) else {
-            return Decision::Refuse(404, None);
+            return Decision::Refuse(self.undefined(), None);
         };
         if application.config.isolation.rootfs.is_some() {
             // An application with its own root directory does so, too.

@@ -1,0 +1,114 @@
+//! A document with the files that its parts come from.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::left_out::LeftOut;
+use crate::error::{Error, ErrorKind, Position};
+use crate::json;
+use crate::node::{Shown, split_path};
+
+/// A document whose parts come from several files.
+#[derive(Debug)]
+pub struct Expanded {
+    /// The document, with `included`.
+    pub document: Value,
+    pub(super) sources: Vec<Source>,
+    pub(super) origins: Vec<Origin>,
+    /// Files that are left out because they cannot be used ([`expand_leaving_out`](super::expand_leaving_out)).
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A file of a document.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) file: PathBuf,
+    pub(super) text: Vec<u8>,
+    /// The index of the file that includes it; `None` for the document.
+    pub(super) included_by: Option<usize>,
+    /// The content is that of the former document.
+    pub(super) is_former: bool,
+}
+
+/// The origin of a part of the document.
+#[derive(Debug)]
+pub(super) struct Origin {
+    /// The path of the part in the document.
+    pub(super) path: Vec<String>,
+    /// The index of its file.
+    pub(super) source: usize,
+    /// Its path in the file.
+    pub(super) inner: Vec<String>,
+}
+
+impl Expanded {
+    /// Returns the files, the document's first.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.sources.iter().map(|source| source.file.as_path())
+    }
+
+    /// Returns the mistakes of the document as lines, each with the file and the place in it.
+    pub fn explain(&self, error: &Error) -> String {
+        error.lines(|error| self.explain_one(error))
+    }
+
+    /// Returns the part of the document that a file owns, and in which a place is.
+    fn origin(&self, steps: &[String]) -> Option<&Origin> {
+        let around = self.origins.iter().filter(|origin| steps.starts_with(&origin.path));
+        around.max_by_key(|origin| origin.path.len())
+    }
+
+    /// Returns the place of a mistake. That of an unknown key is the object that has it; the key may come
+    /// from another file than the object.
+    fn steps(&self, error: &Error) -> Vec<String> {
+        let mut steps = split_path(error.path());
+        let is_key = |key: &&String| {
+            error.message().starts_with(&format!("unknown key \"{}\"", Shown(key.as_str())))
+        };
+        let of_files = self.origins.iter().filter(|origin| origin.source != 0);
+        let members = of_files.filter_map(|origin| match origin.path.split_last()? {
+            (key, above) if above == steps => Some(key),
+            _ => None,
+        });
+        let key = members.filter(|_| error.kind() == ErrorKind::UnknownKey).find(is_key).cloned();
+        steps.extend(key);
+        steps
+    }
+
+    /// Returns the index of the file that has a mistake; 0 for the document itself.
+    pub(super) fn source_of(&self, error: &Error) -> usize {
+        self.origin(&self.steps(error)).map_or(0, |origin| origin.source)
+    }
+
+    pub(super) fn explain_one(&self, error: &Error) -> String {
+        let steps = self.steps(error);
+        let (source, inner) = match self.origin(&steps) {
+            Some(origin) => {
+                let below = steps.get(origin.path.len()..).unwrap_or_default();
+                (origin.source, [origin.inner.as_slice(), below].concat())
+            }
+            None => (0, steps),
+        };
+        match self.sources.get(source) {
+            Some(source) => format!("{}: {error}", source.place(&inner)),
+            None => error.to_string(),
+        }
+    }
+}
+
+impl Source {
+    /// Returns the source of the document itself.
+    pub(super) fn of_document(file: &Path, text: &[u8]) -> Source {
+        Source { file: file.to_owned(), text: text.to_vec(), included_by: None, is_former: false }
+    }
+
+    /// Returns the file and the line of a value, or of the object that lacks it.
+    pub(super) fn place(&self, inner: &[String]) -> String {
+        let found =
+            (0..=inner.len()).rev().find_map(|length| json::find(&self.text, inner.get(..length)?));
+        let Position { line, column, .. } =
+            found.unwrap_or(Position { offset: 0, line: 1, column: 1 });
+        format!("{}: line {line}, column {column}", self.file.display())
+    }
+}

@@ -1,0 +1,120 @@
+//! The content that a file had in the former document.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::changed::{at, hide};
+use super::pattern::is_named;
+use super::{INCLUDED, Place, Reading, Source};
+use crate::node::split_path;
+
+/// Returns the parts of a document that come from files, each with the path and the file.
+fn parts(document: &Value) -> impl Iterator<Item = (Vec<String>, &str)> {
+    let included = document.get(INCLUDED).and_then(Value::as_object);
+    let parts = included.into_iter().flatten();
+    parts.filter_map(|(part, file)| Some((split_path(part), file.as_str()?)))
+}
+
+/// Returns a part of a file without the parts in it that other files own.
+fn own_part(document: &Value, path: &[String], file: &str) -> Option<Value> {
+    let mut part = at(document, path)?.clone();
+    let others = parts(document).filter(|(_, other)| *other != file);
+    for (other, _) in others {
+        if let Some(below) = other.strip_prefix(path).filter(|below| !below.is_empty()) {
+            hide(&mut part, below);
+        }
+    }
+    Some(part)
+}
+
+/// Adds a part at a path in an object.
+fn insert(object: &mut Map<String, Value>, path: &[String], part: Value) {
+    match path {
+        [] => {}
+        [name] => drop(object.insert(name.clone(), part)),
+        [name, below @ ..] => {
+            let above = object.entry(name.clone()).or_insert_with(|| Value::Object(Map::new()));
+            if let Some(above) = above.as_object_mut() {
+                insert(above, below, part);
+            }
+        }
+    }
+}
+
+impl Reading<'_> {
+    fn former(&self, file: &Path) -> Option<(&Value, String)> {
+        let tolerance = self.tolerance.as_ref()?;
+        Some((tolerance.former?, file.to_str()?.to_owned()))
+    }
+
+    /// Returns the members that a file has added to the object at a place of the former document, and the
+    /// source for them. `None` if there are none, or they must not be used.
+    pub(super) fn former_members(
+        &mut self,
+        file: &Path,
+        place: &Place,
+    ) -> Option<(Map<String, Value>, usize)> {
+        let (former, name) = self.former(file)?;
+        let mut members = Map::new();
+        for (path, _) in parts(former).filter(|(_, owner)| *owner == name) {
+            if let Some(below) = path.strip_prefix(place.path.as_slice()) {
+                insert(&mut members, below, own_part(former, &path, &name)?);
+            }
+        }
+        if members.is_empty() {
+            return None;
+        }
+        Some((members, self.former_source(file, place)?))
+    }
+
+    /// Returns the steps that a file has added to the route at a place of the former document.
+    pub(super) fn former_steps(
+        &mut self,
+        file: &Path,
+        place: &Place,
+    ) -> Option<(Vec<Value>, usize)> {
+        let (former, name) = self.former(file)?;
+        let mut steps = Vec::new();
+        for (path, _) in parts(former).filter(|(_, owner)| *owner == name) {
+            if path.strip_prefix(place.path.as_slice()).is_some_and(|below| below.len() == 1) {
+                steps.push(at(former, &path)?.clone());
+            }
+        }
+        if steps.is_empty() {
+            return None;
+        }
+        Some((steps, self.former_source(file, place)?))
+    }
+
+    /// Returns a whole value of the former document that a file has, such as a table.
+    pub(super) fn former_value(&mut self, file: &Path, place: &Place) -> Option<Value> {
+        let (former, _) = self.former(file)?;
+        parts(former).find(|(path, _)| *path == place.path)?;
+        let value = at(former, &place.path)?.clone();
+        self.tolerance.as_ref()?.use_former(file).then_some(value)
+    }
+
+    /// Returns the files of the former document that a pattern names.
+    pub(super) fn former_files(&self, directory: &Path, pattern: &str) -> Vec<PathBuf> {
+        let former = self.tolerance.as_ref().and_then(|tolerance| tolerance.former);
+        let all = former.into_iter().flat_map(parts).map(|(_, file)| PathBuf::from(file));
+        let is_one = |file: &PathBuf| {
+            let name = file.file_name().and_then(|name| name.to_str());
+            file.parent() == Some(directory) && name.is_some_and(|name| is_named(pattern, name))
+        };
+        let mut files: Vec<_> = all.filter(is_one).collect();
+        files.sort();
+        files.dedup();
+        files
+    }
+
+    fn former_source(&mut self, file: &Path, place: &Place) -> Option<usize> {
+        if !self.tolerance.as_ref()?.use_former(file) {
+            return None;
+        }
+        let (file, included_by) = (file.to_owned(), Some(place.source));
+        self.sources.push(Source { file, text: Vec::new(), included_by, is_former: true });
+        Some(self.sources.len() - 1)
+    }
+}

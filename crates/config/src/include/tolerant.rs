@@ -1,0 +1,134 @@
+//! Files of a document that cannot be used: the document is read without them.
+//!
+//! One file may belong to one customer, and a mistake in it must not concern the others. The content that
+//! the file had in the former document takes its place. Without one, what passes to a name that only the file
+//! would have defined is answered with 503 (see [`Definitions`](crate::definitions::Definitions)).
+//!
+//! A mistake in the document itself, and one that only a definition in such a file would mend (a limit, a
+//! variable), is a mistake of the document: served without it, requests would pass that it must stop.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::left_out::LeftOut;
+use super::tolerance::{Found, Tolerance, Unusable};
+use super::{Expanded, IncludedFiles, Reading, expand_once};
+use crate::definitions::LEFT_OUT;
+use crate::error::Error;
+
+/// Maximum number of readings of a document. Each but the last finds another file of no use.
+const MAX_READINGS: usize = 50;
+
+impl Reading<'_> {
+    /// Handles a problem of a source: without the document itself, the reading goes on. Error: there are
+    /// too many problems.
+    pub(super) fn reject(&self, source: usize, problem: String) -> Result<(), String> {
+        match &self.tolerance {
+            Some(tolerance) if source != 0 => {
+                tolerance.contradicts(source, problem);
+                Ok(())
+            }
+            _ => self.mistakes.keep(problem),
+        }
+    }
+
+    /// Handles a problem of a file that a source names.
+    pub(super) fn leave_out(&self, file: &Path, problem: String) -> Result<(), String> {
+        match &self.tolerance {
+            Some(tolerance) => {
+                tolerance.leave_out(file, problem);
+                Ok(())
+            }
+            None => self.mistakes.keep(problem),
+        }
+    }
+}
+
+/// Reads a document with its files, without those that cannot be used. `former` is the document that was
+/// read before, whose parts take the place of such files; `now` is the time in seconds since 1970. `check`
+/// returns the mistakes of a document.
+/// `None` if it has no `include`, or is no JSON.
+///
+/// # Errors
+///
+/// The mistakes of the document itself, as lines with the file and the place.
+pub fn expand_leaving_out(
+    text: &[u8],
+    file: &Path,
+    files: &dyn IncludedFiles,
+    former: Option<&Value>,
+    now: u64,
+    check: &dyn Fn(&Value) -> Result<(), Error>,
+) -> Result<Option<Expanded>, String> {
+    let mut unusable = BTreeMap::new();
+    let mut last = String::new();
+    for _ in 0..MAX_READINGS {
+        let tolerance = Tolerance::new(former, &unusable);
+        let Some((mut expanded, tolerance)) = expand_once(text, file, files, Some(tolerance))?
+        else {
+            return Ok(None);
+        };
+        let Some(Tolerance { found, .. }) = tolerance else { return Ok(Some(expanded)) };
+        let Found { left_out, mut contradicting } = found.into_inner();
+        if contradicting.is_empty() {
+            expanded.left_out = left_out
+                .into_iter()
+                .map(|(file, reason, is_former)| LeftOut {
+                    since: since(former, &file).unwrap_or(now),
+                    file,
+                    reason,
+                    is_former,
+                })
+                .collect();
+            record(&mut expanded);
+            let Err(error) = check(&expanded.document) else {
+                return Ok(Some(expanded));
+            };
+            let errors = [&error].into_iter().chain(error.others());
+            let of_files = errors.filter_map(|error| match expanded.source_of(error) {
+                0 => None,
+                source => Some((source, expanded.explain_one(error))),
+            });
+            contradicting.extend(of_files);
+            if contradicting.is_empty() {
+                return Err(expanded.explain(&error));
+            }
+        }
+        last.clone_from(&contradicting.first().map_or(String::new(), |(_, reason)| reason.clone()));
+        for (source, reason) in contradicting {
+            let Some(source) = expanded.sources.get(source) else { continue };
+            let known = unusable
+                .entry(source.file.clone())
+                .or_insert(Unusable { reason, without_former: false });
+            known.without_former |= source.is_former;
+        }
+    }
+    Err(last)
+}
+
+/// Writes the files that are left out into the document.
+fn record(expanded: &mut Expanded) {
+    if expanded.left_out.is_empty() {
+        return;
+    }
+    let files = expanded.left_out.iter().map(|left_out| {
+        let LeftOut { file, reason, since, is_former } = left_out;
+        let about = json!({"reason": reason, "since": since, "former": is_former});
+        (file.to_string_lossy().into_owned(), about)
+    });
+    let files: Map<_, _> = files.collect();
+    if let Some(members) = expanded.document.as_object_mut() {
+        members.insert(LEFT_OUT.to_owned(), Value::Object(files));
+    }
+}
+
+/// Returns the time since which a file is left out, if it is in the former document.
+fn since(former: Option<&Value>, file: &Path) -> Option<u64> {
+    former?.get(LEFT_OUT)?.get(file.to_str()?)?.get("since")?.as_u64()
+}
+
+#[cfg(test)]
+#[path = "tolerant_tests.rs"]
+mod tests;

@@ -1,0 +1,188 @@
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::super::tests::{Memory, expanded};
+use super::*;
+use crate::Config;
+
+/// Reads a document without files that cannot be used, at the time 100.
+fn tolerant(
+    document: &str,
+    files: &[(&str, &str)],
+    former: Option<&Value>,
+) -> Result<Expanded, String> {
+    let (file, files) = (Path::new("/etc/h/site.json"), Memory::new(files));
+    let read = expand_leaving_out(document.as_bytes(), file, &files, former, 100, &check);
+    Ok(read?.expect("it has an include"))
+}
+
+fn check(document: &Value) -> Result<(), Error> {
+    Config::from_value(document.clone()).map(drop)
+}
+
+/// The files that are left out, with true for those whose former content is used.
+fn left_out(expanded: &Expanded) -> Vec<(&str, bool)> {
+    let files = expanded.left_out.iter();
+    files.map(|left_out| (left_out.file.to_str().unwrap(), left_out.is_former)).collect()
+}
+
+/// A document with two sites of other files, and one in a file that need not match a pattern.
+const SITES: &str = r#"{
+    "include": ["conf.d/*.json", "c.json"],
+    "listeners": {"*:80": {"pass": "routes/main"}, "*:81": {"pass": "routes/c"}},
+    "routes": {"main": [
+        {"match": {"host": "a"}, "action": {"pass": "routes/a"}},
+        {"match": {"host": "b"}, "action": {"pass": "routes/b"}},
+        {"include": "steps.json"},
+        {"action": {"pass": "upstreams/c"}}
+    ]}
+}"#;
+
+const A: &str = r#"{"routes": {"a": [{"action": {"return": 201}}]}}"#;
+const B: &str = r#"{"routes": {"b": [{"action": {"return": 202}}]}}"#;
+const C: &str = r#"{"routes": {"c": [{"action": {"return": 203}}]}, "upstreams": {"c": {"servers": {"127.0.0.1:1": {}}}}}"#;
+const STEPS: &str = r#"[{"match": {"host": "s"}, "action": {"return": 204}}, {"match": {"host": "t"}, "action": {"return": 205}}]"#;
+
+fn good() -> [(&'static str, &'static str); 4] {
+    [
+        ("/etc/h/conf.d/a.json", A),
+        ("/etc/h/conf.d/b.json", B),
+        ("/etc/h/c.json", C),
+        ("/etc/h/steps.json", STEPS),
+    ]
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_left_out_and_the_others_are_not() {
+    let whole = tolerant(SITES, &good(), None).unwrap();
+    assert_eq!(left_out(&whole), []);
+    let strict = expanded(SITES, &good()).unwrap().document;
+    assert_eq!(whole.document, strict);
+    for (index, (name, _)) in good().into_iter().enumerate() {
+        for broken in [
+            "{",
+            "1",
+            "\"x\"",
+            r#"{"unknown": 1}"#,
+            r#"{"routes": {"main": []}}"#,
+            r#"{"listeners": {"*:80": {"pass": "routes/main"}}}"#,
+            r#"{"routes": {"d": [{"action": {"pass": "routes/none"}}]}, "settings": 1}"#,
+            r#"{"include": "x/*.json", "applications": {"a": {"type": "php"}}}"#,
+            r#"{"include": "/etc/h/site.json"}"#,
+            r#"[{"action": {"return": "x"}}]"#,
+            r#"[{"include": "steps.json"}]"#,
+        ] {
+            let mut files = good();
+            files[index].1 = broken;
+            let Expanded { document, .. } = &tolerant(SITES, &files, None)
+                .unwrap_or_else(|problem| panic!("{name} {broken}: {problem}"));
+            let config = Config::from_value(document.clone()).unwrap();
+            let found: Vec<_> = config.left_out.iter().map(|out| out.file.to_str()).collect();
+            assert_eq!(found, [Some(name)], "{broken}");
+            let out = &config.left_out[0];
+            assert!(!out.is_former && out.since == 100 && !out.reason.is_empty(), "{out:?}");
+            // Its former content takes its place, where it stood.
+            let kept = tolerant(SITES, &files, Some(&strict)).unwrap();
+            assert_eq!(left_out(&kept), [(name, true)], "{broken}");
+            let mut plain = kept.document.clone();
+            plain.as_object_mut().unwrap().shift_remove("left_out");
+            assert_eq!(plain, strict, "{name} {broken}");
+            // The time stays.
+            let later = tolerant(SITES, &files, Some(document)).unwrap();
+            assert_eq!(later.document, *document);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_left_out() {
+    let files: Vec<_> = good().into_iter().filter(|(name, _)| !name.ends_with("c.json")).collect();
+    let expanded = tolerant(SITES, &files, None).unwrap();
+    assert_eq!(left_out(&expanded), [("/etc/h/c.json", false)]);
+    assert!(expanded.left_out[0].reason.contains("there is no such file"));
+    // One that no pattern names any more is gone, with its content.
+    let whole = tolerant(SITES, &good(), None).unwrap().document;
+    let files: Vec<_> = good().into_iter().filter(|(name, _)| !name.ends_with("b.json")).collect();
+    let problem = tolerant(SITES, &files, Some(&whole)).unwrap_err();
+    assert!(problem.contains("there is no route \"b\""), "{problem}");
+}
+
+#[test]
+fn a_mistake_of_the_document_itself_and_what_a_file_must_define_for_it_are_refused() {
+    let main =
+        r#"{"include": "a.json", "listeners": {"*:80": {"pass": "routes/none"}}, "routes": {}}"#;
+    let problem = tolerant(main, &[("/etc/h/a.json", "{}")], None).unwrap_err();
+    assert!(problem.contains("there is no route \"none\""), "{problem}");
+    // A limit that is not there must not let everything pass.
+    let main = r#"{"include": "a.json", "listeners": {"*:80": {"pass": "routes/a"}},
+        "routes": {"a": [{"match": {"if": "$mine"}, "action": {"return": 403}}]}}"#;
+    let variables = r#"{"variables": {"mine": {"map": "$host", "values": {"a": "1"}}}}"#;
+    let former = tolerant(main, &[("/etc/h/a.json", variables)], None).unwrap().document;
+    let problem = tolerant(main, &[("/etc/h/a.json", "{")], None).unwrap_err();
+    assert!(problem.contains("mine"), "{problem}");
+    let kept = tolerant(main, &[("/etc/h/a.json", "{")], Some(&former)).unwrap();
+    assert_eq!(left_out(&kept), [("/etc/h/a.json", true)]);
+}
+
+#[test]
+fn a_former_content_that_contradicts_the_document_is_left_out_as_well() {
+    let former = tolerant(SITES, &good(), None).unwrap().document;
+    let mut files = good();
+    files[1].1 = "{";
+    files[0].1 =
+        r#"{"routes": {"a": [{"action": {"return": 201}}], "b": [{"action": {"return": 206}}]}}"#;
+    let expanded = tolerant(SITES, &files, Some(&former)).unwrap();
+    let broken = expanded.left_out.iter().find(|out| out.file.ends_with("b.json")).unwrap();
+    assert!(!broken.is_former, "{:?}", expanded.left_out);
+    assert_eq!(expanded.document["routes"]["b"][0]["action"]["return"], 206);
+}
+
+#[test]
+fn a_table_that_cannot_be_used_keeps_its_content_or_leaves_out_the_file_that_names_it() {
+    let main = r#"{"include": "a.json", "listeners": {"*:80": {"pass": "routes/a"}}}"#;
+    let a = r#"{"variables": {"v": {"map": "$host", "values": "t.json"}}, "routes": {"a": [{"match": {"if": "$v"}, "action": {"return": 200}}]}}"#;
+    let with = |table: &'static str| [("/etc/h/a.json", a), ("/etc/h/t.json", table)];
+    let former = tolerant(main, &with(r#"{"x": "1"}"#), None).unwrap().document;
+    let kept = tolerant(main, &with("{"), Some(&former)).unwrap();
+    assert_eq!(left_out(&kept), [("/etc/h/t.json", true)], "{:?}", kept.left_out);
+    assert_eq!(kept.document["variables"], former["variables"]);
+    let out = tolerant(main, &with("{"), None).unwrap();
+    let names: Vec<_> = left_out(&out).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["/etc/h/a.json"], "{:?}", out.left_out);
+    let main = r#"{"include": "b.json", "variables": {"v": {"map": "$host", "values": "t.json"}}}"#;
+    let files = [("/etc/h/b.json", "{}"), ("/etc/h/t.json", "{")];
+    let problem = tolerant(main, &files, None).unwrap_err();
+    assert!(problem.contains("t.json"), "{problem}");
+}
+
+proptest! {
+    /// Whatever the files are: no panic, and what is accepted is valid.
+    #[test]
+    fn any_files_make_a_valid_document_or_none(
+        texts in proptest::collection::vec(
+            prop_oneof![
+                Just("{".to_owned()), Just(A.to_owned()), Just(B.to_owned()), Just(C.to_owned()),
+                Just(STEPS.to_owned()), Just("{}".to_owned()), Just("[]".to_owned()),
+                Just(r#"{"include": "../c.json"}"#.to_owned()),
+                Just(r#"{"routes": {"a": {"include": "b.json"}}}"#.to_owned()),
+                Just(r#"{"include": "a.json", "routes": {"z": []}}"#.to_owned()),
+            ], 8),
+    ) {
+        let names = ["/etc/h/conf.d/a.json", "/etc/h/conf.d/b.json", "/etc/h/c.json", "/etc/h/steps.json"];
+        let files = |texts: &[String]| {
+            Memory(names.iter().map(PathBuf::from).zip(texts.to_owned()).collect())
+        };
+        let read = |texts: &[String], former: Option<&Value>| {
+            let path = Path::new("/etc/h/site.json");
+            expand_leaving_out(SITES.as_bytes(), path, &files(texts), former, 1, &check)
+        };
+        if let Ok(Some(first)) = read(&texts[..4], None) {
+            Config::from_value(first.document.clone()).unwrap();
+            if let Ok(Some(second)) = read(&texts[4..], Some(&first.document)) {
+                Config::from_value(second.document).unwrap();
+            }
+        }
+    }
+}
