@@ -223,7 +223,7 @@ impl Findings {
         }
         match directories::certificates(options.state.as_deref(), Some(config)) {
             Ok(state) => {
-                self.errors.extend(directories::check_format(state.as_deref()).err());
+                self.errors.extend(directories::check_format(state.as_deref(), true).err());
                 self.warnings.extend(state.as_deref().and_then(directories::state_problem))
             }
             Err(problem) => self.errors.push(problem),

@@ -292,6 +292,10 @@ pub struct Serve {
     /// Do not restrict the files and system calls of the router, and the files of the PHP of DIR
     #[arg(long)]
     pub no_sandbox: bool,
+    /// Start only if the whole configuration can be used, and refuse changes that cannot be used as a
+    /// whole [default: serve the rest, or the configuration that was good last]
+    #[arg(long)]
+    pub strict: bool,
     /// Print the configuration that would be served, for --config, and serve nothing
     #[arg(long, conflicts_with = "daemon")]
     pub print_config: bool,

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use howdah_config::include::{self, IncludedFiles};
 use howdah_config::json;
-use howdah_config::{Config, Defaults};
+use howdah_config::{Config, Defaults, Error};
 use howdah_supervisor::file_progress;
-use howdah_sys::regular_file;
+use howdah_sys::{clock, regular_file};
+use serde_json::Value;
 
 /// Maximum length of a file, in bytes. The error of a document that is longer than a document may be names
 /// its place.
@@ -32,6 +33,51 @@ fn explain(path: &Path, error: &io::Error) -> String {
         _ => return format!("{}: {error}", path.display()),
     };
     format!("{}: {advice}", path.display())
+}
+
+/// Reads a document with the files that it includes, without those that cannot be used
+/// ([`include::expand_leaving_out`]). `former` is the document that was read before. Errors as of
+/// [`read_document`].
+pub fn read_usable(
+    path: &Path,
+    defaults: &Defaults,
+    former: Option<&[u8]>,
+) -> Result<Vec<u8>, String> {
+    let text = read(path)?;
+    let former = former.and_then(|former| json::parse(former).ok());
+    let check = |document: &Value| -> Result<(), Error> {
+        Config::from_value_with(document.clone(), defaults).map(drop)
+    };
+    let (former, now) = (former.as_ref(), clock::wall_seconds());
+    let expanded = include::expand_leaving_out(&text, path, &Disk, former, now, &check)?;
+    Ok(expanded.map_or(text, |expanded| expanded.document.to_string().into_bytes()))
+}
+
+/// Reads a document again of which files were left out. Returns the document that runs if none of them can be
+/// used by now. Error: one can, but the document differs otherwise, too.
+pub fn read_left_out(path: &Path, defaults: &Defaults, running: &[u8]) -> Result<Vec<u8>, String> {
+    let text = read_usable(path, defaults, Some(running))?;
+    let parse = |text: &[u8]| json::parse(text).map_err(|error| error.to_string());
+    let (before, after) = (parse(running)?, parse(&text)?);
+    let missing = include::left_out_files(&after);
+    let before_files = include::left_out_files(&before);
+    let mended: Vec<_> = before_files.difference(&missing).copied().collect();
+    if mended.is_empty() {
+        return Ok(running.to_vec());
+    }
+    match include::differs_only_in_left_out(&before, &after) {
+        true => Ok(text),
+        false => Err(format!(
+            "{} can be used again, but {} or another file of it has changed as well: run howdah reload",
+            mended.join(", "),
+            path.display()
+        )),
+    }
+}
+
+/// Returns true if a running document was read without some of its files. Nothing is parsed.
+pub fn may_have_left_out(document: &[u8]) -> bool {
+    std::str::from_utf8(document).is_ok_and(|text| text.contains("\"left_out\""))
 }
 
 /// Reads a document with all files that it includes. The mistakes in several files are lines with the file and
@@ -60,9 +106,17 @@ pub fn may_have_tables(document: &[u8]) -> bool {
     std::str::from_utf8(document).is_ok_and(|text| text.contains("\"/variables/"))
 }
 
-/// Returns the files and directories on which the tables of a running document depend.
-pub fn watched_by_tables(document: &[u8]) -> Vec<PathBuf> {
-    include::watched_by_tables(&json::parse(document).unwrap_or_default(), &Disk)
+/// Returns the files and directories on which the tables of a running document depend, and the files
+/// without which it was read.
+pub fn watched(document: &[u8]) -> Vec<PathBuf> {
+    let document = json::parse(document).unwrap_or_default();
+    let mut files = include::watched_by_tables(&document, &Disk);
+    for file in include::left_out_files(&document) {
+        // Of a pattern whose directory cannot be read, the directory.
+        let above = Path::new(file).parent().filter(|_| file.contains(['*', '?']));
+        files.push(above.unwrap_or(Path::new(file)).to_owned());
+    }
+    files
 }
 
 /// The files of the disk.

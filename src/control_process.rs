@@ -13,6 +13,7 @@
 mod activity;
 mod api;
 mod connections;
+mod document_status;
 mod limits;
 mod router;
 mod supervisor;
@@ -70,8 +71,15 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
     let (hello, descriptors) = supervisor.receive().await?;
     let mut descriptors = descriptors.into_iter();
     let mut next = || descriptors.next();
-    let ToControl::Hello { address, origin, is_undone_by_reload, unit_defaults, token, sandbox } =
-        hello
+    let ToControl::Hello {
+        address,
+        origin,
+        is_undone_by_reload,
+        unit_defaults,
+        token,
+        sandbox,
+        refused,
+    } = hello
     else {
         return Err(std::io::Error::other(
             "the supervisor's first message is not Hello; are all processes of the same version?",
@@ -112,6 +120,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
         router,
         activity: Rc::clone(&activity),
         reload_source: is_undone_by_reload.then(|| origin.clone()),
+        refused,
         log: Arc::clone(&log),
     };
     let api = api::start(options);

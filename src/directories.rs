@@ -79,9 +79,18 @@ pub fn state_problem(directory: &Path) -> Option<String> {
     ))
 }
 
-/// Checks that the state directory was not written by a version of another format. Error: what to do.
-pub fn check_format(directory: Option<&Path>) -> Result<(), String> {
-    directory.map_or(Ok(()), state_format::check)
+/// Checks that the state directory was not written by a version of another format. Returns what to do if that
+/// is not known; with `strict` this is an error.
+pub fn check_format(directory: Option<&Path>, strict: bool) -> Result<Option<String>, String> {
+    let Some(directory) = directory else { return Ok(None) };
+    match state_format::check(directory) {
+        Ok(()) => Ok(None),
+        Err(problem) if problem.is_damage && !strict => Ok(Some(format!(
+            "{}; until then, nothing that the server is told can be kept",
+            problem.message
+        ))),
+        Err(problem) => Err(problem.message),
+    }
 }
 
 /// Returns the directory for certificates, if `--state` is given or a listener has `acme`.

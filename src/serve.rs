@@ -9,6 +9,7 @@ mod control_access;
 mod daemon;
 mod grants;
 mod https;
+mod last_good;
 mod local_tls;
 mod plan;
 mod site_access;
@@ -31,6 +32,7 @@ use crate::cli::Serve;
 use crate::directories::{self, Temporary};
 use crate::php_programs::{self, Programs};
 use crate::{control_socket, environment, htaccess, server_user};
+use last_good::Chosen;
 use local_tls::LocalCertificate;
 use plan::StartupPlan;
 
@@ -74,7 +76,8 @@ fn serve(
     environment::apply(&mut arguments, |name| std::env::var_os(name))?;
     unitd::apply_defaults(&mut arguments);
     let mut control_token = control_access::read_token(&arguments)?;
-    directories::check_format(arguments.common.state.as_deref())?;
+    let state_problem =
+        directories::check_format(arguments.common.state.as_deref(), arguments.strict)?;
     let inherited = service.descriptors.into_iter();
     let inherited: Vec<_> =
         inherited.map(|(fd, name)| InheritedSocket::of_service_manager(fd, name)).collect();
@@ -83,21 +86,22 @@ fn serve(
     {
         arguments.listen = addresses;
     }
-    let mut plan = match &predecessor {
-        Some(predecessor) => StartupPlan::inherited(&arguments, predecessor)?,
-        None => StartupPlan::new(&arguments).map_err(permanent)?,
+    if arguments.print_config {
+        let plan = StartupPlan::new(&arguments, None).map_err(permanent)?;
+        return Ok(plan.print_document(&arguments.common)?);
+    }
+    let Chosen { mut plan, config, refused } = match &predecessor {
+        Some(predecessor) => {
+            let plan = StartupPlan::inherited(&arguments, predecessor)?;
+            let config = Some(plan.valid_config(&arguments)?);
+            Chosen { plan, config, refused: None }
+        }
+        None => last_good::choose(&arguments).map_err(permanent)?,
     };
     if let Some(local) = &plan.local {
         local.prepare(SystemTime::now())?;
         plan.explanation.extend(local.explain());
     }
-    if arguments.print_config {
-        return Ok(plan.print_document(&arguments.common)?);
-    }
-    let config = match &predecessor {
-        Some(_) => Some(plan.valid_config(&arguments)?),
-        None => plan.config(&arguments).map_err(permanent)?,
-    };
     let user = server_user::find(&arguments.common)?;
     check_site(&plan, config.as_ref(), user.as_ref())?;
     let php = find_php(config.as_ref())?;
@@ -108,9 +112,11 @@ fn serve(
     let has_own = config.as_ref().is_some_and(|c| c.settings.http.body_temp_path.is_some());
     let certificates =
         directories::certificates(arguments.common.state.as_deref(), config.as_ref())?;
-    directories::check_format(certificates.as_deref())?;
+    let state_problem =
+        state_problem.or(directories::check_format(certificates.as_deref(), arguments.strict)?);
     let state = certificates.as_deref().and_then(directories::state_problem);
     let mut warnings: Vec<_> = tmp.warning.filter(|_| !has_own).into_iter().chain(state).collect();
+    warnings.extend(state_problem);
     if config.as_ref().is_some_and(|config| !config.applications.is_empty()) {
         // Another version answers requests to applications that name none.
         warnings.extend(php.unusable.iter().map(ToString::to_string));
@@ -153,6 +159,9 @@ fn serve(
         reload_document: plan::reload_document(&arguments)?,
         table_files: plan::table_files(&arguments),
         state: absolute(&arguments.common.state)?.filter(|_| plan::keeps_document(&arguments)),
+        last_document: absolute(&arguments.common.state)?
+            .filter(|_| arguments.config.is_some() || plan::keeps_document(&arguments)),
+        refused,
         certificates,
         upkeep: upkeep(plan.local),
         pid: absolute(&arguments.common.pid)?,

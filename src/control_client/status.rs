@@ -1,5 +1,7 @@
 //! `howdah status`: the status as tables.
 
+mod document;
+
 use serde_json::Value;
 
 /// Returns the tables for a response of `/status`.
@@ -24,6 +26,9 @@ pub(super) fn table(status: &Value) -> String {
     ];
     let known = facts.iter().filter(|(_, value)| !value.is_empty());
     let mut text: String = known.map(|(name, value)| format!("{name:<13}{value}\n")).collect();
+    for line in document::problems(status) {
+        text += &format!("\n{}\n", printable(&line));
+    }
     let applications = status.get("applications").and_then(Value::as_object);
     if let Some(applications) = applications.filter(|applications| !applications.is_empty()) {
         let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];

@@ -3,6 +3,8 @@
 //! Changes are serialised, from parsing their bodies as JSON until their configuration runs. So any
 //! number of concurrent changes takes the memory of one, and of a small body for each connection.
 
+mod reload;
+
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -32,6 +34,7 @@ use tokio::time::timeout;
 
 use super::activity::Activity;
 use super::connections::{ConnectionSlot, Connections};
+use super::document_status::document_status;
 use super::router::Router;
 use super::supervisor::{Failed, Supervisor, Upgraded};
 
@@ -74,6 +77,8 @@ pub struct ApiOptions {
     /// The source of the document, from which a reload undoes changes; `None` if changes are
     /// stored.
     pub reload_source: Option<String>,
+    /// Since when the document at its source is refused, in seconds since 1970, and why.
+    pub refused: Option<(u64, String)>,
     /// The server's log, which names each change.
     pub log: Arc<Log>,
 }
@@ -91,6 +96,7 @@ pub fn start(options: ApiOptions) -> Rc<Api> {
         router,
         activity,
         reload_source: undone_from,
+        refused,
         log,
     } = options;
     let empty = Store::empty().with_defaults(defaults);
@@ -101,6 +107,7 @@ pub fn start(options: ApiOptions) -> Rc<Api> {
         router,
         activity,
         undone_from,
+        refused: RefCell::new(refused),
         log,
         store: RefCell::new(Arc::new(store)),
         certificates: RefCell::new(describe(&certificates)),
@@ -185,6 +192,7 @@ pub struct Api {
     router: Rc<Router>,
     activity: Rc<Activity>,
     undone_from: Option<String>,
+    refused: RefCell<Option<(u64, String)>>,
     log: Arc<Log>,
     store: RefCell<Arc<Store>>,
     /// Descriptions of the certificate bundles, by name.
@@ -268,9 +276,9 @@ impl Api {
             }
             Command::GetConfig(path) => self.store.borrow().get(&path),
             Command::GetPools(path) => self.pools(&path).await,
-            Command::GetStatus(path) => status_part(&self.router.status().await, &path),
+            Command::GetStatus(path) => status_part(&self.status().await, &path),
             Command::GetEverything => {
-                let status = self.router.status().await;
+                let status = self.status().await;
                 Reply::value(serde_json::json!({
                     "certificates": &*self.certificates.borrow(),
                     "config": self.store.borrow().document(),
@@ -312,7 +320,7 @@ impl Api {
                 let restart = if restart { Restart::All } else { Restart::Changed };
                 self.reload(false, restart).await
             } {
-                Ok(()) => Done::Reloaded.into(),
+                Ok(()) => self.reloaded(),
                 Err(refusal) => refusal.into(),
             },
             _ => Refusal::NoSuchPath.into(),
@@ -362,48 +370,15 @@ impl Api {
         }
     }
 
-    /// Reads the configuration again from its source at the start of the server, applies it, and
-    /// restarts applications. With `tables`, reads only the tables in files.
-    async fn reload(&self, tables: bool, restart: Restart) -> Result<(), Refusal> {
-        let read = self.supervisor.read_document(tables).await;
-        let text = read.map_err(|detail| Refusal::NotRead { detail })?;
-        let store = Arc::clone(&self.store.borrow());
-        self.apply(on_helper_thread(move || store.read(text)).await?, restart).await
-    }
-
-    /// Reloads on a signal: like [`Api::reload`], with the outcome in the log.
-    pub async fn reload_and_log(&self, origin: &str) {
-        let (_changing, log) = (self.changing.lock().await, &self.log);
-        match self.reload(false, Restart::Changed).await {
-            Ok(()) => log.write(Level::Notice, format_args!("{origin} was read again")),
-            Err(refusal) => {
-                let consequence = match refusal {
-                    Refusal::NotRestarted { .. } => {
-                        "was read again, but not all applications could be restarted"
-                    }
-                    _ => "is not taken over, the old configuration runs",
-                };
-                let reply = Reply::from(refusal);
-                let problem = problem(&reply).unwrap_or_default();
-                log.write(Level::Alert, format_args!("{origin} {consequence}: {problem}"));
-            }
+    /// Returns the content of `/status`: that of the router, and what is out of order in the document.
+    async fn status(&self) -> Value {
+        let mut status = self.router.status().await;
+        let document =
+            document_status(self.refused.borrow().as_ref(), self.store.borrow().document());
+        if let (Some(status), Some(document)) = (status.as_object_mut(), document) {
+            status.insert("document".to_owned(), document);
         }
-    }
-
-    /// Reads tables in files that have changed, with the outcome in the log.
-    pub async fn reload_tables_and_log(&self) {
-        let (_changing, log) = (self.changing.lock().await, &self.log);
-        match self.reload(true, Restart::Nothing).await {
-            Ok(()) => log.write(Level::Notice, "changed tables of variables were read again"),
-            Err(refusal) => {
-                let reply = Reply::from(refusal);
-                let problem = problem(&reply).unwrap_or_default();
-                let line = format_args!(
-                    "changed tables of variables are not taken over, the old ones stay in use: {problem}"
-                );
-                log.write(Level::Alert, line);
-            }
-        }
+        status
     }
 
     /// Accepts no more connections: the server that has replaced this one does.

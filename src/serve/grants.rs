@@ -5,7 +5,7 @@ use std::path::Path;
 
 use howdah_config::{Acme, Config};
 use howdah_server::router::{spec, tls_sources};
-use howdah_supervisor::{Grants, Names};
+use howdah_supervisor::{Grants, LeftOutFile, Names};
 use howdah_tls::Source;
 use howdah_wire::region::Geometry;
 
@@ -42,6 +42,13 @@ fn of(config: &Config) -> Grants {
             // The router chooses the size of the memory that it shares with workers.
             .map(|application| {
                 (application.name.clone(), spec(application, Geometry::for_pool(1, 1)))
+            })
+            .collect(),
+        left_out: { config.left_out.iter() }
+            .map(|out| LeftOutFile {
+                file: text(&out.file),
+                reason: out.reason.clone(),
+                is_former: out.is_former,
             })
             .collect(),
         shutdown_timeout: config.settings.shutdown_timeout,

@@ -31,11 +31,19 @@ pub(super) struct StartupPlan {
 }
 
 impl StartupPlan {
+    /// The source of a document that the control API changes.
+    pub const STORED: &str = "the stored configuration";
+
     /// Chooses the document: a file, the stored document, or one for a directory.
-    pub fn new(arguments: &Serve) -> Result<StartupPlan, String> {
+    /// `former` is the document that was served before: files of it that cannot be used keep their content.
+    pub fn new(arguments: &Serve, former: Option<&[u8]>) -> Result<StartupPlan, String> {
         if let Some(path) = &arguments.config {
             let origin = path.display().to_string();
-            let document = config_file::read_document(path, &Defaults::of(arguments.unit))?;
+            let defaults = Defaults::of(arguments.unit);
+            let document = match arguments.strict || arguments.print_config {
+                true => config_file::read_document(path, &defaults)?,
+                false => config_file::read_usable(path, &defaults, former)?,
+            };
             let explanation = Vec::new();
             return Ok(StartupPlan { document, origin, explanation, site: None, local: None });
         }
@@ -116,6 +124,11 @@ impl StartupPlan {
         })
     }
 
+    /// Returns the plan to serve a document that was served before.
+    pub fn of_document(document: Vec<u8>, origin: String) -> StartupPlan {
+        StartupPlan { document, origin, explanation: Vec::new(), site: None, local: None }
+    }
+
     fn local(arguments: &Serve) -> Result<LocalCertificate, String> {
         let state = directories::state(arguments.common.state.as_deref(), credentials::is_root())?;
         Ok(LocalCertificate::new(&state, &arguments.domain))
@@ -132,7 +145,7 @@ impl StartupPlan {
         Ok(StartupPlan {
             document: document
                 .unwrap_or_else(|| br#"{"listeners":{},"routes":[],"applications":{}}"#.to_vec()),
-            origin: "the stored configuration".to_owned(),
+            origin: StartupPlan::STORED.to_owned(),
             explanation: Vec::new(),
             site: None,
             local: None,
@@ -152,7 +165,11 @@ impl StartupPlan {
                          correct the document with it first"
                     ));
                 }
-                eprintln!("howdah: {error}");
+                let file = state.map(supervisor::stored_document).unwrap_or_default();
+                eprintln!(
+                    "howdah: {error}; restore {} from a backup, or send a configuration to the control API",
+                    file.display()
+                );
                 Ok(None)
             }
             config => config.map(Some),
@@ -212,10 +229,23 @@ pub(super) fn keeps_document(arguments: &Serve) -> bool {
 /// Returns the functions that read the tables of a document file again.
 pub(super) fn table_files(arguments: &Serve) -> Option<TableFiles> {
     let defaults = Defaults::of(arguments.unit);
-    arguments.config.as_ref().map(|_| TableFiles {
-        has_tables: config_file::may_have_tables,
-        watched: config_file::watched_by_tables,
-        read: Box::new(move |document| config_file::reread_tables(document, &defaults)),
+    let config = arguments.config.as_ref()?;
+    // The server may have changed its working directory when it reads the file again.
+    let config = std::path::absolute(config).unwrap_or_else(|_| config.clone());
+    Some(TableFiles {
+        has_tables: |document| {
+            config_file::may_have_tables(document) || config_file::may_have_left_out(document)
+        },
+        has_left_out: config_file::may_have_left_out,
+        watched: config_file::watched,
+        read: Box::new(move |document| match config_file::may_have_left_out(document) {
+            true => {
+                let read = config_file::read_left_out(&config, &defaults, document)?;
+                let is_same = read == document && config_file::may_have_tables(document);
+                if is_same { config_file::reread_tables(document, &defaults) } else { Ok(read) }
+            }
+            false => config_file::reread_tables(document, &defaults),
+        }),
     })
 }
 
@@ -254,10 +284,11 @@ pub(super) fn reload_document(arguments: &Serve) -> Result<Option<ReloadDocument
         acme: arguments.acme.clone(),
         no_sandbox: arguments.no_sandbox,
         unit: arguments.unit,
+        strict: arguments.strict,
         ..Serve::default()
     };
-    Ok(Some(Box::new(move || {
-        let plan = StartupPlan::new(&arguments)?;
+    Ok(Some(Box::new(move |running| {
+        let plan = StartupPlan::new(&arguments, Some(running))?;
         plan.local.as_ref().map_or(Ok(()), |local| local.prepare(SystemTime::now()))?;
         Ok(plan.document)
     })))

@@ -8,5 +8,6 @@ mod control_commands;
 mod control_limits;
 mod hanging_files;
 mod include;
+mod left_out;
 mod php_versions;
 mod reload;

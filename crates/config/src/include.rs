@@ -27,6 +27,7 @@ mod former;
 mod left_out;
 mod pattern;
 mod refused;
+mod rest;
 mod tables;
 mod tolerance;
 mod tolerant;
@@ -40,6 +41,7 @@ pub use expanded::Expanded;
 pub use left_out::LeftOut;
 pub(crate) use left_out::read_left_out;
 pub(crate) use refused::refuse;
+pub use rest::{differs_only_in_left_out, left_out_files};
 pub use tables::{expand_tables, watched_by_tables};
 pub use tolerant::expand_leaving_out;
 

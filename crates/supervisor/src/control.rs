@@ -25,10 +25,24 @@ pub(crate) struct Control {
     pub(crate) started: Instant,
 }
 
+/// Returns the first message. `refused`: since when the document at its source is refused, and why.
+pub(crate) fn hello(options: &Options, refused: Option<(u64, String)>) -> ToControl {
+    ToControl::Hello {
+        address: options.control.clone().unwrap_or_default(),
+        origin: options.origin.clone(),
+        is_undone_by_reload: options.reload_document.is_some() && options.state.is_none(),
+        unit_defaults: options.unit_defaults,
+        token: options.control_token.clone(),
+        sandbox: options.sandbox,
+        refused,
+    }
+}
+
 /// Starts the control process. `router` is its end of the socket to the router, `listener` the
 /// listening socket of the control API.
 pub(crate) fn start(
     options: &Options,
+    hello: &ToControl,
     document: &[u8],
     certificates: &Certificates,
     log: &Log,
@@ -37,14 +51,6 @@ pub(crate) fn start(
     now: Instant,
 ) -> io::Result<Control> {
     let (pid, socket) = unprivileged::start(Kind::Control, options, log)?;
-    let hello = ToControl::Hello {
-        address: options.control.clone().unwrap_or_default(),
-        origin: options.origin.clone(),
-        is_undone_by_reload: options.reload_document.is_some() && options.state.is_none(),
-        unit_defaults: options.unit_defaults,
-        token: options.control_token.clone(),
-        sandbox: options.sandbox,
-    };
     let document = memory_file("document", document)?;
     let bundles = memory_file("certificates", &certificates.encode(|_| true))?;
     let log = log.handle()?;

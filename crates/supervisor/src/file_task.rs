@@ -12,7 +12,7 @@ use crate::grants::Grants;
 use crate::memory::memory_file;
 use crate::options::Options;
 use crate::prototype::preflight;
-use crate::{cache_file, certificates, log_socket, state_format, store};
+use crate::{cache_file, certificates, last_document, log_socket, state_format, store};
 
 /// Maximum time of a task without progress.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,8 +30,10 @@ pub(crate) enum Task {
     OpenCache(String),
     /// Reads a file of TLS into memory.
     ReadTls(String),
-    /// Reads the document again, into memory.
-    ReadDocument,
+    /// Reads the document again, into memory. Has the document that runs.
+    ReadDocument(Vec<u8>),
+    /// Keeps the document that is served, for a start without a valid one.
+    KeepDocument(Vec<u8>),
     /// Stores a document that the router has prepared.
     SaveDocument { generation: u32, document: Vec<u8> },
     /// Stores a certificate bundle.
@@ -79,7 +81,8 @@ impl Task {
             }
             Task::ReopenLog(path) => Some(path),
             Task::ConnectLog(server) => server.strip_prefix("unix:").map(Path::new),
-            Task::ReadDocument
+            Task::ReadDocument(_)
+            | Task::KeepDocument(_)
             | Task::SaveDocument { .. }
             | Task::StoreCertificate { .. }
             | Task::DeleteCertificate { .. }
@@ -93,6 +96,7 @@ impl Task {
         matches!(
             self,
             Task::SaveDocument { .. }
+                | Task::KeepDocument(_)
                 | Task::StoreCertificate { .. }
                 | Task::DeleteCertificate { .. }
         )
@@ -115,7 +119,8 @@ impl Task {
             | Task::SaveDocument { .. }
             | Task::StoreCertificate { .. }
             | Task::DeleteCertificate { .. }
-            | Task::ReadDocument
+            | Task::ReadDocument(_)
+            | Task::KeepDocument(_)
             | Task::Preflight(_)
             | Task::CheckUnloaded(_) => return None,
         };
@@ -151,12 +156,19 @@ impl Task {
                 let read = certificates::read_for_tls(Path::new(path));
                 read.and_then(|text| memory_file("file", &text)).map(Some).map_err(text)
             }
-            Task::ReadDocument => {
-                let read = options
-                    .reload_document
-                    .as_ref()
-                    .map_or_else(|| Err("the document has no source".to_owned()), |read| read())?;
+            Task::ReadDocument(running) => {
+                let read = options.reload_document.as_ref().map_or_else(
+                    || Err("the document has no source".to_owned()),
+                    |read| read(running),
+                )?;
                 memory_file("document", &read).map(Some).map_err(text)
+            }
+            Task::KeepDocument(document) => {
+                let Some(state) = &options.last_document else { return Ok(None) };
+                file_progress(&state.display().to_string());
+                let kept = state_format::mark(state)
+                    .and_then(|()| last_document::save(state, &options.origin, document));
+                kept.map(|()| None).map_err(text)
             }
             Task::SaveDocument { document, .. } => {
                 let Some(state) = &options.state else { return Ok(None) };
@@ -228,7 +240,7 @@ mod tests {
                 assert!(Task::decode(&message[..end]).is_err());
             }
         }
-        assert!(Task::ReadDocument.message().is_none());
+        assert!(Task::ReadDocument(Vec::new()).message().is_none());
         assert!(Task::decode(&[9, 0, 0, 0, 0]).is_err());
     }
 }

@@ -10,6 +10,7 @@
 //! - `tree`: the event loop and its messages.
 //! - `changes`, `grants`: the running configuration, the next one, and the resources that each
 //!   names.
+//! - `document_state`: whether the document that runs is the one at its source.
 //! - `unprivileged`: starts the router and the control process; `router`, `control`: their first
 //!   messages; `outbox`: messages that the router has not read yet; `memory`: texts as descriptors.
 //! - `prototype`: applications, their prototypes and workers; `usage`: memory and processor time.
@@ -25,7 +26,7 @@
 //! - `sockets`: listening sockets, opened or inherited (`passed_socket`); `descriptor_store`: keeps them at the service
 //!   manager; `service_manager`: state of the notifications to it.
 //! - `ports`: the programs that listen on this machine.
-//! - `store`, `pid_file`, `certificates`: files that outlive the process.
+//! - `store`, `last_document`, `pid_file`, `certificates`: files that outlive the process.
 //! - `safe_path`: paths through directories of other users.
 #![forbid(unsafe_code)]
 
@@ -37,12 +38,14 @@ pub mod check;
 mod control;
 mod control_groups;
 mod descriptor_store;
+mod document_state;
 mod file_helper;
 mod file_helpers;
 mod file_task;
 mod grants;
 mod handover;
 mod identity;
+mod last_document;
 mod launch;
 mod log_socket;
 mod memory;
@@ -69,11 +72,12 @@ mod usage;
 mod zygote;
 
 pub use file_helper::file_progress;
-pub use grants::{DeriveGrants, Grants, Names};
+pub use grants::{DeriveGrants, Grants, LeftOutFile, Names};
 pub use handover::{Invocation, Predecessor};
+pub use last_document::{LastDocument, load as load_last_document};
 pub use options::{LogTarget, Options, PhpProgram, ReloadDocument, TableFiles, UnusableProgram};
 pub use passed_socket::{InheritedSocket, Owner as SocketOwner};
-pub use store::{load_document, open_log};
+pub use store::{load_document, open_log, stored_document};
 #[cfg(any(test, feature = "model"))]
 pub use tree::model;
 pub use tree::{Ending, run};

@@ -15,16 +15,18 @@ use crate::grants::DeriveGrants;
 use crate::handover::{Invocation, Predecessor};
 use crate::passed_socket::InheritedSocket;
 
-/// Reads a document again. Error: the reason why it cannot be read.
-pub type ReloadDocument = Box<dyn Fn() -> Result<Vec<u8>, String>>;
+/// Reads a document again; the argument is the one that runs. Error: the reason why it cannot be read.
+pub type ReloadDocument = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String>>;
 
-/// Reads the tables of documents that are in files.
+/// Reads the tables of documents that are in files, and files that could not be used.
 pub struct TableFiles {
-    /// Returns true if a document may have tables in files. Reads no file.
+    /// Returns true if a document may have such files. Reads no file.
     pub has_tables: fn(&[u8]) -> bool,
-    /// Returns the files and directories on which the tables of a document depend.
+    /// Returns true if a document may have been read without files that could not be used. Reads no file.
+    pub has_left_out: fn(&[u8]) -> bool,
+    /// Returns the files and directories on which these parts of a document depend.
     pub watched: fn(&[u8]) -> Vec<PathBuf>,
-    /// Returns a document with its tables as they are in the files now.
+    /// Returns a document with these parts as they are in the files now.
     #[expect(clippy::type_complexity, reason = "as other functions of the options")]
     pub read: Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String>>,
 }
@@ -51,6 +53,10 @@ pub struct Options {
     pub table_files: Option<TableFiles>,
     /// Directory in which the configuration is stored; `None`: changes are lost at the end.
     pub state: Option<PathBuf>,
+    /// Directory in which each document that is served is kept for a start without a valid one; `None`: none is.
+    pub last_document: Option<PathBuf>,
+    /// Why the document at its source is not the one that is served; `None` if it is.
+    pub refused: Option<String>,
     /// Directory in which certificates are stored; `None`: they are lost at the end.
     pub certificates: Option<PathBuf>,
     /// Called once an hour.

@@ -37,22 +37,33 @@ struct StateFormat {
     writer: String,
 }
 
-/// Checks that this program can use a state directory. One that does not exist is new. Error: the
-/// reason why it cannot, and what to do.
-pub fn check(state: &Path) -> Result<(), String> {
+/// The reason why a state directory cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FormatProblem {
+    /// The problem, and what to do.
+    pub message: String,
+    /// The file cannot be read. What is in the directory may be read all the same; nothing can be written.
+    pub is_damage: bool,
+}
+
+/// Checks that this program can use a state directory. One that does not exist is new.
+pub fn check(state: &Path) -> Result<(), FormatProblem> {
     let found = read(state).map_err(|error| {
-        format!("cannot read the format of the state in {}: {error}", state.display())
+        let message =
+            format!("cannot read the format of the state in {}: {error}", state.display());
+        FormatProblem { message, is_damage: true }
     })?;
     match found {
         Some(StateFormat { number, writer }) if number > FORMAT => {
             let by =
                 if writer.is_empty() { "a newer version" } else { &*format!("howdah {writer}") };
-            Err(format!(
+            let message = format!(
                 "the state in {} has format {number}, written by {by}; howdah {VERSION} reads format \
                  {FORMAT}, and has changed nothing: install {by} again, or start with another \
                  directory (--state DIR)",
                 state.display()
-            ))
+            );
+            Err(FormatProblem { message, is_damage: false })
         }
         _ => Ok(()),
     }
@@ -118,10 +129,12 @@ mod tests {
     fn a_newer_format_is_refused_with_the_version_to_install() {
         let newer = state("howdah state 2\nwritten by howdah 9.1.0\nmore\n");
         let problem = check(newer.path()).unwrap_err();
+        assert!(!problem.is_damage);
+        let problem = problem.message;
         for part in ["has format 2", "install howdah 9.1.0 again", "--state DIR"] {
             assert!(problem.contains(part), "{problem}");
         }
-        let problem = check(state("howdah state 3\n").path()).unwrap_err();
+        let problem = check(state("howdah state 3\n").path()).unwrap_err().message;
         assert!(problem.contains("install a newer version again"), "{problem}");
         assert_eq!(newer_writer(newer.path()).as_deref(), Some("9.1.0"));
     }
@@ -130,6 +143,8 @@ mod tests {
     fn a_damaged_file_is_refused_too() {
         for text in ["", "2\n", "howdah state\n", "howdah state -1\n", "howdah state 1x\n"] {
             let problem = check(state(text).path()).unwrap_err();
+            assert!(problem.is_damage);
+            let problem = problem.message;
             assert!(problem.contains("howdah state NUMBER"), "{text:?}: {problem}");
             assert!(mark(state(text).path()).is_err(), "{text:?} is not overwritten");
         }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use howdah_sys::regular_file;
 use rustix::fs::{Access, Mode, OFlags};
@@ -15,6 +15,11 @@ const DOCUMENT: &str = "conf.json";
 
 /// Maximum length of a configuration, in bytes. The control API accepts no more than a part of it.
 pub(crate) const MAX_DOCUMENT: u64 = 256 << 20;
+
+/// Returns the path of the stored configuration.
+pub fn stored_document(state: &Path) -> PathBuf {
+    state.join(DOCUMENT)
+}
 
 /// Reads the stored configuration; `None` if there is none yet.
 pub fn load_document(state: &Path) -> io::Result<Option<Vec<u8>>> {

@@ -95,7 +95,10 @@ fn look(files: &TableFiles, document: &[u8], known: Option<&Stamps>) -> Looked {
     let has_changed = known.is_none_or(|known| {
         found.iter().any(|(file, now)| known.get(file).is_some_and(|before| before != now))
     });
-    Looked { files: found, document: has_changed.then(|| (files.read)(document)) }
+    let read = has_changed.then(|| (files.read)(document));
+    // What is the same need not be taken over.
+    let read = read.filter(|read| read.as_ref().map_or(true, |read| read != document));
+    Looked { files: found, document: read }
 }
 
 fn stamp(file: &Path) -> Stamp {
@@ -186,6 +189,7 @@ mod tests {
         let document = directory.path().to_str().unwrap().as_bytes().to_vec();
         let files = TableFiles {
             has_tables: |_| true,
+            has_left_out: |_| false,
             watched: |document| {
                 let directory = PathBuf::from(OsString::from_vec(document.to_vec()));
                 vec![directory.join("a"), directory.join("b")]

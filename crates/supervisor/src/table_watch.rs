@@ -92,6 +92,8 @@ impl TableWatch {
     ) -> io::Result<()> {
         if std::mem::take(&mut self.is_outdated) {
             self.due = (files.has_tables)(document).then_some(now);
+            // A file may have been mended since the document was read.
+            self.must_read |= (files.has_left_out)(document);
             if self.due.is_none() {
                 self.files.clear();
             }
@@ -139,8 +141,8 @@ impl TableWatch {
             return false;
         }
         self.files = looked.files;
-        let Some(document) = looked.document else { return false };
         self.must_read = false;
+        let Some(document) = looked.document else { return false };
         self.document = Some((generation, document));
         true
     }

@@ -274,7 +274,20 @@ impl Site {
 
     /// Like [`Site::serve`], on a given address.
     pub fn serve_at(self, address: &str) -> Server {
-        let mut command = self.command(address);
+        let command = self.command(address);
+        self.run(command, address)
+    }
+
+    /// Like [`Site::serve_at`], with the configuration file as it was left.
+    pub fn serve_again(self, address: &str) -> Server {
+        let path = self.path("config.json");
+        let document = fs::read(&path).unwrap();
+        let command = self.command(address);
+        fs::write(path, document).unwrap();
+        self.run(command, address)
+    }
+
+    fn run(self, mut command: Command, address: &str) -> Server {
         let address = address.parse().expect("a socket address");
         // A file: with a pipe, the server could block if the test does not read it.
         let stderr = fs::File::create(self.path("stderr")).unwrap();

@@ -10,7 +10,7 @@ use super::{INCLUDED, Place, Reading, Source};
 use crate::node::split_path;
 
 /// Returns the parts of a document that come from files, each with the path and the file.
-fn parts(document: &Value) -> impl Iterator<Item = (Vec<String>, &str)> {
+pub(super) fn parts(document: &Value) -> impl Iterator<Item = (Vec<String>, &str)> {
     let included = document.get(INCLUDED).and_then(Value::as_object);
     let parts = included.into_iter().flatten();
     parts.filter_map(|(part, file)| Some((split_path(part), file.as_str()?)))

@@ -186,3 +186,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_mended_file_is_the_only_difference() {
+    use super::super::differs_only_in_left_out;
+    let whole = tolerant(SITES, &good(), None).unwrap().document;
+    for index in 0..4 {
+        let mut files = good();
+        files[index].1 = "{";
+        let without = tolerant(SITES, &files, None).unwrap().document;
+        assert!(differs_only_in_left_out(&without, &whole), "{index}");
+        let former = tolerant(SITES, &files, Some(&whole)).unwrap().document;
+        assert!(differs_only_in_left_out(&former, &whole), "{index}");
+        // Another file or the document has changed as well.
+        let mut changed = whole.clone();
+        let own = ["b", "a", "a", "a"][index];
+        changed["routes"][own][0]["action"]["return"] = json!(299);
+        assert!(!differs_only_in_left_out(&without, &changed), "{index}");
+        let mut changed = whole.clone();
+        changed["routes"]["main"][0]["match"]["host"] = json!("other");
+        assert!(!differs_only_in_left_out(&former, &changed), "{index}");
+    }
+}

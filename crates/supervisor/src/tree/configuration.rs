@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
+use howdah_sys::clock;
 use howdah_sys::log::Level;
 use howdah_sys::memory::release_start_memory;
 use howdah_wire::messages::{ApplicationSpec, ChangeOutcome, FromSupervisor, Restart, ToControl};
@@ -109,6 +110,8 @@ impl Tree {
         let error = outcome.err().unwrap_or_default();
         if error.is_empty() {
             self.changes.commit(Instant::now());
+            self.document_taken_over();
+            self.keep_document();
             self.tables.document_changed();
             self.prepare_zygotes();
         }
@@ -140,9 +143,33 @@ impl Tree {
                 self.log.write(Level::Warn, message);
             }
         }
+        if !self.has_served {
+            self.keep_document();
+        }
         self.has_served = true;
         self.service_manager.router_serves(Instant::now());
         release_start_memory();
+    }
+
+    /// Logs which files are left out of the document that has become the current one.
+    pub(super) fn document_taken_over(&mut self) {
+        let left_out = &self.changes.current.grants.left_out;
+        for (is_problem, line) in self.document_state.taken_over(left_out) {
+            self.log.write(if is_problem { Level::Alert } else { Level::Notice }, line);
+        }
+    }
+
+    /// Keeps the current document for a start without a valid one. A failure costs only that.
+    fn keep_document(&mut self) {
+        if self.options.last_document.is_some() {
+            let document = self.changes.current.document.clone();
+            self.begin_file_task(Task::KeepDocument(document), Origin::Supervisor);
+        }
+    }
+
+    /// Handles the result of a reload. `error`: why the document at its source is refused.
+    pub(super) fn source_read(&mut self, error: String) {
+        self.document_state.source_read(error, clock::wall_seconds());
     }
 
     /// Logs the start, and tells who has started the server.

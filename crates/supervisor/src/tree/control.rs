@@ -79,8 +79,10 @@ impl Tree {
         let listener = listener.and_then(|address| self.sockets.get(address));
         let (document, certificates) = (&self.changes.current.document, &self.certificates);
         let (options, log) = (&self.options, &self.log);
+        let refused = self.document_state.refused().cloned();
+        let hello = control::hello(options, refused);
         let started =
-            control::start(options, document, certificates, log, &control, listener, now)?;
+            control::start(options, &hello, document, certificates, log, &control, listener, now)?;
         self.send_to_router(&FromSupervisor::Control {}, &[router.as_fd()]);
         Ok(started)
     }
@@ -170,6 +172,7 @@ impl Tree {
                 self.send_to_control(&ToControl::Stored { error, is_upgrading }, &[]);
             }
             FromControl::Upgrade {} => self.upgrade(),
+            FromControl::SourceRead { error } => self.source_read(error),
             FromControl::Apply { restart } => {
                 if let Err(problem) = self.apply(restart, descriptors) {
                     let outcome = ChangeOutcome::NotApplied(problem);
@@ -193,7 +196,8 @@ impl Tree {
 
     fn send_document(&mut self, tables: bool) {
         if !tables && self.options.reload_document.is_some() {
-            return self.begin_for_control(Task::ReadDocument);
+            let running = self.changes.current.document.clone();
+            return self.begin_for_control(Task::ReadDocument(running));
         }
         let read = if tables { self.tables.document() } else { None };
         let read = read.unwrap_or_else(|| Ok(self.changes.current.document.clone()));

@@ -92,12 +92,20 @@ impl Tree {
                 let (file, error) = parts(outcome);
                 self.answer_router(&FromSupervisor::FileRead { error }, file);
             }
-            Task::ReadDocument => {
+            Task::ReadDocument(_) => {
                 let (file, error) = parts(outcome);
                 let files: Vec<_> = file.iter().map(AsFd::as_fd).collect();
                 self.send_to_control(&ToControl::DocumentRead { error }, &files);
             }
             Task::SaveDocument { .. } => {}
+            Task::KeepDocument(_) => {
+                if let Err(error) = outcome {
+                    let line = format_args!(
+                        "the document is not kept for a start without a valid one: {error}"
+                    );
+                    self.log.write(Level::Warn, line);
+                }
+            }
             Task::StoreCertificate { name, .. } if matches!(origin, Origin::Router(_)) => {
                 self.managed_stored(name, outcome);
             }

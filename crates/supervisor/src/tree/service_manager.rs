@@ -19,7 +19,7 @@ impl Tree {
     /// once, whose answer gives the description.
     pub(super) fn notify_ready(&mut self) {
         let is_first = !self.service_manager.is_ready();
-        let status = is_first.then(|| describe(RouterNumbers::default(), self.numbers()));
+        let status = is_first.then(|| self.describe(RouterNumbers::default()));
         let status = status.as_deref().map(|status| ("STATUS", status));
         let fields: Vec<_> = [("READY", "1")].into_iter().chain(status).collect();
         self.notify(&fields);
@@ -72,7 +72,7 @@ impl Tree {
         if !self.service_manager.awaits(number) {
             return;
         }
-        let status = describe(router, self.numbers());
+        let status = self.describe(router);
         let mut fields = self.service_manager.answered(number, status);
         // The description would replace the line about the end.
         fields.retain(|(name, _)| *name != "STATUS" || self.shutdown.is_none());
@@ -80,6 +80,10 @@ impl Tree {
         if !fields.is_empty() {
             self.notify(&fields);
         }
+    }
+
+    fn describe(&self, router: RouterNumbers) -> String {
+        describe(router, self.numbers()) + &self.document_state.describe()
     }
 
     fn numbers(&self) -> TreeNumbers {

@@ -16,6 +16,7 @@ use crate::backoff::Backoff;
 use crate::certificates::Certificates;
 use crate::changes::Changes;
 use crate::control_groups::ControlGroups;
+use crate::document_state::DocumentState;
 use crate::file_helpers::FileHelpers;
 use crate::grants::Grants;
 use crate::options::Options;
@@ -54,6 +55,8 @@ pub(super) struct Tree {
     pub(super) log: Log,
     /// The running configuration, and the one that is being applied.
     pub(super) changes: Changes,
+    /// Whether the document that runs is the one at its source.
+    pub(super) document_state: DocumentState,
     pub(super) certificates: Certificates,
     pub(super) sockets: Sockets,
     pub(super) pid_file: Option<PidFile>,
@@ -128,6 +131,7 @@ impl Tree {
             options,
             log,
             changes: Changes::new(document, grants),
+            document_state: DocumentState::default(),
             sockets: Sockets::at_start(),
             pid_file: None,
             control: ControlState::default(),

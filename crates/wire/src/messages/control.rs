@@ -40,6 +40,11 @@ messages! {
         }
         /// Replaces the server by a new start of its program; answered with `UpgradeEnded`.
         6 Upgrade {}
+        /// Result of a reload: whether the document at its source is the one that runs.
+        7 SourceRead {
+            /// Why it is refused; empty if it is not.
+            error: String,
+        }
     }
 }
 
@@ -62,6 +67,8 @@ messages! {
             token: Option<Secret>,
             /// The process enters its sandbox.
             sandbox: bool,
+            /// Since when the document at its source is refused, in seconds since 1970, and why.
+            refused: Option<(u64, String)>,
         }
         /// Result of `Apply`.
         2 Applied {

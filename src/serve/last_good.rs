@@ -1,0 +1,69 @@
+//! The document to start with if that at its source cannot be used: the one that was served last.
+//!
+//! A mistake in a document shows when the server is started again, perhaps by a reboot at night. What was
+//! served before is kept with the state, and is served again until somebody has corrected the document.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use howdah_config::Config;
+use howdah_supervisor::{LastDocument, load_last_document};
+use howdah_sys::clock;
+
+use super::plan::{StartupPlan, keeps_document};
+use crate::cli::Serve;
+
+/// The document that the server starts with.
+pub(super) struct Chosen {
+    pub plan: StartupPlan,
+    /// `None`: nothing is served before the control API gets a configuration.
+    pub config: Option<Config>,
+    /// Why it is not the document at its source; `None` if it is.
+    pub refused: Option<String>,
+}
+
+/// Chooses the document. Error: the one at its source cannot be used, and there is no other one.
+pub(super) fn choose(arguments: &Serve) -> Result<Chosen, String> {
+    let last = last(arguments);
+    let former = last.as_ref().map(|last| last.document.as_slice());
+    let tried = StartupPlan::new(arguments, former).and_then(|plan| match &last {
+        Some(_) if !arguments.strict => plan.valid_config(arguments).map(|c| (plan, Some(c))),
+        _ => plan.config(arguments).map(|config| (plan, config)),
+    });
+    let problem = match (tried, &last) {
+        (Ok((plan, config)), _) => return Ok(Chosen { plan, config, refused: None }),
+        (Err(problem), None) => return Err(problem),
+        (Err(problem), Some(_)) if arguments.strict => return Err(problem),
+        (Err(problem), Some(_)) => problem,
+    };
+    let Some(LastDocument { document, since }) = last else { return Err(problem) };
+    let plan = StartupPlan::of_document(document, origin(arguments));
+    // That of a newer version may be of no use either.
+    let Ok(config) = plan.valid_config(arguments) else { return Err(problem) };
+    let refused = Some(explain(&problem, since));
+    Ok(Chosen { plan, config: Some(config), refused })
+}
+
+/// Returns the document from the same source that was served last.
+fn last(arguments: &Serve) -> Option<LastDocument> {
+    let state = arguments.common.state.as_deref();
+    let is_kept = arguments.config.is_some() || keeps_document(arguments);
+    load_last_document(state.filter(|_| is_kept)?, &origin(arguments))
+}
+
+fn origin(arguments: &Serve) -> String {
+    match &arguments.config {
+        Some(path) => path.display().to_string(),
+        None => StartupPlan::STORED.to_owned(),
+    }
+}
+
+fn explain(problem: &str, since: SystemTime) -> String {
+    let mut date = String::new();
+    let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
+    clock::iso_date(since.as_secs(), &mut date);
+    let problem = problem.lines().collect::<Vec<_>>().join("; ");
+    format!(
+        "{problem}; the document is refused, and the one that was served last (since {date}) is served \
+         again: correct it and run howdah reload"
+    )
+}

@@ -1,0 +1,231 @@
+//! Documents that cannot be used, or not as a whole: the rest is served, or what was good last.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use harness::{Server, Site, eventually, programs};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+const CUSTOMERS: [&str; 3] = ["a", "b", "c"];
+
+/// A document that includes a file of each customer.
+fn site() -> Site {
+    let site = Site::new();
+    let directory = site.root().with_file_name("conf.d");
+    fs::create_dir(&directory).unwrap();
+    for name in CUSTOMERS {
+        fs::write(directory.join(format!("{name}.json")), customer(name, 201)).unwrap();
+    }
+    let control = format!("unix:{}", site.control_socket().display());
+    let step = |name: &str| json!({"match": {"uri": format!("/{name}")}, "action": {"pass": format!("routes/{name}")}});
+    let mut steps: Vec<Value> = CUSTOMERS.map(step).into();
+    steps.push(json!({"action": {"return": 204}}));
+    site.argument("--control").argument(&control).with(json!({
+        "include": CUSTOMERS.map(|name| format!("conf.d/{name}.json")),
+        "routes": {"main": steps},
+    }))
+}
+
+fn customer(name: &str, status: u16) -> String {
+    json!({"routes": {name: [{"action": {"return": status}}]}}).to_string()
+}
+
+fn serve(site: Site) -> Server {
+    let address = harness::free_address().to_string();
+    site.with(json!({"listeners": {&address: {"pass": "routes/main"}}})).serve_at(&address)
+}
+
+fn document_of(site: &Site) -> PathBuf {
+    site.root().with_file_name("config.json")
+}
+
+fn file(site: &Site, name: &str) -> PathBuf {
+    site.root().with_file_name("conf.d").join(format!("{name}.json"))
+}
+
+fn statuses(server: &Server) -> [u16; 4] {
+    ["/a", "/b", "/c", "/"].map(|target| server.get(target).status)
+}
+
+fn howdah(server: &Server, command: &str) -> Output {
+    let control = format!("unix:{}", server.site.control_socket().display());
+    Command::new(programs::howdah()).args([command, "--control", &control]).output().unwrap()
+}
+
+fn check(document: &Path) -> Output {
+    Command::new(programs::howdah()).args(["check", "--syntax"]).arg(document).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat()
+}
+
+#[test]
+fn a_broken_file_of_one_customer_concerns_no_other_one_at_a_start() {
+    for broken in [Some("{"), Some(r#"{"routes": {"b": [{"action": {"retrun": 1}}]}}"#), None] {
+        let site = site();
+        let path = file(&site, "b");
+        match broken {
+            Some(text) => fs::write(&path, text).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        let server = serve(site);
+        assert_eq!(statuses(&server), [201, 503, 201, 204], "{broken:?}");
+        server.wait_for_log("b.json is left out of the configuration: ");
+        let status = server.control("GET", "/status/document/left_out", "").succeeded();
+        let about = status.get(path.to_str().unwrap()).unwrap_or_else(|| panic!("{status}"));
+        assert_eq!(about["former"], false, "{about}");
+        let shown = text(&howdah(&server, "status"));
+        assert!(shown.contains("b.json") && shown.contains("left out"), "{shown}");
+        assert!(!check(&document_of(&server.site)).status.success());
+
+        // It recovers by itself.
+        fs::write(&path, customer("b", 202)).unwrap();
+        eventually("the file is used", || (server.get("/b").status == 202).then_some(()));
+        assert_eq!(statuses(&server), [201, 202, 201, 204]);
+        server.wait_for_log("b.json is used again");
+        let status = server.control("GET", "/status", "").succeeded();
+        assert_eq!(status.get("document"), None, "{status}");
+        assert!(check(&document_of(&server.site)).status.success());
+    }
+}
+
+#[test]
+fn a_file_that_breaks_keeps_its_former_content_over_a_reload() {
+    let server = serve(site());
+    assert_eq!(statuses(&server), [201, 201, 201, 204]);
+    let (a, b) = (file(&server.site, "a"), file(&server.site, "b"));
+    fs::write(&a, customer("a", 202)).unwrap();
+    fs::write(&b, "{ broken").unwrap();
+    let reloaded = howdah(&server, "reload");
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    assert!(text(&reloaded).contains("b.json"), "{reloaded:?}");
+    assert_eq!(statuses(&server), [202, 201, 201, 204], "the other change counts");
+    let log = server.wait_for_log("b.json is left out");
+    assert!(log.contains("its former content stays in use"), "{log}");
+    // Another change of the API does not lose it, and is not undone when the file is mended.
+    let mut steps = server.control("GET", "/config/routes/main", "").succeeded();
+    steps[3]["action"]["return"] = json!(206);
+    server.put("/config/routes/main", &steps);
+    assert_eq!(statuses(&server), [202, 201, 201, 206]);
+    fs::write(&b, customer("b", 203)).unwrap();
+    server.wait_for_log("b.json can be used again, but");
+    assert_eq!(statuses(&server), [202, 201, 201, 206]);
+    assert!(howdah(&server, "reload").status.success());
+    assert_eq!(statuses(&server), [202, 203, 201, 204]);
+}
+
+#[test]
+fn a_document_that_cannot_be_read_is_refused_by_a_reload_and_told_until_it_is_mended() {
+    let server = serve(site());
+    let path = document_of(&server.site);
+    let good = fs::read(&path).unwrap();
+    fs::write(&path, "{").unwrap();
+    let reloaded = howdah(&server, "reload");
+    assert_eq!(reloaded.status.code(), Some(1), "{reloaded:?}");
+    let refused = server.control("GET", "/status/document/refused", "").succeeded();
+    let since = refused["since"].clone();
+    assert!(since.as_str().unwrap().ends_with('Z'), "{refused}");
+    assert!(refused["reason"].as_str().unwrap().contains("line 1"), "{refused}");
+    let shown = text(&howdah(&server, "status"));
+    assert!(shown.contains("document on disk refused since"), "{shown}");
+    // By a signal, too; the time is that of the first refusal.
+    fs::write(&path, "[]").unwrap();
+    server.signal(Signal::HUP);
+    eventually("the reason is the new one", || {
+        let refused = server.control("GET", "/status/document/refused", "").succeeded();
+        assert_eq!(refused["since"], since);
+        refused["reason"].as_str().unwrap().contains("object").then_some(())
+    });
+    assert_eq!(statuses(&server), [201, 201, 201, 204]);
+    fs::write(&path, good).unwrap();
+    assert!(howdah(&server, "reload").status.success());
+    assert_eq!(server.control("GET", "/status", "").succeeded().get("document"), None);
+}
+
+#[test]
+fn a_start_with_a_document_that_cannot_be_read_serves_the_one_that_was_good_last() {
+    let site = site();
+    let state = site.state();
+    let site = site.argument("--state").argument(state.to_str().unwrap());
+    let server = serve(site);
+    let address = server.address.to_string();
+    assert_eq!(statuses(&server), [201, 201, 201, 204]);
+    eventually("the document is kept", || state.join("served.json").exists().then_some(()));
+    let (_, site) = server.end(Signal::QUIT);
+    let path = document_of(&site);
+    let good = fs::read(&path).unwrap();
+    // Customer b breaks as well: the former content is in what was kept.
+    fs::write(file(&site, "b"), "{").unwrap();
+    for broken in ["{", "[]", r#"{"listeners": 1}"#] {
+        fs::write(&path, broken).unwrap();
+    }
+    let server = site.serve_again(&address);
+    assert_eq!(statuses(&server), [201, 201, 201, 204]);
+    let log = server.wait_for_log("the document is refused");
+    assert!(log.contains("[alert]"), "{log}");
+    let refused = server.control("GET", "/status/document/refused", "").succeeded();
+    assert!(refused["reason"].as_str().unwrap().contains("listeners"), "{refused}");
+    fs::write(&path, &good).unwrap();
+    assert!(howdah(&server, "reload").status.success());
+    assert_eq!(statuses(&server), [201, 201, 201, 204]);
+    let (_, site) = server.end(Signal::QUIT);
+
+    // At a start a file that is broken keeps what was served, too.
+    let server = site.serve_again(&address);
+    assert_eq!(statuses(&server), [201, 201, 201, 204]);
+    let left_out = server.control("GET", "/status/document/left_out", "").succeeded();
+    assert_eq!(left_out.as_object().unwrap().len(), 1, "{left_out}");
+    let (_, site) = server.end(Signal::QUIT);
+
+    // Not if that is wanted.
+    let mut command = site.command(&address);
+    fs::write(&path, good).unwrap();
+    let output = command.arg("--strict").output().unwrap();
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
+    assert!(text(&output).contains("b.json"), "{output:?}");
+}
+
+#[test]
+fn without_a_state_a_document_that_cannot_be_read_is_refused() {
+    let site = site();
+    let mut command = site.command("127.0.0.1:0");
+    fs::write(document_of(&site), "{").unwrap();
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
+}
+
+#[test]
+fn a_damaged_state_is_told_and_does_not_keep_the_server_from_starting() {
+    let site = site();
+    let state = site.state();
+    fs::create_dir_all(&state).unwrap();
+    fs::write(state.join("format"), "\0\0\0").unwrap();
+    let server = serve(site.argument("--state").argument(state.to_str().unwrap()));
+    assert_eq!(statuses(&server), [201, 201, 201, 204]);
+    let log = server.wait_for_log("howdah state NUMBER");
+    assert!(log.contains(state.join("format").to_str().unwrap()), "{log}");
+    assert!(log.contains("restore it from a backup"), "{log}");
+}
+
+#[test]
+fn a_stored_configuration_that_is_damaged_gives_way_to_the_one_that_was_served_last() {
+    let server = Site::new().controlled().serve_at("127.0.0.1:0");
+    let address = harness::free_address().to_string();
+    let document = json!({
+        "listeners": {address.as_str(): {"pass": "routes"}},
+        "routes": [{"action": {"return": 203}}],
+    });
+    server.put("/config", &document);
+    let state = server.site.state();
+    let served = || fs::read_to_string(state.join("served.json")).unwrap_or_default();
+    eventually("the document is kept", || served().contains("203").then_some(()));
+    let (_, site) = server.end(Signal::QUIT);
+    fs::write(state.join("conf.json"), &document.to_string()[..20]).unwrap();
+    let server = site.serve_at("127.0.0.1:0");
+    let mut client = harness::client::Client::connect(address.parse().unwrap());
+    assert_eq!(client.get("/").status, 203);
+    server.wait_for_log("the document is refused");
+}
