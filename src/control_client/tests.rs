@@ -87,7 +87,7 @@ fn answer(mut connection: UnixStream, store: &Mutex<Store>) {
             Asked::GetStatus(path) => {
                 Ok(howdah_control::status_part(&Status::default().to_value(), &path))
             }
-            Asked::Reload => Ok(Done::Reloaded.into()),
+            Asked::Reload { .. } => Ok(Done::Reloaded.into()),
             Asked::RestartApplication { name } if store.has_application(&name) => {
                 Ok(Done::Restarted.into())
             }
@@ -160,14 +160,14 @@ fn applications_are_restarted_and_the_status_is_shown() {
         json: false,
     }))
     .unwrap();
-    execute(Command::Reload(ReloadArgs { server: server.control() })).unwrap();
+    execute(Command::Reload(ReloadArgs { server: server.control(), restart: false })).unwrap();
 }
 
 #[test]
 fn a_server_that_is_not_there_is_a_failure_of_its_own() {
     let control = "unix:/nonexistent/control.sock".to_owned();
     let server = Server { control: Some(control), control_token_file: None };
-    let result = execute(Command::Reload(ReloadArgs { server }));
+    let result = execute(Command::Reload(ReloadArgs { server, restart: false }));
     assert!(matches!(result, Err(Failure::Unreachable(_))), "{result:?}");
 }
 

@@ -54,6 +54,7 @@ impl Model {
                 prefixes: vec!["good.".to_owned()],
             },
             applications: HashMap::from([("good".to_owned(), ApplicationSpec::new("site"))]),
+            left_out: Vec::new(),
             shutdown_timeout: None,
         };
         let options = Options {

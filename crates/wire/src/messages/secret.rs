@@ -50,6 +50,7 @@ mod tests {
             is_undone_by_reload: false,
             unit_defaults: false,
             sandbox: true,
+            refused: None,
         };
         let shown = format!("{hello:?}");
         assert!(shown.contains("Some(Secret)") && !shown.contains("0123"), "{shown}");
