@@ -388,17 +388,18 @@ impl<'f> Reading<'f> {
     ) -> Result<(), String> {
         match self.merge(all, members, inside) {
             Ok(()) => Ok(()),
-            Err(problem) => self.reject(inside.source, problem),
+            Err((source, problem)) => self.reject(source, problem),
         }
     }
 
-    /// Adds members to those that are there. Objects are merged.
+    /// Adds members to those that are there. Objects are merged. Error: the source that must not have a member, and
+    /// why.
     fn merge(
         &mut self,
         all: &mut Map<String, Value>,
         members: Map<String, Value>,
         inside: &Place,
-    ) -> Result<(), String> {
+    ) -> Result<(), (usize, String)> {
         for (name, value) in members {
             let place = inside.child(&name);
             match (all.get_mut(&name), value) {
@@ -414,13 +415,15 @@ impl<'f> Reading<'f> {
                         .filter(|origin| place.path.starts_with(&origin.path))
                         .max_by_key(|origin| origin.path.len());
                     let other = origin.map_or(0, |origin| origin.source);
-                    let other =
-                        self.sources.get(other).map(|source| source.file.display().to_string());
-                    let problem = format!(
-                        "is in {} as well; leave it out of one of them",
-                        other.unwrap_or_default()
-                    );
-                    return Err(self.problem(&place, &problem));
+                    let intruder = self.intruder(&place, other);
+                    let name = |source: usize| {
+                        let source = self.sources.get(source);
+                        source.map(|source| source.file.display().to_string()).unwrap_or_default()
+                    };
+                    let owner = name(if intruder == other { place.source } else { other });
+                    let problem = format!("is in {owner} as well; leave it out of one of them");
+                    let place = Place { source: intruder, ..place };
+                    return Err((intruder, self.problem(&place, &problem)));
                 }
             }
         }

@@ -81,6 +81,16 @@ impl Expanded {
         self.origin(&self.steps(error)).map_or(0, |origin| origin.source)
     }
 
+    /// Returns the file that the document itself includes, because of which a file was read.
+    pub(super) fn outermost(&self, mut source: usize) -> usize {
+        while let Some(above) = self.sources.get(source).and_then(|source| source.included_by)
+            && above != 0
+        {
+            source = above;
+        }
+        source
+    }
+
     pub(super) fn explain_one(&self, error: &Error) -> String {
         let steps = self.steps(error);
         let (source, inner) = match self.origin(&steps) {

@@ -109,6 +109,22 @@ impl Reading<'_> {
         files
     }
 
+    /// Returns which of two sources that have the same member must not have it: not the one that had it in
+    /// the former document. One file must not take a name of another one.
+    pub(super) fn intruder(&self, place: &Place, other: usize) -> usize {
+        let former = self.tolerance.as_ref().and_then(|tolerance| tolerance.former);
+        let owned =
+            former.into_iter().flat_map(parts).filter(|(path, _)| place.path.starts_with(path));
+        let owner = owned.max_by_key(|(path, _)| path.len()).map(|(_, file)| Path::new(file));
+        let had = |source: usize| {
+            self.sources.get(source).is_some_and(|source| Some(source.file.as_path()) == owner)
+        };
+        match other != 0 && had(place.source) && !had(other) {
+            true => other,
+            false => place.source,
+        }
+    }
+
     fn former_source(&mut self, file: &Path, place: &Place) -> Option<usize> {
         if !self.tolerance.as_ref()?.use_former(file) {
             return None;

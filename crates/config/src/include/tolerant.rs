@@ -21,6 +21,10 @@ use crate::error::Error;
 /// Maximum number of readings of a document. Each but the last finds another file of no use.
 const MAX_READINGS: usize = 50;
 
+/// Number of readings after which a file is left out with the file that includes it: one customer could have
+/// many files, each of which shows the mistake of the next.
+const MAX_NESTED_READINGS: usize = 10;
+
 impl Reading<'_> {
     /// Handles a problem of a source: without the document itself, the reading goes on. Error: there are
     /// too many problems.
@@ -64,7 +68,7 @@ pub fn expand_leaving_out(
 ) -> Result<Option<Expanded>, String> {
     let mut unusable = BTreeMap::new();
     let mut last = String::new();
-    for _ in 0..MAX_READINGS {
+    for reading in 0..MAX_READINGS {
         let tolerance = Tolerance::new(former, &unusable);
         let Some((mut expanded, tolerance)) = expand_once(text, file, files, Some(tolerance))?
         else {
@@ -98,6 +102,8 @@ pub fn expand_leaving_out(
         }
         last.clone_from(&contradicting.first().map_or(String::new(), |(_, reason)| reason.clone()));
         for (source, reason) in contradicting {
+            let source =
+                if reading < MAX_NESTED_READINGS { source } else { expanded.outermost(source) };
             let Some(source) = expanded.sources.get(source) else { continue };
             let known = unusable
                 .entry(source.file.clone())

@@ -131,11 +131,9 @@ fn a_former_content_that_contradicts_the_document_is_left_out_as_well() {
     let former = tolerant(SITES, &good(), None).unwrap().document;
     let mut files = good();
     files[1].1 = "{";
-    files[0].1 =
-        r#"{"routes": {"a": [{"action": {"return": 201}}], "b": [{"action": {"return": 206}}]}}"#;
-    let expanded = tolerant(SITES, &files, Some(&former)).unwrap();
-    let broken = expanded.left_out.iter().find(|out| out.file.ends_with("b.json")).unwrap();
-    assert!(!broken.is_former, "{:?}", expanded.left_out);
+    let main = SITES.replace(r#""main": ["#, r#""b": [{"action": {"return": 206}}], "main": ["#);
+    let expanded = tolerant(&main, &files, Some(&former)).unwrap();
+    assert_eq!(left_out(&expanded), [("/etc/h/conf.d/b.json", false)]);
     assert_eq!(expanded.document["routes"]["b"][0]["action"]["return"], 206);
 }
 
@@ -207,4 +205,37 @@ fn a_mended_file_is_the_only_difference() {
         changed["routes"]["main"][0]["match"]["host"] = json!("other");
         assert!(!differs_only_in_left_out(&former, &changed), "{index}");
     }
+}
+
+#[test]
+fn a_file_cannot_take_the_name_of_another_one() {
+    let former = tolerant(SITES, &good(), None).unwrap().document;
+    let thief =
+        r#"{"routes": {"a": [{"action": {"return": 201}}], "b": [{"action": {"return": 299}}]}}"#;
+    for broken in [B, "{"] {
+        let mut files = good();
+        (files[0].1, files[1].1) = (thief, broken);
+        let expanded = tolerant(SITES, &files, Some(&former)).unwrap();
+        assert!(left_out(&expanded).contains(&("/etc/h/conf.d/a.json", true)), "{broken}");
+        assert_eq!(expanded.document["routes"]["b"][0]["action"]["return"], 202);
+        assert_eq!(expanded.document["routes"]["a"][0]["action"]["return"], 201);
+    }
+}
+
+#[test]
+fn many_files_of_one_customer_that_break_one_after_the_other_keep_nobody_out() {
+    // Each file needs a variable of the next one.
+    let mut files: Vec<(String, String)> = (0..60)
+        .map(|at| {
+            let variable = json!({"map": format!("$v{}", at + 1), "values": {"x": "y"}});
+            let text = json!({"variables": {format!("v{at}"): variable}}).to_string();
+            (format!("/etc/h/conf.d/x/{at}.json"), text)
+        })
+        .collect();
+    files.push(("/etc/h/conf.d/a.json".to_owned(), r#"{"include": "x/*.json"}"#.to_owned()));
+    let others = good().into_iter().filter(|(name, _)| !name.ends_with("a.json"));
+    let files: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let files: Vec<_> = files.into_iter().chain(others).collect();
+    let expanded = tolerant(SITES, &files, None).unwrap();
+    assert_eq!(expanded.document["routes"]["b"][0]["action"]["return"], 202);
 }
