@@ -2,15 +2,19 @@
 
 use std::fmt;
 
+use crate::place::split_path;
+
 /// An error in a document. `Display` is one line that names the place and the remedy; [`Error::lines`] shows
 /// further mistakes of the document as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
-    path: String,
+    path: Box<str>,
     position: Option<Position>,
     message: Box<str>,
-    hint: Option<String>,
+    hint: Option<Box<str>>,
+    /// The key that was meant or is missing.
+    key: Option<&'static str>,
     others: Option<Box<Others>>,
 }
 
@@ -63,16 +67,18 @@ const MAX_SHOWN: usize = 20;
 impl Error {
     pub(crate) fn new(kind: ErrorKind, path: String, message: impl Into<String>) -> Error {
         let message = Into::<String>::into(message).into_boxed_str();
-        Error { kind, path, position: None, message, hint: None, others: None }
+        let path = path.into_boxed_str();
+        Error { kind, path, position: None, message, hint: None, key: None, others: None }
     }
 
     pub(crate) fn syntax(position: Position, message: &str) -> Error {
         Error {
             kind: ErrorKind::Syntax,
-            path: String::new(),
+            path: Box::default(),
             position: Some(position),
             message: message.into(),
             hint: None,
+            key: None,
             others: None,
         }
     }
@@ -87,8 +93,13 @@ impl Error {
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Error {
-        self.hint = Some(hint.into());
+        self.hint = Some(hint.into().into_boxed_str());
         self
+    }
+
+    /// Adds the known key that is nearest to an unknown one, or the key that is missing.
+    pub(crate) fn with_key(self, key: Option<&'static str>) -> Error {
+        Error { key, ..self }
     }
 
     /// Returns the reason why the document is refused.
@@ -101,6 +112,28 @@ impl Error {
     /// itself and for syntax errors.
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// Returns the place in the document as a JSON pointer (RFC 6901): of the object that has an unknown key, of
+    /// the value that is not valid, or of the member that is missing. `None` for syntax errors.
+    pub fn pointer(&self) -> Option<String> {
+        if self.kind == ErrorKind::Syntax {
+            return None;
+        }
+        let missing = self.key.filter(|_| self.kind == ErrorKind::MissingKey);
+        let mut steps = split_path(&self.path);
+        steps.extend(missing.map(str::to_owned));
+        Some(
+            steps
+                .iter()
+                .map(|step| format!("/{}", step.replace('~', "~0").replace('/', "~1")))
+                .collect(),
+        )
+    }
+
+    /// Returns the known key that is nearest to an unknown one, if it is near.
+    pub fn suggestion(&self) -> Option<&'static str> {
+        self.key.filter(|_| self.kind == ErrorKind::UnknownKey)
     }
 
     /// Returns the place in the text; only syntax errors have one.

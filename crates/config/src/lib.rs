@@ -62,6 +62,7 @@ mod node;
 mod pattern;
 mod percent;
 mod php;
+mod place;
 mod prefix;
 mod processes;
 mod proxy;
@@ -130,9 +131,9 @@ pub use limit::{LimitBandwidth, LimitExceptions, LimitPenalty, LimitRate, LimitR
 pub use listener::{CleartextHttp2, Listener};
 pub use matching::{Match, Scheme};
 pub use memory_budget::MemoryBudget;
-pub use node::{path, split_path};
 pub use pattern::{Pattern, PatternError, Patterns, RequiredTexts, Subject};
 pub use php::{PhpOptions, PhpTarget, PhpVersion, ScriptDirectories};
+pub use place::{path, split_path};
 pub use prefix::Prefix;
 pub use processes::{DynamicProcesses, Processes};
 pub use proxy::Proxy;

@@ -18,7 +18,10 @@ use crate::error::{Error, ErrorKind};
 use crate::foreign;
 use crate::groups::Groups;
 use crate::mistakes::Mistakes;
+use crate::place::write_key;
 use crate::suggest::nearest;
+
+pub(crate) use crate::place::{path, split_path};
 
 /// Context of all values of a document.
 #[derive(Clone, Copy)]
@@ -317,11 +320,11 @@ impl<'a> Object<'a> {
                 return self.unknown(name, Some(meant));
             }
         }
-        let message = match keys {
-            [key] => format!("\"{key}\" is missing"),
-            keys => format!("one of {} is missing", quoted(keys)),
+        let (message, missing) = match keys {
+            [key] => (format!("\"{key}\" is missing"), Some(*key)),
+            keys => (format!("one of {} is missing", quoted(keys)), None),
         };
-        let error = self.node.error(ErrorKind::MissingKey, message);
+        let error = self.node.error(ErrorKind::MissingKey, message).with_key(missing);
         // Not all keys of an action or listener have been read yet, so other keys may be known,
         // too.
         let is_action_or_listener = keys.contains(&"pass");
@@ -346,9 +349,9 @@ impl<'a> Object<'a> {
         result
     }
 
-    fn unknown(&self, name: &str, meant: Option<&str>) -> Error {
-        let error =
-            self.node.error(ErrorKind::UnknownKey, format!("unknown key \"{}\"", Shown(name)));
+    fn unknown(&self, name: &str, meant: Option<&'static str>) -> Error {
+        let message = format!("unknown key \"{}\"", Shown(name));
+        let error = self.node.error(ErrorKind::UnknownKey, message).with_key(meant);
         if let Some(hint) = foreign::key(name, |key| self.known.borrow().contains(&key)) {
             return error.with_hint(hint);
         }
@@ -416,41 +419,6 @@ impl fmt::Display for Path<'_> {
             Segment::Key(key) => write_key(f, key),
         }
     }
-}
-
-fn write_key(f: &mut impl Write, key: &str) -> fmt::Result {
-    f.write_char('/')?;
-    for character in key.chars() {
-        if character.is_control() || matches!(character, '/' | '%') {
-            let mut buffer = [0; 4];
-            for byte in character.encode_utf8(&mut buffer).bytes() {
-                write!(f, "%{byte:02X}")?;
-            }
-        } else {
-            f.write_char(character)?;
-        }
-    }
-    Ok(())
-}
-
-/// Returns the path of these keys as errors show it: `/listeners/*:80`.
-pub fn path<'a>(keys: impl IntoIterator<Item = &'a (impl AsRef<str> + ?Sized + 'a)>) -> String {
-    let mut text = String::new();
-    for key in keys {
-        // Writing to a string does not fail.
-        let _ = write_key(&mut text, key.as_ref());
-    }
-    text
-}
-
-/// Returns the keys of a path as errors show it. Encodings that errors do not have stay as they are.
-pub fn split_path(path: &str) -> Vec<String> {
-    let steps = path.strip_prefix('/').map(|rest| rest.split('/'));
-    let decode = |step: &str| {
-        let decoded = crate::percent::decode(step.as_bytes());
-        decoded.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_else(|| step.to_owned())
-    };
-    steps.into_iter().flatten().map(decode).collect()
 }
 
 #[cfg(test)]

@@ -234,16 +234,19 @@ impl From<Refusal> for Reply {
     }
 }
 
-/// Adds the place of the problem: in the text, or (Howdah's addition) in the document.
+/// Adds the place of the problem: in the text, or in the document with the key that was meant, as FreeUnit does.
 fn located(reply: Reply, problem: &Error) -> Reply {
-    match problem.position() {
-        Some(at) => reply
-            .with("location", json!({ "offset": at.offset, "line": at.line, "column": at.column })),
-        None if !problem.path().is_empty() => {
-            reply.with("location", json!({ "path": problem.path() }))
-        }
+    let place = match (problem.position(), problem.pointer()) {
+        (Some(at), _) => json!({ "offset": at.offset, "line": at.line, "column": at.column }),
+        (None, Some(pointer)) => json!({ "path": pointer }),
+        (None, None) => return reply,
+    };
+    let reply = reply.with("location", place);
+    match problem.suggestion() {
+        Some(key) => reply.with("suggestion", json!(key)),
         None => reply,
     }
 }
+
 /// Maximum number of parts of files that an error names.
 const MAX_PARTS: usize = 5;

@@ -214,6 +214,45 @@ fn what_would_leave_an_invalid_document_is_refused_with_its_place() {
 }
 
 #[test]
+fn a_mistake_has_a_json_pointer_and_the_key_that_was_meant() {
+    let mut server = Server::new(basic());
+    let steps = r#"[{"action": {"return": 200}, "unknownkey": 1}]"#;
+    let documents = [
+        (r#"{"foo": 1}"#, "", None),
+        (r#"{"listners": {}}"#, "", Some("listeners")),
+        (r#"{"aplications": {}}"#, "", Some("applications")),
+        (r#"{"zzzzzzz": 1}"#, "", None),
+        (
+            r#"{"listeners": {"*:8080": {"pass": "routes", "backlo": 1}}, "routes": []}"#,
+            "/listeners/*:8080",
+            Some("backlog"),
+        ),
+        (&format!(r#"{{"routes": {{"a~b": {steps}}}}}"#), "/routes/a~0b/0", None),
+        (&format!(r#"{{"routes": {{"a/b": {steps}}}}}"#), "/routes/a~1b/0", None),
+        (
+            &format!(r#"{{"routes": {{"a%~1/\n": {steps}}}}}"#),
+            "/routes/a%~01~1
+/0",
+            None,
+        ),
+        // A wrong value, and a missing one, are named themselves.
+        (r#"{"applications": {"demo": {"type": 1}}}"#, "/applications/demo/type", None),
+        (r#"{"applications": {"demo": {}}}"#, "/applications/demo/type", None),
+        (r#"{"upstreams": {"u": {}}}"#, "/upstreams/u/servers", None),
+        (r#"{"access_log": {"path": ""}}"#, "/access_log/path", None),
+    ];
+    for (document, pointer, suggestion) in documents {
+        let reply = server.request("PUT", "/config", document);
+        assert_eq!(reply.status(), 400, "{document}");
+        assert_eq!(reply.body()["location"], json!({"path": pointer}), "{document}");
+        let found = reply.body().get("suggestion").and_then(Value::as_str);
+        assert_eq!(found, suggestion, "{document}");
+    }
+    let reply = server.request("PUT", "/config", r#"{"listeners""#);
+    assert!(reply.body()["location"].get("path").is_none(), "{:?}", reply.body());
+}
+
+#[test]
 fn a_missing_parent_is_not_made() {
     let mut server = Server::new(basic());
     server.refused("PUT", "/config/settings/http/body_read_timeout", "10", NOT_FOUND);

@@ -1,0 +1,39 @@
+//! Paths of values in a document, as errors and the control API write them: `/listeners/*:80`.
+
+use std::fmt::{self, Write};
+
+/// Writes a key behind a slash. What would end a step or a line is percent-encoded.
+pub(crate) fn write_key(f: &mut impl Write, key: &str) -> fmt::Result {
+    f.write_char('/')?;
+    for character in key.chars() {
+        if character.is_control() || matches!(character, '/' | '%') {
+            let mut buffer = [0; 4];
+            for byte in character.encode_utf8(&mut buffer).bytes() {
+                write!(f, "%{byte:02X}")?;
+            }
+        } else {
+            f.write_char(character)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the path of these keys as errors show it: `/listeners/*:80`.
+pub fn path<'a>(keys: impl IntoIterator<Item = &'a (impl AsRef<str> + ?Sized + 'a)>) -> String {
+    let mut text = String::new();
+    for key in keys {
+        // Writing to a string does not fail.
+        let _ = write_key(&mut text, key.as_ref());
+    }
+    text
+}
+
+/// Returns the keys of a path as errors show it. Encodings that errors do not have stay as they are.
+pub fn split_path(path: &str) -> Vec<String> {
+    let steps = path.strip_prefix('/').map(|rest| rest.split('/'));
+    let decode = |step: &str| {
+        let decoded = crate::percent::decode(step.as_bytes());
+        decoded.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_else(|| step.to_owned())
+    };
+    steps.into_iter().flatten().map(decode).collect()
+}
