@@ -287,6 +287,10 @@ pub struct Serve {
     /// Directory of another authority than Let's Encrypt (ACME)
     #[arg(long, value_name = "URL", requires = "domain")]
     pub acme: Option<String>,
+    /// For development: append the messages of mail() to this file, or send them to this server, such as
+    /// smtp://localhost:1025 [default: localhost:25]
+    #[arg(long, value_name = "FILE|URL", conflicts_with = "config")]
+    pub mail_to: Option<String>,
     #[command(flatten)]
     pub common: CommonOptions,
     /// Do not restrict the files and system calls of the router, and the files of the PHP of DIR

@@ -11,6 +11,7 @@ mod grants;
 mod https;
 mod last_good;
 mod local_tls;
+mod mail_to;
 mod plan;
 mod site_access;
 mod site_sandbox;
@@ -172,6 +173,7 @@ fn serve(
         default_controls,
         unit_defaults: arguments.unit,
         control_token,
+        mail_file: mail_to::file(arguments.mail_to.as_deref())?,
         sandbox: !arguments.no_sandbox,
         php: php.found,
         unusable_php: php.unusable,

@@ -38,7 +38,8 @@ const SOURCES: [&str; 21] = [
 ];
 
 /// Functions that all libraries in the process must call instead of PHP's or the C library's.
-const REPLACED: [&str; 4] = ["chdir", "fchdir", "zend_set_timeout", "zend_unset_timeout"];
+const REPLACED: [&str; 6] =
+    ["chdir", "fchdir", "pclose", "popen", "zend_set_timeout", "zend_unset_timeout"];
 
 /// Directories in which the system looks for libraries by default.
 const SYSTEM: [&str; 3] = ["/usr/lib", "/usr/local/lib", "/usr/lib64"];

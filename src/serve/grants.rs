@@ -1,12 +1,13 @@
 //! The grants of a document: the resources that the router may request from the supervisor.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
-use howdah_config::{Acme, Config};
+use howdah_config::{Acme, Config, MailServer, SmtpTls};
 use howdah_server::router::{spec, tls_sources};
 use howdah_supervisor::{Grants, LeftOutFile, Names};
 use howdah_tls::Source;
+use howdah_wire::messages::{MailRoute, MailTls};
 use howdah_wire::region::Geometry;
 
 /// Returns the grants of a document. Error: the reason why it is not valid.
@@ -20,6 +21,10 @@ fn of(config: &Config) -> Grants {
     let acme: Vec<&Acme> = { config.listeners.iter() }
         .filter_map(|listener| listener.tls.as_ref())
         .flat_map(|tls| &tls.acme)
+        .collect();
+    // The router chooses the size of the memory that it shares with workers.
+    let applications: HashMap<_, _> = { config.applications.iter() }
+        .map(|application| (application.name.clone(), spec(application, Geometry::for_pool(1, 1))))
         .collect();
     let mut grants = Grants {
         listeners: config.listeners.iter().map(|listener| listener.name.clone()).collect(),
@@ -38,11 +43,8 @@ fn of(config: &Config) -> Grants {
             .collect(),
         certificates: BTreeSet::new(),
         managed: managed(&acme),
-        applications: { config.applications.iter() }
-            // The router chooses the size of the memory that it shares with workers.
-            .map(|application| {
-                (application.name.clone(), spec(application, Geometry::for_pool(1, 1)))
-            })
+        mail: { applications.iter() }
+            .map(|(name, spec)| (spec.name.clone(), mail(config, name)))
             .collect(),
         left_out: { config.left_out.iter() }
             .map(|out| LeftOutFile {
@@ -51,6 +53,7 @@ fn of(config: &Config) -> Grants {
                 is_former: out.is_former,
             })
             .collect(),
+        applications,
         shutdown_timeout: config.settings.shutdown_timeout,
     };
     for (_, log) in config.access_logs() {
@@ -66,6 +69,28 @@ fn of(config: &Config) -> Grants {
         };
     }
     grants
+}
+
+/// Returns the mail server of an application.
+fn mail(config: &Config, application: &str) -> MailRoute {
+    let MailServer { host, port, tls, login, from, limit, timeout, key } =
+        config.mail_server(application);
+    let (user, password_file) = login.unzip();
+    MailRoute {
+        host,
+        port,
+        tls: match tls {
+            SmtpTls::Off => MailTls::Off,
+            SmtpTls::Implicit => MailTls::Implicit,
+            SmtpTls::StartTls => MailTls::StartTls,
+        },
+        user,
+        password_file: password_file.map(|path| path.to_string_lossy().into_owned()),
+        from,
+        limit: limit.unwrap_or(0),
+        timeout: u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX),
+        key,
+    }
 }
 
 /// Returns the names of certificates that the router obtains and has stored.

@@ -12,7 +12,7 @@ use howdah_sys::credentials;
 use serde_json::Value;
 
 use super::local_tls::LocalCertificate;
-use super::{https, site_sandbox};
+use super::{https, mail_to, site_sandbox};
 use crate::cli::{CommonOptions, Serve};
 use crate::{config_file, directories, htaccess, server_user};
 
@@ -88,6 +88,7 @@ impl StartupPlan {
             false => None,
         };
         https::secure(&mut document, arguments, local.as_ref());
+        mail_to::add(&mut document, arguments.mail_to.as_deref())?;
         let mut explanation = site.explain();
         if site.obeys_htaccess {
             explanation.push(format!(
@@ -282,6 +283,7 @@ pub(super) fn reload_document(arguments: &Serve) -> Result<Option<ReloadDocument
         domain: arguments.domain.clone(),
         email: arguments.email.clone(),
         acme: arguments.acme.clone(),
+        mail_to: arguments.mail_to.clone(),
         no_sandbox: arguments.no_sandbox,
         unit: arguments.unit,
         strict: arguments.strict,

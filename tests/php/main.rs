@@ -8,6 +8,7 @@ mod forgery;
 mod forms;
 mod limit_extensions;
 mod log_records;
+mod mail;
 mod memory;
 mod offspring;
 mod other_sites;

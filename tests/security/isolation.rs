@@ -489,44 +489,6 @@ fn php_runs_with_opcache_where_root_and_tmp_are_read_only() {
 }
 
 #[test]
-fn mail_that_fails_for_want_of_rights_is_told_with_the_key() {
-    let code = "var_dump(mail('a@example.org', 'x', 'y'));";
-    // It fails as that of exim4 does without its rights.
-    let site = Site::script("a.php", code).file("sendmail", "#!/bin/sh\nexit 1\n");
-    let sendmail = site.root().join("sendmail");
-    harness::open_to_all(&sendmail, 0o4755);
-    let options = json!({"admin": {"sendmail_path": format!("{} -t -i", sendmail.display())}});
-    let server = site.with(json!({"applications": {"site": {"options": options}}})).serve();
-    assert!(!server.log().contains("mail()"), "who sends none is not told");
-    assert_eq!(server.get("/a.php").text().trim(), "bool(false)");
-    let log = server.wait_for_log("mail() cannot send");
-    let line = log.lines().find(|line| line.contains("mail()")).unwrap();
-    for needle in ["[error]", "GET /a.php", "isolation/new_privs", "/sendmail works only"] {
-        assert!(line.contains(needle), "{line}");
-    }
-    let (_, site) = server.end(Signal::TERM);
-    let mut check = Command::new(harness::programs::howdah());
-    let output =
-        check.arg("check").arg(site.data().with_file_name("config.json")).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{output:?}");
-    let is_note = |line: &str| {
-        line.starts_with("howdah: note: ")
-            && line.contains(": /applications/site/isolation/new_privs: mail()")
-    };
-    assert!(told.lines().any(is_note), "{told}");
-
-    if rustix::thread::no_new_privs().unwrap_or(true) {
-        return requirements::skipped("this test cannot have new privileges itself");
-    }
-    fs::write(site.data().with_file_name("log"), "").unwrap();
-    let isolation = json!({"isolation": {"new_privs": true}});
-    let server = site.with(json!({"applications": {"site": isolation}})).serve();
-    assert_eq!(server.get("/a.php").text().trim(), "bool(false)");
-    assert!(!server.log().contains("mail()"), "{}", server.log());
-}
-
-#[test]
 fn programs_may_have_more_rights_only_where_the_document_says_so() {
     if !requirements::root() {
         return;

@@ -13,6 +13,7 @@ use crate::node::{Node, Shown, path};
 use crate::php::{PhpOptions, PhpTarget, PhpVersion, ScriptDirectories};
 use crate::processes::Processes;
 use crate::script_extensions::ScriptExtensions;
+use crate::smtp::Smtp;
 use crate::template::Template;
 use crate::worker::WorkerScript;
 
@@ -66,6 +67,8 @@ pub struct Application {
     pub stderr: Option<PathBuf>,
     /// Isolation of its processes.
     pub isolation: Isolation,
+    /// The mail server that takes its messages, or rules for them.
+    pub smtp: Option<Smtp>,
     /// Permitted targets of `X-Accel-Redirect` and `X-Sendfile`.
     pub delegation: Delegation,
 }
@@ -173,6 +176,7 @@ impl Application {
             stdout: object.file("stdout")?,
             stderr: object.file("stderr")?,
             isolation: object.read("isolation", Isolation::read)?.unwrap_or_default(),
+            smtp: object.read("smtp", Smtp::read_of_application)?,
             delegation: Delegation::read(&object)?,
         };
         object.end()?;

@@ -24,6 +24,7 @@ use crate::node::{Node, Scope, path};
 use crate::proxy::Proxy;
 use crate::route::Route;
 use crate::settings::Settings;
+use crate::smtp::{MailServer, mail_server};
 use crate::upstream::Upstream;
 use crate::upstream_tls::UpstreamTls;
 
@@ -65,6 +66,13 @@ pub fn parse_with(text: &[u8], defaults: &Defaults) -> Result<Config, Error> {
 }
 
 impl Config {
+    /// Returns the mail server that takes the messages of an application.
+    pub fn mail_server(&self, application: &str) -> MailServer {
+        let found = self.applications.iter().find(|found| found.name == application);
+        let own = found.and_then(|found| found.smtp.as_ref());
+        mail_server(application, own, self.settings.smtp.as_ref())
+    }
+
     /// Reads a document from a value tree with Howdah's defaults.
     pub fn from_value(document: Value) -> Result<Config, Error> {
         Config::from_value_with(document, &Defaults::default())

@@ -10,6 +10,7 @@ use crate::defaults::Defaults;
 use crate::error::Error;
 use crate::memory_budget::MemoryBudget;
 use crate::node::Node;
+use crate::smtp::Smtp;
 
 /// Settings of the whole server.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub struct Settings {
     pub resolver: Vec<SocketAddr>,
     /// The server through which several servers share purges and limits; `None` for one server alone.
     pub cluster: Option<Cluster>,
+    /// The mail server of applications that name none.
+    pub smtp: Option<Smtp>,
     /// Settings of HTTP.
     pub http: HttpSettings,
 }
@@ -115,6 +118,7 @@ impl Settings {
             shutdown_timeout: None,
             resolver: Vec::new(),
             cluster: None,
+            smtp: None,
             http,
         }
     }
@@ -129,6 +133,7 @@ impl Settings {
             shutdown_timeout: object.read("shutdown_timeout", |timeout| timeout.seconds(0))?,
             resolver: object.read("resolver", read_resolver)?.unwrap_or_default(),
             cluster: object.read("cluster", Cluster::read)?,
+            smtp: object.read("smtp", Smtp::read)?,
             http: match object.read("http", HttpSettings::read)? {
                 Some(http) => http,
                 None => HttpSettings::new(&node.scope.defaults),

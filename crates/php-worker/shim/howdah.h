@@ -122,9 +122,22 @@ enum howdah_status {
     HOWDAH_DISCONNECTED = 1,
 };
 
+/* A message that a script sends. */
+struct howdah_mail {
+    /* The command line of sendmail, without its name. */
+    const char *arguments;
+    size_t arguments_len;
+    /* The script. */
+    const char *script;
+    size_t script_len;
+    uint32_t line;
+    /* Descriptor of the file with the message. */
+    int message;
+};
+
 /*
- * The Rust side. `context` is that of the request; only `log` may be called without a request,
- * with a null pointer, and `exiting` has none.
+ * The Rust side. `context` is that of the request; only `log` and `mail` may be called without a
+ * request, with a null pointer; `exiting` and `takes_mail` have none.
  */
 struct howdah_callbacks {
     int (*write)(void *context, const char *data, size_t len);
@@ -151,6 +164,10 @@ struct howdah_callbacks {
     /* Waits for a request and calls howdah_php_handle_resident for it. Returns 0 if the worker script
        must end. Gets the context of howdah_php_run_worker_script. */
     int (*serve)(void *context);
+    /* Returns 1 if `mail` can do what a command with these arguments does. */
+    int (*takes_mail)(const char *arguments, size_t len);
+    /* Sends a message as sendmail does, and returns its exit status. */
+    int (*mail)(void *context, const struct howdah_mail *mail);
 };
 
 /*
@@ -218,9 +235,9 @@ const char *howdah_php_version(void);
 /* memory_limit in bytes, -1 without a limit. Valid after howdah_php_start. */
 int64_t howdah_php_memory_limit(void);
 
-/* Sets a text, which is copied, that is logged whenever mail() fails. Call once, after
- * howdah_php_start. */
-void howdah_php_set_mail_advice(const char *text);
+/* Sets the program that scripts send mail with unless a setting names another; it is copied. Call
+ * once, before howdah_php_start or while its start pauses. */
+void howdah_php_set_sendmail(const char *program);
 
 /* The value of a setting, or null if nothing has it. Valid after howdah_php_start, until it is changed. */
 const char *howdah_php_setting(const char *name, size_t len);
@@ -291,7 +308,7 @@ _Static_assert(sizeof(struct howdah_request) == 88, "shared with src/ffi/params.
 _Static_assert(offsetof(struct howdah_request, authorization) == 48, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_request, content_length) == 24, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_outcome, broken) == 8, "shared with src/ffi.rs");
-_Static_assert(sizeof(struct howdah_callbacks) == 104, "shared with src/ffi.rs");
+_Static_assert(sizeof(struct howdah_callbacks) == 120, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_layout) == 23 * 8, "shared with src/ffi.rs");
 
 #endif

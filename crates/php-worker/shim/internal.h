@@ -18,6 +18,9 @@ extern struct howdah_callbacks howdah_rust;
 /* Loads PHP with the modules of this SAPI: its functions and settings. */
 zend_result howdah_start_modules(sapi_module_struct *module);
 
+/* The command line that is sendmail_path unless a setting says otherwise, or null. */
+const char *howdah_sendmail_command(void);
+
 /* Called while modules start: makes the start pause, if it is to. */
 void howdah_register_pause(void);
 

@@ -203,12 +203,19 @@ static const char *lock_directory;
 /* Called before php.ini is read, which overrides these values. */
 static void ini_defaults(HashTable *configuration)
 {
-    static const char name[] = "opcache.lockfile_path";
+    const struct {
+        const char *name, *text;
+    } defaults[] = {
+        {"opcache.lockfile_path", lock_directory},
+        {"sendmail_path", howdah_sendmail_command()},
+    };
     zval value;
 
-    if (lock_directory) {
-        ZVAL_NEW_STR(&value, zend_string_init(lock_directory, strlen(lock_directory), 1));
-        zend_hash_str_update(configuration, name, sizeof(name) - 1, &value);
+    for (size_t i = 0; i < sizeof(defaults) / sizeof(*defaults); i++) {
+        if (defaults[i].text) {
+            ZVAL_NEW_STR(&value, zend_string_init(defaults[i].text, strlen(defaults[i].text), 1));
+            zend_hash_str_update(configuration, defaults[i].name, strlen(defaults[i].name), &value);
+        }
     }
 }
 

@@ -72,6 +72,9 @@ static zend_result paused(void)
     if (settings.lock_dir) {
         set_default(ZEND_STRL("opcache.lockfile_path"), settings.lock_dir);
     }
+    if (howdah_sendmail_command()) {
+        set_default(ZEND_STRL("sendmail_path"), howdah_sendmail_command());
+    }
     if (settings.ini
         && zend_parse_ini_string((char *)settings.ini, 1, ZEND_INI_SCANNER_NORMAL, set_parsed, NULL) != SUCCESS) {
         return FAILURE;

@@ -11,7 +11,6 @@ use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem, WorkerScrip
 
 use crate::ffi::Php;
 use crate::loading::{check_roots, load};
-use crate::mail;
 use crate::supervisor::Supervisor;
 use crate::watch;
 
@@ -28,9 +27,6 @@ pub fn run(supervisor: &Supervisor, spec: &ApplicationSpec, tmp: &str) -> Result
     let (php, notices) = load(&spec, tmp)?;
     for problem in notices {
         let _ = supervisor.report(&FromPrototype::Noticed { problem, is_note: false });
-    }
-    if let Some(problem) = mail::problem(&spec, &php) {
-        let _ = supervisor.report(&FromPrototype::Noticed { problem, is_note: true });
     }
     if let Some(script) = php.preload() {
         check_preload(Path::new(&script)).map_err(|error| {

@@ -225,7 +225,7 @@ unsafe extern "C" {
     fn howdah_php_opcache() -> *const c_char;
     fn howdah_php_setting(name: *const c_char, len: usize) -> *const c_char;
     fn howdah_php_memory_limit() -> i64;
-    fn howdah_php_set_mail_advice(text: *const c_char);
+    fn howdah_php_set_sendmail(program: *const c_char);
     fn howdah_php_upload_directory() -> *const c_char;
     fn howdah_php_set_upload_directory(directory: *const c_char);
     fn howdah_php_layout(layout: *mut Layout);
@@ -304,6 +304,14 @@ impl Php {
         unsafe { howdah_php_define_apache_functions() };
     }
 
+    /// Sets the program that scripts send mail with, unless php.ini or the application names another.
+    /// Must be called before [`Php::start`], or before the function `pause` of [`Php::start_paused`]
+    /// returns.
+    pub fn set_sendmail(program: &CStr) {
+        // SAFETY: the string ends in a NUL and is copied, in a process that has one thread.
+        unsafe { howdah_php_set_sendmail(program.as_ptr()) };
+    }
+
     /// Returns the script that was not preloaded after [`Php::skip_preload`].
     pub fn preload(&self) -> Option<String> {
         // SAFETY: PHP is loaded; the string is null, or is never changed or freed.
@@ -368,14 +376,6 @@ impl Php {
     pub fn memory_limit(&self) -> Option<u64> {
         // SAFETY: PHP is loaded; the function reads a number.
         u64::try_from(unsafe { howdah_php_memory_limit() }).ok()
-    }
-
-    /// Sets a text that is logged whenever `mail()` fails. Must be called only once.
-    pub fn set_mail_advice(&self, text: &str) -> Result<(), NulError> {
-        let text = CString::new(text)?;
-        // SAFETY: the text ends in a NUL and is copied; PHP is loaded, and runs no script.
-        unsafe { howdah_php_set_mail_advice(text.as_ptr()) };
-        Ok(())
     }
 
     /// Returns PHP's directory for uploaded files.

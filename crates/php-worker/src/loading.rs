@@ -111,6 +111,15 @@ pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Pr
     Ok((php, notices))
 }
 
+/// Sets the program that scripts send mail with by default. Must be called before PHP is loaded.
+pub fn use_sendmail(path: &str) {
+    if !path.is_empty()
+        && let Ok(path) = CString::new(path)
+    {
+        Php::set_sendmail(&path);
+    }
+}
+
 /// Begins to load PHP in a fork of a process that has begun it: returns the settings to go on with.
 /// From then until [`loading_ends`], the end of the process is reported to the supervisor.
 pub fn begin(

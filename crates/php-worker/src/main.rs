@@ -16,7 +16,6 @@
 //! - [`check`]: checks an application for `howdah check`.
 //! - [`settings`]: the application's settings in the syntax of `php.ini`.
 //! - [`lock_directory`]: the directory of OPcache's lock file.
-//! - [`mail`]: checks that `mail()` can work.
 //! - [`trace`]: the stack of a worker's script, read from outside.
 //! - [`usage`]: memory and processor time of workers.
 //!
@@ -36,6 +35,7 @@
 //! - [`script_extensions`]: the endings of the names of scripts.
 //! - [`body`]: the body of a request.
 //! - [`exchange`]: one request: its body and its response.
+//! - [`mail`]: sends the messages of `mail()`.
 //! - [`memory`]: the limit of a worker's private memory.
 //! - [`uploads`]: the directories of uploaded files.
 //!

@@ -33,7 +33,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::application::{Application, IGNORED_SIGNALS};
 use crate::ffi::{IniFiles, Php};
 use crate::loaded_files::LoadedFiles;
-use crate::loading::{check_roots, during_loading, load};
+use crate::loading::{check_roots, during_loading, load, use_sendmail};
 use crate::origin::{self, Child, Event, Origin, Spawned};
 use crate::resident::BOOT_FAILED;
 use crate::supervisor::Supervisor;
@@ -103,7 +103,8 @@ pub fn run() -> ExitCode {
                 Err(problem) => failed(&supervisor, problem),
             }
         }
-        Ok((ToPrototype::Hello { spec, tmp, .. }, descriptors)) => {
+        Ok((ToPrototype::Hello { spec, tmp, sendmail, .. }, descriptors)) => {
+            use_sendmail(&sendmail);
             let loaded = Prototype::new(spec, descriptors).and_then(|prototype| {
                 check_roots(&prototype.spec.roots)?;
                 let (php, notices) = during_loading(&supervisor, || load(&prototype.spec, &tmp))?;
@@ -146,7 +147,13 @@ pub fn failed(supervisor: &Supervisor, mut problem: Problem) -> ExitCode {
 impl Prototype {
     /// Creates the state of an application. `descriptors` came with its specification.
     pub fn new(spec: ApplicationSpec, mut descriptors: Vec<OwnedFd>) -> Result<Self, Problem> {
-        if descriptors.len() != 1 + spec.geometry.threads as usize {
+        let expected = 1 + spec.geometry.threads as usize;
+        if descriptors.len() == expected + 1
+            && let Some(socket) = descriptors.pop()
+        {
+            mail::keep(socket)?;
+        }
+        if descriptors.len() != expected {
             return Err(Problem::of("the specification came with a wrong number of descriptors"));
         }
         let events = descriptors.split_off(1);
@@ -177,10 +184,6 @@ impl Prototype {
         preloaded.into_iter().chain(script).chain(ini_file).for_each(|file| files.add(file));
         for notice in notices {
             eprintln!("application \"{}\": {notice}", spec.name);
-        }
-        if let Some(problem) = mail::problem(&spec, &php) {
-            // Logged when mail() fails, not now. The text contains no NUL, as no path does.
-            let _ = php.set_mail_advice(&problem.to_string());
         }
         memory::release_zero_pages();
         let Ok(child_ended) = signals::descriptor(&[signals::SIGCHLD]) else {

@@ -220,7 +220,8 @@ impl Child {
     fn begin(self) -> (Beginning, Settings) {
         let _ = process_tree::adopt_orphans();
         let hello = match self.supervisor.first_message() {
-            Ok((ToPrototype::Hello { spec, tmp, user }, descriptors)) => {
+            Ok((ToPrototype::Hello { spec, tmp, sendmail, user }, descriptors)) => {
+                loading::use_sendmail(&sendmail);
                 Ok((spec, tmp, user.map(credentials_of), descriptors))
             }
             _ => Err(Problem::of("the supervisor's first message is not the specification")),

@@ -1,9 +1,11 @@
 //! Tasks that open and read files, as a process of [`file_helpers`](crate::file_helpers) carries them out.
 
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use howdah_sys::regular_file;
 use howdah_wire::bytes::{Decoder, Encode, Malformed};
 use howdah_wire::messages::{ApplicationSpec, Problem, Restart};
 
@@ -30,6 +32,8 @@ pub(crate) enum Task {
     OpenCache(String),
     /// Reads a file of TLS into memory.
     ReadTls(String),
+    /// Reads a file with a password into memory.
+    ReadSecret(String),
     /// Reads the document again, into memory. Has the document that runs.
     ReadDocument(Vec<u8>),
     /// Keeps the document that is served, for a start without a valid one.
@@ -65,6 +69,8 @@ pub(crate) enum Origin {
     Router(u32),
     /// The control process with this process id.
     Control(u32),
+    /// The message of an application with this number.
+    Mail(u32),
     /// The supervisor itself.
     Supervisor,
 }
@@ -76,9 +82,10 @@ impl Task {
     /// Returns the file of a task that has just one.
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
-            Task::OpenLog(path) | Task::OpenCache(path) | Task::ReadTls(path) => {
-                Some(Path::new(path))
-            }
+            Task::OpenLog(path)
+            | Task::OpenCache(path)
+            | Task::ReadTls(path)
+            | Task::ReadSecret(path) => Some(Path::new(path)),
             Task::ReopenLog(path) => Some(path),
             Task::ConnectLog(server) => server.strip_prefix("unix:").map(Path::new),
             Task::ReadDocument(_)
@@ -115,6 +122,7 @@ impl Task {
             Task::ConnectLog(server) => (1, server),
             Task::OpenCache(path) => (2, path),
             Task::ReadTls(path) => (3, path),
+            Task::ReadSecret(path) => (4, path),
             Task::ReopenLog(_)
             | Task::SaveDocument { .. }
             | Task::StoreCertificate { .. }
@@ -140,6 +148,7 @@ impl Task {
             1 => Task::ConnectLog(path),
             2 => Task::OpenCache(path),
             3 => Task::ReadTls(path),
+            4 => Task::ReadSecret(path),
             _ => return Err(Malformed),
         })
     }
@@ -154,6 +163,10 @@ impl Task {
             Task::OpenCache(path) => cache_file::open(Path::new(path)).map_err(text),
             Task::ReadTls(path) => {
                 let read = certificates::read_for_tls(Path::new(path));
+                read.and_then(|text| memory_file("file", &text)).map(Some).map_err(text)
+            }
+            Task::ReadSecret(path) => {
+                let read = read_secret(Path::new(path));
                 read.and_then(|text| memory_file("file", &text)).map(Some).map_err(text)
             }
             Task::ReadDocument(running) => {
@@ -203,6 +216,15 @@ impl Task {
     }
 }
 
+/// Maximum length of a file with a password, in bytes.
+const MAX_SECRET_BYTES: u64 = 4096;
+
+fn read_secret(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    regular_file::open(path)?.0.take(MAX_SECRET_BYTES).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 /// Refuses an application that could not run: it would fail with its first request at the earliest, when
 /// nobody is there who could correct it. One that has had the same problem before is accepted: other
 /// changes must be possible.
@@ -233,7 +255,9 @@ mod tests {
 
     #[test]
     fn a_message_arrives_as_the_task_that_it_was() {
-        for kind in [Task::OpenLog, Task::ConnectLog, Task::OpenCache, Task::ReadTls] {
+        for kind in
+            [Task::OpenLog, Task::ConnectLog, Task::OpenCache, Task::ReadTls, Task::ReadSecret]
+        {
             let message = kind("/a b".to_owned()).message().unwrap();
             assert_eq!(Task::decode(&message).unwrap().message().unwrap(), message);
             for end in 0..message.len() {

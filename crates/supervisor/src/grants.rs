@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use howdah_wire::messages::ApplicationSpec;
+use howdah_wire::messages::{ApplicationSpec, MailRoute};
 
 /// Derives the grants of a document. Error: the reason why it is not a configuration.
 pub type DeriveGrants = Box<dyn Fn(&[u8]) -> Result<Grants, String>>;
@@ -35,6 +35,8 @@ pub struct Grants {
     pub applications: HashMap<String, ApplicationSpec>,
     /// Files without which the document was read, because they cannot be used.
     pub left_out: Vec<LeftOutFile>,
+    /// The mail server of each application, by the name in its specification.
+    pub mail: HashMap<String, MailRoute>,
     /// Maximum time in which the router must have finished its requests when the server ends gracefully.
     pub shutdown_timeout: Option<Duration>,
 }

@@ -19,6 +19,7 @@
 //! - `zygote`: a process that prototypes are forked from.
 //! - `file_helpers`: processes that open and read files, which may wait for a disk; `file_helper`: one of
 //!   them; `file_task`: what they do.
+//! - `mail`: mail of applications, and the mail process.
 //! - `programs`: programs that change DNS records.
 //! - [`check`]: checks for `howdah check`.
 //! - `handover`: an upgrade: the old server, the new one, and what passes between them.
@@ -48,6 +49,7 @@ mod identity;
 mod last_document;
 mod launch;
 mod log_socket;
+mod mail;
 mod memory;
 mod options;
 mod outbox;
@@ -81,4 +83,4 @@ pub use store::{load_document, open_log, stored_document};
 #[cfg(any(test, feature = "model"))]
 pub use tree::model;
 pub use tree::{Ending, run};
-pub use unprivileged::{CONTROL_TITLE, NAMESPACE_TITLE, ROUTER_TITLE, assume_role};
+pub use unprivileged::{CONTROL_TITLE, MAIL_TITLE, NAMESPACE_TITLE, ROUTER_TITLE, assume_role};

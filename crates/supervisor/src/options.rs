@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +81,8 @@ pub struct Options {
     /// Token that requests to the control API must carry; `None`: the permissions of its socket
     /// suffice.
     pub control_token: Option<Secret>,
+    /// File that takes the messages of all applications; `None`: they are sent to mail servers.
+    pub mail_file: Option<OwnedFd>,
     /// True if the router enters a sandbox.
     pub sandbox: bool,
     /// The `howdah-php` programs, one per version of PHP.

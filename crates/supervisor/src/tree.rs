@@ -9,6 +9,7 @@
 //!   `configuration`: the change of the configuration.
 //! - `zygotes`: starts and ends them, and the applications that wait for them; `zygotes_state`: both.
 //! - `control`: the control process and its messages.
+//! - `mail`: messages of applications, and the mail process that sends them; `mail_state`: both.
 //! - `upgrade`: the replacement of this server by a new start of its program; `succession`: its other
 //!   side; `upgrade_state`: both.
 //! - `file_tasks`: passes on what other processes have opened and read.
@@ -24,6 +25,8 @@ mod file_tasks;
 #[cfg(test)]
 mod hostile_router_tests;
 mod id;
+mod mail;
+mod mail_state;
 #[cfg(any(test, feature = "model"))]
 pub mod model;
 mod name_files;
@@ -80,6 +83,7 @@ impl Tree {
             self.run_upkeep_if_due(now);
             self.check_tables_if_due(now);
             self.advance_file_tasks(now);
+            self.advance_mail(now);
             self.ping_router_if_due(now);
             if self.is_over(now) {
                 return self.finish();
@@ -90,6 +94,8 @@ impl Tree {
                     Source::Router => self.on_router(&mut buffer),
                     Source::Control => self.on_control(&mut buffer),
                     Source::ControlListener => self.control.is_wanted = true,
+                    Source::Mail => self.on_mail_process(&mut buffer),
+                    Source::Submission(id) => self.on_submission(id),
                     Source::Prototype(id) => self.on_prototype(id),
                     Source::Output(id) => self.on_output(id),
                     Source::WorkerEnd(id, worker) => self.on_worker_end(id, worker),

@@ -1,4 +1,5 @@
-//! Starts the unprivileged processes of this program: the router and the control process.
+//! Starts the unprivileged processes of this program: the router, the control process and the mail
+//! process.
 //!
 //! Each is the same program, executed again with its own title. It drops its privileges itself
 //! ([`assume_role`]), as the first step after the exec: an exec makes a process dumpable, and if it
@@ -22,6 +23,9 @@ pub const ROUTER_TITLE: &str = "howdah: router";
 
 /// Title of the control process.
 pub const CONTROL_TITLE: &str = "howdah: control";
+
+/// Title of the mail process.
+pub const MAIL_TITLE: &str = "howdah: mail";
 
 /// Title of the process that holds a new user namespace until an application has joined it.
 pub const NAMESPACE_TITLE: &str = "howdah: namespace";
@@ -56,6 +60,8 @@ pub(crate) enum Kind {
     Router,
     /// Opens no files: has the server's own user.
     Control,
+    /// Connects to mail servers: has the server's own user.
+    Mail,
 }
 
 impl Kind {
@@ -63,6 +69,7 @@ impl Kind {
         match self {
             Kind::Router => ROUTER_TITLE,
             Kind::Control => CONTROL_TITLE,
+            Kind::Mail => MAIL_TITLE,
         }
     }
 
@@ -73,7 +80,9 @@ impl Kind {
         Some(match self {
             Kind::Router => Ids { uid: own, files: uid, gid, groups },
             // The group with the same number, which need not exist.
-            Kind::Control => Ids { uid: own, files: own, gid: own, groups: Vec::new() },
+            Kind::Control | Kind::Mail => {
+                Ids { uid: own, files: own, gid: own, groups: Vec::new() }
+            }
         })
     }
 }

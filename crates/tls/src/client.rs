@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -119,42 +119,42 @@ impl TlsClient {
         let [http1, http2] = &self.config;
         let connector = TlsConnector::from(Arc::clone(if is_http2 { http2 } else { http1 }));
         let stream = connector.connect(known, stream).await;
-        let stream = stream.map_err(|error| self.explain(&error, name))?;
+        let stream = stream.map_err(|error| explain(&error, name, &trusted(&self.settings)))?;
         match is_http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             true => Err("it does not speak HTTP/2 over TLS; leave out \"http2\"".to_owned()),
             false => Ok(stream),
         }
     }
+}
 
-    /// Returns the message for a failed handshake.
-    fn explain(&self, error: &io::Error, name: &str) -> String {
-        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
-        let Some(Error::InvalidCertificate(problem)) = inner else {
-            return match error.kind() {
-                io::ErrorKind::UnexpectedEof => {
-                    "it closed the connection during the TLS handshake".to_owned()
-                }
-                _ => format!("TLS handshake: {error}"),
-            };
+/// Returns the message for a failed handshake.
+pub(crate) fn explain(error: &io::Error, name: &str, trusted: &Path) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    let Some(Error::InvalidCertificate(problem)) = inner else {
+        return match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                "it closed the connection during the TLS handshake".to_owned()
+            }
+            _ => format!("TLS handshake: {error}"),
         };
-        let problem = match problem {
-            // An authority with the same name and another key is a different authority.
-            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                format!("is not issued by an authority in {}", trusted(&self.settings).display())
-            }
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                format!("is not for \"{name}\"")
-            }
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                "has expired".to_owned()
-            }
-            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                "is not valid yet".to_owned()
-            }
-            other => format!("is refused: {other}"),
-        };
-        format!("its certificate {problem}")
-    }
+    };
+    let problem = match problem {
+        // An authority with the same name and another key is a different authority.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            format!("is not issued by an authority in {}", trusted.display())
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!("is not for \"{name}\"")
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "has expired".to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "is not valid yet".to_owned()
+        }
+        other => format!("is refused: {other}"),
+    };
+    format!("its certificate {problem}")
 }
 
 /// Returns the trusted authorities.

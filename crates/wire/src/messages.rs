@@ -8,6 +8,7 @@
 //! - `prototype`: between supervisor and prototypes.
 //! - `template`: between a prototype and the template of a resident application.
 //! - `worker`: from the router to workers.
+//! - `mail`: between supervisor and mail process, and between that and a program that submits mail.
 //! - `handover`: between a server and the program that replaces it.
 //! - `zygote`: between supervisor and zygotes.
 
@@ -19,6 +20,7 @@ mod bundles;
 mod control;
 mod exit;
 mod handover;
+mod mail;
 mod outcome;
 mod prototype;
 mod router;
@@ -36,6 +38,7 @@ pub use self::control::{FromControl, FromRouter, ToControl, ToRouter};
 pub use self::exit::Exit;
 pub use self::field::Field;
 pub use self::handover::{FromSuccessor, HANDOVER_PROTOCOL, ToSuccessor};
+pub use self::mail::{FromMail, FromSendmail, MailRoute, MailTls, MailUsage, ToMail, ToSendmail};
 pub use self::outcome::{ChangeOutcome, Restart};
 pub use self::prototype::{FromPrototype, Stack, ToPrototype};
 pub use self::router::{FromSupervisor, HAND_OVER_TIMEOUT, ToSupervisor};

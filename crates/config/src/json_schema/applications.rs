@@ -57,6 +57,7 @@ pub(super) const TABLE: &[Shape] = &[
             Key("stdout", Text, "File for its standard output"),
             Key("stderr", Text, "File for its standard error"),
             Key("isolation", Kind::Shape("isolation"), "Isolation of its processes"),
+            Key("smtp", Kind::Shape("smtp"), "Mail server that takes its messages"),
             Key(
                 "internal_redirect",
                 Text,

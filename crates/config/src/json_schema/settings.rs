@@ -33,7 +33,26 @@ pub(super) const TABLE: &[Shape] = &[
                 Either(&[Text, Kind::Shape("cluster")]),
                 "Valkey or Redis server through which servers of one site share purges and limits",
             ),
+            Key("smtp", Kind::Shape("smtp"), "Mail server that takes the messages of applications"),
             Key("http", Kind::Shape("http"), "Settings of HTTP"),
+        ],
+    },
+    Shape {
+        name: "smtp",
+        required: &[],
+        keys: &[
+            Key("host", Text, "Host name or address of the server (\"localhost\")"),
+            Key("port", Integer(1, 65_535), "Port of the server (25)"),
+            Key(
+                "tls",
+                Either(&[Switch, Word(&["starttls"])]),
+                "Encryption: true from the first byte on, \"starttls\" after that command",
+            ),
+            Key("user", Text, "User name at the server"),
+            Key("password_file", Text, "File whose first line is the password"),
+            Key("from", Text, "Sender of messages that name none"),
+            Key("limit", Integer(1, COUNT), "Maximum number of recipients in an hour"),
+            Key("timeout", Integer(1, 600), "Maximum seconds of a delivery (30)"),
         ],
     },
     Shape {

@@ -73,6 +73,7 @@ fn probe(name: &str, mut value: Value) -> Value {
         "action_php_options" => action(json!({"return": 200, "options": value})),
         "syslog" | "journal" => json!({"access_log": {name: value}}),
         "cluster" => json!({"settings": {"cluster": value}}),
+        "smtp" => json!({"settings": {"smtp": value}}),
         "log_only" => json!({"access_log": {"path": "/a", "only": value}}),
         other => panic!("{other} has no probe"),
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -12,6 +13,7 @@ use howdah_sys::credentials::Credentials;
 use howdah_sys::permission::{Obstacle, Wanted};
 
 use crate::exchange::{Disconnected, Exchange};
+use crate::mail::{self, Caller};
 
 /// The functions that C calls, see `shim/howdah.h`.
 #[repr(C)]
@@ -29,9 +31,23 @@ pub(super) struct Callbacks {
     status: extern "C" fn(*mut c_void, *mut usize) -> *const c_char,
     exiting: extern "C" fn(),
     serve: extern "C" fn(*mut c_void) -> c_int,
+    takes_mail: extern "C" fn(*const c_char, usize) -> c_int,
+    mail: extern "C" fn(*mut c_void, *const RawMail) -> c_int,
 }
 
-const _: () = assert!(size_of::<Callbacks>() == 104);
+/// As `struct howdah_mail` in `shim/howdah.h`.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct RawMail {
+    arguments: *const c_char,
+    arguments_len: usize,
+    script: *const c_char,
+    script_len: usize,
+    line: u32,
+    message: c_int,
+}
+
+const _: () = assert!(size_of::<Callbacks>() == 120);
 
 /// The context of a worker script.
 pub(super) type Serve<'a> = &'a mut dyn FnMut() -> bool;
@@ -60,6 +76,8 @@ pub(super) static CALLBACKS: Callbacks = Callbacks {
     status,
     exiting,
     serve,
+    takes_mail,
+    mail,
 };
 
 /// Syslog severity `LOG_ERR`.
@@ -185,6 +203,34 @@ extern "C" fn serve(context: *mut c_void) -> c_int {
     match catch_unwind(AssertUnwindSafe(serve)) {
         Ok(goes_on) => c_int::from(goes_on),
         Err(_) => howdah_sys::process::exit_now(70),
+    }
+}
+
+/// Returns 1 if this process sends the message of a command with these arguments itself.
+extern "C" fn takes_mail(arguments: *const c_char, len: usize) -> c_int {
+    // SAFETY: the end of a command line, valid while this callback runs.
+    let arguments = unsafe { bytes(arguments, len) };
+    let takes = catch_unwind(|| mail::takes(arguments));
+    c_int::from(takes.unwrap_or_else(|_| howdah_sys::process::exit_now(70)))
+}
+
+/// Sends a message. Returns the exit status of `sendmail`.
+extern "C" fn mail(context: *mut c_void, raw: *const RawMail) -> c_int {
+    // SAFETY: C passes the address of a variable of its own, whose strings are valid, and whose
+    // descriptor is open, while this callback runs.
+    let (arguments, script, line, message) = unsafe {
+        let RawMail { arguments, arguments_len, script, script_len, line, message } = &*raw;
+        let message = BorrowedFd::borrow_raw(*message);
+        (bytes(*arguments, *arguments_len), bytes(*script, *script_len), *line, message)
+    };
+    let sent = catch_unwind(|| mail::send(arguments, message, &Caller { script, line }));
+    let sent = sent.unwrap_or_else(|_| howdah_sys::process::exit_now(70));
+    match sent {
+        Ok(()) => 0,
+        Err((status, text)) => {
+            log(context, SEVERITY_ERROR.into(), text.as_ptr().cast(), text.len());
+            c_int::from(status)
+        }
     }
 }
 

@@ -126,7 +126,7 @@ impl Application {
         let tmp = "/tmp".to_owned();
         packet::send(
             &commands,
-            &ToPrototype::Hello { spec, tmp, user: None }.encode(),
+            &ToPrototype::Hello { spec, tmp, sendmail: String::new(), user: None }.encode(),
             &descriptors,
         )
         .unwrap();

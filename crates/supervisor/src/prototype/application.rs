@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Instant;
 
+use howdah_sys::credentials::Credentials;
 use howdah_sys::process_tree::PendingKills;
 use howdah_sys::{packet, pipe, signals};
 use howdah_wire::messages::{ApplicationSpec, MAX_REPORT, Problem, ProcessUser, ToPrototype};
@@ -19,6 +20,7 @@ use super::workers::Workers;
 use crate::control_groups::ControlGroups;
 use crate::identity::Identity;
 use crate::launch::{self, Launch};
+use crate::mail::Submissions;
 use crate::options::Options;
 use crate::output::Output;
 use crate::zygote::{ForkFailure, Zygote};
@@ -37,6 +39,7 @@ struct Connection {
     commands: OwnedFd,
     reports: OwnedFd,
     output: Output,
+    submissions: Submissions,
 }
 
 /// The prototype's ends.
@@ -44,20 +47,30 @@ struct Ends {
     socket: OwnedFd,
     reports: OwnedFd,
     output: OwnedFd,
+    /// The socket of its mail, which belongs to the first message.
+    mail: OwnedFd,
 }
 
 impl Connection {
-    fn new() -> io::Result<(Connection, Ends)> {
+    fn new(options: &Options, identity: &Identity) -> io::Result<(Connection, Ends)> {
         let (output, writer) = Output::new()?;
         let (commands, socket) = packet::one_way()?;
         let (reports, reporting) = pipe::new()?;
-        let ends = Ends { socket, reports: reporting, output: writer };
-        Ok((Connection { commands, reports, output }, ends))
+        let user = identity.user.as_ref().or(options.user.as_ref());
+        let user = user.map_or_else(|| Credentials::current().name, |user| user.name.clone());
+        let (submissions, mail) = Submissions::new(user, Instant::now())?;
+        let ends = Ends { socket, reports: reporting, output: writer, mail };
+        Ok((Connection { commands, reports, output, submissions }, ends))
     }
 
     /// Sends the specification to a new process, with the descriptors that belong to it.
-    fn introduce(&self, hello: &ToPrototype, descriptors: &[OwnedFd]) -> io::Result<()> {
-        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+    fn introduce(
+        &self,
+        hello: &ToPrototype,
+        descriptors: &[OwnedFd],
+        mail: &OwnedFd,
+    ) -> io::Result<()> {
+        let descriptors: Vec<_> = descriptors.iter().chain([mail]).map(AsFd::as_fd).collect();
         match packet::send(&self.commands, &hello.encode(), &descriptors) {
             // `PIPE`: the prototype has ended already and has reported the reason.
             Ok(()) | Err(Errno::PIPE) => Ok(()),
@@ -73,10 +86,11 @@ impl Connection {
         pid: u32,
         groups: &mut ControlGroups,
     ) -> Application {
-        let Connection { commands, reports, output } = self;
+        let Connection { commands, reports, output, submissions } = self;
         Application {
             has_pid_namespace: spec.isolation.pid_namespace,
             output: Some(output),
+            submissions: Some(submissions),
             control_group: spec.isolation.cgroup.clone(),
             out_of_memory: groups.watch(pid),
             output_owner: (spec.stdout.is_none() || spec.stderr.is_none())
@@ -88,7 +102,14 @@ impl Connection {
 
 /// Returns the first message to a prototype.
 fn hello(options: &Options, spec: &ApplicationSpec, user: Option<ProcessUser>) -> ToPrototype {
-    ToPrototype::Hello { spec: spec.clone(), tmp: options.tmp.display().to_string(), user }
+    let program = options.php_for(&spec.php_version);
+    let sendmail = program.map(|program| program.path.with_file_name("howdah-sendmail"));
+    ToPrototype::Hello {
+        spec: spec.clone(),
+        tmp: options.tmp.display().to_string(),
+        sendmail: sendmail.map(|path| path.display().to_string()).unwrap_or_default(),
+        user,
+    }
 }
 
 fn unstartable(error: io::Error) -> String {
@@ -112,6 +133,8 @@ pub(crate) struct Application {
     pub(super) reports: OwnedFd,
     pub(super) reader: pipe::Reader,
     pub(crate) output: Option<Output>,
+    /// Connections for the mail of its scripts.
+    pub(crate) submissions: Option<Submissions>,
     pub(super) stage: Stage,
     /// Time at which the prototype is dismissed; set once the application must stop.
     pub(crate) deadline: Option<Instant>,
@@ -168,8 +191,8 @@ impl Application {
         let Requirements { executable, identity } =
             requirements(options, spec).map_err(|problem| problem.to_string())?;
         let start = || -> io::Result<Self> {
-            let (connection, ends) = Connection::new()?;
-            let Ends { socket, reports, output } = ends;
+            let (connection, ends) = Connection::new(options, &identity)?;
+            let Ends { socket, reports, output, mail } = ends;
             let launch = Launch {
                 spec,
                 identity: &identity,
@@ -180,7 +203,7 @@ impl Application {
                 is_dry_run: false,
             };
             let pid = launch.start(groups)?;
-            connection.introduce(&hello(options, spec, None), descriptors)?;
+            connection.introduce(&hello(options, spec, None), descriptors, &mail)?;
             Ok(connection.application(spec, &identity, pid, groups))
         };
         start().map_err(unstartable)
@@ -197,13 +220,14 @@ impl Application {
         let Requirements { identity, .. } = requirements(options, spec)
             .map_err(|problem| NotForked::Application(problem.to_string()))?;
         let not_started = |error| NotForked::Application(unstartable(error));
-        let (connection, ends) = Connection::new().map_err(not_started)?;
+        let (connection, ends) = Connection::new(options, &identity).map_err(not_started)?;
+        let mail = ends.mail;
         let ends = [ends.socket.as_fd(), ends.reports.as_fd(), ends.output.as_fd()];
         let pid = zygote.fork(ends).map_err(NotForked::Zygote)?;
         let admitted = launch::enter_control_group(spec, pid, groups);
         // It begins with the first message, so it has done nothing before it is in its group.
         let hello = hello(options, spec, identity.process_user());
-        let introduced = admitted.and_then(|()| connection.introduce(&hello, descriptors));
+        let introduced = admitted.and_then(|()| connection.introduce(&hello, descriptors, &mail));
         match introduced {
             Ok(()) => {
                 let application = connection.application(spec, &identity, pid, groups);
@@ -228,6 +252,7 @@ impl Application {
             reports,
             reader: pipe::Reader::new(MAX_REPORT),
             output: None,
+            submissions: None,
             stage: Stage::Loading,
             deadline: None,
             unload_check: None,

@@ -74,6 +74,7 @@ impl Tree {
         let is_current = match origin {
             Origin::Router(pid) => self.router.as_ref().is_some_and(|router| router.pid == pid),
             Origin::Control(pid) => self.control_pid() == Some(pid),
+            Origin::Mail(number) => return self.secret_read(number, outcome),
             Origin::Supervisor => true,
         };
         if !is_current {
@@ -97,7 +98,6 @@ impl Tree {
                 let files: Vec<_> = file.iter().map(AsFd::as_fd).collect();
                 self.send_to_control(&ToControl::DocumentRead { error }, &files);
             }
-            Task::SaveDocument { .. } => {}
             Task::KeepDocument(_) => {
                 if let Err(error) = outcome {
                     let line = format_args!(
@@ -106,6 +106,7 @@ impl Tree {
                     self.log.write(Level::Warn, line);
                 }
             }
+            Task::SaveDocument { .. } | Task::ReadSecret(_) => {}
             Task::StoreCertificate { name, .. } if matches!(origin, Origin::Router(_)) => {
                 self.managed_stored(name, outcome);
             }

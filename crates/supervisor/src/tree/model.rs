@@ -55,6 +55,7 @@ impl Model {
             },
             applications: HashMap::from([("good".to_owned(), ApplicationSpec::new("site"))]),
             left_out: Vec::new(),
+            mail: HashMap::new(),
             shutdown_timeout: None,
         };
         let options = Options {

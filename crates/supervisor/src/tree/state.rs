@@ -9,6 +9,7 @@ use howdah_wire::queue::WorkerId;
 
 use super::control_state::ControlState;
 use super::id::Id;
+use super::mail_state::MailState;
 use super::refusals::Refusals;
 use super::upgrade_state::Upgrade;
 use super::zygotes_state::Zygotes;
@@ -61,6 +62,7 @@ pub(super) struct Tree {
     pub(super) sockets: Sockets,
     pub(super) pid_file: Option<PidFile>,
     pub(super) control: ControlState,
+    pub(super) mail: MailState,
     /// The server goes on if the first document cannot be run: the administrator can correct it
     /// through the control API.
     pub(super) can_be_corrected: bool,
@@ -106,6 +108,10 @@ pub(super) enum Source {
     Control,
     /// A connection waits at the control socket, and no control process runs.
     ControlListener,
+    /// The mail process.
+    Mail,
+    /// A script of the application has begun to send a message.
+    Submission(Id),
     Prototype(Id),
     Output(Id),
     WorkerEnd(Id, WorkerId),
@@ -135,6 +141,7 @@ impl Tree {
             sockets: Sockets::at_start(),
             pid_file: None,
             control: ControlState::default(),
+            mail: MailState::default(),
             can_be_corrected: false,
             router: None,
             router_backoff: Backoff::default(),

@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::state::{Source, Tree};
 use crate::handover::Predecessor;
+use crate::mail::Submissions;
 
 const IN: PollFlags = PollFlags::IN;
 
@@ -26,6 +27,9 @@ impl Tree {
         }
         if let Some((source, fd)) = self.control_source() {
             add(source, fd, IN);
+        }
+        if let Some(process) = &self.mail.process {
+            add(Source::Mail, process.socket.as_fd(), IN);
         }
         if let Some(successor) = self.upgrade.successor() {
             add(Source::Successor, successor.socket(), IN);
@@ -49,7 +53,13 @@ impl Tree {
             let reports = application.reports().map(|fd| (Source::Prototype(*id), fd));
             let ends =
                 application.worker_ends().map(|(worker, fd)| (Source::WorkerEnd(*id, worker), fd));
-            output.chain(reports).chain(ends).for_each(|(source, fd)| add(source, fd, IN));
+            let submission = application.submissions.as_ref().and_then(Submissions::waiting);
+            let submission = submission.map(|fd| (Source::Submission(*id), fd));
+            output
+                .chain(reports)
+                .chain(ends)
+                .chain(submission)
+                .for_each(|(source, fd)| add(source, fd, IN));
             buffered.extend(application.has_buffered().then_some(Source::Prototype(*id)));
         }
         for zygote in self.zygotes.running() {
@@ -67,6 +77,7 @@ impl Tree {
             .filter_map(|application| application.due(now))
             .chain(self.router_start.filter(|_| !self.changes.is_saving()))
             .chain(self.control_due(now))
+            .chain(self.mail_due())
             .chain(outbox_due)
             .chain(output_due)
             .chain(self.orphans.due())

@@ -10,12 +10,15 @@ use crate::queue::WorkerId;
 messages! {
     /// From the supervisor to a prototype.
     ToPrototype {
-        /// The first message. Descriptors: the region, then one eventfd per router thread.
+        /// The first message. Descriptors: the region, one eventfd per router thread, and the socket
+        /// of the application's mail, if there is one.
         1 Hello {
             /// Specification of the application.
             spec: ApplicationSpec,
             /// Directory of the server for temporary files.
             tmp: String,
+            /// Program that scripts send mail with by default; empty for PHP's own default.
+            sendmail: String,
             /// User that a process which a zygote has forked becomes; `None` if it is that user
             /// already.
             user: Option<ProcessUser>,

@@ -81,7 +81,12 @@ macro_rules! assert_read_back {
 fn every_message_is_read_back_whole() {
     let usage = Usage { worker: WORKER, pss: 1, private: 2, peak: 3, cpu_us: 4, delay_us: 1 << 50 };
     assert_read_back!(ToPrototype:
-        ToPrototype::Hello { spec: spec(), tmp: text("/tmp"), user: Some(user()) },
+        ToPrototype::Hello {
+            spec: spec(),
+            tmp: text("/tmp"),
+            sendmail: text("/s"),
+            user: Some(user()),
+        },
         ToPrototype::Measure { workers: vec![WORKER, WorkerId { index: 0, incarnation: 0 }] },
     );
     assert_read_back!(ToTemplate: ToTemplate::Fork { worker: WORKER });

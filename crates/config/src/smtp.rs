@@ -1,0 +1,291 @@
+//! `smtp`: the mail server that takes the messages of applications.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::node::{Node, path};
+
+/// Members of `smtp`, of the settings or of an application; `None` for those that are not there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Smtp {
+    /// Host name or address of the server.
+    pub host: Option<String>,
+    /// Port of the server.
+    pub port: Option<u16>,
+    /// Encryption of the connection.
+    pub tls: Option<SmtpTls>,
+    /// User name at the server.
+    pub user: Option<String>,
+    /// File whose first line is the password.
+    pub password_file: Option<PathBuf>,
+    /// Sender of messages that name none.
+    pub from: Option<String>,
+    /// Maximum number of recipients in an hour.
+    pub limit: Option<u32>,
+    /// Maximum time of a delivery.
+    pub timeout: Option<Duration>,
+}
+
+/// Encryption of the connection to a mail server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SmtpTls {
+    /// None.
+    Off,
+    /// From the first byte on.
+    Implicit,
+    /// After `STARTTLS`, which the server must offer.
+    StartTls,
+}
+
+/// The mail server of an application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MailServer {
+    /// Host name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Encryption of the connection.
+    pub tls: SmtpTls,
+    /// User name, and the file whose first line is the password.
+    pub login: Option<(String, PathBuf)>,
+    /// Sender of messages that name none.
+    pub from: Option<String>,
+    /// Maximum number of recipients in an hour.
+    pub limit: Option<u32>,
+    /// Maximum time of a delivery.
+    pub timeout: Duration,
+    /// Key of the document that names the server, without its first slash; empty without one.
+    pub key: String,
+}
+
+const DEFAULT_HOST: &str = "localhost";
+
+const DEFAULT_PORT: u16 = 25;
+
+/// Port on which TLS begins with the first byte (RFC 8314, 3.3).
+const TLS_PORT: u16 = 465;
+
+/// Port of submissions, on which TLS begins with `STARTTLS`.
+const SUBMISSION_PORT: u16 = 587;
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Maximum of `timeout` in seconds.
+const MAX_TIMEOUT: u64 = 600;
+
+/// Members that belong to a `host`: the password of one server is not for another.
+const OF_HOST: [&str; 4] = ["port", "tls", "user", "password_file"];
+
+impl Smtp {
+    /// Reads `smtp` of the settings.
+    pub(crate) fn read(node: &Node<'_>) -> Result<Smtp, Error> {
+        let object = node.object()?;
+        let smtp = Smtp {
+            host: object.read("host", read_host)?,
+            port: object.read("port", |node| {
+                node.integer(1..=i64::from(u16::MAX)).map(|port| u16::try_from(port).unwrap_or(0))
+            })?,
+            tls: object.read("tls", SmtpTls::read)?,
+            user: object.text("user")?,
+            password_file: object.file("password_file")?,
+            from: object.read("from", read_from)?,
+            limit: object.read("limit", |node| node.count(1))?,
+            timeout: object.read("timeout", |node| {
+                let timeout = node.seconds(1)?;
+                match timeout.as_secs() <= MAX_TIMEOUT {
+                    true => Ok(timeout),
+                    false => {
+                        Err(node.invalid(format_args!("must be at most {MAX_TIMEOUT} seconds")))
+                    }
+                }
+            })?,
+        };
+        for (key, other, is_there) in [
+            ("user", "password_file", smtp.password_file.is_some()),
+            ("password_file", "user", smtp.user.is_some()),
+        ] {
+            if let Some(node) = object.optional(key).filter(|_| !is_there) {
+                return Err(node.invalid(format_args!("must be with \"{other}\"")));
+            }
+        }
+        let server = smtp.server(String::new());
+        if let Some(user) = object.optional("user").filter(|_| server.tls == SmtpTls::Off)
+            && !is_this_machine(&server.host)
+        {
+            let error = user.invalid("would send the password without encryption");
+            return Err(
+                error.with_hint("add \"tls\": \"starttls\", or \"tls\": true and \"port\": 465")
+            );
+        }
+        object.end()?;
+        Ok(smtp)
+    }
+
+    /// Reads `smtp` of an application.
+    pub(crate) fn read_of_application(node: &Node<'_>) -> Result<Smtp, Error> {
+        let smtp = Smtp::read(node)?;
+        let object = node.object()?;
+        let of_host = OF_HOST.into_iter().find_map(|key| object.optional(key));
+        match of_host.filter(|_| smtp.host.is_none()) {
+            Some(found) => Err(found.invalid("must be with \"host\"")),
+            None => Ok(smtp),
+        }
+    }
+
+    fn server(&self, key: String) -> MailServer {
+        let port = self.port.unwrap_or(DEFAULT_PORT);
+        MailServer {
+            host: self.host.clone().unwrap_or_else(|| DEFAULT_HOST.to_owned()),
+            port,
+            tls: self.tls.unwrap_or(match port {
+                TLS_PORT => SmtpTls::Implicit,
+                SUBMISSION_PORT => SmtpTls::StartTls,
+                _ => SmtpTls::Off,
+            }),
+            login: self.user.clone().zip(self.password_file.clone()),
+            from: self.from.clone(),
+            limit: self.limit,
+            timeout: self.timeout.unwrap_or(DEFAULT_TIMEOUT),
+            key,
+        }
+    }
+}
+
+/// Returns the mail server of an application: the one that it names, or else that of the settings,
+/// with its own `from`, `limit` and `timeout`.
+pub(crate) fn mail_server(
+    application: &str,
+    own: Option<&Smtp>,
+    settings: Option<&Smtp>,
+) -> MailServer {
+    let common = settings.cloned().unwrap_or_default();
+    let Some(own) = own else {
+        let key = if settings.is_some() { "settings/smtp" } else { "" };
+        return common.server(key.to_owned());
+    };
+    let merged = Smtp {
+        from: own.from.clone().or(common.from.clone()),
+        limit: own.limit.or(common.limit),
+        timeout: own.timeout.or(common.timeout),
+        ..if own.host.is_some() { own.clone() } else { common }
+    };
+    let key = path(["applications", application, "smtp"]);
+    merged.server(key.trim_start_matches('/').to_owned())
+}
+
+impl SmtpTls {
+    fn read(node: &Node<'_>) -> Result<SmtpTls, Error> {
+        match (node.value.as_bool(), node.value.as_str()) {
+            (Some(false), _) => Ok(SmtpTls::Off),
+            (Some(true), _) => Ok(SmtpTls::Implicit),
+            (_, Some("starttls")) => Ok(SmtpTls::StartTls),
+            (_, Some(_)) => Err(node.invalid("must be true, false or \"starttls\"")),
+            _ => Err(node.wrong_type("true, false or \"starttls\"")),
+        }
+    }
+}
+
+fn read_host(node: &Node<'_>) -> Result<String, Error> {
+    let text = node.text()?;
+    let is_host = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
+    let is_address = !text.contains(':') || text.parse::<std::net::Ipv6Addr>().is_ok();
+    match is_address && text.chars().all(is_host) {
+        true => Ok(text.to_owned()),
+        false => {
+            let error = node.invalid("is no host name and no address");
+            Err(error.with_hint("write \"smtp.example.org\"; the port has a key of its own"))
+        }
+    }
+}
+
+fn read_from(node: &Node<'_>) -> Result<String, Error> {
+    let text = node.text()?;
+    let is_plain = |c: char| c.is_ascii_graphic() && !"<>()[]:;,\\\"".contains(c);
+    let parts = text
+        .rsplit_once('@')
+        .filter(|(local, domain)| !local.is_empty() && !domain.is_empty() && !local.contains('@'));
+    match parts.is_some() && text.chars().all(is_plain) && text.len() <= 320 {
+        true => Ok(text.to_owned()),
+        false => {
+            let error = node.invalid("is no address");
+            Err(error.with_hint("write \"shop@example.org\", without a name"))
+        }
+    }
+}
+
+fn is_this_machine(host: &str) -> bool {
+    host == DEFAULT_HOST
+        || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::Config;
+
+    fn server(settings: Value, application: Value) -> Result<MailServer, String> {
+        let mut document =
+            json!({"settings": {}, "applications": {"a": {"type": "php", "root": "/"}}});
+        if !settings.is_null() {
+            document["settings"]["smtp"] = settings;
+        }
+        if !application.is_null() {
+            document["applications"]["a"]["smtp"] = application;
+        }
+        let config = Config::from_value(document).map_err(|error| error.to_string())?;
+        Ok(config.mail_server("a"))
+    }
+
+    #[test]
+    fn without_a_key_it_is_the_server_of_this_machine() {
+        let found = server(Value::Null, Value::Null).unwrap();
+        assert_eq!((found.host.as_str(), found.port, found.tls), ("localhost", 25, SmtpTls::Off));
+        assert_eq!((found.timeout, found.key.as_str()), (DEFAULT_TIMEOUT, ""));
+    }
+
+    #[test]
+    fn an_application_has_its_own_server_or_rules_of_its_own() {
+        let common = json!({
+            "host": "mx.test", "port": 587, "user": "u", "password_file": "/p", "limit": 100,
+            "timeout": 10, "from": "a@a.org",
+        });
+        let found = server(common.clone(), Value::Null).unwrap();
+        assert_eq!((found.tls, found.key.as_str()), (SmtpTls::StartTls, "settings/smtp"));
+        let found = server(common.clone(), json!({"from": "b@b.org", "limit": 5})).unwrap();
+        assert_eq!((found.host.as_str(), found.limit), ("mx.test", Some(5)));
+        assert_eq!(found.login, Some(("u".to_owned(), "/p".into())));
+        assert_eq!(found.from.as_deref(), Some("b@b.org"));
+        assert_eq!(found.key, "applications/a/smtp");
+        let found = server(common, json!({"host": "other.test", "port": 465})).unwrap();
+        assert_eq!((found.tls, found.login, found.limit), (SmtpTls::Implicit, None, Some(100)));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (smtp, expected) in [
+            (json!({"user": "u"}), "/settings/smtp/user: "),
+            (json!({"password_file": "/p"}), "must be with \"user\""),
+            (json!({"host": "mx.test", "user": "u", "password_file": "/p"}), "without encryption"),
+            (json!({"host": "mx.test:25"}), "a key of its own"),
+            (json!({"host": "a b"}), "/settings/smtp/host: "),
+            (json!({"from": "Joe <joe@a.org>"}), "without a name"),
+            (json!({"from": "joe"}), "/settings/smtp/from: "),
+            (json!({"from": "a@a.org\r\nDATA"}), "/settings/smtp/from: "),
+            (json!({"tls": "ssl"}), "starttls"),
+            (json!({"port": 0}), "/settings/smtp/port: "),
+            (json!({"limit": 0}), "/settings/smtp/limit: "),
+            (json!({"timeout": 601}), "at most 600"),
+            (json!({"password": "x"}), "password_file"),
+        ] {
+            let problem = server(smtp.clone(), Value::Null).unwrap_err();
+            assert!(problem.contains(expected), "{smtp}: {problem}");
+        }
+        let problem = server(Value::Null, json!({"port": 26})).unwrap_err();
+        assert!(problem.contains("/applications/a/smtp/port: "), "{problem}");
+        let local = json!({"user": "u", "password_file": "/p"});
+        assert!(server(local, Value::Null).is_ok());
+    }
+}

@@ -1,0 +1,395 @@
+//! One submission: reads the envelope, speaks with the mail server, and passes the text on.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use howdah_sendmail::address::Address;
+use howdah_sendmail::lines::Encoder;
+use howdah_sendmail::{Failure, MAX_MESSAGE_BYTES, MAX_RECIPIENTS, status};
+use howdah_tls::{SystemClient, authorities};
+use howdah_upstream::names;
+use howdah_wire::messages::{FromSendmail, MailRoute, MailTls, ToSendmail};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::net::TcpStream;
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::time::timeout;
+
+use crate::session::{Envelope, Problem, Session};
+use crate::unreachable::Unreachable;
+use crate::usage::Usage;
+use crate::{frames, mailbox};
+
+/// Maximum time in which a server must be found, take the connection, and greet.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Maximum time in which a submission must send its envelope.
+const ENVELOPE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Maximum time for `QUIT`.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Maximum length of a password in bytes.
+const MAX_PASSWORD_BYTES: u64 = 4096;
+
+/// State of the process that all submissions share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Host name of the machine.
+    pub(crate) host: String,
+    pub(crate) usage: RefCell<Usage>,
+    pub(crate) unreachable: RefCell<Unreachable>,
+    pub(crate) tls: RefCell<Option<SystemClient>>,
+}
+
+/// A submission.
+pub(crate) struct Submission {
+    pub(crate) application: String,
+    pub(crate) user: String,
+    pub(crate) route: MailRoute,
+    pub(crate) requests: Receiver,
+    pub(crate) answers: Sender,
+    /// File with the password, or the file that takes the message.
+    pub(crate) file: Option<OwnedFd>,
+    pub(crate) is_to_file: bool,
+}
+
+/// Carries a submission out, and answers it.
+pub(crate) async fn carry_out(mut submission: Submission, shared: &Shared) {
+    let (answer, session) = match deliver(&mut submission, shared).await {
+        Ok(session) => (ToSendmail::Sent {}, session),
+        Err(Failure { status, reason }) => (ToSendmail::Failed { status, reason }, None),
+    };
+    // The other end may be gone, or may not read.
+    let _ = timeout(GREETING_TIMEOUT, frames::send(&mut submission.answers, &answer)).await;
+    // Nobody waits for a server that takes its time after it has the message.
+    if let Some(mut session) = session {
+        let _ = timeout(QUIT_TIMEOUT, session.quit()).await;
+    }
+}
+
+/// Delivers the message. Returns the session with the mail server, if there was one.
+async fn deliver(submission: &mut Submission, shared: &Shared) -> Result<Option<Session>, Failure> {
+    let first = timeout(ENVELOPE_TIMEOUT, frames::receive(&mut submission.requests)).await;
+    let first = first.map_err(|_| submission_ended())?.map_err(|_| submission_ended())?;
+    let (envelope, from) = envelope(&first, submission, shared)?;
+    let count = envelope.recipients.len() as u32;
+    let (name, limit) = (&submission.application, submission.route.limit);
+    if limit > 0 && !shared.usage.borrow_mut().admit(name, count, limit, minute()) {
+        let reason = format!(
+            "the application has sent to {limit} recipients in the last hour, which is its \"limit\" \
+             in {}",
+            key(&submission.route)
+        );
+        return Err(Failure::new(status::NO_PERMISSION, reason));
+    }
+    let sent = match submission.is_to_file {
+        true => to_file(submission, shared, &envelope, from).await.map(|()| None),
+        false => {
+            let time = Duration::from_secs(u64::from(submission.route.timeout));
+            match timeout(time, send(submission, shared, &envelope, from)).await {
+                Ok(result) => result,
+                Err(_) => {
+                    let route = &submission.route;
+                    let reason = format!(
+                        "{} has not taken the message within {} seconds, the \"timeout\" in {}",
+                        server(route),
+                        route.timeout,
+                        key(route)
+                    );
+                    Err(Failure::new(status::UNAVAILABLE, reason))
+                }
+            }
+        }
+    };
+    if sent.is_err() && limit > 0 {
+        shared.usage.borrow_mut().refund(&submission.application, count);
+    }
+    sent
+}
+
+/// Returns the envelope of a submission, and the address for a missing `From`.
+fn envelope(
+    first: &[u8],
+    submission: &Submission,
+    shared: &Shared,
+) -> Result<(Envelope, Address), Failure> {
+    let malformed = || Failure::new(status::SOFTWARE, "the envelope is malformed");
+    let FromSendmail::Submit { sender, author, recipients, is_8bit, size } =
+        FromSendmail::decode(first).map_err(|_| malformed())?;
+    let read = |text: &str| Address::parse(text).ok_or_else(malformed);
+    let local = format!("{}@{}", submission.user, shared.host);
+    let local = Address::parse(&local).or_else(|| Address::parse("webmaster@localhost"));
+    let configured = submission.route.from.as_deref().and_then(Address::parse);
+    let from = configured.clone().or(local).ok_or_else(malformed)?;
+    let sender = match sender.as_deref() {
+        Some("") => None,
+        Some(given) => Some(read(given)?),
+        None => {
+            let author = author.as_deref().map(read).transpose()?;
+            Some(configured.or(author).unwrap_or_else(|| from.clone()))
+        }
+    };
+    if recipients.is_empty() || recipients.len() > MAX_RECIPIENTS {
+        return Err(malformed());
+    }
+    let recipients = recipients.iter().map(|text| read(text)).collect::<Result<_, _>>()?;
+    Ok((Envelope { sender, recipients, is_8bit, size }, from))
+}
+
+async fn send(
+    submission: &mut Submission,
+    shared: &Shared,
+    envelope: &Envelope,
+    from: Address,
+) -> Result<Option<Session>, Failure> {
+    let route = submission.route.clone();
+    let failed = |problem| failure(&route, problem);
+    let mut session = connect(&route, shared).await?;
+    session.hello().await.map_err(failed)?;
+    if route.tls == MailTls::StartTls {
+        session = session.starttls(&tls(shared)?, &route.host).await.map_err(failed)?;
+    }
+    if let Some(user) = &route.user {
+        let password = password(submission.file.take(), &route)?;
+        session.log_in(user, &password).await.map_err(failed)?;
+    }
+    session.envelope(envelope).await.map_err(failed)?;
+    ready(submission, shared, from).await?;
+    let (mut encoder, mut out, mut length) = (Encoder::default(), Vec::new(), 0);
+    loop {
+        let piece = next_piece(&mut submission.requests, &mut length).await?;
+        out.clear();
+        match piece.is_empty() {
+            true => encoder.finish(&mut out),
+            false => encoder.encode(&piece, &mut out),
+        }
+        session.text(&out).await.map_err(failed)?;
+        if piece.is_empty() {
+            break;
+        }
+    }
+    session.finish().await.map_err(failed)?;
+    Ok(Some(session))
+}
+
+/// Tells the program to send the text.
+async fn ready(submission: &mut Submission, shared: &Shared, from: Address) -> Result<(), Failure> {
+    let ready = ToSendmail::Ready { from: from.to_string(), host: shared.host.clone() };
+    frames::send(&mut submission.answers, &ready).await.map_err(|_| submission_ended())
+}
+
+/// Returns the next piece of the text; an empty one is its end. A program that ends before has its
+/// message not sent.
+async fn next_piece(requests: &mut Receiver, length: &mut usize) -> Result<Vec<u8>, Failure> {
+    let piece = frames::receive(requests).await.map_err(|_| submission_ended())?;
+    *length += piece.len();
+    // Some more for the fields that were added.
+    match *length > MAX_MESSAGE_BYTES + 4096 {
+        true => Err(Failure::new(status::DATA, "the message is too long")),
+        false => Ok(piece),
+    }
+}
+
+async fn to_file(
+    submission: &mut Submission,
+    shared: &Shared,
+    envelope: &Envelope,
+    from: Address,
+) -> Result<(), Failure> {
+    ready(submission, shared, from).await?;
+    let (mut text, mut length) = (Vec::new(), 0);
+    loop {
+        let piece = next_piece(&mut submission.requests, &mut length).await?;
+        if piece.is_empty() {
+            break;
+        }
+        text.extend_from_slice(&piece);
+    }
+    let unwritable = |error: io::Error| {
+        Failure::new(status::IO, format!("the file of --mail-to cannot be written: {error}"))
+    };
+    let file = submission.file.take().ok_or(io::ErrorKind::NotFound);
+    let mut file = File::from(file.map_err(|kind| unwritable(kind.into()))?);
+    let sender = envelope.sender.as_ref().map_or("", Address::as_str);
+    let recipients: Vec<_> = envelope.recipients.iter().map(Address::to_string).collect();
+    let seconds = clock_gettime(ClockId::Realtime).tv_sec.unsigned_abs();
+    let date = howdah_sendmail::date::asctime(seconds);
+    mailbox::append(&mut file, sender, &recipients, &date, &text).map_err(unwritable)
+}
+
+/// Connects to the mail server, and waits for its greeting.
+async fn connect(route: &MailRoute, shared: &Shared) -> Result<Session, Failure> {
+    let server = server(route);
+    let known = shared.unreachable.borrow().reason(&server, Instant::now()).map(str::to_owned);
+    let problem = match known {
+        Some(problem) => problem,
+        None => {
+            let time = GREETING_TIMEOUT.min(Duration::from_secs(u64::from(route.timeout)));
+            let problem = match timeout(time, greeted(route, shared)).await {
+                Ok(Ok(session)) => return Ok(session),
+                // It is there, and says no.
+                Ok(Err(Unusable::Session(
+                    problem @ (Problem::Refused { .. } | Problem::Tls(_)),
+                ))) => {
+                    return Err(failure(route, problem));
+                }
+                Ok(Err(Unusable::Failure(failure))) => return Err(failure),
+                Ok(Err(Unusable::Session(problem))) => shown(&problem),
+                Ok(Err(Unusable::Name(problem))) => problem,
+                Err(_) => format!("it has not answered for {} seconds", time.as_secs()),
+            };
+            shared.unreachable.borrow_mut().add(&server, &problem, Instant::now());
+            problem
+        }
+    };
+    let advice = match route.key.is_empty() {
+        true => {
+            "set \"smtp\" in \"settings\", or in the application, to the address of a mail server, or \
+             install one on this machine"
+                .to_owned()
+        }
+        false => format!("see {}", key(route)),
+    };
+    let reason = format!("no mail server answers at {server}: {problem}; {advice}");
+    Err(Failure::new(status::UNAVAILABLE, reason))
+}
+
+/// Reason why there is no session.
+enum Unusable {
+    Name(String),
+    Session(Problem),
+    Failure(Failure),
+}
+
+async fn greeted(route: &MailRoute, shared: &Shared) -> Result<Session, Unusable> {
+    let addresses = match names::addresses(&route.host).await {
+        // Containers may lack the file that has this name.
+        Err(_) if route.host == "localhost" => {
+            vec![IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)]
+        }
+        found => {
+            found.map_err(|problem| Unusable::Name(format!("the name is not known: {problem}")))?
+        }
+    };
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for address in addresses {
+        let stream = match TcpStream::connect(SocketAddr::new(address, route.port)).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                last = error;
+                continue;
+            }
+        };
+        let _ = stream.set_nodelay(true);
+        let mut session = Session::new(Box::new(stream), &shared.host);
+        if route.tls == MailTls::Implicit {
+            let client = tls(shared).map_err(Unusable::Failure)?;
+            session = session.begin_tls(&client, &route.host).await.map_err(Unusable::Session)?;
+        }
+        session.greeting().await.map_err(Unusable::Session)?;
+        return Ok(session);
+    }
+    Err(Unusable::Session(Problem::Connection(last)))
+}
+
+/// Returns the client of TLS with the system's authorities.
+fn tls(shared: &Shared) -> Result<SystemClient, Failure> {
+    if let Some(client) = &*shared.tls.borrow() {
+        return Ok(client.clone());
+    }
+    let path = authorities::system_file();
+    let unusable = |problem: String| Failure::new(status::UNAVAILABLE, problem);
+    let text = std::fs::read(path).map_err(|error| {
+        unusable(authorities::unreadable(&path.display().to_string(), &error.to_string()))
+    })?;
+    let client = SystemClient::new(&text)
+        .map_err(|problem| unusable(format!("{}: {problem}", path.display())))?;
+    Ok(shared.tls.borrow_mut().insert(client).clone())
+}
+
+/// Reads the password: the first line of the file.
+fn password(file: Option<OwnedFd>, route: &MailRoute) -> Result<String, Failure> {
+    let unusable = |problem: &str| {
+        let path = route.password_file.as_deref().unwrap_or_default();
+        let reason = format!("\"password_file\" in {}: {path} {problem}", key(route));
+        Failure::new(status::NO_PERMISSION, reason)
+    };
+    let file = file.ok_or_else(|| unusable("cannot be read; see the server's log"))?;
+    let (mut file, mut text) = (File::from(file), String::new());
+    let read = file.rewind().and_then(|()| file.take(MAX_PASSWORD_BYTES).read_to_string(&mut text));
+    read.map_err(|error| unusable(&format!("cannot be read: {error}")))?;
+    match text.lines().next().filter(|line| !line.is_empty() && !line.contains('\0')) {
+        Some(password) => Ok(password.to_owned()),
+        None => Err(unusable("has no password in its first line")),
+    }
+}
+
+fn server(route: &MailRoute) -> String {
+    match route.host.contains(':') {
+        true => format!("[{}]:{}", route.host, route.port),
+        false => format!("{}:{}", route.host, route.port),
+    }
+}
+
+/// Returns the part of the document to look at.
+fn key(route: &MailRoute) -> &str {
+    if route.key.is_empty() { "\"settings/smtp\"" } else { &route.key }
+}
+
+fn submission_ended() -> Failure {
+    Failure::new(status::IO, "the program that sends the message has ended")
+}
+
+fn shown(problem: &Problem) -> String {
+    match problem {
+        Problem::Connection(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            "it has closed the connection".to_owned()
+        }
+        Problem::Connection(error) => match error.kind() {
+            io::ErrorKind::ConnectionRefused => "the connection is refused".to_owned(),
+            _ => error.to_string(),
+        },
+        Problem::Protocol(problem) => (*problem).to_owned(),
+        Problem::Tls(problem) => problem.clone(),
+        Problem::Lacks(extension) => format!("it does not offer {extension}"),
+        Problem::Refused { command, reply } => {
+            format!("it refuses the {command}: {}", reply.shown())
+        }
+    }
+}
+
+fn failure(route: &MailRoute, problem: Problem) -> Failure {
+    let status = match &problem {
+        Problem::Connection(_) | Problem::Tls(_) => status::UNAVAILABLE,
+        Problem::Protocol(_) => status::PROTOCOL,
+        Problem::Lacks(_) => status::UNAVAILABLE,
+        Problem::Refused { command, .. } if command == "AUTH" => status::NO_PERMISSION,
+        Problem::Refused { command, .. } if command.starts_with("recipient") => status::NO_USER,
+        Problem::Refused { .. } => status::UNAVAILABLE,
+    };
+    let advice = match &problem {
+        Problem::Refused { command, .. } if command == "AUTH" => {
+            "; see \"user\" and \"password_file\" in "
+        }
+        Problem::Refused { command, .. } if command.starts_with("sender") => "; see \"from\" in ",
+        Problem::Tls(_) | Problem::Lacks("STARTTLS") => "; see \"tls\" and \"port\" in ",
+        _ => {
+            return Failure::new(
+                status,
+                format!("mail server {}: {}", server(route), shown(&problem)),
+            );
+        }
+    };
+    let reason =
+        format!("mail server {}: {}{advice}{}", server(route), shown(&problem), key(route));
+    Failure::new(status, reason)
+}
+
+/// Returns the minute of the machine's monotonic clock, which is the same in all processes.
+pub(crate) fn minute() -> u64 {
+    clock_gettime(ClockId::Monotonic).tv_sec.unsigned_abs() / 60
+}
