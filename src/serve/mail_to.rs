@@ -16,14 +16,13 @@ pub fn add(document: &mut Value, option: Option<&str>) -> Result<(), String> {
         )
     };
     let rest = rest.strip_suffix('/').unwrap_or(rest);
-    let (host, port) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, port)) => (host, port.strip_prefix(':').or((port.is_empty()).then_some(""))),
-        None => match rest.rsplit_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (rest, Some("")),
-        },
+    let (host, port) = match rest.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
+            (host, if port.is_empty() { "" } else { port.strip_prefix(':').ok_or_else(wrong)? })
+        }
+        None => rest.rsplit_once(':').unwrap_or((rest, "")),
     };
-    let port = port.ok_or_else(wrong)?;
     if host.is_empty() || host.contains(['/', '@', '?', '#']) {
         return Err(wrong());
     }
