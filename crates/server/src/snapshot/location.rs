@@ -8,16 +8,16 @@ use howdah_http::variables::VariableSource;
 /// A part of a location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Piece {
-    /// Text of the document, or the value of a variable.
+    /// Text of the document.
     Text,
-    /// A part of a decoded path: a `?` or `%` in it keeps its literal meaning.
+    /// The value of a variable: a `?`, `#` or `%` in it keeps its literal meaning.
     Decoded,
     /// A part of the target of the request, as it was sent: it is encoded, and a `?` in its query is a legal character.
     Sent,
 }
 
-/// Expands a template to an encoded location. Captures of regular expressions and what was sent are encoded
-/// separately.
+/// Expands a template to an encoded location. Each value of a variable is encoded by itself, so that it can neither
+/// begin the query or the fragment, nor be decoded twice.
 pub fn expand(template: &Template, source: &VariableSource<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     let mut pieces = Vec::with_capacity(template.parts().len());
@@ -30,16 +30,24 @@ pub fn expand(template: &Template, source: &VariableSource<'_>) -> Vec<u8> {
             }
             Part::Variable(variable) => {
                 source.write(variable, &mut text);
-                match variable {
-                    Variable::Capture(_) => Piece::Decoded,
-                    Variable::RequestUri | Variable::Arguments => Piece::Sent,
-                    _ => Piece::Text,
-                }
+                piece(variable, template.parts().len() == 1)
             }
         };
         pieces.push((start..text.len(), piece));
     }
     encode_pieces(&text, &pieces)
+}
+
+/// Returns what the value of a variable is; `is_all` if the template has no other part.
+fn piece(variable: &Variable, is_all: bool) -> Piece {
+    match variable {
+        Variable::RequestUri | Variable::Arguments => Piece::Sent,
+        // The document's own text, a `?`, and a host that was checked or encoded when it was parsed.
+        Variable::Defined(_) | Variable::HasArguments | Variable::Host => Piece::Text,
+        // `$header_referer` alone is the URL of another page.
+        Variable::Header(_) | Variable::Argument(_) | Variable::Cookie(_) if is_all => Piece::Text,
+        _ => Piece::Decoded,
+    }
 }
 
 /// Encodes a location as Unit does. An encoded location stays as it is. In any other one, each byte
@@ -250,6 +258,32 @@ mod tests {
             ("/a#f?", "/b?c", "/a#f%3F/b?c"),
         ] {
             assert_eq!(sent(before, target), expected, "{before}{target}");
+        }
+    }
+
+    #[test]
+    fn values_of_variables_stay_what_they_are() {
+        use howdah_http::fixture;
+        use std::time::Instant;
+
+        let mut request = fixture::request("/", &[("X-A", "a?b#c%41"), ("Cookie", "c=d?e")]);
+        request.path = "/x?y#z%23".into();
+        request.query = "q=1?2&n=%3Fa".into();
+        let at = |text: &str| {
+            let template = Template::parse(text).unwrap();
+            let source = VariableSource::of(&request, Instant::now());
+            String::from_utf8(expand(&template, &source)).unwrap()
+        };
+        for (template, expected) in [
+            ("https://new$uri", "https://new/x%3Fy%23z%2523"),
+            ("https://new$uri?$args", "https://new/x%3Fy%23z%2523?q=1?2&n=%3Fa"),
+            ("https://new$uri$is_args$args", "https://new/x%3Fy%23z%2523?q=1?2&n=%3Fa"),
+            ("$uri", "/x%3Fy%23z%2523"),
+            ("/to?n=$arg_n&h=$header_x_a&c=$cookie_c", "/to?n=%3Fa&h=a%3Fb%23c%2541&c=d%3Fe"),
+            ("$header_x_a", "a?b#c%41"),
+            ("/a b$uri", "/a%20b/x%3Fy%23z%2523"),
+        ] {
+            assert_eq!(at(template), expected, "{template}");
         }
     }
 
