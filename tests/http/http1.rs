@@ -383,3 +383,27 @@ fn an_answer_to_a_body_that_is_still_coming_does_not_break_the_connection() {
         assert_eq!(next.text(), "some file");
     }
 }
+
+/// Scenario: a script names a protected file for the server, and tells a browser early what it needs.
+#[test]
+fn an_early_hint_has_only_fields_that_the_final_response_could_have() {
+    let code = "header('Link: </a.css>; rel=preload'); header('X-Accel-Redirect: /secret');
+        header('X-Sendfile: /srv/secret'); header('X-Powered-By: PHP'); header('X-Own: 1');
+        headers_send(103); header_remove('X-Accel-Redirect'); header_remove('X-Sendfile'); echo 'ok';";
+    let worker = format!("while (frankenphp_handle_request(function () {{ {code} }}));");
+    for (code, is_worker) in [(code, false), (&*worker, true)] {
+        let action =
+            json!({"pass": "applications/site", "response_headers": {"X-Powered-By": null}});
+        let server = Site::script("index.php", code)
+            .with(json!({"routes": null}))
+            .with(json!({"routes": [{"action": action}]}))
+            .with(json!({"applications": {"site": {"script": "index.php", "worker": is_worker}}}))
+            .serve();
+        let mut client = server.connect();
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let early = client.response();
+        let names: Vec<_> = early.fields.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((early.status, names), (103, vec!["Link", "X-Own"]));
+        assert_eq!(client.response().text(), "ok");
+    }
+}

@@ -17,7 +17,9 @@ use bytes::Bytes;
 use crate::body::{BodySource, SendError};
 use crate::feed::Feed;
 use crate::limits::Limits;
-use crate::message::{ConnectionFields, ConnectionInfo, FieldBlock, Request, Response};
+use crate::message::{
+    ConnectionFields, ConnectionInfo, FieldBlock, Request, Response, is_internal_field,
+};
 use crate::tunnel::CloseReason;
 
 pub use crate::body::BodyError;
@@ -81,13 +83,45 @@ pub struct Exchange<'c> {
     pub request: Request,
     /// Arrival of the first byte of the request.
     pub started_at: Instant,
+    /// The fields that interim responses may have.
+    pub interim_fields: InterimFields,
     carrier: &'c dyn Carrier,
+}
+
+/// The fields that an interim response may have: no others than the final response, which later steps change.
+/// Fields for the server itself are never among them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InterimFields {
+    /// Only `Link` is sent: it is not known yet which of the others the final response will have.
+    pub only_link: bool,
+    /// Names of fields that are not sent.
+    pub hidden: Vec<Box<str>>,
+}
+
+impl InterimFields {
+    /// Returns those of the fields that may be sent.
+    fn of(&self, fields: &FieldBlock) -> FieldBlock {
+        let is_sent = |name: &[u8]| {
+            let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+            !is_internal_field(name)
+                && (!self.only_link || is("link"))
+                && !self.hidden.iter().any(|hidden| is(hidden))
+        };
+        if fields.iter().all(|(name, _)| is_sent(name)) {
+            return fields.clone();
+        }
+        let mut lines = Vec::with_capacity(fields.as_bytes().len());
+        for (name, value) in fields.iter().filter(|(name, _)| is_sent(name)) {
+            [name, b": ", value, b"\r\n"].iter().for_each(|part| lines.extend_from_slice(part));
+        }
+        FieldBlock::from_lines(lines.into())
+    }
 }
 
 impl<'c> Exchange<'c> {
     /// Combines a request with the connection that it came on.
     pub fn new(request: Request, started_at: Instant, carrier: &'c dyn Carrier) -> Self {
-        Exchange { request, started_at, carrier }
+        Exchange { request, started_at, interim_fields: InterimFields::default(), carrier }
     }
 
     /// Returns the length of the request body in bytes: `Some(0)` without a body, `None` for a
@@ -136,10 +170,10 @@ impl<'c> Exchange<'c> {
         self.carrier.trailer()
     }
 
-    /// Sends an interim response (1xx except 101) with `fields`. Does nothing for HTTP/1.0, which
+    /// Sends an interim response (1xx except 101) with those of `fields` that it may have. Does nothing for HTTP/1.0, which
     /// has no interim responses.
     pub async fn interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()> {
-        self.carrier.queue_interim(status, fields)?;
+        self.carrier.queue_interim(status, &self.interim_fields.of(fields))?;
         poll_fn(|cx| self.carrier.poll_flush(cx)).await
     }
 
@@ -322,5 +356,33 @@ impl From<CloseReason> for SendOutcome {
             CloseReason::Client => SendOutcome::ClientGone,
             CloseReason::Server => SendOutcome::BodyFailed,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(rule: &InterimFields, lines: &[(&str, &str)]) -> String {
+        let mut fields = FieldBlock::default();
+        lines.iter().for_each(|(name, value)| fields.push(name, value));
+        String::from_utf8(rule.of(&fields).as_bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn an_interim_response_has_no_field_that_the_final_one_cannot_have() {
+        let lines = [
+            ("Link", "</a.css>"),
+            ("x-accel-redirect", "/secret"),
+            ("X-Sendfile", "/srv/secret"),
+            ("X-Accel-Expires", "5"),
+            ("X-Powered-By", "PHP"),
+        ];
+        let all = InterimFields::default();
+        assert_eq!(sent(&all, &lines), "Link: </a.css>\r\nX-Powered-By: PHP\r\n");
+        let hidden = InterimFields { hidden: vec!["x-powered-by".into()], ..all.clone() };
+        assert_eq!(sent(&hidden, &lines), "Link: </a.css>\r\n");
+        let few = InterimFields { only_link: true, ..all };
+        assert_eq!(sent(&few, &lines), "Link: </a.css>\r\n");
     }
 }

@@ -16,7 +16,7 @@ use howdah_htaccess::modules::filter::Compression;
 use howdah_htaccess::record::{FileKind, Record};
 use howdah_htaccess::world::{Level, World};
 use howdah_http::body::Body;
-use howdah_http::exchange::Exchange;
+use howdah_http::exchange::{Exchange, InterimFields};
 use howdah_http::message::{Fields, Request, Response};
 use howdah_http::{compress, respond};
 use howdah_php_pool::target::{Directives, Script as PhpScript};
@@ -317,14 +317,18 @@ impl<'s> Attempt<'_, 's> {
         let (method, query) = (&script.method, &script.query);
         let changed =
             exchange::request(self.world.request, record, method, query, &script.request_uri);
+        // `Header unset` is for the final response alone, and may depend on it.
+        let interim_fields = InterimFields { only_link: true, ..exchange.interim_fields.clone() };
         // Of an error document, the body may have been read: by another script, or with the request for a file.
         let is_read = self.has_run.replace(true) || has_read_body(record);
         let (response, instruction) = if is_read {
             let connection = exchange.without_body();
             let mut asked = Exchange::new(changed, exchange.started_at, &connection);
+            asked.interim_fields = interim_fields;
             Box::pin(carry_out(self.context, decision, self.handling.clone(), &mut asked)).await
         } else {
             exchange.request = changed;
+            exchange.interim_fields = interim_fields;
             let answer =
                 Box::pin(carry_out(self.context, decision, self.handling.clone(), exchange)).await;
             // The application that has run the script is known from now on.

@@ -32,6 +32,8 @@ pub async fn answer_routed<'s>(
     exchange: &mut Exchange<'_>,
 ) -> (Response, Option<Instruction<'s>>) {
     loop {
+        let changes = routed.effects.response_headers;
+        exchange.interim_fields.hidden = changes.iter().map(|it| it.name.as_str().into()).collect();
         let fallback = match directives::answer(context, routed, exchange).await {
             Ok(answer) => return answer,
             Err(fallback) => fallback,
