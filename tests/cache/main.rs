@@ -10,6 +10,7 @@ mod corners;
 mod disk;
 mod esi;
 mod exchanges;
+mod failures;
 mod large;
 mod origin;
 mod presets;

@@ -70,6 +70,7 @@ pub fn of(refusal: Refusal, settings: &Cache, request: &Request, fields: &FieldB
         Refusal::Condition => "\"store\": none of its conditions holds".to_owned(),
         Refusal::Cookie => format!("Cookie of the request: {}", cookie_names(&request.fields)),
         Refusal::EventStream => "Content-Type: text/event-stream".to_owned(),
+        Refusal::Failed => "an error has ended the script (it is in the log)".to_owned(),
         Refusal::Incomplete => "the end of the response is missing, or it is a tunnel".to_owned(),
         Refusal::NoLifetime => match first(&["CDN-Cache-Control", "Cache-Control", "Expires"]) {
             Some(line) => line,

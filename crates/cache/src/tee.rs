@@ -14,28 +14,31 @@ use bytes::{Bytes, BytesMut};
 use howdah_http::body::{Body, BodyStream, Piece};
 use tokio::task::spawn_local;
 
-/// Receives a complete body, or learns that there is none to store.
-pub type Done = Box<dyn FnOnce(Option<Bytes>)>;
+use crate::storing::Refusal;
+
+/// Receives a complete body, or the reason why there is none to store.
+pub type Done = Box<dyn FnOnce(Result<Bytes, Refusal>)>;
 
 /// Collects a body of at most `max` bytes for `done`, and returns the body for the client.
 pub fn collect(body: Body, max: u64, done: Done) -> Body {
     let fits = |len: u64| len <= max;
     match body {
         Body::Empty => {
-            done(Some(Bytes::new()));
+            done(Ok(Bytes::new()));
             Body::Empty
         }
         Body::Bytes(bytes) => {
             // A copy: the bytes may be a small part of a large buffer.
-            done(fits(bytes.len() as u64).then(|| Bytes::copy_from_slice(&bytes)));
+            let is_short = fits(bytes.len() as u64);
+            done(is_short.then(|| Bytes::copy_from_slice(&bytes)).ok_or(Refusal::TooLarge));
             Body::Bytes(bytes)
         }
         Body::Pieces(pieces) => {
-            done(memory_of(&pieces, max));
+            done(memory_of(&pieces, max).ok_or(Refusal::TooLarge));
             Body::Pieces(pieces)
         }
         Body::Stream(stream) if stream.len().is_some_and(|len| !fits(len)) => {
-            done(None);
+            done(Err(Refusal::TooLarge));
             Body::Stream(stream)
         }
         Body::Stream(stream) => {
@@ -45,6 +48,7 @@ pub fn collect(body: Body, max: u64, done: Done) -> Body {
                 queue: VecDeque::new(),
                 queued: 0,
                 end: None,
+                is_cut: false,
                 collected,
                 client: None,
                 reader: None,
@@ -87,6 +91,8 @@ struct Shared {
     /// Number of bytes in the queue.
     queued: u64,
     end: Option<Result<(), io::ErrorKind>>,
+    /// Its producer has reported a failure with the end.
+    is_cut: bool,
     /// `None` once the body is not going to be stored.
     collected: Option<Collected>,
     client: Option<Waker>,
@@ -113,8 +119,11 @@ impl Shared {
             };
             match next {
                 Some(Ok(bytes)) => self.take(bytes),
-                Some(Err(error)) => self.finish(Err(error.kind())),
-                None => self.finish(Ok(())),
+                Some(Err(error)) => self.finish(Err(error.kind()), false),
+                None => {
+                    let is_cut = stream.is_cut();
+                    self.finish(Ok(()), is_cut);
+                }
             }
             if let Some(client) = self.client.take() {
                 client.wake();
@@ -128,7 +137,7 @@ impl Shared {
             if collected.bytes.len() as u64 > collected.max
                 && let Some(collected) = self.collected.take()
             {
-                (collected.done)(None);
+                (collected.done)(Err(Refusal::TooLarge));
             }
         }
         if self.has_client {
@@ -137,12 +146,16 @@ impl Shared {
         }
     }
 
-    fn finish(&mut self, end: Result<(), io::ErrorKind>) {
+    fn finish(&mut self, end: Result<(), io::ErrorKind>, is_cut: bool) {
         self.stream = None;
         self.end = Some(end);
+        self.is_cut = is_cut;
         if let Some(Collected { bytes, done, .. }) = self.collected.take() {
-            let whole = end.is_ok().then(|| Bytes::copy_from_slice(&bytes));
-            done(whole);
+            done(match end {
+                Ok(()) if is_cut => Err(Refusal::Failed),
+                Ok(()) => Ok(Bytes::copy_from_slice(&bytes)),
+                Err(_) => Err(Refusal::Incomplete),
+            });
         }
     }
 }
@@ -179,6 +192,10 @@ impl BodyStream for ClientBody {
             None => 0,
         };
         Some(shared.queued + rest)
+    }
+
+    fn is_cut(&self) -> bool {
+        self.0.borrow().is_cut
     }
 }
 

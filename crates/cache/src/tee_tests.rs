@@ -6,7 +6,7 @@ use tokio::task::{LocalSet, yield_now};
 use super::*;
 
 /// A stream that ends with this after some pieces, each after a wait.
-struct Pieces(VecDeque<&'static str>, io::Result<()>, bool);
+struct Pieces(VecDeque<&'static str>, io::Result<()>, bool, bool);
 
 impl BodyStream for Pieces {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
@@ -24,14 +24,18 @@ impl BodyStream for Pieces {
     fn len(&self) -> Option<u64> {
         None
     }
+
+    fn is_cut(&self) -> bool {
+        self.3 && self.0.is_empty()
+    }
 }
 
-type Stored = Rc<Cell<Option<Option<Bytes>>>>;
+type Stored = Rc<Cell<Option<Result<Bytes, Refusal>>>>;
 
 fn tee(pieces: &[&'static str], end: io::Result<()>, max: u64) -> (Body, Stored) {
     let stored = Stored::default();
     let own = Rc::clone(&stored);
-    let stream = Pieces(pieces.iter().copied().collect(), end, false);
+    let stream = Pieces(pieces.iter().copied().collect(), end, false, false);
     let done: Done = Box::new(move |body| own.set(Some(body)));
     (collect(Body::Stream(Box::new(stream)), max, done), stored)
 }
@@ -61,7 +65,7 @@ fn client_and_cache_get_the_whole_body() {
     run(async {
         let (mut body, stored) = tee(&["ab", "c", "def"], Ok(()), 6);
         assert_eq!(read(&mut body).await.unwrap(), "abcdef");
-        assert_eq!(stored.take(), Some(Some(Bytes::from("abcdef"))));
+        assert_eq!(stored.take(), Some(Ok(Bytes::from("abcdef"))));
     });
 }
 
@@ -70,7 +74,7 @@ fn the_cache_does_not_wait_for_the_client() {
     run(async {
         let (mut body, stored) = tee(&["ab", "c"], Ok(()), 6);
         turns().await;
-        assert_eq!(stored.take(), Some(Some(Bytes::from("abc"))));
+        assert_eq!(stored.take(), Some(Ok(Bytes::from("abc"))));
         assert_eq!(body.len(), Some(3));
         assert_eq!(read(&mut body).await.unwrap(), "abc");
     });
@@ -82,7 +86,7 @@ fn a_client_that_leaves_does_not_keep_the_body_from_the_cache() {
         let (body, stored) = tee(&["ab", "c"], Ok(()), 6);
         drop(body);
         turns().await;
-        assert_eq!(stored.take(), Some(Some(Bytes::from("abc"))));
+        assert_eq!(stored.take(), Some(Ok(Bytes::from("abc"))));
     });
 }
 
@@ -91,7 +95,7 @@ fn a_body_that_is_too_long_is_sent_but_not_stored() {
     run(async {
         let (mut body, stored) = tee(&["ab", "cde", "f", "g", "h"], Ok(()), 4);
         turns().await;
-        assert_eq!(stored.take(), Some(None));
+        assert_eq!(stored.take(), Some(Err(Refusal::TooLarge)));
         // What follows is read at the client's pace.
         let Body::Stream(stream) = &body else { panic!() };
         assert_eq!(stream.len(), None);
@@ -102,7 +106,7 @@ fn a_body_that_is_too_long_is_sent_but_not_stored() {
         turns().await;
         drop(body);
         turns().await;
-        assert_eq!(stored.take(), Some(None));
+        assert_eq!(stored.take(), Some(Err(Refusal::TooLarge)));
     });
 }
 
@@ -111,7 +115,7 @@ fn a_body_that_fails_is_cut_for_the_client_and_not_stored() {
     run(async {
         let (mut body, stored) = tee(&["ab"], Err(io::ErrorKind::ConnectionReset.into()), 9);
         assert_eq!(read(&mut body).await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
-        assert_eq!(stored.take(), Some(None));
+        assert_eq!(stored.take(), Some(Err(Refusal::Incomplete)));
     });
 }
 
@@ -122,8 +126,23 @@ fn bytes_are_stored_at_once_and_in_memory_of_their_own() {
     let bytes = Bytes::from("x".repeat(1000)).slice(1..3);
     let body = collect(Body::Bytes(bytes), 5, Box::new(move |body| own.set(Some(body))));
     assert_eq!(body.len(), Some(2));
-    assert_eq!(stored.take(), Some(Some(Bytes::from("xx"))));
+    assert_eq!(stored.take(), Some(Ok(Bytes::from("xx"))));
     let own = Rc::clone(&stored);
     collect(Body::from("abcdef"), 5, Box::new(move |body| own.set(Some(body))));
-    assert_eq!(stored.take(), Some(None));
+    assert_eq!(stored.take(), Some(Err(Refusal::TooLarge)));
+}
+
+#[test]
+fn a_body_that_an_error_has_cut_is_sent_to_its_end_but_not_stored() {
+    run(async {
+        let stored = Stored::default();
+        let own = Rc::clone(&stored);
+        let stream = Pieces(["ab", "c"].into(), Ok(()), false, true);
+        let done: Done = Box::new(move |body| own.set(Some(body)));
+        let mut body = collect(Body::Stream(Box::new(stream)), 9, done);
+        assert_eq!(read(&mut body).await.unwrap(), "abc");
+        assert_eq!(stored.take(), Some(Err(Refusal::Failed)));
+        // Another cache in front learns of it as well.
+        assert!(body.is_cut());
+    });
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use howdah_http::spool::Spool;
-use howdah_wire::frame::{Head, Kind, Log, Purge, RequestUsage};
+use howdah_wire::frame::{CUT, Head, Kind, Log, Purge, RequestUsage};
 
 /// Maximum number of bytes of a response that wait for the client, in memory and file; above it the
 /// worker waits (nginx's `fastcgi_max_temp_file_size`).
@@ -88,6 +88,8 @@ pub struct PendingResponse {
     is_flushed: bool,
     body: Spool,
     ended: bool,
+    /// An error has ended the script.
+    is_cut: bool,
     failure: Option<Failure>,
     /// Severity and beginning of a message for the log.
     log: (u8, Vec<u8>),
@@ -120,6 +122,7 @@ impl PendingResponse {
             is_flushed: false,
             body: Spool::new(spool),
             ended: false,
+            is_cut: false,
             failure: None,
             log: (0, Vec::new()),
             waker: None,
@@ -161,6 +164,11 @@ impl PendingResponse {
                 if !(self.head.is_some() || self.head_taken) {
                     return Err("an end without a head".to_owned());
                 }
+                self.is_cut = match payload {
+                    b"" => false,
+                    CUT => true,
+                    _ => return Err("a malformed frame End".to_owned()),
+                };
                 self.ended = true;
                 self.wake();
             }
@@ -255,6 +263,11 @@ impl PendingResponse {
     /// Returns true if the whole response has arrived.
     pub fn is_complete(&self) -> bool {
         self.ended
+    }
+
+    /// Returns true if the response has arrived, and an error has ended its script.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Sets the failure; no more frames will arrive.
@@ -361,6 +374,20 @@ mod tests {
             Ok(Event::Done(RequestUsage::default()))
         );
         assert_eq!(pending.whole_body().unwrap(), "x");
+    }
+
+    #[test]
+    fn the_end_says_whether_an_error_has_ended_the_script() {
+        for (payload, is_cut) in [(b"".as_slice(), false), (CUT, true)] {
+            let mut pending = pending();
+            pending.frame(Kind::Head as u8, &head()).unwrap();
+            assert_eq!(pending.frame(Kind::End as u8, payload), Ok(Event::None));
+            assert_eq!(pending.is_cut(), is_cut);
+        }
+        let mut hostile = pending();
+        hostile.frame(Kind::Head as u8, &head()).unwrap();
+        assert!(hostile.frame(Kind::End as u8, b"\x02").is_err());
+        assert!(hostile.frame(Kind::End as u8, b"\x01\x01").is_err());
     }
 
     #[test]

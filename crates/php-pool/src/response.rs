@@ -113,6 +113,7 @@ fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
 pub fn respond(head: CheckedHead, handle: RequestHandle, to_head: bool) -> Response {
     let body = match (handle.whole_body(), head.length) {
         (_, length) if to_head => Body::unsent(length),
+        (Some(bytes), length) if handle.is_cut() => Body::cut(bytes, length),
         (Some(bytes), None) => bytes.into(),
         (Some(bytes), Some(length)) if bytes.len() as u64 == length => bytes.into(),
         // The script sent a wrong `Content-Length`: excess bytes are cut, and after too few the
@@ -176,6 +177,10 @@ impl BodyStream for ScriptBody {
 
     fn len(&self) -> Option<u64> {
         self.remaining
+    }
+
+    fn is_cut(&self) -> bool {
+        self.handle.is_cut()
     }
 
     fn poll_finished(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -112,6 +112,8 @@ struct howdah_outcome {
     uint64_t broken;
     /* enum howdah_end; 0 without a worker script. */
     uint64_t end;
+    /* Not 0: an error has ended the script, so what it has written is not the whole response. */
+    uint64_t cut;
     struct howdah_opcache opcache;
 };
 
@@ -299,7 +301,7 @@ void howdah_php_handle_resident(const struct howdah_request *request,
  * there was none. */
 const char *howdah_php_boot_error(void);
 
-_Static_assert(sizeof(struct howdah_outcome) == 96, "shared with src/ffi.rs");
+_Static_assert(sizeof(struct howdah_outcome) == 104, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_string) == 16, "shared with src/ffi.rs");
 _Static_assert(sizeof(struct howdah_param) == 32, "shared with src/ffi/params.rs");
 _Static_assert(offsetof(struct howdah_param, value) == 16, "shared with src/ffi/params.rs");

@@ -126,6 +126,11 @@ int howdah_remember_directory(void);
 /* Returns to a directory if this process may have left it. Returns false if that fails. */
 bool howdah_restore_directory(int directory);
 
+/* ---- the end of scripts, see request.c ---- */
+
+/* Returns true if an error has ended the script. exit() in a function that runs later resets that. */
+bool howdah_is_cut(void);
+
 /* ---- time limits, see time_limit.c ---- */
 
 /* Called before PHP is loaded. */

@@ -221,12 +221,20 @@ static void refuse(const struct howdah_request *request, const char *path, int s
     }
 }
 
+/* PHP sets this status for errors that end a script: uncaught exceptions, memory_limit and
+   max_execution_time among them. */
+bool howdah_is_cut(void)
+{
+    return EG(exit_status) == 255;
+}
+
 void howdah_run_script(const struct howdah_request *request)
 {
     const char *path = SG(request_info).path_translated;
     int refused = refuse_script(path, request->name_rule);
     zend_file_handle file;
 
+    EG(exit_status) = 0;
     if (refused) {
         refuse(request, path, refused);
         return;
@@ -234,7 +242,6 @@ void howdah_run_script(const struct howdah_request *request)
     /* By name: PHP opens the file only if OPcache has not cached it. */
     zend_stream_init_filename(&file, path);
     file.primary_script = 1;
-    EG(exit_status) = 0;
     howdah_enter_directory_of(path, &script_stat, is_script_link);
     php_execute_script(&file);
     howdah_leave_directory();
@@ -290,6 +297,7 @@ void howdah_php_handle(const struct howdah_request *request, struct howdah_outco
     } zend_end_try();
 
     outcome->peak_memory = zend_memory_peak_usage(1);
+    outcome->cut = howdah_is_cut();
     if (!has_begun) {
         /* Credentials or settings that PHP cannot hold: there is no request to shut down. */
         outcome->broken = 1;
@@ -301,6 +309,8 @@ void howdah_php_handle(const struct howdah_request *request, struct howdah_outco
     } zend_catch {
         outcome->broken = 1;
     } zend_end_try();
+    /* Functions of register_shutdown_function() and destructors fail, too. */
+    outcome->cut |= howdah_is_cut();
     if (!outcome->broken) {
         howdah_read_opcache(&outcome->opcache);
     }

@@ -367,6 +367,7 @@ void howdah_php_handle_resident(const struct howdah_request *request,
     zend_try {
         begin_request(request);
         end = call_handler();
+        outcome->cut = howdah_is_cut();
         if (end == HOWDAH_END_NONE) {
             outcome->peak_memory = zend_memory_peak_usage(1);
             end = end_request();
@@ -385,6 +386,7 @@ void howdah_php_handle_resident(const struct howdah_request *request,
     } zend_catch {
         end = cause_of_bailout();
     } zend_end_try();
+    outcome->cut |= howdah_is_cut();
 
     if (end == HOWDAH_END_EXIT || end == HOWDAH_END_FATAL || end == HOWDAH_END_TIMEOUT
         || end == HOWDAH_END_DISCONNECTED) {
@@ -398,6 +400,7 @@ void howdah_php_handle_resident(const struct howdah_request *request,
         zend_try {
             php_request_shutdown(NULL);
         } zend_end_try();
+        outcome->cut |= howdah_is_cut();
     }
     outcome->end = end;
     in_request = false;

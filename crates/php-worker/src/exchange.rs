@@ -18,7 +18,7 @@ use std::time::Duration;
 use howdah_sys::packet::Received;
 use howdah_sys::shm::Mapping;
 use howdah_sys::{futex, process};
-use howdah_wire::frame::{Head, Kind, Log, Purge, RequestUsage};
+use howdah_wire::frame::{CUT, Head, Kind, Log, Purge, RequestUsage};
 use howdah_wire::messages::ToWorker;
 use howdah_wire::queue::Claim;
 use howdah_wire::region::Region;
@@ -216,7 +216,7 @@ impl<'a> Exchange<'a> {
         if self.stage == Stage::Ended {
             return false;
         }
-        self.end();
+        self.end(false);
         self.publish();
         true
     }
@@ -330,9 +330,14 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Ends the request and returns the slot to the router. `output` is the pipe of standard output
+    /// Ends the request and returns the slot to the router. `is_cut`: an error has ended the script. `output` is the pipe of standard output
     /// and error. Returns the buffer, to be reused, and whether the router thread still has to be woken.
-    pub fn done(mut self, done: RequestUsage, output: Option<BorrowedFd<'_>>) -> (Vec<u8>, bool) {
+    pub fn done(
+        mut self,
+        done: RequestUsage,
+        is_cut: bool,
+        output: Option<BorrowedFd<'_>>,
+    ) -> (Vec<u8>, bool) {
         // Close the file of the body before the router counts the request as finished.
         self.body = Body::Inline(&[]);
         if self.stage == Stage::Head {
@@ -341,7 +346,7 @@ impl<'a> Exchange<'a> {
             let _ = self.replace(500);
         }
         if self.stage != Stage::Ended {
-            self.end();
+            self.end(is_cut);
         }
         if let Some(output) = output {
             self.drain_output(output);
@@ -359,11 +364,11 @@ impl<'a> Exchange<'a> {
         (self.buffered, may_wait)
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, is_cut: bool) {
         let _ = self.ensure_head();
         let _ = self.put_buffered();
         self.buffered.clear();
-        let _ = self.put(Kind::End, &[]);
+        let _ = self.put(Kind::End, if is_cut { CUT } else { &[] });
         self.stage = Stage::Ended;
     }
 

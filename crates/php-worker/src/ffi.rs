@@ -29,6 +29,7 @@ pub struct RequestResult {
     pub peak_memory: u64,
     broken: u64,
     end: u64,
+    cut: u64,
     opcache: OpcacheStatus,
 }
 
@@ -51,6 +52,11 @@ impl RequestResult {
     /// Returns true if PHP must not serve another request in this process.
     pub fn is_broken(&self) -> bool {
         self.broken != 0
+    }
+
+    /// Returns true if an error has ended the script before it had written the whole response.
+    pub fn is_cut(&self) -> bool {
+        self.cut != 0
     }
 
     /// Returns the state of OPcache, if it was read after this request.
@@ -195,7 +201,7 @@ impl IniFiles {
 
 const _: () = {
     assert!(size_of::<RawSettings>() == 16 && size_of::<RawPause>() == 24);
-    assert!(size_of::<RequestResult>() == 96 && std::mem::offset_of!(RequestResult, broken) == 8);
+    assert!(size_of::<RequestResult>() == 104 && std::mem::offset_of!(RequestResult, broken) == 8);
     assert!(size_of::<Layout>() == 23 * 8);
 };
 

@@ -118,6 +118,8 @@ struct Outcome {
     retirement: Option<Retirement>,
     /// PHP must not be called again.
     is_php_broken: bool,
+    /// An error has ended the script.
+    is_cut: bool,
 }
 
 /// Reason why a request is answered without PHP.
@@ -232,7 +234,7 @@ impl Worker<'_> {
         let cpu_us = cpu.saturating_sub(before);
         let Outcome { peak_memory, opcache, .. } = outcome;
         let usage = RequestUsage { peak_memory, cpu_us, retirement, opcache };
-        let (output, may_wait) = exchange.done(usage, self.output);
+        let (output, may_wait) = exchange.done(usage, outcome.is_cut, self.output);
         buffers.output = output;
         let is_last = retirement.is_some() || outcome.is_php_broken;
         if may_wait && !self.owed.add(thread) && self.region.take_sleep(thread) {
@@ -325,14 +327,15 @@ impl Worker<'_> {
             let result = self.php.handle(&list, length, exchange);
             let retirement = result.is_broken().then_some(Retirement::Broken);
             let peak_memory = result.peak_memory;
-            let opcache = result.opcache();
-            return Ok(Outcome { peak_memory, opcache, retirement, is_php_broken: false });
+            let (opcache, is_cut) = (result.opcache(), result.is_cut());
+            return Ok(Outcome { peak_memory, opcache, retirement, is_php_broken: false, is_cut });
         }
         list.push(RESIDENT_MARK.0, RESIDENT_MARK.1);
         let result = self.php.handle_resident(&list, length, Some(exchange));
         let (retirement, is_php_broken) = (result.end(), result.is_broken());
         let (peak_memory, opcache) = (result.peak_memory, result.opcache());
-        Ok(Outcome { peak_memory, opcache, retirement, is_php_broken })
+        let is_cut = result.is_cut();
+        Ok(Outcome { peak_memory, opcache, retirement, is_php_broken, is_cut })
     }
 
     /// Creates this worker's directory for uploaded files, once.

@@ -16,7 +16,8 @@ pub enum Kind {
     Head = 1,
     /// Part of the body.
     Body = 2,
-    /// The response is complete; the script may continue (`fastcgi_finish_request`). No payload.
+    /// The response is complete; the script may continue (`fastcgi_finish_request`). No payload, or
+    /// [`CUT`] if an error has ended the script: it would have written more.
     End = 3,
     /// The request has ended and the slot belongs to the router again: [`RequestUsage`].
     Done = 4,
@@ -36,6 +37,9 @@ pub enum Kind {
     /// The script wants the client to have what it has written so far. No payload.
     Flush = 11,
 }
+
+/// Payload of [`Kind::End`] after an error that has ended the script.
+pub const CUT: &[u8] = &[1];
 
 impl Kind {
     /// Returns the type with this number on the wire; `None` if it is unknown.

@@ -63,6 +63,12 @@ pub trait BodyStream {
     /// Returns the number of bytes that remain, if known.
     fn len(&self) -> Option<u64>;
 
+    /// Returns true if the producer has reported a failure with the end of the body. Such a body is sent, as
+    /// it always was, but it must not be kept for other requests. Known once the end was returned.
+    fn is_cut(&self) -> bool {
+        false
+    }
+
     /// Discards the rest of the body, and is ready when its producer has stopped. Callers that need
     /// not know when that is drop the stream instead.
     fn poll_finished(&mut self, _: &mut Context<'_>) -> Poll<()> {
@@ -83,7 +89,33 @@ impl BodyStream for HeadOnly {
     }
 }
 
+/// A body in memory whose producer has reported a failure.
+struct Cut(Bytes, u64);
+
+impl BodyStream for Cut {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        let rest = std::mem::take(&mut self.0);
+        self.1 = self.1.saturating_sub(rest.len() as u64);
+        Poll::Ready((!rest.is_empty()).then_some(Ok(rest)))
+    }
+
+    fn len(&self) -> Option<u64> {
+        Some(self.1)
+    }
+
+    fn is_cut(&self) -> bool {
+        true
+    }
+}
+
 impl Body {
+    /// Returns a body whose producer has reported a failure ([`BodyStream::is_cut`]). It has the announced
+    /// `length`, or that of the bytes.
+    pub fn cut(bytes: Bytes, length: Option<u64>) -> Body {
+        let length = length.unwrap_or(bytes.len() as u64);
+        Body::Stream(Box::new(Cut(bytes, length)))
+    }
+
     /// Returns the body of a response to HEAD. It frames the response like one to GET with a body
     /// of this length (`None`: unknown), and has no bytes.
     pub fn unsent(len: Option<u64>) -> Body {
@@ -98,6 +130,11 @@ impl Body {
             Body::Pieces(pieces) => Some(pieces.iter().map(Piece::len).sum()),
             Body::Stream(stream) => stream.len(),
         }
+    }
+
+    /// Returns true if the producer has already reported a failure ([`BodyStream::is_cut`]).
+    pub fn is_cut(&self) -> bool {
+        matches!(self, Body::Stream(stream) if stream.is_cut())
     }
 
     /// Returns true if the body is known to be empty.

@@ -68,6 +68,11 @@ impl RequestHandle {
         self.thread.with_entry(self.key, |entry| entry.pending.whole_body()).flatten()
     }
 
+    /// Returns true if the response is complete, and an error has ended its script.
+    pub fn is_cut(&self) -> bool {
+        self.thread.with_entry(self.key, |entry| entry.pending.is_cut()).unwrap_or(false)
+    }
+
     /// Returns the next bytes of the body.
     pub fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failure>>> {
         let polled = self.thread.with_entry(self.key, |entry| {

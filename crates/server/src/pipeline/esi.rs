@@ -293,6 +293,9 @@ impl Assembly<'_> {
                     take(bytes.len())?;
                     all.extend_from_slice(&bytes);
                 }
+                if stream.is_cut() {
+                    return Err("an error has ended its script".to_owned());
+                }
                 Ok(all.freeze())
             }
         }

@@ -154,7 +154,7 @@ impl<'s> Step<'_, 's> {
         let request = &exchange.request;
         let times = Times { asked: asked_at, received: now(), epoch };
         if let Some(Stale { entry, on_error: true }) = &stale
-            && matches!(response.status, 500 | 502..=504)
+            && (matches!(response.status, 500 | 502..=504) || response.body.is_cut())
         {
             inquiry.land(Landing::Failed);
             return self.hit(entry, request, Some(StaleUse::IfError), false);
@@ -180,6 +180,7 @@ impl<'s> Step<'_, 's> {
             Err(refusal) => {
                 if let Some(Stale { entry, .. }) = &stale
                     && response.status < 500
+                    && refusal != Refusal::Failed
                 {
                     store.forget(&self.key, entry);
                 }
@@ -255,6 +256,9 @@ impl<'s> Step<'_, 's> {
         if has_other_parts {
             return Err(Refusal::Incomplete);
         }
+        if response.body.is_cut() {
+            return Err(Refusal::Failed);
+        }
         if !settings.store.is_empty()
             && first_met(self.context, &settings.store, exchange).is_none()
         {
@@ -295,23 +299,32 @@ impl<'s> Step<'_, 's> {
         let max_object = self.settings().max_object;
         Box::new(move |body| {
             let landing = match body {
-                Some(body) => {
+                Ok(body) => {
                     let entry = storable.with_body(body);
                     match store.insert_current(&key, &owner, entry, &inquiry) {
                         (_, true) => Landing::Stored,
                         (_, false) => Landing::NotShared,
                     }
                 }
-                None => {
-                    let outcome = forwarded(Forward::UriMiss, Some(Err(Refusal::TooLarge)));
-                    let cause =
-                        format!("the body was cut, or exceeds \"max_object\" ({max_object} bytes)");
+                Err(refusal) => {
+                    let outcome = forwarded(Forward::UriMiss, Some(Err(refusal)));
+                    let cause = match refusal {
+                        Refusal::Failed => {
+                            "an error has ended the script (it is in the log)".to_owned()
+                        }
+                        Refusal::Incomplete => "the end of the response is missing".to_owned(),
+                        _ => format!("the body exceeds \"max_object\" ({max_object} bytes)"),
+                    };
                     let at = times.received;
                     let decision =
                         Decision { at, status: storable.status(), outcome, cause: cause.into() };
                     store.decisions.record(storable.url(), decision);
-                    store.mark_not_shared(&key, &owner, Refusal::TooLarge, times.received);
-                    Landing::NotShared
+                    store.mark_not_shared(&key, &owner, refusal, times.received);
+                    match refusal {
+                        Refusal::TooLarge => Landing::NotShared,
+                        // Those that wait may send the stale one.
+                        _ => Landing::Failed,
+                    }
                 }
             };
             inquiry.land(landing);

@@ -33,6 +33,8 @@ pub struct BodyContext {
 pub struct ResponseBody {
     /// `None` after the end of the body.
     active: Option<(Conversation<Attempt<Arc<FastCgiApplication>>>, BodyContext)>,
+    /// The server has reported that an error has ended the script.
+    is_cut: bool,
     /// Bytes that arrived with the head.
     first: Bytes,
     /// Remaining bytes of the script's `Content-Length`.
@@ -47,13 +49,19 @@ impl ResponseBody {
         length: Option<u64>,
         context: BodyContext,
     ) -> Self {
-        ResponseBody { active: Some((conversation, context)), first, remaining: length }
+        ResponseBody {
+            active: Some((conversation, context)),
+            is_cut: false,
+            first,
+            remaining: length,
+        }
     }
 
     /// Ends a complete body: the connection can be used again.
     fn complete(&mut self) {
         let Some((conversation, context)) = self.active.take() else { return };
         let Attempt { owner: application, server, .. } = &context.attempt;
+        self.is_cut = conversation.is_cut();
         let (idle, timer) = conversation.into_idle();
         context.thread.return_timer(timer);
         if let Some(stream) = idle {
@@ -103,6 +111,10 @@ impl BodyStream for ResponseBody {
 
     fn len(&self) -> Option<u64> {
         self.remaining
+    }
+
+    fn is_cut(&self) -> bool {
+        self.is_cut
     }
 }
 

@@ -47,6 +47,8 @@ pub struct Conversation<P: Display> {
     turn: TurnLimit,
     /// The end of the request has arrived.
     has_ended: bool,
+    /// The server has reported a failure of the script.
+    is_cut: bool,
     /// Result that follows the collected output.
     next: Option<Result<Part, Failure>>,
 }
@@ -70,6 +72,7 @@ impl<P: Display> Conversation<P> {
             messages,
             turn: TurnLimit::default(),
             has_ended: false,
+            is_cut: false,
             next: None,
         }
     }
@@ -82,6 +85,12 @@ impl<P: Display> Conversation<P> {
     /// Returns true if any byte of a response has arrived.
     pub fn has_input(&self) -> bool {
         self.duplex.has_input()
+    }
+
+    /// Returns true if the server has reported that an error has ended the script: by its exit status, or, as
+    /// PHP-FPM, which never sends one, by PHP's message.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Returns the next part of the response. Available short records become one part; after a
@@ -165,10 +174,14 @@ impl<P: Display> Conversation<P> {
             }
             Some(Answer::Stderr(bytes)) => {
                 self.messages.push(bytes);
+                self.is_cut |= self.messages.has_fatal_error();
                 Some(Record::Collected)
             }
             Some(Answer::End(end)) => match end.protocol {
-                Protocol::RequestComplete => Some(Record::End),
+                Protocol::RequestComplete => {
+                    self.is_cut |= end.status != 0;
+                    Some(Record::End)
+                }
                 Protocol::Overloaded => {
                     return Err(Malformed("it is overloaded (FCGI_OVERLOADED)"));
                 }

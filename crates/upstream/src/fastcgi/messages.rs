@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use howdah_http::timer::Timer;
 use howdah_sys::log::{Level, Log};
-use memchr::memrchr;
+use memchr::{memmem, memrchr};
 use tokio::time::Instant;
 
 use crate::log_limit::LogLimit;
@@ -26,18 +26,34 @@ pub struct Messages<P: Display> {
     log: Arc<Log>,
     limit: Arc<LogLimit>,
     gathered: Vec<u8>,
+    /// Number of bytes of `gathered` that were searched for a fatal error.
+    searched: usize,
 }
+
+/// Beginnings of PHP's messages about errors that end a script.
+const FATAL_ERRORS: [&[u8]; 3] =
+    [b"PHP Fatal error: ", b"PHP Parse error: ", b"PHP Recoverable fatal error: "];
 
 impl<P: Display> Messages<P> {
     /// Creates an empty buffer.
     pub fn new(prefix: P, log: &Arc<Log>, limit: &Arc<LogLimit>) -> Self {
         let (log, limit) = (Arc::clone(log), Arc::clone(limit));
-        Messages { prefix, log, limit, gathered: Vec::new() }
+        Messages { prefix, log, limit, gathered: Vec::new(), searched: 0 }
     }
 
     /// Adds bytes, for one of the `poll` functions to write.
     pub fn push(&mut self, bytes: &[u8]) {
         self.gathered.extend_from_slice(bytes);
+    }
+
+    /// Returns true if PHP reports an error that ends the script in what was added since the last call.
+    pub fn has_fatal_error(&mut self) -> bool {
+        // A record may end within the words.
+        const LONGEST: usize = 27;
+        let from = self.searched.saturating_sub(LONGEST).min(self.gathered.len());
+        self.searched = self.gathered.len();
+        let new = &self.gathered[from..];
+        FATAL_ERRORS.iter().any(|words| memmem::find(new, words).is_some())
     }
 
     /// Returns the number of bytes that are not written yet.
@@ -79,7 +95,9 @@ impl<P: Display> Messages<P> {
                 wait => ready!(timer.poll(cx, Instant::now() + wait)),
             }
         }
-        let rest = self.gathered.split_off(len.min(self.gathered.len()));
+        let len = len.min(self.gathered.len());
+        self.searched = self.searched.saturating_sub(len);
+        let rest = self.gathered.split_off(len);
         let message = std::mem::replace(&mut self.gathered, rest);
         let message = message.trim_ascii_end();
         if !message.is_empty() {

@@ -106,12 +106,15 @@ fn buffer(mut answer: impl Abandon, directory: &Path) -> Body {
         (Poll::Ready(Some(Ok(whole))), Poll::Ready(None))
             if remaining.is_none_or(|length| length == whole.len() as u64) =>
         {
-            return whole.into();
+            return match answer.is_cut() {
+                true => Body::cut(whole, remaining),
+                false => whole.into(),
+            };
         }
         (first, second) => [first, second],
     };
     let spool = Spool::new(directory.into());
-    let store = Rc::new(RefCell::new(Store { spool, end: None, client: None, reader: None }));
+    let store = Rc::new(RefCell::new(Store::new(spool)));
     let mut reader = Reader { answer, store: Rc::clone(&store) };
     let waits = matches!(come, [Poll::Pending, _] | [Poll::Ready(Some(Ok(_))), Poll::Pending]);
     let mut is_over = come.into_iter().any(|part| match part {
@@ -123,7 +126,7 @@ fn buffer(mut answer: impl Abandon, directory: &Path) -> Body {
         spawn_local(async move { std::future::poll_fn(|cx| reader.poll(cx)).await }).abort_handle()
     });
     let whole = match &mut *store.borrow_mut() {
-        Store { end: Some(Ok(())), spool, .. } => spool.take_all(),
+        Store { end: Some(Ok(())), is_cut: false, spool, .. } => spool.take_all(),
         _ => None,
     };
     match whole {
@@ -143,6 +146,8 @@ fn buffer(mut answer: impl Abandon, directory: &Path) -> Body {
 struct Store {
     spool: Spool,
     end: Option<Result<(), io::ErrorKind>>,
+    /// The server has reported that an error has ended its program.
+    is_cut: bool,
     /// Task that waits for more.
     client: Option<Waker>,
     /// Task that waits for room.
@@ -150,6 +155,10 @@ struct Store {
 }
 
 impl Store {
+    fn new(spool: Spool) -> Store {
+        Store { spool, end: None, is_cut: false, client: None, reader: None }
+    }
+
     fn end(&mut self, end: Result<(), io::ErrorKind>) {
         self.end.get_or_insert(end);
         self.wake();
@@ -210,6 +219,7 @@ impl<A: Abandon> Reader<A> {
             None => Ok(()),
             Some(Err(error)) => Err(error.kind()),
         };
+        store.is_cut = self.answer.is_cut();
         store.end(end);
         true
     }
@@ -250,6 +260,10 @@ impl BodyStream for Buffered {
 
     fn len(&self) -> Option<u64> {
         self.remaining
+    }
+
+    fn is_cut(&self) -> bool {
+        self.store.borrow().is_cut
     }
 }
 

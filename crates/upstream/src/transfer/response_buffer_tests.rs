@@ -177,7 +177,7 @@ fn of_short_pieces_few_are_taken_at_once_and_they_leave_together() {
         let answer = Parts::new((0..pieces).map(|n| vec![n as u8]), None);
         let taken = Rc::clone(&answer.taken);
         let spool = Spool::new(directory.path().into());
-        let store = Store { spool, end: None, client: None, reader: None };
+        let store = Store::new(spool);
         let store = Rc::new(RefCell::new(store));
         let mut reader = Reader { answer, store: Rc::clone(&store) };
         let (mut before, mut cx) = (0, Context::from_waker(Waker::noop()));
