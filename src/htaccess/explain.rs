@@ -339,7 +339,7 @@ impl World for Site<'_> {
         let level = match level {
             Level::Error => "error",
             Level::Warn => "warning",
-            Level::Info => "note",
+            Level::Notice | Level::Info => "note",
         };
         self.say(&format!("log, {level}: {message}"));
     }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -64,6 +65,73 @@ fn uploads_of_wordpress_run_no_script_whatever_an_uploaded_file_of_rules_says() 
     for name in ["evil.php", "evil.phtml", "evil.PHP/x", "evil.phtml/x"] {
         let response = server.get(&format!("/{uploads}/{name}"));
         assert!(response.status == 403 && !response.text().contains("<?php"), "{name}");
+    }
+}
+
+#[test]
+fn the_source_of_scripts_is_never_sent_and_handlers_of_a_former_host_run_them() {
+    const SECRET: &str = "<?php echo 'ran'; /* SECRET */";
+    let rules = "<FilesMatch \"\\.(php|phtml)$\">\nSetHandler application/x-lsphp51\n</FilesMatch>\n\
+                 AddHandler application/x-httpd-ea-php82 .php7\n";
+    let site = Site::new()
+        .file(".htaccess", rules)
+        .file("index.php", SECRET)
+        .file("config.php", SECRET)
+        .file("old.php7", SECRET)
+        .file(
+            "off/.htaccess",
+            "php_flag engine off\nOptions +MultiViews\nErrorDocument 404 /off/a.php\n",
+        )
+        .file("off/a.php", SECRET)
+        .file("off/b.php5", SECRET)
+        .file("off/c.pht", SECRET)
+        .file("off/d.php_", SECRET)
+        .file("off/E.PHP", SECRET)
+        .file("off/f.inc", SECRET)
+        .file("types/.htaccess", "<Files *>\nSetHandler text/plain\n</Files>\n")
+        .file("types/index.php", SECRET);
+    for name in ["a.php", "f.inc"] {
+        symlink(name, site.root().join(format!("off/{name}.link.txt"))).unwrap();
+    }
+    let settings = json!({ "scripts": "\\.(ph(ar|p|tml)|inc)$" });
+    let document = json!({
+        "routes": [{ "action": { "pass": "applications/site" } }],
+        "applications": { "site": { "htaccess": settings } },
+    });
+    let server = site.with(document).serve();
+    for path in ["/", "/config.php", "/config.php/x", "/old.php7"] {
+        assert_eq!(server.get(path).text(), "ran", "{path}: {}", server.log());
+    }
+    let log = server.log();
+    assert_eq!(log.matches("application/x-lsphp51\" of another server").count(), 1, "{log}");
+    assert!(log.contains("it means PHP 5.1: set"), "{log}");
+    for path in [
+        "a.php",
+        "a",
+        "a.php?x",
+        "a.php/x",
+        "%61.php",
+        "b.php5",
+        "c.pht",
+        "d.php_",
+        "E.PHP",
+        "f.inc",
+        "a.php.link.txt",
+        "f.inc.link.txt",
+        "none",
+        "../types/",
+        "../types/index.php",
+    ] {
+        for method in ["GET", "HEAD", "POST", "OPTIONS"] {
+            let mut client = server.connect();
+            client.send(format!(
+                "{method} /off/{path} HTTP/1.1\r\nHost: a\r\nRange: bytes=0-9\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            ));
+            let answer = client.everything();
+            let text = String::from_utf8_lossy(&answer);
+            assert!(!text.contains("<?php") && !text.contains("SECRET"), "{method} {path}: {text}");
+            assert!(!text.contains("ran"), "{method} {path}: {text}");
+        }
     }
 }
 

@@ -109,13 +109,7 @@ impl<'s> Classifier<'s, '_> {
 
     fn classify_decided(&self) -> Result<Target<'s>, NotServedReason> {
         let name = self.place.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        // Where scripts run, source is sent only if a directive says so of this file.
-        let options = self.share.options();
-        let is_refused = match options.scripts {
-            true => hidden::is_php_copy(name) || hidden::is_source_of(&options.sources, name),
-            false => options.is_source(name),
-        };
-        if is_refused {
+        if self.share.options().is_source(name) {
             return self.classify_directory(NotServedReason::Forbidden);
         }
         let opened = self.opener.open(self.share, self.place, &[], Access::Read)?;

@@ -63,13 +63,6 @@ pub fn is_source_of(endings: &[String], name: &[u8]) -> bool {
     })
 }
 
-/// Returns true if the name is that of PHP source with an ending that editors and hands append to copies.
-pub fn is_php_copy(name: &[u8]) -> bool {
-    const COPIES: [&[u8]; 9] =
-        [b"~", b".bak", b".swp", b".swo", b".old", b".orig", b".save", b".tmp", b"#"];
-    is_php_source(name) && COPIES.iter().any(|ending| fold(name).ends_with(ending))
-}
-
 fn is_dot_name(segment: &[u8]) -> bool {
     match segment.first() {
         Some(b'.') => true,

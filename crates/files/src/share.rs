@@ -27,9 +27,10 @@ pub struct Options {
     pub extensions: ScriptExtensions,
     /// Endings of files that are never sent, beyond those of PHP source, since an application runs them.
     pub sources: Vec<String>,
+    /// Names of files that are never sent, beyond those of PHP source, since an application runs them.
+    pub source_names: Option<Patterns>,
     /// The caller has decided that a path is sent: directories have no index, any method is answered
-    /// like GET, and of the rules for names only that for PHP source applies; with `scripts`, only to
-    /// copies of source.
+    /// like GET, and of the rules for names only that for source of scripts applies.
     pub is_decided: bool,
     /// Sends the `.br`, `.zst` and `.gz` siblings of files to clients that accept them.
     pub precompressed: bool,
@@ -52,6 +53,7 @@ impl Default for Options {
             scripts: false,
             extensions: ScriptExtensions::default(),
             sources: Vec::new(),
+            source_names: None,
             is_decided: false,
             precompressed: true,
             types: None,
@@ -68,8 +70,10 @@ impl Options {
     }
 
     /// Returns true if a file of this name is never sent.
-    pub(super) fn is_source(&self, name: &[u8]) -> bool {
-        hidden::is_php_source(name) || hidden::is_source_of(&self.sources, name)
+    pub fn is_source(&self, name: &[u8]) -> bool {
+        hidden::is_php_source(name)
+            || hidden::is_source_of(&self.sources, name)
+            || self.source_names.as_ref().is_some_and(|names| names.matches(name))
     }
 }
 

@@ -65,7 +65,8 @@ impl Engine {
         let directory = Arc::new(compile_base(&options, &base)?);
         let config = Arc::new(server.merged(&directory));
         let merges = Merges::default();
-        Ok(Engine { site: Site { base, config, server, directory, merges } })
+        let scripts = scripts(&base)?;
+        Ok(Engine { site: Site { base, config, server, directory, scripts, merges } })
     }
 
     /// Returns the base, to compile files with.
@@ -115,13 +116,19 @@ fn compile_server(base: &Base) -> Result<DirConfig, Broken> {
     if config.dir.index_names.is_none() {
         config.dir.index_names = Some(base.directory_index.clone().into());
     }
-    if let Some(pattern) = &base.php_pattern {
+    if let Some(pattern) = scripts(base)? {
         let broken = |message: String| Broken::new(format!("base: {message}"));
-        let pattern = NamePattern::regex(pattern.as_bytes()).map_err(broken)?;
         let mut scripts = DirConfig::default();
         scripts.core.handler = Some(Text::parse(PHP_HANDLER.as_bytes()).map_err(broken)?);
         let section = FilesSection { pattern, config: Arc::new(scripts) };
         config.core.files.push(Arc::new(section));
     }
     Ok(config)
+}
+
+/// Returns the names of scripts of the base; `None` if it runs none.
+fn scripts(base: &Base) -> Result<Option<NamePattern>, Broken> {
+    let compile = |pattern: &String| NamePattern::regex(pattern.as_bytes());
+    let compiled = base.php_pattern.as_ref().map(compile).transpose();
+    compiled.map_err(|message| Broken::new(format!("base: {message}")))
 }

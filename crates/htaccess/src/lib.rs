@@ -17,6 +17,7 @@ pub mod config;
 pub mod directive;
 pub mod engine;
 pub mod expr;
+pub mod handler_name;
 pub mod merge;
 mod method;
 pub mod modules;

@@ -18,7 +18,7 @@ pub struct Outcome {
 /// Kind of an answer.
 #[derive(Debug)]
 pub enum Action {
-    /// The file at `record.filename`, of `record.file`; with `record.status`, which is not 200 for an error
+    /// The file at `record.filename`, of `record.file`, which is no source of scripts that the base runs; with `record.status`, which is not 200 for an error
     /// document. Conditional requests and ranges hold for 200 only.
     File,
     /// A script of PHP.
@@ -65,4 +65,6 @@ pub struct Script {
     pub passes_auth: bool,
     /// True if the script shows its source in colours (`SetHandler application/x-httpd-php-source`).
     pub shows_source: bool,
+    /// Handler of another server that has chosen PHP (`SetHandler application/x-lsphp84`), in lower case.
+    pub foreign_handler: Option<Vec<u8>>,
 }

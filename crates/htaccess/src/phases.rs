@@ -25,6 +25,8 @@ mod types;
 mod walk;
 
 #[cfg(test)]
+mod canary_tests;
+#[cfg(test)]
 mod tests;
 
 use self::server::Progress;

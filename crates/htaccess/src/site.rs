@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::base::Base;
 use crate::config::DirConfig;
 use crate::merge::Merges;
+use crate::modules::core::NamePattern;
 
 /// A site, as a thread sees it.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(crate) struct Site {
     pub server: Arc<DirConfig>,
     /// Directives of the root's own section, as in `<Directory>`.
     pub directory: Arc<DirConfig>,
+    /// Names of scripts of the base; `None` if it runs none.
+    pub scripts: Option<NamePattern>,
     /// Directives of directories that have been merged.
     pub merges: Merges,
 }

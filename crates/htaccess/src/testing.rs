@@ -237,6 +237,11 @@ impl World for Site {
         Ok(bytes.into())
     }
 
+    fn is_source(&self, path: &[u8]) -> bool {
+        let name = path_of(path).file_name().unwrap_or_default().to_string_lossy();
+        [".php", ".pht", ".phar"].iter().any(|part| name.contains(part))
+    }
+
     fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, bool> {
         Box::pin(async move { password == stored })
     }

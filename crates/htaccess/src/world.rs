@@ -51,6 +51,13 @@ pub trait World {
     /// Reads a small file: passwords, groups, a type map, the text around a listing.
     fn read(&self, path: &[u8], limit: usize) -> io::Result<Arc<[u8]>>;
 
+    /// Returns true if a file is source of scripts by its name, which the server never sends. Names of scripts of the
+    /// base are known to the engine.
+    fn is_source(&self, path: &[u8]) -> bool {
+        let _ = path;
+        false
+    }
+
     /// Checks a password against its stored form (bcrypt, apr1, SHA, crypt).
     fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, bool>;
 
@@ -89,6 +96,8 @@ pub enum Level {
     Error,
     /// A directive or request is not as it should be.
     Warn,
+    /// A directive does something that its author may not expect.
+    Notice,
     /// For information.
     Info,
 }

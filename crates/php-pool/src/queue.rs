@@ -10,7 +10,7 @@ mod withdrawal;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use howdah_sys::log_rate::LogRate;
@@ -39,6 +39,8 @@ pub struct Queue {
     max_workers: AtomicU32,
     /// Limit of the application's log records.
     pub log_rate: LogRate,
+    /// Version of the PHP that runs last reported; empty before.
+    php_version: Mutex<Box<str>>,
     inner: Mutex<Inner>,
 }
 
@@ -114,6 +116,20 @@ impl Queued for Waiting {
 }
 
 impl Queue {
+    /// Returns the version of PHP that the prototype has reported last; `None` before it has started.
+    pub fn php_version(&self) -> Option<String> {
+        let version = self.php_version.lock().unwrap_or_else(PoisonError::into_inner);
+        (!version.is_empty()).then(|| version.to_string())
+    }
+
+    /// Stores the version of PHP that a prototype has reported. Anything but a short version is ignored.
+    pub fn set_php_version(&self, version: &str) {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-+~".contains(&byte);
+        if version.len() <= 32 && version.bytes().all(is_part) {
+            *self.php_version.lock().unwrap_or_else(PoisonError::into_inner) = version.into();
+        }
+    }
+
     /// Creates a queue for at most `limit` waiting requests, without an instance. With `is_fair`, flows
     /// take turns exactly; requests of overloaded flows are given up after `patience`.
     pub fn new(limit: usize, is_fair: bool, patience: Option<Duration>) -> Self {
@@ -126,6 +142,7 @@ impl Queue {
             has_asked: AtomicBool::new(false),
             max_workers: AtomicU32::new(u32::MAX),
             log_rate: LogRate::default(),
+            php_version: Mutex::default(),
             inner: Mutex::new(inner),
         }
     }

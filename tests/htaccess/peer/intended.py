@@ -24,6 +24,14 @@ class Intended:
 # Stands for any value.
 ANY = object()
 
+# The aspects of an answer with 403 in place of a file.
+REFUSED = {
+    "status": "403",
+    "body": "<!doctype html><title>403</title><p>403 Forbidden</p>\n",
+    "field content-type": "text/html; charset=iso-8859-1",
+    "field *": None,
+}
+
 TABLE = (
     Intended(
         "CONNECT is refused by the parser",
@@ -65,6 +73,24 @@ TABLE = (
         "`application/x-httpd-php-source` is 403",
         "source of scripts has credentials",
         ("mime: PHP's other names of handlers and types",), {"*": ANY}),
+    Intended(
+        "source of a file that PHP runs is 403, where a directive turns PHP off or chooses another handler for it",
+        "source of scripts has credentials; who turns PHP off in a directory for uploads wants nothing to run there",
+        ("core: sections of two levels and of the server", "mime: SetHandler in Files", "mime: uploads that must not run",
+         "mime: SetHandler of a default handler and an unknown one", "mixed: forced types and handlers with none",
+         "php: handlers and types of scripts", "php: php_flag engine off sends the source",
+         "rewrite: H and T with sections and directories", "rewrite: flag H sets a handler",
+         "surprises: the server's handler of PHP is merged later", "mime: handlers of a former host that switch PHP off"),
+        REFUSED),
+    Intended(
+        "names of PHP source that PHP does not run (`.php5`, `.PHP`, `.php.txt`) are 403",
+        "they are scripts of another server, or copies of scripts",
+        ("mime: double extensions", "mime: the order of extensions", "mime: ForceType in sections and with expressions",
+         "php: handlers and types of scripts"), REFUSED),
+    Intended(
+        "a handler of another server that names PHP (`application/x-lsphp84`) runs the file",
+        "sites that have moved keep such lines; Apache sends the source",
+        ("mime: handlers of a former host", "mime: PHP's other names of handlers and types"), {"*": ANY}),
     Intended(
         "entity tags have the file's own form",
         "they are those of all files that Howdah sends; variants of a page have different ones",

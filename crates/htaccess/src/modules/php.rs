@@ -27,7 +27,7 @@ impl Config {
         }
     }
 
-    /// Returns false if scripts are not run (`php_flag engine off`): their source is sent.
+    /// Returns false if scripts are not run (`php_flag engine off`).
     pub fn runs_scripts(&self) -> bool {
         let engine = self.settings.iter().find(|(name, _)| name == b"engine");
         engine.is_none_or(|(_, value)| is_true(value))

@@ -2,11 +2,12 @@
 
 use super::index::{DIRECTORY, REWRITTEN, with_query};
 use super::server::Server;
+use crate::handler_name;
 use crate::method;
 use crate::modules::autoindex::{self, Directory, Insert};
 use crate::modules::core::{Options, PathInfo, Signature};
 use crate::modules::negotiation::{MAP_TYPE, Map, handle_map};
-use crate::modules::support::escape_html;
+use crate::modules::support::{escape_html, lossy};
 use crate::outcome::{Action, PHP_HANDLER, Script};
 use crate::record::{FileKind, Record};
 use crate::uri;
@@ -20,6 +21,17 @@ pub(super) enum Handled {
 }
 
 type Handling = Result<Handled, u16>;
+
+/// What a script does.
+#[derive(Clone, Copy)]
+enum Runs<'h> {
+    /// It runs.
+    Script,
+    /// It runs, chosen by a handler of another server.
+    Foreign(&'h [u8]),
+    /// It shows its source.
+    Source,
+}
 
 /// Handler of type maps.
 const MAP_HANDLER: &[u8] = b"type-map";
@@ -40,22 +52,36 @@ impl Server<'_> {
             }
             _ => Vec::new(),
         };
+        let is_source = self.is_source(&record.filename);
         let handled = match handler.as_slice() {
             REWRITTEN => return self.rewritten(record),
             DIRECTORY => self.list(record).await?,
+            // A map may have the text of a variant in it.
+            MAP_HANDLER | MAP_TYPE if is_source => None,
             MAP_HANDLER | MAP_TYPE => match handle_map(record, self.world, self).await? {
                 Map::Redirect(target) => return Ok(Handled::Redirect(target)),
                 Map::Body(text) => Some(Action::Page(text)),
             },
-            b"application/x-httpd-php-source" => self.script(record, true)?,
-            b"php-script" => self.script(record, false)?,
-            name if name == PHP_HANDLER.as_bytes() => self.script(record, false)?,
+            b"application/x-httpd-php-source" => self.script(record, Runs::Source)?,
+            b"php-script" => self.script(record, Runs::Script)?,
+            name if name == PHP_HANDLER.as_bytes() => self.script(record, Runs::Script)?,
+            name if is_foreign_php(record, name, is_source) => {
+                self.script(record, Runs::Foreign(name))?
+            }
             _ => None,
         };
         match handled {
             Some(action) => Ok(Handled::Answer(action)),
-            None => self.file(record).map(Handled::Answer),
+            None => self.file(record, is_source).map(Handled::Answer),
         }
+    }
+
+    /// Returns true if a file is source of scripts by its name: it runs, or it is refused. A site that runs none
+    /// leaves that to the server.
+    fn is_source(&self, filename: &[u8]) -> bool {
+        let Some(scripts) = &self.site.scripts else { return false };
+        let name = filename.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        scripts.matches(name) || self.world.is_source(filename)
     }
 
     /// Goes on under the path that mod_rewrite has found.
@@ -77,7 +103,7 @@ impl Server<'_> {
     }
 
     /// Prepares a script; `None` if scripts are turned off.
-    fn script(&self, record: &mut Record, shows_source: bool) -> Result<Option<Action>, u16> {
+    fn script(&self, record: &mut Record, runs: Runs<'_>) -> Result<Option<Action>, u16> {
         record.headers_in.keep_last();
         let config = &record.config;
         if record.accepts_path_info == PathInfo::Reject && !record.path_info.is_empty() {
@@ -116,13 +142,17 @@ impl Server<'_> {
             variables: variables(record),
             settings: config.php.settings.clone(),
             passes_auth: config.core.pass_auth == Some(true),
-            shows_source,
+            shows_source: matches!(runs, Runs::Source),
+            foreign_handler: match runs {
+                Runs::Foreign(name) => Some(name.to_vec()),
+                Runs::Script | Runs::Source => None,
+            },
         };
         Ok(Some(Action::Script(script)))
     }
 
-    /// Sends a file, or says why not.
-    fn file(&self, record: &mut Record) -> Result<Action, u16> {
+    /// Sends a file, or says why not. Source of scripts is never sent: where directives turn PHP off, it is refused.
+    fn file(&self, record: &mut Record, is_source: bool) -> Result<Action, u16> {
         record.is_body_read = true;
         match record.method.as_slice() {
             b"GET" | b"HEAD" | b"POST" => {}
@@ -141,9 +171,28 @@ impl Server<'_> {
         if record.file.kind != FileKind::File || is_rejected {
             return Err(404);
         }
+        if is_source {
+            let text = format!(
+                "{} is a script, and no directive has PHP run it: its source is not sent",
+                lossy(&record.filename)
+            );
+            self.world.log(Level::Error, &text);
+            return Err(403);
+        }
         record.modified = record.file.modified;
         Ok(Action::File)
     }
+}
+
+/// Returns true if a handler of another server names PHP for a file. A name that may also stand for other programs
+/// counts for source of PHP only.
+fn is_foreign_php(record: &Record, name: &[u8], is_source: bool) -> bool {
+    let is_directory = record.file.kind == FileKind::Directory;
+    let is_php = match record.handler {
+        Some(_) => handler_name::names_php(name) || is_source && handler_name::may_name_php(name),
+        None => handler_name::is_php_type(&name.to_ascii_lowercase()),
+    };
+    is_php && !is_directory
 }
 
 impl Directory for Server<'_> {
@@ -155,6 +204,9 @@ impl Directory for Server<'_> {
             let (true, None, Some(kind)) = (is_file, &sub.handler, &sub.content_type) else {
                 return Insert::None;
             };
+            if self.world.is_source(&sub.filename) || self.is_source(&sub.filename) {
+                return Insert::None;
+            }
             let Ok(text) = self.world.read(&sub.filename, MAX_INSERT_BYTES) else {
                 return Insert::None;
             };

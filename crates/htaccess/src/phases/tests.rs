@@ -165,8 +165,8 @@ fn a_handler_in_a_directory_does_not_stop_scripts() {
         ("g/x.html", "x"),
     ]);
     assert_eq!(site.summary("/a/x.php"), "200 script /a/x.php");
-    assert_eq!(site.summary("/b/x.php"), "200 file /b/x.php");
-    assert_eq!(site.summary("/c/x.php"), "200 file /c/x.php");
+    assert_eq!(site.summary("/b/x.php"), "403");
+    assert_eq!(site.summary("/c/x.php"), "403");
     assert_eq!(site.summary("/d/x.foo"), "200 script /d/x.foo");
     assert_eq!(site.summary("/d/x.bar"), "200 script /d/x.bar");
     assert_eq!(site.summary("/e/x.txt"), "200 script /e/x.txt");

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use howdah_files::{FileLocation, ServeOutcome};
 use howdah_htaccess::engine::{Action, Engine, ErrorPage, Outcome, Script};
+use howdah_htaccess::handler_name;
 use howdah_htaccess::modules::filter::Compression;
 use howdah_htaccess::record::{FileKind, Record};
 use howdah_htaccess::world::{Level, World};
@@ -336,10 +337,40 @@ impl<'s> Attempt<'_, 's> {
             exchange.request = Request { handling, ..self.world.request.clone() };
             answer
         };
+        if let Some(handler) = &script.foreign_handler
+            && self.site.is_new_handler(handler)
+        {
+            self.note_handler(name, script, handler);
+        }
         if response.is_default_error_page {
             return Err(response.status);
         }
         Ok((response, instruction))
+    }
+
+    /// Logs once that a directive of a former host has chosen PHP, and whether it meant another version.
+    fn note_handler(&self, application: &str, script: &Script, handler: &[u8]) {
+        let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).escape_debug().to_string();
+        let has = { self.context.routing.snapshot.applications.get(application) }
+            .and_then(|application| application.queue.php_version());
+        let ran = match &has {
+            Some(version) => format!("PHP {version}"),
+            None => "the PHP".to_owned(),
+        };
+        let advice = match handler_name::php_version(handler).zip(has) {
+            Some((wanted, has)) if !is_version(&has, &wanted) => {
+                format!(
+                    "; it means PHP {wanted}: set \"type\": \"php {wanted}\" if the site needs that"
+                )
+            }
+            _ => String::new(),
+        };
+        let text = format!(
+            "handler \"{}\" of another server for {}: {ran} of the application \"{application}\" runs such files{advice}",
+            shown(handler),
+            shown(&script.filename),
+        );
+        self.world.log(Level::Notice, &text);
     }
 
     /// Applies the directives for responses.
@@ -393,6 +424,11 @@ impl<'s> Attempt<'_, 's> {
         }
         (response, compression)
     }
+}
+
+/// Returns true if a version is `wanted`, of which the last parts may be left out.
+fn is_version(version: &str, wanted: &str) -> bool {
+    version.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Gives the response to a HEAD request a Content-Length if it comes from a script for errors, which has answered GET,

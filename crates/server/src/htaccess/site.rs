@@ -2,10 +2,12 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use howdah_config::{Htaccess, ScriptExtensions, Symlinks};
+use howdah_config::{
+    Htaccess, Pattern, PatternError, Patterns, ScriptExtensions, Subject, Symlinks,
+};
 use howdah_files::mime::MimeTypes;
 use howdah_htaccess::allow::Allow;
 use howdah_htaccess::engine::{Base, Engine};
@@ -18,6 +20,9 @@ use crate::auth::HashPermits;
 
 /// Number of engines of sites that are gone which a thread keeps at most.
 const MAX_UNUSED_ENGINES: usize = 32;
+
+/// Maximum number of handlers of other servers that the log has of a site.
+const MAX_FOREIGN_HANDLERS: usize = 16;
 
 /// An application or a share with `.htaccess` files.
 #[derive(Debug)]
@@ -38,6 +43,8 @@ pub struct Site {
     pub(super) permits: HashPermits,
     /// Processor time for directives.
     pub(super) allowance: Allowance,
+    /// Handlers of other servers that the log has.
+    foreign_handlers: Mutex<Vec<Box<[u8]>>>,
 }
 
 impl Site {
@@ -54,8 +61,16 @@ impl Site {
         let (scripts, extensions) = scripts.unzip();
         let extensions = extensions.filter(ScriptExtensions::is_configured);
         sources.extend(extensions.iter().flat_map(|own| own.endings()).cloned());
+        let base = base(settings, scripts.is_some(), extensions.as_ref());
+        let source_names = base.as_ref().ok().and_then(|base| base.php_pattern.as_deref());
+        let source_names = source_names.map(named).transpose();
+        let (base, source_names) = match source_names {
+            Ok(names) => (base, names),
+            Err(problem) => (Err(Broken::new(format!("\"scripts\": {problem}"))), None),
+        };
         let options = howdah_files::Options {
             sources,
+            source_names,
             index: Vec::new(),
             symlinks: Symlinks::OwnerMatch,
             traverse_mounts,
@@ -67,15 +82,33 @@ impl Site {
         };
         Site {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            base: base(settings, scripts.is_some(), extensions.as_ref()),
+            base,
             file: settings.file.as_bytes().into(),
             files: howdah_files::Share::new("", options),
             scripts: scripts.map(Into::into),
             compiled: CompiledFiles::default(),
             permits: HashPermits::default(),
             allowance: Allowance::default(),
+            foreign_handlers: Mutex::default(),
         }
     }
+
+    /// Returns true for the first request for which a handler of another server has chosen PHP.
+    pub(super) fn is_new_handler(&self, name: &[u8]) -> bool {
+        let mut known = self.foreign_handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = known.len() < MAX_FOREIGN_HANDLERS && !known.iter().any(|own| **own == *name);
+        if is_new {
+            known.push(name.into());
+        }
+        is_new
+    }
+}
+
+/// Returns the names that a regular expression finds.
+fn named(expression: &str) -> Result<Patterns, PatternError> {
+    let mut patterns = Patterns::default();
+    patterns.push(Pattern::parse(&format!("~{expression}"), Subject::Uri)?);
+    Ok(patterns)
 }
 
 /// Returns what holds outside of the files.

@@ -333,6 +333,11 @@ impl World for SiteWorld<'_, '_> {
         }
     }
 
+    fn is_source(&self, path: &[u8]) -> bool {
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        self.site.files.options().is_source(name)
+    }
+
     fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, bool> {
         Box::pin(auth::verify(&self.site.permits, password, stored))
     }
@@ -360,6 +365,7 @@ impl World for SiteWorld<'_, '_> {
         let level = match level {
             world::Level::Error => Level::Error,
             world::Level::Warn => Level::Warn,
+            world::Level::Notice => Level::Notice,
             world::Level::Info => Level::Info,
         };
         self.context.log(level, self.request, format_args!("{message}"));

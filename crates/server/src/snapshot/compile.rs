@@ -277,6 +277,7 @@ impl ActionCompiler<'_, '_> {
             scripts: share.scripts.is_some(),
             extensions: self.sources.of_target(share.scripts.as_ref()),
             sources: self.sources.of_share(share),
+            source_names: None,
             is_decided: false,
             precompressed: true,
             types: share.types.clone(),

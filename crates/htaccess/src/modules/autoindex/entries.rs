@@ -220,7 +220,7 @@ fn title(record: &Record, path: &[u8], world: &dyn World) -> Option<Vec<u8>> {
         content_type.as_slice(),
         b"text/html" | b"application/xhtml+xml" | b"text/x-server-parsed-html"
     );
-    if !is_html || record.content_encoding.is_some() {
+    if !is_html || record.content_encoding.is_some() || world.is_source(path) {
         return None;
     }
     let content = world.read(path, MAX_TITLE_FILE_BYTES).ok()?;

@@ -32,8 +32,8 @@ impl Pools {
         descriptors: Vec<OwnedFd>,
     ) -> io::Result<()> {
         match message {
-            FromSupervisor::Ready { application, shares_start, .. } => {
-                self.on_ready(application, shares_start)?;
+            FromSupervisor::Ready { application, version, shares_start } => {
+                self.on_ready(application, &version, shares_start)?;
             }
             FromSupervisor::Booted { application, boot_us, has_template, without } => {
                 self.on_booted(application, boot_us, has_template, &without);
@@ -92,12 +92,13 @@ impl Pools {
         self.link.send(&ToSupervisor::Kill { application, worker, signal: SIGKILL as u8 })
     }
 
-    fn on_ready(&mut self, number: u32, shares_start: bool) -> io::Result<()> {
+    fn on_ready(&mut self, number: u32, version: &str, shares_start: bool) -> io::Result<()> {
         let is_preparing = self.is_preparing_instance(number);
         let link = Rc::clone(&self.link);
         let Some(app) = self.by_number(number) else { return Ok(()) };
         app.ready_since = Some(Instant::now());
         app.shares_start = shares_start;
+        app.queue.set_php_version(version);
         app.failure = None;
         app.sizing.requested(Instant::now());
         link.send(&ToSupervisor::Measure { application: number })?;
