@@ -175,6 +175,8 @@ fn serve(
         control_token,
         mail_file: mail_to::file(arguments.mail_to.as_deref())?,
         sandbox: !arguments.no_sandbox,
+        // A directory is one site, and who serves it sits at the terminal.
+        strict: arguments.strict || plan.site.is_some(),
         php: php.found,
         unusable_php: php.unusable,
         invocation,

@@ -48,6 +48,7 @@ pub(super) fn table(status: &Value) -> String {
             }
         }
     }
+    text.push_str(&out(status));
     text.push_str(&opcaches(status));
     let upstreams = status.get("upstreams").and_then(Value::as_object);
     let servers: Vec<_> = { upstreams.into_iter().flatten() }
@@ -139,6 +140,20 @@ fn protection(status: &Value) -> String {
         applications.into_iter().flatten().map(|(name, one)| row(&format!("\"{name}\""), one)),
     );
     format!("\n{}", columns(&rows, &[0, 1, 2, 3]))
+}
+
+/// Returns the parts of the configuration that are out, a line each.
+fn out(status: &Value) -> String {
+    let parts = status.get("out").and_then(Value::as_array);
+    let lines = parts.into_iter().flatten().map(|part| {
+        let text = |key: &str| part.get(key).and_then(Value::as_str).map(printable);
+        let [kind, name, reason] =
+            ["kind", "name", "reason"].map(|key| text(key).unwrap_or_default());
+        let since = text("since").map(|since| format!(" since {since}")).unwrap_or_default();
+        format!("OUT{since}: {kind} \"{name}\": {reason}\n")
+    });
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
 
 /// Returns the table of OPcache's state in each application that runs.
@@ -289,8 +304,8 @@ const SERVER_COLUMNS: [&str; 4] = ["/state", "/requests/active", "/requests/tota
 mod tests {
     use howdah_control::{
         ApplicationStatus, CertificateStatus, Connections, Handshakes, ListenerStatus,
-        MemoryStatus, Module, OpcacheStatus, ProcessProtection, Processes, ProgramStatus,
-        ProtectionStatus, Renewal, ServerStatus, Status, UpstreamStatus,
+        MemoryStatus, Module, OpcacheStatus, OutStatus, ProcessProtection, Processes,
+        ProgramStatus, ProtectionStatus, Renewal, ServerStatus, Status, UpstreamStatus,
     };
 
     use super::*;
@@ -325,6 +340,12 @@ mod tests {
             limits: Vec::new(),
             cluster: None,
             caches: Vec::new(),
+            out: vec![OutStatus {
+                kind: "listener",
+                name: "*:81".into(),
+                reason: "another\nprogram listens there".into(),
+                since: Some("Sun, 06 Nov 1994 08:49:37 GMT".into()),
+            }],
             memory: MemoryStatus { budget: Some(512 << 20), used: 357 << 20 },
             applications: vec![application("blog", 16, 5), application("a long\u{1b} name", 0, 0)],
             upstreams: vec![UpstreamStatus {
@@ -386,6 +407,8 @@ APPLICATION   PROCESSES  IDLE  STARTING  ACTIVE REQUESTS  MEMORY  SHARE  STATE
 blog                 16    11         0                5  336 MB   66 %  loaded
 a long\u{fffd} name          0     0         0                0    0 KB    0 %  unloaded
 a long\u{fffd} name has a problem: its root\u{fffd}is gone
+
+OUT since Sun, 06 Nov 1994 08:49:37 GMT: listener \"*:81\": another\u{fffd}program listens there
 
 OPCACHE  MEMORY    FREE  WASTED  SCRIPTS  HITS  MISSES  RESTARTS
 blog       9 MB  119 MB    0 KB       12   400      14         0

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use howdah_acme::AcmeReport;
 use howdah_control::{
     ApplicationStatus, CacheStatus, CertificateStatus, ClusterStatus, Connections, Handshakes,
-    LimitStatus, ListenerStatus, MemoryStatus, Module, OpcacheStatus, ProcessProtection, Processes,
-    ProgramStatus, ProtectionStatus, RefusedKey, Renewal, ServerStatus, Status, UpstreamStatus,
-    WorkerStatus,
+    LimitStatus, ListenerStatus, MemoryStatus, Module, OpcacheStatus, OutStatus, ProcessProtection,
+    Processes, ProgramStatus, ProtectionStatus, RefusedKey, Renewal, ServerStatus, Status,
+    UpstreamStatus, WorkerStatus,
 };
 use howdah_server::router::{
     LimitReport, ProcessProtection as Protected, Report, ServerReport, TlsReport,
@@ -93,6 +93,14 @@ pub(crate) fn of(report: Report) -> Status {
             invalid: cluster.invalid,
             missed: cluster.missed,
         }),
+        out: { report.out.into_iter() }
+            .map(|part| OutStatus {
+                kind: part.kind.word(),
+                name: part.name,
+                reason: part.reason,
+                since: date(part.since),
+            })
+            .collect(),
         certificates: certificates(&report.tls, report.acme),
         listeners: listeners(report.listeners, &report.tls),
         program: Some(ProgramStatus {

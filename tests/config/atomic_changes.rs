@@ -97,7 +97,6 @@ fn an_application_that_cannot_start_changes_nothing() {
     let server = serving();
     let before = Before::of(&server);
     for (key, value, detail) in [
-        ("root", json!("/nonexistent/site"), "/nonexistent/site"),
         ("working_directory", json!("/nonexistent/work"), "/nonexistent/work"),
         ("type", json!("php 5.1"), "PHP 5.1"),
         ("user", json!("nobody-of-this-name"), "nobody-of-this-name"),

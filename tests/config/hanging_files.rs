@@ -136,14 +136,13 @@ fn a_certificate_that_hangs_while_it_is_served_stays_in_use_and_stops_nothing() 
     served.goes_on();
     let client = harness::tls::trusting(&authority.pem());
     assert!(!harness::tls::certificate(address, &client, "localhost").is_empty());
-    // A change needs the file, as the next look does. Neither waits for long.
+    // A change that does not touch the certificate is not refused for it, and does not wait for long.
     let begun = Instant::now();
     let routes = json!([{"action": {"return": 204}}]).to_string();
-    let answer = served.server.control("PUT", "/config/routes", &routes);
-    assert!(answer.text("detail").contains(&file.display().to_string()), "{answer:?}");
-    assert!(begun.elapsed() < PATIENCE);
-    drop(hanging);
     served.server.control("PUT", "/config/routes", &routes).succeeded();
+    assert!(begun.elapsed() < PATIENCE);
+    assert!(!harness::tls::certificate(address, &client, "localhost").is_empty());
+    drop(hanging);
 }
 
 #[test]

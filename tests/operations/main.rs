@@ -7,4 +7,5 @@ mod environment;
 mod hung_router;
 mod service_manager;
 mod systemd;
+mod thirty_sites;
 mod upgrade;

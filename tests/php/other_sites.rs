@@ -69,13 +69,20 @@ fn a_site_whose_root_is_gone_does_not_keep_a_new_router_from_serving_the_others(
 }
 
 #[test]
-fn a_server_whose_only_application_cannot_run_says_so_and_ends() {
-    let site = Site::script("a.php", "echo 1;")
-        .with(json!({"applications": {"site": {"root": "/nonexistent"}}}));
-    let output = site.command(&harness::free_address().to_string()).output().unwrap();
-    assert!(!output.status.success());
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("application \"site\"") && told.contains("/nonexistent"), "{told}");
+fn a_server_whose_only_application_cannot_run_says_so_and_serves_the_rest() {
+    let server = Site::script("a.php", "echo 1;")
+        .with(json!({
+            "routes": [
+                {"match": {"uri": "/static"}, "action": {"return": 200, "body": "static"}},
+                {"action": {"pass": "applications/site"}},
+            ],
+            "applications": {"site": {"root": "/nonexistent"}},
+        }))
+        .serve();
+    let log = server.wait_for_log("the others are served");
+    assert!(log.contains("application \"site\"") && log.contains("/nonexistent"), "{log}");
+    assert_eq!(server.get("/static").text(), "static");
+    assert_eq!(server.get("/a.php").status, 503);
 }
 
 #[test]

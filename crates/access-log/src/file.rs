@@ -43,6 +43,8 @@ pub struct LogFile {
     is_retried: AtomicBool,
     /// Time of the last report that a port is closed.
     refused: Mutex<Option<Instant>>,
+    /// Why it could not be opened.
+    problem: Mutex<Option<String>>,
 }
 
 /// An open file, pipe or socket.
@@ -92,8 +94,27 @@ impl LogFile {
             has_backlog: AtomicBool::new(false),
             is_retried: AtomicBool::new(false),
             refused: Mutex::default(),
+            problem: Mutex::default(),
             file: RwLock::new(file.map(|file| Output::new(file, destination.socket().is_some()))),
         }
+    }
+
+    /// Returns the log without a file, which waits for one, for this reason.
+    pub fn unopened(destination: &Destination, problem: String) -> Self {
+        let log = LogFile::new(destination, None);
+        *log.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+        log
+    }
+
+    /// Returns the reason why it could not be opened; `None` if it is open.
+    pub fn problem(&self) -> Option<String> {
+        let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        problem.filter(|_| !self.is_open())
+    }
+
+    /// Returns true if it has been opened.
+    pub fn is_open(&self) -> bool {
+        self.file.read().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Returns its name: the path of a file, or the address of a server.
@@ -114,6 +135,7 @@ impl LogFile {
     /// Records that a socket could not be connected. The first `reason` in a row is reported in `log`.
     pub fn set_disconnected(&self, reason: &dyn fmt::Display, log: &Log) {
         self.is_disconnected.store(true, Relaxed);
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_string());
         if !self.is_failing.swap(true, Relaxed) {
             let name = &self.name;
             let problem =

@@ -50,8 +50,8 @@ pub use refusal::Refusal;
 pub use reply::{Done, Reply};
 pub use status::{
     ApplicationStatus, CertificateStatus, Connections, Handshakes, ListenerStatus, MemoryStatus,
-    Module, OpcacheStatus, Processes, ProgramStatus, Renewal, ServerStatus, Status, UpstreamStatus,
-    WorkerStatus, status_part,
+    Module, OpcacheStatus, OutStatus, Processes, ProgramStatus, Renewal, ServerStatus, Status,
+    UpstreamStatus, WorkerStatus, status_part,
 };
 pub use store::{Prepared, Store};
 pub use token::{MAX_TOKEN, Token};

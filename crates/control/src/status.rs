@@ -39,6 +39,21 @@ pub struct Status {
     pub cluster: Option<ClusterStatus>,
     /// Restrictions of the server's processes.
     pub protection: ProtectionStatus,
+    /// Parts of the configuration that are out; omitted if there are none.
+    pub out: Vec<OutStatus>,
+}
+
+/// A part of the configuration that cannot run: it alone is out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OutStatus {
+    /// Kind: `application`, `listener`, `certificate` and others.
+    pub kind: &'static str,
+    /// Name in the configuration.
+    pub name: String,
+    /// Why it is out, and what to do.
+    pub reason: String,
+    /// Since when, as an HTTP date.
+    pub since: Option<String>,
 }
 
 /// The program that serves.
@@ -276,6 +291,9 @@ impl Status {
         if let Some(cluster) = &self.cluster {
             status["cluster"] = cluster::to_value(cluster);
         }
+        if !self.out.is_empty() {
+            status["out"] = self.out.iter().map(out).collect();
+        }
         status
     }
 
@@ -297,6 +315,11 @@ pub fn status_part(status: &Value, path: &Path) -> Reply {
         Some(value) => Reply::value(value.clone()),
         None => Refusal::NoSuchPath.into(),
     }
+}
+
+fn out(part: &OutStatus) -> Value {
+    let OutStatus { kind, name, reason, since } = part;
+    json!({ "kind": kind, "name": name, "reason": reason, "since": since })
 }
 
 fn listener(status: &ListenerStatus) -> (String, Value) {

@@ -36,19 +36,26 @@ pub struct GeoWatch {
 /// Files that were refused, so that each is logged once.
 type Refused = HashMap<PathBuf, Option<FileStamp>>;
 
-/// Reads the databases of a configuration that have not been read yet. The error has the place.
+/// Reads the databases of a configuration that have not been read yet. Returns the files that cannot be
+/// read, each with the problem and the place.
 pub fn read_new(
     databases: &[(String, Arc<GeoDatabase>)],
     progress: &DiskProgress,
-) -> Result<(), String> {
+) -> Vec<(PathBuf, String)> {
+    let mut problems = Vec::new();
     for (place, database) in databases {
         if database.stamp().is_none() {
             let begins = || progress.begins(format!("{place}: {}", database.file.display()));
             let read = read_with(&database.file, begins, || progress.computes());
-            database.set(read.map_err(|problem| format!("{place}: {problem}"))?);
+            match read {
+                Ok(content) => database.set(content),
+                Err(problem) => {
+                    problems.push((database.file.clone(), format!("{place}: {problem}")));
+                }
+            }
         }
     }
-    Ok(())
+    problems
 }
 
 /// Reads a database file and checks all of it.

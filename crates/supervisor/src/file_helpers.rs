@@ -259,7 +259,12 @@ impl FileHelpers {
                 (Answer::Progress(_), _) => {}
                 (Answer::Done(outcome), state) => {
                     let before = std::mem::replace(state, State::Idle { since: now });
-                    return before.errand().map(|errand| (errand, outcome));
+                    let errand = before.errand()?;
+                    // Its memory is that of this moment, which the next task of the kind cannot use.
+                    if errand.0.message().is_none() {
+                        self.end(at);
+                    }
+                    return Some((errand, outcome));
                 }
                 (Answer::Gone, _) => break,
             }

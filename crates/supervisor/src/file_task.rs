@@ -13,7 +13,7 @@ use crate::file_helper::file_progress;
 use crate::grants::Grants;
 use crate::memory::memory_file;
 use crate::options::Options;
-use crate::prototype::preflight;
+use crate::prototype::{check_roots, preflight};
 use crate::{cache_file, certificates, last_document, log_socket, state_format, store};
 
 /// Maximum time of a task without progress.
@@ -21,6 +21,29 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum time of a task that writes to the state directory.
 const STATE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A problem that [`Task::CheckUnloaded`] has found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unstartable {
+    pub(crate) name: String,
+    pub(crate) problem: String,
+    /// Its document root does not exist, which a deployment may make later.
+    pub(crate) lacks_root: bool,
+}
+
+const CANNOT_RUN: &str = "cannot run";
+const NO_ROOT: &str = "no root";
+
+/// Reads the problems of [`Task::CheckUnloaded`]. A line that is none tells why nothing was checked.
+pub(crate) fn unstartable(problems: &str) -> Vec<Unstartable> {
+    let read = |line: &str| {
+        let (kind, rest) = line.split_once('\t')?;
+        let (name, problem) = rest.split_once('\t')?;
+        let (name, problem) = (name.to_owned(), problem.to_owned());
+        Some(Unstartable { name, problem, lacks_root: kind == NO_ROOT })
+    };
+    problems.lines().filter_map(read).collect()
+}
 
 /// A task.
 pub(crate) enum Task {
@@ -203,8 +226,12 @@ impl Task {
             Task::Preflight(candidate) => check(options, &candidate.applications).map(|()| None),
             Task::CheckUnloaded(applications) => {
                 let problems = applications.iter().filter_map(|spec| {
-                    let problem = problem(options, spec)?;
-                    Some(format!("\"{}\" application cannot run: {problem}", spec.name))
+                    let (kind, problem) = match problem(options, spec) {
+                        Some(problem) => (CANNOT_RUN, problem),
+                        None => (NO_ROOT, check_roots(spec).err()?),
+                    };
+                    let problem = problem.to_string().replace(['\n', '\t'], " ");
+                    Some(format!("{kind}\t{}\t{problem}", spec.name))
                 });
                 let problems: Vec<_> = problems.collect();
                 match problems.is_empty() {

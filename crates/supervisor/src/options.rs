@@ -85,6 +85,9 @@ pub struct Options {
     pub mail_file: Option<OwnedFd>,
     /// True if the router enters a sandbox.
     pub sandbox: bool,
+    /// True if the first document is refused when a part of it cannot run; otherwise that part is out
+    /// alone.
+    pub strict: bool,
     /// The `howdah-php` programs, one per version of PHP.
     pub php: Vec<PhpProgram>,
     /// Those that do not run.

@@ -32,4 +32,6 @@ pub(crate) use self::application::{Application, NotForked};
 pub(crate) use self::lifecycle::DISMISSAL_TIMEOUT;
 pub(crate) use self::own_start::{own_start, shared_ini_file};
 pub(crate) use self::reports::{Report, Violation};
-pub(crate) use self::requirements::{Requirements, missing_php, preflight, requirements};
+pub(crate) use self::requirements::{
+    Requirements, check_roots, missing_php, preflight, requirements,
+};

@@ -80,6 +80,7 @@ pub(crate) fn start(
         has_control: stage.can_be_corrected,
         unit_defaults: options.unit_defaults,
         sandbox: options.sandbox,
+        strict: options.strict,
         has_served: stage.has_served,
         required: limits.required,
         holds_renewals: limits.holds_renewals,

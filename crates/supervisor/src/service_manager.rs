@@ -176,8 +176,12 @@ impl Debt {
     }
 }
 
-/// Returns the description of the server in one line.
-pub(crate) fn describe(router: RouterNumbers, tree: TreeNumbers) -> String {
+/// Maximum length of the parts that are out in the description, in characters.
+const MAX_OUT: usize = 400;
+
+/// Returns the description of the server in one line. `out`: the parts of the configuration that are out, as
+/// the router tells them; empty if there are none.
+pub(crate) fn describe(router: RouterNumbers, tree: TreeNumbers, out: &str) -> String {
     let count = |number: u64, noun: &str| match number {
         1 => format!("1 {noun}"),
         _ => format!("{number} {noun}s"),
@@ -197,6 +201,10 @@ pub(crate) fn describe(router: RouterNumbers, tree: TreeNumbers) -> String {
             count(tree.applications as u64, "application"),
             count(tree.workers as u64, "PHP process").replace("processs", "processes"),
         );
+    }
+    if !out.is_empty() {
+        let out: String = out.chars().filter(|c| !c.is_control()).take(MAX_OUT).collect();
+        text += &format!("; out: {out} (howdah status tells why)");
     }
     text
 }
@@ -304,13 +312,16 @@ mod tests {
         let router = RouterNumbers { active: 1, idle: 2, requests: 1 };
         let mut tree = TreeNumbers { listeners: 1, ..TreeNumbers::default() };
         assert_eq!(
-            describe(router, tree),
+            describe(router, tree, ""),
             "1 listener, 3 connections open (1 active, 2 idle), 1 request"
         );
         tree = TreeNumbers { applications: 2, loaded: 1, workers: 4, ..tree };
-        let text = describe(router, tree);
+        let text = describe(router, tree, "");
         assert!(text.ends_with(", 1 of 2 applications loaded, 4 PHP processes"), "{text}");
         let all = RouterNumbers { active: u64::MAX, idle: u64::MAX, requests: u64::MAX };
-        assert!(describe(all, tree).len() < 300);
+        assert!(describe(all, tree, "").len() < 300);
+        let hostile = format!("application \"a\"\nREADY=1\n{}", "x".repeat(9999));
+        let text = describe(all, tree, &hostile);
+        assert!(text.contains("; out: application \"a\"READY=1x") && text.len() < 800, "{text}");
     }
 }

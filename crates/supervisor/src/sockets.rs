@@ -47,7 +47,7 @@ pub(crate) struct Sockets {
     store: DescriptorStore,
     /// Time from which on an address in use is an error at once.
     retry_until: Instant,
-    /// Another program has an address that was to be bound last.
+    /// Another program has the address that was to be bound last.
     is_taken: bool,
 }
 
@@ -128,6 +128,7 @@ impl Sockets {
         backlog: u32,
         mode: u32,
     ) -> Result<BorrowedFd<'_>, String> {
+        self.is_taken = false;
         if !self.open.contains_key(address) {
             let open = match self.claim(address, backlog, mode) {
                 Some(claimed) => claimed?,
@@ -251,7 +252,12 @@ impl Sockets {
         Err(problem)
     }
 
-    /// Returns true if an address could not be bound because another program has it.
+    /// Waits for no address any more: the router asks again.
+    pub(crate) fn stop_waiting(&mut self) {
+        self.retry_until = Instant::now();
+    }
+
+    /// Returns true if the last address could not be bound because another program has it.
     pub(crate) fn is_taken(&self) -> bool {
         self.is_taken
     }

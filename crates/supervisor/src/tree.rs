@@ -14,6 +14,7 @@
 //!   side; `upgrade_state`: both.
 //! - `file_tasks`: passes on what other processes have opened and read.
 //! - `tables`: notices changes of files with tables.
+//! - `unloaded`, `unloaded_state`: whether applications without a process could run.
 //! - `service_manager`: notifications to systemd.
 //! - `shutdown`: the end of the server.
 
@@ -41,6 +42,8 @@ mod startup;
 mod state;
 mod succession;
 mod tables;
+mod unloaded;
+mod unloaded_state;
 mod upgrade;
 mod upgrade_state;
 mod wait;
@@ -82,6 +85,7 @@ impl Tree {
             self.check_upgrade(now);
             self.run_upkeep_if_due(now);
             self.check_tables_if_due(now);
+            self.check_unloaded_if_due(now);
             self.advance_file_tasks(now);
             self.advance_mail(now);
             self.ping_router_if_due(now);

@@ -40,36 +40,75 @@ pub struct CertificateInUse {
     pub expires: u64,
 }
 
+/// A configured certificate that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnusableCertificate {
+    /// The certificate in the settings.
+    pub certificate: Certificate,
+    /// Why, and what to do.
+    pub problem: String,
+    /// An earlier content is in use.
+    pub has_earlier: bool,
+}
+
+impl UnusableCertificate {
+    /// Returns its name in the certificate store, or the path of its file.
+    pub fn name(&self) -> String {
+        match &self.certificate {
+            Certificate::Stored(name) | Certificate::Managed(name) => name.clone(),
+            Certificate::Files { chain, .. } => chain.display().to_string(),
+        }
+    }
+}
+
 /// Certificates by name.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Table {
     all: Vec<Arc<CertifiedKey>>,
+    /// The place of each in the settings.
+    sources: Vec<Certificate>,
+    unusable: Vec<UnusableCertificate>,
     in_use: Vec<CertificateInUse>,
     /// Indexes by name, in lower case; wildcards without their asterisk.
     names: HashMap<String, Vec<usize>>,
 }
 
 impl Certificates {
-    pub fn new(settings: &config::Tls, material: &CertificateFiles) -> Result<Self, String> {
-        let configured = ArcSwap::from_pointee(Table::new(settings, material)?);
-        Ok(Certificates { configured, on_demand: RwLock::default() })
+    /// Takes the certificates of these settings. Those that cannot be used are out.
+    pub fn new(settings: &config::Tls, material: &CertificateFiles) -> Self {
+        let configured = ArcSwap::from_pointee(Table::new(settings, material, None));
+        Certificates { configured, on_demand: RwLock::default() }
     }
 
-    /// Replaces the configured certificates. Returns true if any has changed.
+    /// Replaces the configured certificates. One that cannot be used stays as it was, if it was in use.
+    /// Returns true if any has changed, and the problems.
     pub fn renew(
         &self,
         settings: &config::Tls,
         material: &CertificateFiles,
-    ) -> Result<bool, String> {
-        let table = Table::new(settings, material)?;
+    ) -> (bool, Vec<UnusableCertificate>) {
+        let current = self.configured.load();
+        let table = Table::new(settings, material, Some(&current));
         let is_same =
             |(a, b): (&Arc<CertifiedKey>, &Arc<CertifiedKey>)| a.cert == b.cert && a.ocsp == b.ocsp;
-        let current = self.configured.load();
-        if current.all.len() == table.all.len() && current.all.iter().zip(&table.all).all(is_same) {
-            return Ok(false);
-        }
+        let is_unchanged =
+            current.all.len() == table.all.len() && current.all.iter().zip(&table.all).all(is_same);
+        let problems = table.unusable.clone();
         self.configured.store(Arc::new(table));
-        Ok(true)
+        (!is_unchanged, problems)
+    }
+
+    /// Uses those of `other` in place of the configured ones that cannot be used.
+    pub fn take_earlier_of(&self, other: &Certificates) {
+        let (table, other) = (self.configured.load(), other.configured.load());
+        if table.is_incomplete() {
+            self.configured.store(Arc::new(table.with_earlier(&other)));
+        }
+    }
+
+    /// Returns the configured certificates that cannot be used.
+    pub fn unusable(&self) -> Vec<UnusableCertificate> {
+        self.configured.load().unusable.clone()
     }
 
     /// Adds or replaces an on-demand certificate. Error: `max` names already have one.
@@ -122,29 +161,77 @@ impl ResolvesServerCert for Certificates {
         {
             return Some(made);
         }
+        if found.is_none() && table.is_incomplete() && hello.server_name().is_some() {
+            return None; // it may be the name of a certificate that is out: it gets no other one
+        }
         let found = found.or_else(|| table.all.iter().find(suits)).or_else(|| table.all.first());
         found.cloned()
     }
 }
 
 impl Table {
-    fn new(settings: &config::Tls, material: &CertificateFiles) -> Result<Self, String> {
-        let mut table = Table { all: Vec::new(), in_use: Vec::new(), names: HashMap::new() };
+    /// Takes the certificates of these settings; in place of one that cannot be used, that of `earlier`.
+    fn new(settings: &config::Tls, material: &CertificateFiles, earlier: Option<&Table>) -> Self {
+        let mut table = Table::default();
         for certificate in &settings.certificates {
             if let Certificate::Managed(name) = certificate
                 && material.find(&Source::Stored(name.clone())).is_none()
             {
                 continue; // not issued yet
             }
-            let key = load(certificate, material)?;
-            let leaf = key.cert.first();
-            table.in_use.extend(leaf.map(|leaf| CertificateInUse::of(certificate, leaf)));
-            for name in leaf.map(|leaf| names(leaf)).unwrap_or_default() {
-                table.names.entry(name).or_default().push(table.all.len());
-            }
-            table.all.push(Arc::new(key));
+            table.add(certificate, load(certificate, material).map(Arc::new), earlier);
         }
-        Ok(table)
+        table
+    }
+
+    /// Returns the same table with the certificates of `earlier` in place of those that are out.
+    fn with_earlier(&self, earlier: &Table) -> Self {
+        let mut table = Table::default();
+        // Those come last: the first one stays the one for clients that name none.
+        for (certificate, key) in self.sources.iter().zip(&self.all) {
+            table.add(certificate, Ok(Arc::clone(key)), None);
+        }
+        for unusable in &self.unusable {
+            table.add(&unusable.certificate, Err(unusable.problem.clone()), Some(earlier));
+        }
+        table
+    }
+
+    /// Adds a certificate; in place of one that cannot be used, that of `earlier`.
+    fn add(
+        &mut self,
+        certificate: &Certificate,
+        loaded: Result<Arc<CertifiedKey>, String>,
+        earlier: Option<&Table>,
+    ) {
+        let key = match loaded {
+            Ok(key) => key,
+            Err(problem) => {
+                let earlier = earlier.and_then(|earlier| earlier.of(certificate));
+                let (certificate, has_earlier) = (certificate.clone(), earlier.is_some());
+                self.unusable.push(UnusableCertificate { certificate, problem, has_earlier });
+                let Some(key) = earlier else { return };
+                key
+            }
+        };
+        let leaf = key.cert.first();
+        self.in_use.extend(leaf.map(|leaf| CertificateInUse::of(certificate, leaf)));
+        for name in leaf.map(|leaf| names(leaf)).unwrap_or_default() {
+            self.names.entry(name).or_default().push(self.all.len());
+        }
+        self.all.push(key);
+        self.sources.push(certificate.clone());
+    }
+
+    /// Returns the certificate for this place in the settings.
+    fn of(&self, certificate: &Certificate) -> Option<Arc<CertifiedKey>> {
+        let index = self.sources.iter().position(|source| source == certificate)?;
+        self.all.get(index).map(Arc::clone)
+    }
+
+    /// Returns true if a certificate is out: which names it would have is not known.
+    fn is_incomplete(&self) -> bool {
+        self.unusable.iter().any(|unusable| !unusable.has_earlier)
     }
 
     /// Returns the certificates for a name.

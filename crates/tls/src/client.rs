@@ -39,8 +39,8 @@ pub struct TlsClient {
     settings: UpstreamTls,
     /// Digest of the files that the client was built from.
     digest: Vec<u8>,
-    /// Settings for HTTP/1 and for HTTP/2, which differ in ALPN.
-    config: [Arc<ClientConfig>; 2],
+    /// Settings for HTTP/1 and for HTTP/2, which differ in ALPN. Error: why no connection is possible.
+    config: Result<[Arc<ClientConfig>; 2], String>,
 }
 
 /// Returns the sources of the files that the settings name.
@@ -69,7 +69,6 @@ fn trusted(settings: &UpstreamTls) -> PathBuf {
 impl TlsClient {
     /// Builds the client. Error: the setting or file that cannot be used, and the reason.
     pub fn new(settings: &UpstreamTls, material: &CertificateFiles) -> Result<Self, String> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder
@@ -92,11 +91,23 @@ impl TlsClient {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         http2.alpn_protocols = vec![b"h2".to_vec()];
         Ok(TlsClient {
-            id: NEXT.fetch_add(1, Relaxed),
+            id: next_id(),
             settings: settings.clone(),
             digest: digest(settings, material)?,
-            config: [Arc::new(config), Arc::new(http2)],
+            config: Ok([Arc::new(config), Arc::new(http2)]),
         })
+    }
+
+    /// Builds a client that connects to nobody, as a file of its settings cannot be used. It is the client
+    /// of no files.
+    pub fn unusable(settings: &UpstreamTls, problem: String) -> Self {
+        let (settings, digest) = (settings.clone(), Vec::new());
+        TlsClient { id: next_id(), settings, digest, config: Err(problem) }
+    }
+
+    /// Returns the reason why it connects to nobody; `None` if it can.
+    pub fn problem(&self) -> Option<&str> {
+        self.config.as_ref().err().map(String::as_str)
     }
 
     /// Returns true if the client was built from these settings and files.
@@ -116,7 +127,7 @@ impl TlsClient {
         let name = self.settings.server_name.as_deref().unwrap_or(name);
         let known = ServerName::try_from(name.to_owned());
         let known = known.map_err(|_| format!("\"{name}\" is not a valid server name"))?;
-        let [http1, http2] = &self.config;
+        let [http1, http2] = self.config.as_ref().map_err(String::clone)?;
         let connector = TlsConnector::from(Arc::clone(if is_http2 { http2 } else { http1 }));
         let stream = connector.connect(known, stream).await;
         let stream = stream.map_err(|error| explain(&error, name, &trusted(&self.settings)))?;
@@ -155,6 +166,11 @@ pub(crate) fn explain(error: &io::Error, name: &str, trusted: &Path) -> String {
         other => format!("is refused: {other}"),
     };
     format!("its certificate {problem}")
+}
+
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Relaxed)
 }
 
 /// Returns the trusted authorities.

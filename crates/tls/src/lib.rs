@@ -31,7 +31,7 @@ mod stream;
 mod system_client;
 mod tickets;
 
-pub use certificates::{CertificateInUse, certified, names};
+pub use certificates::{CertificateInUse, UnusableCertificate, certified, names};
 pub use client::{TlsClient, TlsClients, client_sources};
 pub use handshake::{HandshakeOutcome, handshake};
 pub use listener::{Counters, TlsListener, sources};

@@ -10,7 +10,7 @@ use howdah_config::{self as config, Certificate};
 use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
 
-use super::certificates::{CertificateInUse, Certificates, certified};
+use super::certificates::{CertificateInUse, Certificates, UnusableCertificate, certified};
 use super::clients::{Rule, RuleFiles, Verifier};
 use super::material::{CertificateFiles, Source};
 use super::parameters;
@@ -26,6 +26,8 @@ pub struct TlsListener {
     /// For names without a rule.
     without_rule: Arc<ServerConfig>,
     counters: Arc<Counters>,
+    /// Why no client can use it.
+    closed: Option<String>,
 }
 
 /// Counters of a listener's handshakes; they continue when its settings change.
@@ -62,7 +64,20 @@ impl TlsListener {
     /// Builds the TLS state for these settings. Error: the certificate that cannot be used, and the
     /// reason.
     pub fn new(settings: &config::Tls, material: &CertificateFiles) -> Result<Self, String> {
-        let certificates = Arc::new(Certificates::new(settings, material)?);
+        let listener = TlsListener::without_unusable(settings, material)?;
+        match listener.unusable().into_iter().next() {
+            Some(unusable) => Err(unusable.problem),
+            None => Ok(listener),
+        }
+    }
+
+    /// Builds the TLS state for these settings. Certificates that cannot be used are out. Error: another
+    /// file that cannot be used.
+    pub fn without_unusable(
+        settings: &config::Tls,
+        material: &CertificateFiles,
+    ) -> Result<Self, String> {
+        let certificates = Arc::new(Certificates::new(settings, material));
         let rules = settings.client_certificates.iter().map(|rule| {
             Rule::new(rule, RuleFiles::find(rule, material)?, |verifier, binding| {
                 server_config(settings, &certificates, Some(verifier), binding)
@@ -71,13 +86,42 @@ impl TlsListener {
         let rules = rules.collect::<Result<Vec<_>, String>>()?;
         let without_rule = server_config(settings, &certificates, None, b"")?;
         let (settings, counters) = (settings.clone(), Arc::default());
-        Ok(TlsListener { settings, certificates, rules, without_rule, counters })
+        Ok(TlsListener { settings, certificates, rules, without_rule, counters, closed: None })
+    }
+
+    /// Builds a listener that no client can use, as without a file, such as the authorities of client
+    /// certificates, anybody could. Error: the TLS library refuses the settings.
+    pub fn closed(settings: &config::Tls, problem: String) -> Result<Self, String> {
+        let nothing = config::Tls {
+            certificates: Vec::new(),
+            client_certificates: Vec::new(),
+            acme: Vec::new(),
+            refuse_unknown_names: true,
+            ..settings.clone()
+        };
+        let listener = TlsListener::without_unusable(&nothing, &CertificateFiles::default())?;
+        Ok(TlsListener { closed: Some(problem), ..listener })
+    }
+
+    /// Returns the reason why no client can use it; `None` if clients can.
+    pub fn closed_because(&self) -> Option<&str> {
+        self.closed.as_deref()
+    }
+
+    /// Returns the configured certificates that cannot be used.
+    pub fn unusable(&self) -> Vec<UnusableCertificate> {
+        self.certificates.unusable()
     }
 
     /// Takes over the counters of the listener that this one replaces.
     pub fn take_counters_of(self, other: Option<&Arc<TlsListener>>) -> Self {
         let counters = other.map(|other| Arc::clone(&other.counters));
         TlsListener { counters: counters.unwrap_or_default(), ..self }
+    }
+
+    /// Uses the certificates of the listener that this one replaces in place of those that cannot be used.
+    pub fn take_earlier_of(&self, other: &TlsListener) {
+        self.certificates.take_earlier_of(&other.certificates);
     }
 
     /// Returns true if there is any certificate.
@@ -104,14 +148,16 @@ impl TlsListener {
     /// certificates: only its own certificates may differ.
     pub fn has_settings(&self, settings: &config::Tls, material: &CertificateFiles) -> bool {
         let mut rules = settings.client_certificates.iter().zip(&self.rules);
-        self.settings == *settings
+        self.closed.is_none()
+            && self.settings == *settings
             && rules.all(|(settings, rule)| {
                 RuleFiles::find(settings, material).is_ok_and(|files| rule.is_of(&files))
             })
     }
 
-    /// Replaces certificates that have changed. Returns true if any has. Sessions stay valid.
-    pub fn renew(&self, material: &CertificateFiles) -> Result<bool, String> {
+    /// Replaces certificates that have changed. One that cannot be used stays as it was. Returns true if
+    /// any has changed, and the problems. Sessions stay valid.
+    pub fn renew(&self, material: &CertificateFiles) -> (bool, Vec<UnusableCertificate>) {
         self.certificates.renew(&self.settings, material)
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Contents by their sources.
 #[derive(Default)]
-pub struct CertificateFiles(HashMap<Source, Vec<u8>>);
+pub struct CertificateFiles(HashMap<Source, Result<Vec<u8>, String>>);
 
 /// Source of a certificate, key or file of authorities.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -20,21 +20,28 @@ pub enum Source {
 impl CertificateFiles {
     /// Adds the content of a source.
     pub fn add(&mut self, source: Source, text: Vec<u8>) {
-        self.0.insert(source, text);
+        self.0.insert(source, Ok(text));
+    }
+
+    /// Records why a source cannot be read.
+    pub fn fail(&mut self, source: Source, problem: String) {
+        self.0.insert(source, Err(problem));
     }
 
     /// Returns the content of a source. Error: the missing source, and what to do.
     pub(super) fn get(&self, source: &Source) -> Result<&[u8], String> {
-        self.0.get(source).map(Vec::as_slice).ok_or_else(|| match source {
-            Source::Stored(name) => {
-                format!("there is no certificate \"{name}\"; PUT it to /certificates/{name} first")
-            }
-            Source::File(path) => format!("{} was not read", path.display()),
-        })
+        match (self.0.get(source), source) {
+            (Some(Ok(text)), _) => Ok(text),
+            (Some(Err(problem)), _) => Err(problem.clone()),
+            (None, Source::Stored(name)) => Err(format!(
+                "there is no certificate \"{name}\"; PUT it to /certificates/{name} first"
+            )),
+            (None, Source::File(path)) => Err(format!("{} was not read", path.display())),
+        }
     }
 
     /// Returns the content of a source; `None` if it was not read.
     pub(super) fn find(&self, source: &Source) -> Option<&[u8]> {
-        self.0.get(source).map(Vec::as_slice)
+        self.0.get(source)?.as_deref().ok()
     }
 }

@@ -205,12 +205,14 @@ async fn changed_certificates_are_shown_from_then_on() {
     let client = client(&authority, None);
     assert_eq!(shown(&listener, &client, "a.example").await, "old");
     assert!(listener.has_settings(&settings(files), &material(&[])));
-    assert_eq!(listener.renew(&material(&[("/c", &old), ("/k", &old)])), Ok(false));
+    assert_eq!(listener.renew(&material(&[("/c", &old), ("/k", &old)])), (false, Vec::new()));
     // Only one of the two files is new: the old certificate stays in use.
-    let half = listener.renew(&material(&[("/c", &new), ("/k", &old)])).unwrap_err();
+    let (is_new, half) = listener.renew(&material(&[("/c", &new), ("/k", &old)]));
+    assert!(!is_new && half[0].has_earlier, "{half:?}");
+    let half = &half[0].problem;
     assert!(half.contains("belongs to another"), "{half}");
     assert_eq!(shown(&listener, &client, "a.example").await, "old");
-    assert_eq!(listener.renew(&material(&[("/c", &new), ("/k", &new)])), Ok(true));
+    assert_eq!(listener.renew(&material(&[("/c", &new), ("/k", &new)])), (true, Vec::new()));
     assert_eq!(shown(&listener, &client, "a.example").await, "new");
 }
 
@@ -549,9 +551,9 @@ async fn without_a_certificate_nothing_is_shown_until_there_is_one() {
     assert_eq!(listener.in_use(), []);
     let server = authority.issue(&["a.example"]);
     let there = material(&[("acme:a.example", &server)]);
-    assert_eq!(listener.renew(&there), Ok(true));
+    assert_eq!(listener.renew(&there), (true, Vec::new()));
     assert_eq!(shown(&listener, &client, "a.example").await, "a.example");
-    assert_eq!(listener.renew(&there), Ok(false));
+    assert_eq!(listener.renew(&there), (false, Vec::new()));
     let in_use = listener.in_use();
     assert_eq!(
         (in_use[0].name.as_str(), in_use[0].names.as_slice()),

@@ -135,6 +135,11 @@ impl Disk {
         !self.has_problem.swap(true, Relaxed)
     }
 
+    /// Returns true if there was a problem with opening it.
+    pub fn has_problem(&self) -> bool {
+        self.has_problem.load(Relaxed)
+    }
+
     /// Returns true if the file is in use.
     pub fn is_ready(&self) -> bool {
         self.state().missed.is_none() && !self.has_failed.load(Relaxed)

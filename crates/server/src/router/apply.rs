@@ -15,8 +15,9 @@ use howdah_wire::messages::{ChangeOutcome, Restart, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
 use super::pools::Wanted;
-use super::prepare::{CHANGE_TIMEOUT, Prepared, Trigger};
+use super::prepare::{CHANGE_TIMEOUT, Prepared};
 use super::threads::thread_count;
+use super::trigger::Trigger;
 use crate::packets::from_memory;
 use crate::snapshot::Listener;
 
@@ -59,7 +60,10 @@ impl ControlThread {
         });
         let mut outcome = match config {
             Ok(config) => {
-                let applied = self.apply(config, Trigger::Change { generation }).await;
+                // Who changes something through the API is told why it cannot run; a document that is read
+                // again is taken over without what cannot.
+                let is_reload = restart != Restart::Nothing && !self.is_strict;
+                let applied = self.apply(config, Trigger::Change { generation, is_reload }).await;
                 applied.map_or_else(ChangeOutcome::from, |()| ChangeOutcome::Done)
             }
             Err(problem) => ChangeOutcome::NotApplied(problem),
@@ -81,7 +85,7 @@ impl ControlThread {
     ) -> Result<(), ApplyError> {
         let generation = match trigger {
             Trigger::Start(_) | Trigger::CertificateFiles => None,
-            Trigger::Change { generation } => Some(generation),
+            Trigger::Change { generation, .. } => Some(generation),
         };
         let threads = thread_count(&config).min(self.threads.len());
         let redistribute = threads != self.shared.threads.load(Relaxed);
@@ -102,7 +106,9 @@ impl ControlThread {
                 self.pools.set_budget(budget);
                 let _ = self.pools.discard();
                 self.names.discard(&current.config);
-                let is_new = |address: &String| !current.listeners.contains_key(address);
+                let is_new = |address: &String| {
+                    !current.listeners.contains_key(address) || self.closed.contains(address)
+                };
                 for address in prepared.sockets.into_keys().filter(is_new) {
                     let _ = self.link.send(&ToSupervisor::Unbind { address });
                 }

@@ -10,7 +10,7 @@ use howdah_sys::log::Level;
 use howdah_tls::{Source, TlsClient, TlsListener, client_sources, sources};
 
 use super::control_thread::ControlThread;
-use super::prepare::Trigger;
+use super::trigger::Trigger;
 use crate::snapshot::Snapshot;
 use crate::thread::Shared;
 
@@ -60,10 +60,12 @@ impl ControlThread {
             let is_used = sources(settings).contains(&Source::Stored(name.to_owned()));
             let on_demand = settings.acme.iter().any(|acme| acme.on_demand.is_some());
             let renewed = match self.certificates.get(name).cloned() {
-                _ if is_used => match self.material(sources(settings)).await {
-                    Ok(material) => running.renew(&material).map(|_| ()),
-                    Err(problem) => Err(problem),
-                },
+                _ if is_used => {
+                    let problems = running.renew(&self.material(sources(settings)).await).1;
+                    let mut problems = problems.into_iter();
+                    let own = problems.find(|unusable| unusable.name() == name);
+                    own.map_or(Ok(()), |unusable| Err(unusable.problem))
+                }
                 Some(pem) if on_demand && name.starts_with(Acme::PREFIX) => running.add(&pem),
                 _ => Ok(()),
             };
@@ -109,44 +111,46 @@ impl ControlThread {
             if !names_files(settings) {
                 continue;
             }
-            let renewed = match self.material(sources(settings)).await {
-                Ok(material) if running.has_settings(settings, &material) => {
-                    running.renew(&material)
-                }
-                // A listener with other client authorities is another listener.
-                Ok(material) => TlsListener::new(settings, &material).map(|_| {
-                    findings.is_outdated = true;
-                    false
-                }),
-                Err(problem) => Err(problem),
-            };
+            let material = self.material(sources(settings)).await;
             let name = &listener.name;
-            match renewed {
-                Ok(true) => self.shared.log.write(
-                    Level::Notice,
-                    format_args!("listener {name}: new certificates are in use"),
-                ),
-                Ok(false) => {}
-                Err(problem) => {
-                    let problem =
-                        format!("listener {name}: {problem}; the old certificates stay in use");
-                    findings.problems.insert(problem);
+            let mut stays = |problem: &str| {
+                let problem =
+                    format!("listener {name}: {problem}; the old certificates stay in use");
+                findings.problems.insert(problem);
+            };
+            if !running.has_settings(settings, &material) {
+                // A listener with other client authorities is another listener.
+                match TlsListener::without_unusable(settings, &material) {
+                    Ok(_) => findings.is_outdated = true,
+                    // One that is closed has been reported.
+                    Err(_) if running.closed_because().is_some() => {}
+                    Err(problem) => stays(&problem),
                 }
+                continue;
+            }
+            // One certificate that cannot be used does not keep others from being renewed.
+            let (is_new, problems) = running.renew(&material);
+            let with_earlier = problems.iter().filter(|unusable| unusable.has_earlier);
+            with_earlier.for_each(|unusable| stays(&unusable.problem));
+            if is_new {
+                let line = format_args!("listener {name}: new certificates are in use");
+                self.shared.log.write(Level::Notice, line);
             }
         }
     }
 
     async fn check_clients(&mut self, snapshot: &Snapshot, findings: &mut Findings) {
         for (settings, running) in &snapshot.tls_clients {
-            if watched(settings).next().is_none() {
+            if watched(settings).next().is_none() && running.problem().is_none() {
                 continue;
             }
             let material = self.material(client_sources(settings)).await;
-            match material.and_then(|material| match running.is_of(settings, &material) {
-                true => Ok(false),
-                false => TlsClient::new(settings, &material).map(|_| true),
-            }) {
-                Ok(is_new) => findings.is_outdated |= is_new,
+            if running.is_of(settings, &material) {
+                continue;
+            }
+            match TlsClient::new(settings, &material) {
+                Ok(_) => findings.is_outdated = true,
+                Err(_) if running.problem().is_some() => {} // it has been reported
                 Err(problem) => {
                     let problem =
                         format!("{problem}; the old certificates for upstreams stay in use");
@@ -160,8 +164,10 @@ impl ControlThread {
 /// Returns true if the snapshot has certificate files to check.
 fn has_files(snapshot: &Snapshot) -> bool {
     let of_listener = |listener: &Listener| listener.tls.as_ref().is_some_and(names_files);
-    snapshot.tls_clients.keys().any(|settings| watched(settings).next().is_some())
-        || snapshot.config.listeners.iter().any(of_listener)
+    let of_client = |(settings, client): (&UpstreamTls, &Arc<TlsClient>)| {
+        watched(settings).next().is_some() || client.problem().is_some()
+    };
+    snapshot.tls_clients.iter().any(of_client) || snapshot.config.listeners.iter().any(of_listener)
 }
 
 fn names_files(settings: &Tls) -> bool {

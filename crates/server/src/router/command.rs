@@ -110,10 +110,10 @@ impl Commands {
 
     /// Returns the state of the server.
     pub async fn report(&self) -> Report {
-        let (done, pools) = oneshot::channel();
+        let (done, reported) = oneshot::channel();
         let _ = self.questions.send(Question::Report { done });
-        let pools = pools.await.unwrap_or_default();
-        let mut report = Report { php: self.php.to_vec(), pools, ..Report::default() };
+        let (pools, out) = reported.await.unwrap_or_default();
+        let mut report = Report { php: self.php.to_vec(), pools, out, ..Report::default() };
         for thread in self.threads.iter() {
             let counters = thread.counters();
             let active = counters.active.load(Relaxed);

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use howdah_config::Config;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
@@ -39,7 +40,7 @@ impl ControlThread {
         config: Config,
         prepared: Prepared,
     ) -> Result<(), String> {
-        let Prepared { sockets, logs, cache_files, tls, known, threads, .. } = prepared;
+        let Prepared { sockets, closed, logs, cache_files, tls, known, threads, .. } = prepared;
         let pools = &self.pools;
         let mut snapshot = Snapshot::compile(config, logs, Some(&current), &known, |application| {
             let queue = pools.queue(application);
@@ -72,6 +73,9 @@ impl ControlThread {
             first.send(ThreadCommand::CheckHealth(upstreams));
         }
         self.shared.threads.store(threads, Relaxed);
+        if let Some(closed) = closed {
+            self.closed.replace(closed, Instant::now());
+        }
         self.hand_out(sockets, threads).await?;
         for name in removed {
             self.remove_listener(name).await?;

@@ -1,7 +1,9 @@
 //! The control thread of the router: its state, and waiting for answers of the supervisor.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +16,9 @@ use howdah_upstream::names::{self, Names};
 use howdah_wire::messages::FromSupervisor;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
+use super::closed_listeners::ClosedListeners;
 use super::link::{Link, Message};
+use super::out::OutParts;
 use super::pools::Pools;
 use super::programs::Programs;
 use super::question::Question;
@@ -41,6 +45,14 @@ pub(super) struct ControlThread {
     pub(super) questions: (UnboundedSender<Question>, UnboundedReceiver<Question>),
     /// Defaults of documents.
     pub(super) defaults: Defaults,
+    /// A document of which a part cannot run is refused, also when it is read again.
+    pub(super) is_strict: bool,
+    /// Parts of the configuration that are out.
+    pub(super) out: OutParts,
+    /// Listeners whose addresses could not be listened on.
+    pub(super) closed: ClosedListeners,
+    /// Files of databases that could not be read, with the problems.
+    pub(super) unread: BTreeMap<PathBuf, String>,
 }
 
 impl ControlThread {
@@ -56,6 +68,11 @@ impl ControlThread {
                 Ok(())
             }
             FromSupervisor::Reopened {} => self.reopen_logs(descriptors.into_iter().next()),
+            FromSupervisor::Bound { address } => self.on_bound(&address, descriptors),
+            FromSupervisor::BindFailed { address, message, .. } => {
+                self.closed.failed(&address, message, Instant::now());
+                Ok(())
+            }
             FromSupervisor::LogOpened { path, error } => {
                 self.on_log_opened(&path, &error, descriptors.into_iter().next());
                 Ok(())
@@ -75,7 +92,10 @@ impl ControlThread {
     /// Answers a question. Its sender may have gone meanwhile.
     pub(super) fn answer(&mut self, question: Question) {
         match question {
-            Question::Report { done } => drop(done.send(self.pools.report())),
+            Question::Report { done } => {
+                self.update_out_parts();
+                drop(done.send((self.pools.report(), self.out.list())));
+            }
             Question::Tune { name, done } => drop(done.send(self.pools.tuning(&name))),
         }
     }
@@ -159,6 +179,8 @@ impl ControlThread {
         if matches!(
             message,
             FromSupervisor::Reopened {}
+                | FromSupervisor::Bound { .. }
+                | FromSupervisor::BindFailed { .. }
                 | FromSupervisor::LogOpened { .. }
                 | FromSupervisor::NameFiles {}
                 | FromSupervisor::Ran { .. }

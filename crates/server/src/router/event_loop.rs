@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use howdah_acme::{AcmeReports, Renewer};
 use howdah_tls::challenges::OnDemandRequest;
@@ -18,6 +18,9 @@ use super::command::{Command, Commands, Queries};
 use super::control_thread::{ControlThread, sleep_until};
 use crate::geo_databases::GeoWatch;
 use crate::snapshot::Snapshot;
+
+/// Interval at which parts that are out are looked for.
+const OUT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The control thread and the sources of its events.
 pub(super) struct EventLoop {
@@ -72,7 +75,7 @@ impl EventLoop {
 
     /// Handles events until the supervisor stops the router or has gone.
     pub(super) async fn run(mut self) -> io::Result<()> {
-        let mut files_due = Some(Instant::now());
+        let (mut files_due, mut out_due) = (Some(Instant::now()), None::<Instant>);
         loop {
             let due = self.control.pools.tick()?;
             let now = Instant::now();
@@ -80,11 +83,18 @@ impl EventLoop {
                 let logs_due = self.control.reconnect_logs(now)?;
                 files_due = logs_due.into_iter().chain(self.control.reopen_caches(now)?).min();
             }
+            let listeners_due = self.control.reopen_listeners(now)?;
+            if out_due.is_none_or(|due| due <= now) {
+                self.control.update_out_parts();
+                out_due = Some(now + OUT_INTERVAL);
+            }
+            // Nothing that was mended is missed; what breaks causes an event.
+            let out_timer = out_due.filter(|_| !self.control.out.is_empty());
             self.update_renewer();
             let control = &mut self.control;
             control.advance_wanted_restarts()?;
-            let due =
-                due.into_iter().chain(control.pools.wanted_restart_due()).chain(files_due).min();
+            let due = due.into_iter().chain(control.pools.wanted_restart_due()).chain(files_due);
+            let due = due.chain(listeners_due).chain(out_timer).min();
             tokio::select! {
                 message = control.link.receive() => {
                     let Some((message, descriptors)) = message? else { return Ok(()) };
@@ -149,7 +159,8 @@ impl EventLoop {
             }
             FromSupervisor::Certificate { name } => {
                 control.pools.postpone_wanted_restarts()?;
-                control.on_certificate(name, descriptors.into_iter().next());
+                control.on_certificate(name.clone(), descriptors.into_iter().next());
+                control.renew_stored(&name).await;
             }
             FromSupervisor::HoldRenewals {} => {
                 let (held, link) = (self.renewer.hold(), Rc::clone(&control.link));

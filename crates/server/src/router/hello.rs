@@ -29,6 +29,8 @@ pub(super) struct Hello {
     pub(super) required: Vec<String>,
     /// No certificate may be ordered until the supervisor permits it.
     pub(super) holds_renewals: bool,
+    /// The first document is refused if a part of it cannot run.
+    pub(super) strict: bool,
     /// The router must restrict itself.
     pub(super) sandbox: bool,
     /// The error log.
@@ -53,6 +55,7 @@ impl Hello {
                 has_control,
                 unit_defaults,
                 sandbox,
+                strict,
                 has_served,
                 required,
                 holds_renewals,
@@ -75,6 +78,7 @@ impl Hello {
             required,
             holds_renewals,
             sandbox,
+            strict,
             log,
             document: from_memory(document, u64::MAX)?,
             certificates: certificates::read(descriptors.next())?,

@@ -37,7 +37,7 @@ impl ControlThread {
             match file.as_ref().map(OwnedFd::try_clone) {
                 Some(Ok(file)) => log.reopen(file),
                 // It is asked again.
-                _ if log.is_server() => log.set_disconnected(&error, &self.shared.log),
+                _ if log.is_server() || !log.is_open() => log.set_disconnected(&error, &self.shared.log),
                 _ => self.shared.log.write(
                     Level::Error,
                     format_args!(
@@ -48,10 +48,12 @@ impl ControlThread {
         }
     }
 
-    /// Asks for new sockets to log servers that have gone away. Returns the time of the next check.
+    /// Asks for new sockets to log servers that have gone away, and for files that could not be opened.
+    /// Returns the time of the next check.
     pub(super) fn reconnect_logs(&self, now: Instant) -> io::Result<Option<Instant>> {
         let snapshot = self.shared.snapshot.load();
-        let mut servers = snapshot.logs.values().filter(|log| log.is_server()).peekable();
+        let servers = snapshot.logs.values();
+        let mut servers = servers.filter(|log| log.is_server() || !log.is_open()).peekable();
         let next = servers.peek().map(|_| now + RECONNECT_INTERVAL);
         for log in servers.filter(|log| log.take_disconnected()) {
             self.link.send(&ToSupervisor::OpenLog { path: log.name().to_owned() })?;

@@ -7,7 +7,7 @@
 //!    the current configuration (`commit`).
 //! 3. `event_loop`: from then on the control thread (`control_thread`) keeps each application at
 //!    the number of workers that it needs (`pools`), applies new configurations, renews
-//!    certificates (`certificate_reload`), answers the supervisor's pings (`ping`), and carries out
+//!    certificates (`certificate_reload`), brings back what is out (`out`, `listeners`), answers the supervisor's pings (`ping`), and carries out
 //!    commands of the control API (`command`) until it stops (`shutdown`).
 
 mod apply;
@@ -15,6 +15,7 @@ mod cache_files;
 mod caches;
 mod certificate_reload;
 pub mod certificates;
+mod closed_listeners;
 mod command;
 mod commit;
 mod control_thread;
@@ -22,8 +23,11 @@ mod disk;
 mod event_loop;
 mod hello;
 mod link;
+mod listeners;
 mod logs;
 mod machine;
+mod out;
+mod out_parts;
 mod ping;
 mod pools;
 mod prepare;
@@ -40,11 +44,13 @@ mod thread_loop;
 mod threads;
 mod tls;
 mod traces;
+mod trigger;
 
 use std::os::fd::OwnedFd;
 
 pub use self::caches::{PurgeOrder, UrlReports};
 pub use self::command::{Commands, Queries};
+pub use self::out::{OutPart, PartKind};
 pub use self::report::{
     ApplicationReport, CacheReport, LimitReport, MemoryReport, PoolsReport, Report, TlsReport,
     Tuning,

@@ -11,10 +11,14 @@ use super::control_thread::ControlThread;
 use super::threads::send_and_wait;
 use crate::thread::ThreadCommand;
 
+/// Length of the line about parts that are out, in bytes.
+const MAX_SUMMARY: usize = 200;
+
 impl ControlThread {
     /// Answers when all router threads have. Does not wait.
     pub(super) fn answer_ping(&self, number: u32) {
         let (link, threads) = (Rc::clone(&self.link), self.threads.clone());
+        let out = self.out.summary(MAX_SUMMARY);
         spawn_local(async move {
             send_and_wait(&threads, ThreadCommand::Ping).await;
             let (mut active, mut idle, mut requests) = (0, 0, 0);
@@ -25,7 +29,7 @@ impl ControlThread {
                 requests += counters.requests.load(Relaxed);
             }
             // If the supervisor has gone, this process ends soon.
-            let _ = link.send(&ToSupervisor::Pong { number, active, idle, requests });
+            let _ = link.send(&ToSupervisor::Pong { number, active, idle, requests, out });
         });
     }
 }

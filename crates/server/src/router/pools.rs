@@ -36,6 +36,7 @@ pub(in crate::router) use self::wanted::Wanted;
 use self::wanted::WantedRestarts;
 use super::link::Link;
 use super::machine::Machine;
+use super::out::{Found, PartKind};
 use super::report::{PoolsReport, Tuning};
 use super::threads::Threads;
 use super::traces::Traces;
@@ -162,6 +163,14 @@ impl Pools {
     pub(super) fn queue(&self, config: &config::Application) -> Option<Arc<Queue>> {
         let mut all = self.preparing.iter().chain(&self.applications);
         all.find(|app| app.config == *config).map(|app| Arc::clone(&app.queue))
+    }
+
+    /// Returns the applications that are out.
+    pub(super) fn out_parts(&self) -> Vec<Found> {
+        let part = |app: &PooledApplication| {
+            Some((PartKind::Application, app.config.name.clone(), app.out_because()?.to_owned()))
+        };
+        self.applications.iter().filter_map(part).collect()
     }
 
     /// Returns the names of the applications of the current configuration.

@@ -3,7 +3,7 @@
 //! Sockets are bound, applications load PHP, certificates are read, and the access log is opened.
 //! The current configuration goes on unchanged meanwhile.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,11 +19,12 @@ use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use super::control_thread::{ControlThread, text};
 use super::disk::DiskError;
 use super::tls::TlsListeners;
+use super::trigger::{StartPolicy, Trigger};
 use crate::geo_databases;
 use crate::snapshot::Snapshot;
 
 /// Default length of a listening socket's backlog; the kernel limits it to `net.core.somaxconn`.
-const DEFAULT_BACKLOG: u32 = 4096;
+pub(super) const DEFAULT_BACKLOG: u32 = 4096;
 
 /// Maximum time until the applications of a changed configuration are ready. A preload script may
 /// take a while.
@@ -33,38 +34,13 @@ pub(super) const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// are; until then their requests wait.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The reason for which a configuration is applied.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Trigger {
-    /// The router starts. An application that cannot run must not keep the others from being
-    /// served: its site may have caused that.
-    Start(StartPolicy),
-    /// A user changes the configuration; all of the new one is applied, or nothing.
-    Change {
-        /// Number of the new configuration.
-        generation: u32,
-    },
-    /// Certificate files of the current configuration have changed; all new ones are used, or none.
-    CertificateFiles,
-}
+/// Time for which a start tries to listen on an address that another program has: those of a killed
+/// server are in use until its last process has ended. Listeners that are open do not wait as long.
+const BIND_TIMEOUT: Duration = Duration::from_secs(2);
+const BIND_TIMEOUT_BESIDE_OTHERS: Duration = Duration::from_millis(400);
 
-impl Trigger {
-    /// Returns true if a router of this server has served before, and this one starts.
-    fn is_restart(self) -> bool {
-        matches!(self, Trigger::Start(start) if start.has_served)
-    }
-}
-
-/// Requirements of a start.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct StartPolicy {
-    /// A single application must have loaded PHP, even if it needs no worker before its first request:
-    /// without a control API nobody can correct the configuration.
-    pub(super) requires_single: bool,
-    /// The server has served before: its start must not fail, as nobody reads the reason at a
-    /// terminal.
-    pub(super) has_served: bool,
-}
+/// Interval between these attempts.
+const BIND_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Resources of a configuration that is ready to become the current one. `Pools` has its
 /// applications.
@@ -72,6 +48,8 @@ pub(super) struct StartPolicy {
 pub(super) struct Prepared {
     /// Listening sockets by address.
     pub(super) sockets: HashMap<String, OwnedFd>,
+    /// Listeners that cannot be opened, with the reasons; `None` if listeners were not looked at.
+    pub(super) closed: Option<BTreeMap<String, String>>,
     /// Files of the access logs.
     pub(super) logs: LogFiles,
     /// Files of caches, by path.
@@ -118,22 +96,35 @@ impl ControlThread {
     ) -> Result<(), String> {
         self.check_files(config, trigger).await?;
         self.prepare_databases(config, trigger).await?;
-        prepared.tls = self.prepare_tls_listeners(current, config).await?;
-        prepared.known.clients = self.prepare_tls_clients(current, config).await?;
+        prepared.tls = self.prepare_tls_listeners(current, config, trigger).await?;
+        prepared.known.clients = self.prepare_tls_clients(current, config, trigger).await?;
         prepared.known.names = self.prepare_names(config).await?;
         let sockets = self.bind(current, config, prepared)?;
         // Several applications load PHP when they are needed; the supervisor checks them at the start.
         let is_single = config.applications.len() == 1;
         for application in &config.applications {
             if self.pools.queue(application).is_none() {
+                // Without a control API, a mistake is reported at the start.
                 let is_required =
-                    is_single && matches!(trigger, Trigger::Start(start) if start.requires_single);
+                    is_single && matches!(trigger, Trigger::Start(start) if !start.has_control);
                 self.pools.prepare(application, is_required).map_err(text)?;
             }
         }
         let logs = self.open_access_logs(current, config, prepared)?;
         let caches = self.ask_for_cache_files(current, config)?;
-        self.wait_until_prepared(Awaited { sockets, logs, caches }, prepared, trigger).await
+        prepared.closed = Some(BTreeMap::new());
+        self.wait_until_prepared(Awaited { sockets, logs, caches }, config, prepared, trigger)
+            .await?;
+        // Nothing could be reached, and nobody would notice.
+        let closed = prepared.closed.iter().flatten();
+        match trigger {
+            Trigger::Start(StartPolicy { has_control: false, has_served: false, .. })
+                if config.listeners.len() == prepared.closed.as_ref().map_or(0, BTreeMap::len) =>
+            {
+                closed.map(|(_, reason)| reason.clone()).next().map_or(Ok(()), Err)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Checks that the router can read the files of a configuration, and write temporary ones. After the
@@ -158,25 +149,43 @@ impl ControlThread {
                 self.shared.log.write(Level::Alert, format_args!("{problem}; it is not checked"));
                 Ok(())
             }
+            Err(error) if trigger.is_restart() => {
+                let problem = error.into_text();
+                self.shared.log.write(Level::Alert, format_args!("{problem}; the rest is served"));
+                Ok(())
+            }
             checked => checked.map_err(DiskError::into_text),
         }
     }
 
-    /// Reads databases of addresses. After the server has served once, a database that cannot be read has no
-    /// values: a restart of the router must not fail.
+    /// Reads databases of addresses. One that cannot be read has no values.
     async fn prepare_databases(&mut self, config: &Config, trigger: Trigger) -> Result<(), String> {
         if config.geo_databases.is_empty() {
             return Ok(());
         }
         let databases = config.geo_databases.clone();
-        let read = self.on_disk(move |progress| geo_databases::read_new(&databases, progress));
-        match read.await.map_err(DiskError::into_text) {
-            Err(problem) if trigger.is_restart() => {
-                self.shared.log.write(Level::Alert, format_args!("{problem}; it has no values"));
-                Ok(())
+        let read = self.on_disk(move |progress| Ok(geo_databases::read_new(&databases, progress)));
+        let problems = match read.await {
+            Ok(problems) => problems,
+            // The disk does not answer; those that were read have values.
+            Err(problem) => {
+                let problem = problem.into_text();
+                let unread = config.geo_databases.iter();
+                let unread = unread.filter(|(_, database)| database.stamp().is_none());
+                unread.map(|(_, database)| (database.file.clone(), problem.clone())).collect()
             }
-            result => result,
+        };
+        for (file, problem) in problems {
+            let is_known = self.unread.contains_key(&file);
+            if !is_known && !trigger.tolerates_new() {
+                return Err(problem);
+            }
+            if !is_known {
+                self.shared.log.write(Level::Alert, format_args!("{problem}; it has no values"));
+            }
+            self.unread.insert(file, problem);
         }
+        Ok(())
     }
 
     /// Looks up the names of servers. Meanwhile the applications get workers: an answer may not come.
@@ -197,7 +206,9 @@ impl ControlThread {
     ) -> Result<HashSet<String>, String> {
         let mut awaited = HashSet::new();
         for listener in &config.listeners {
-            if current.listeners.contains_key(&listener.name) && !prepared.redistribute {
+            let is_open = current.listeners.contains_key(&listener.name)
+                && !self.closed.contains(&listener.name);
+            if is_open && !prepared.redistribute {
                 continue;
             }
             let backlog = listener.backlog.unwrap_or(DEFAULT_BACKLOG);
@@ -238,17 +249,24 @@ impl ControlThread {
         error: &str,
         file: Option<OwnedFd>,
         prepared: &mut Prepared,
+        trigger: Trigger,
     ) -> Result<(), String> {
-        if file.is_none() {
-            let problem = format!("{place}: {destination} cannot be opened: {error}");
-            if destination.socket().is_none() {
-                return Err(problem);
+        let file = match file {
+            Some(file) => LogFile::new(&destination, Some(file)),
+            None => {
+                let problem = format!("{place}: {destination} cannot be opened: {error}");
+                let is_server = destination.socket().is_some();
+                if !is_server && !trigger.tolerates_new() {
+                    return Err(problem);
+                }
+                if is_server {
+                    let problem = format_args!("{problem}; lines wait until it can be reached");
+                    self.shared.log.write(Level::Error, problem);
+                }
+                LogFile::unopened(&destination, format!("it cannot be opened: {error}"))
             }
-            let problem = format_args!("{problem}; lines wait until it can be reached");
-            self.shared.log.write(Level::Error, problem);
-        }
-        let file = Arc::new(LogFile::new(&destination, file));
-        prepared.logs.insert(destination, file);
+        };
+        prepared.logs.insert(destination, Arc::new(file));
         Ok(())
     }
 
@@ -264,9 +282,9 @@ impl ControlThread {
     ) -> Result<(), String> {
         if !error.is_empty() {
             let problem = format!("{place}: {path} cannot be opened: {error}");
-            let Trigger::Start(StartPolicy { has_served: true, .. }) = trigger else {
+            if !trigger.tolerates_new() {
                 return Err(problem);
-            };
+            }
             let problem = format_args!("{problem}; the cache is in memory only until it can be");
             self.shared.log.write(Level::Error, problem);
         }
@@ -274,35 +292,71 @@ impl ControlThread {
         Ok(())
     }
 
+    /// Asks again for the sockets of addresses that another program has had.
+    fn bind_taken(
+        &self,
+        awaited: &Awaited,
+        config: &Config,
+        prepared: &Prepared,
+    ) -> Result<(), String> {
+        let taken = |name: &String| {
+            awaited.sockets.contains(name)
+                && prepared.closed.as_ref().is_some_and(|closed| closed.contains_key(name))
+        };
+        for listener in config.listeners.iter().filter(|listener| taken(&listener.name)) {
+            let backlog = listener.backlog.unwrap_or(DEFAULT_BACKLOG);
+            let address = listener.name.clone();
+            self.link.send(&ToSupervisor::Bind { address, backlog }).map_err(text)?;
+        }
+        Ok(())
+    }
+
     /// Waits until the applications that must be ready are, and until all answers have come.
     async fn wait_until_prepared(
         &mut self,
         mut awaited: Awaited,
+        config: &Config,
         prepared: &mut Prepared,
         trigger: Trigger,
     ) -> Result<(), String> {
         let started_at = Instant::now();
         let mut start_timeout = START_TIMEOUT;
+        let mut bind_again = None;
         loop {
             let (is_preparing, deadline) = match trigger {
-                Trigger::Start(start) => {
-                    let is_decided = self.pools.waive_failed(start.has_served)?;
+                Trigger::Start(_) => {
+                    let is_decided = self.pools.waive_failed(trigger.tolerates_new())?;
                     (!is_decided || self.pools.is_preparing()?, started_at + start_timeout)
                 }
+                Trigger::Change { is_reload: true, .. } => {
+                    self.pools.waive_failed(true)?;
+                    (self.pools.is_preparing()?, started_at + CHANGE_TIMEOUT)
+                }
                 Trigger::Change { .. } | Trigger::CertificateFiles => {
+                    self.pools.waive_missing_roots();
                     (self.pools.is_preparing()?, started_at + CHANGE_TIMEOUT)
                 }
             };
             if !is_preparing && awaited.is_empty() {
                 return Ok(());
             }
-            let Some(message) = self.receive_until(is_preparing.then_some(deadline)).await? else {
+            let now = Instant::now();
+            if bind_again.is_some_and(|due| due <= now) {
+                bind_again = None;
+                self.bind_taken(&awaited, config, prepared)?;
+            }
+            let due = is_preparing.then_some(deadline).into_iter().chain(bind_again).min();
+            let Some(message) = self.receive_until(due).await? else {
+                if !is_preparing || Instant::now() < deadline {
+                    continue;
+                }
                 match trigger {
                     Trigger::Start(_) if start_timeout == START_TIMEOUT => {
                         self.pools.waive_late();
                         // For those that must be ready.
                         start_timeout = CHANGE_TIMEOUT;
                     }
+                    Trigger::Change { is_reload: true, .. } => self.pools.waive_late(),
                     Trigger::Start(_) | Trigger::Change { .. } | Trigger::CertificateFiles => {
                         return Err(self.pools.not_ready(CHANGE_TIMEOUT));
                     }
@@ -310,18 +364,43 @@ impl ControlThread {
                 continue;
             };
             match message {
-                (FromSupervisor::Bound { address }, descriptors) => {
+                (FromSupervisor::Bound { address }, descriptors)
+                    if awaited.sockets.contains(&address) =>
+                {
                     awaited.sockets.remove(&address);
+                    prepared.closed.iter_mut().for_each(|closed| drop(closed.remove(&address)));
                     prepared.sockets.extend(descriptors.into_iter().next().map(|fd| (address, fd)));
                 }
-                (FromSupervisor::BindFailed { message, .. }, _) => return Err(message),
+                (FromSupervisor::BindFailed { address, message, is_taken }, _)
+                    if awaited.sockets.contains(&address) =>
+                {
+                    let is_known = self.closed.contains(&address);
+                    if !is_known && matches!(trigger, Trigger::Change { is_reload: false, .. }) {
+                        return Err(message);
+                    }
+                    let is_first = !trigger.is_restart() && matches!(trigger, Trigger::Start(_));
+                    let timeout = match prepared.sockets.is_empty() || !trigger.tolerates_new() {
+                        true => BIND_TIMEOUT,
+                        false => BIND_TIMEOUT_BESIDE_OTHERS,
+                    };
+                    if is_first && is_taken && started_at.elapsed() < timeout {
+                        bind_again.get_or_insert(Instant::now() + BIND_INTERVAL);
+                    } else if trigger.tolerates_new() || is_known {
+                        awaited.sockets.remove(&address);
+                    } else {
+                        return Err(message);
+                    }
+                    prepared.closed.iter_mut().for_each(|closed| {
+                        closed.insert(address.clone(), message.clone());
+                    });
+                }
                 (FromSupervisor::LogOpened { path, error }, descriptors)
                     if awaited.position(&path).is_some() =>
                 {
                     if let Some(index) = awaited.position(&path) {
                         let (log, file) =
                             (awaited.logs.swap_remove(index), descriptors.into_iter().next());
-                        self.take_log(log, &error, file, prepared)?;
+                        self.take_log(log, &error, file, prepared, trigger)?;
                     }
                 }
                 (FromSupervisor::CacheOpened { path, error }, descriptors)

@@ -12,6 +12,7 @@ use howdah_tls::CertificateInUse;
 use howdah_upstream::servers::server::ServerReport;
 use howdah_wire::frame::{OpcacheUsage, Retirement};
 
+use super::out::OutPart;
 use super::sandbox::{ProcessProtection, Protection};
 
 /// State of the server at one moment.
@@ -36,6 +37,8 @@ pub struct Report {
     pub closed: u64,
     /// Requests since the start.
     pub requests: u64,
+    /// Parts of the configuration that are out.
+    pub out: Vec<OutPart>,
     /// Applications.
     pub pools: PoolsReport,
     /// Names of upstreams, each with its servers.

@@ -1,6 +1,7 @@
 //! Starts the router: receives the supervisor's first message, applies its document, starts threads
 //! and then runs the event loop.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -24,16 +25,18 @@ use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_wire::messages::ToSupervisor;
 use tokio::sync::mpsc::{Receiver, unbounded_channel};
 
+use super::closed_listeners::ClosedListeners;
 use super::command::Queries;
 use super::control_thread::ControlThread;
 use super::event_loop::EventLoop;
 use super::hello::Hello;
 use super::link::Link;
+use super::out::OutParts;
 use super::pools::Pools;
-use super::prepare::{StartPolicy, Trigger};
 use super::programs::Programs;
 use super::sandbox::RouterSandbox;
 use super::threads::{Threads, thread_count};
+use super::trigger::{StartPolicy, Trigger};
 use crate::descriptors::DescriptorLimit;
 use crate::listings::Listings;
 use crate::snapshot::Snapshot;
@@ -52,9 +55,9 @@ pub(super) async fn serve(socket: OwnedFd, answer_queries: impl FnOnce(Queries))
     };
     let (origin, php) = (std::mem::take(&mut hello.origin), std::mem::take(&mut hello.php));
     let (has_control, has_served) = (hello.has_control, hello.has_served);
-    let holds_renewals = hello.holds_renewals;
+    let (holds_renewals, is_strict) = (hello.holds_renewals, hello.strict);
     let (mut control, on_demand) = control_thread(&link, hello, &config)?;
-    let policy = StartPolicy { requires_single: !has_control, has_served };
+    let policy = StartPolicy { has_control, has_served, is_strict };
     match control.apply(config, Trigger::Start(policy)).await {
         Ok(()) => {}
         // The supervisor starts another router, which tries again.
@@ -129,6 +132,10 @@ fn control_thread(
         thread_requests,
         questions: unbounded_channel(),
         defaults: hello.defaults,
+        is_strict: hello.strict,
+        out: OutParts::default(),
+        closed: ClosedListeners::default(),
+        unread: BTreeMap::new(),
     };
     Ok((control, on_demand))
 }

@@ -29,10 +29,18 @@ pub(crate) fn requirements(
     Ok(Requirements { executable, identity })
 }
 
-/// Checks that an application could run, as far as that is known without starting it. Error: the reason
-/// why it cannot.
+/// Checks that an application could run, as far as that is known without starting it. Document roots need
+/// not exist: deployments make them later. Error: the reason why it cannot.
 pub(crate) fn preflight(options: &Options, spec: &ApplicationSpec) -> Result<(), Problem> {
     requirements(options, spec)?;
+    match &spec.isolation.rootfs {
+        Some(rootfs) => rootfs::check(rootfs, &[]),
+        None => Ok(()),
+    }
+}
+
+/// Checks that the document roots of an application exist.
+pub(crate) fn check_roots(spec: &ApplicationSpec) -> Result<(), Problem> {
     if let Some(rootfs) = &spec.isolation.rootfs {
         return rootfs::check(rootfs, &spec.roots);
     }

@@ -32,7 +32,11 @@ impl Tree {
             Some(derive) => derive(&document)?,
             None => return Err("the server cannot apply another configuration".to_owned()),
         };
-        let applications = self.changed_applications(&grants);
+        // What cannot run in a document that is read again is out alone.
+        let applications = match restart {
+            Restart::Changed | Restart::All if !self.options.strict => Vec::new(),
+            _ => self.changed_applications(&grants),
+        };
         let is_checked = applications.is_empty();
         let candidate = Candidate { document, grants, restart, applications };
         match is_checked {
@@ -80,7 +84,8 @@ impl Tree {
         changed
     }
 
-    fn send_certificate(&mut self, name: String) {
+    /// Sends a stored certificate bundle to the router.
+    pub(super) fn send_certificate(&mut self, name: String) {
         let pem = self.certificates.get(&name).unwrap_or_default();
         let Ok(pem) = memory_file("certificate", pem) else { return };
         let message = FromSupervisor::Certificate { name: name.clone() };
@@ -124,7 +129,10 @@ impl Tree {
     /// Passes the outcome of a change to the control process.
     pub(super) fn applied(&mut self, generation: u32, outcome: ChangeOutcome) {
         match self.changes.end(generation) {
-            true => self.send_to_control(&ToControl::Applied { outcome }, &[]),
+            true => {
+                self.unloaded.begin_soon();
+                self.send_to_control(&ToControl::Applied { outcome }, &[]);
+            }
             false => drop(self.refuse("a configuration that is not being applied")),
         }
     }
@@ -138,7 +146,6 @@ impl Tree {
             self.log_start();
         }
         if !self.has_served {
-            self.check_unloaded_applications();
             for message in self.sockets.settle_inherited() {
                 self.log.write(Level::Warn, message);
             }
@@ -148,6 +155,7 @@ impl Tree {
         }
         self.has_served = true;
         self.service_manager.router_serves(Instant::now());
+        self.unloaded.begin_soon();
         release_start_memory();
     }
 
@@ -180,18 +188,6 @@ impl Tree {
             on_serving(self.is_applied());
         }
         self.notify_ready();
-    }
-
-    /// Checks the applications that will load PHP with their first request, and logs why one cannot run.
-    fn check_unloaded_applications(&mut self) {
-        let is_running = |name: &str| self.applications.values().any(|app| app.name == name);
-        let mut specs: Vec<_> =
-            self.changes.current.grants.applications.values().cloned().collect();
-        specs.sort_by(|a, b| a.name.cmp(&b.name));
-        specs.retain(|spec| !is_running(&spec.name));
-        if !specs.is_empty() {
-            self.begin_file_task(Task::CheckUnloaded(specs), Origin::Supervisor);
-        }
     }
 
     /// Handles the report that the first configuration cannot be run: the server ends. Refused once

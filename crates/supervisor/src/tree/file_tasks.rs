@@ -67,6 +67,11 @@ impl Tree {
             }
             Task::StoreCertificate { name, pem } if outcome.is_ok() => {
                 self.certificates.insert(name.clone(), pem.clone());
+                // A listener may name it already, and wait for it.
+                let is_named = self.changes.current.grants.certificates.contains(name);
+                if is_named && matches!(origin, Origin::Control(_)) {
+                    self.send_certificate(name.clone());
+                }
             }
             Task::DeleteCertificate { name } if outcome.is_ok() => self.certificate_deleted(name),
             _ => {}
@@ -116,11 +121,7 @@ impl Tree {
             }
             Task::ReopenLog(path) => self.own_log_opened(&path, outcome),
             Task::Preflight(candidate) => self.preflight_ended(*candidate, outcome),
-            Task::CheckUnloaded(_) => {
-                for line in outcome.err().iter().flat_map(|problems| problems.lines()) {
-                    self.log.write(Level::Alert, line);
-                }
-            }
+            Task::CheckUnloaded(_) => self.unloaded_checked(outcome),
         }
     }
 

@@ -53,8 +53,8 @@ impl Tree {
 
             Message::RenewalsHeld {} => self.renewals_held(),
             Message::Serving {} => self.router_serves(),
-            Message::Pong { number, active, idle, requests } => {
-                self.router_answered(number, RouterNumbers { active, idle, requests });
+            Message::Pong { number, active, idle, requests, out } => {
+                self.router_answered(number, RouterNumbers { active, idle, requests }, &out);
             }
             Message::Refuse { message } => self.refuse_first_configuration(message),
             Message::Finished {} => self.router_finished(),

@@ -34,7 +34,9 @@ impl Tree {
                 self.send_to_router(&FromSupervisor::Bound { address }, &[socket.as_fd()]);
             }
             Err(message) => {
-                self.send_to_router(&FromSupervisor::BindFailed { address, message }, &[]);
+                let is_taken = self.sockets.is_taken();
+                let failed = FromSupervisor::BindFailed { address, message, is_taken };
+                self.send_to_router(&failed, &[]);
             }
         }
     }

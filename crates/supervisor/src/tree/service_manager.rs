@@ -19,7 +19,7 @@ impl Tree {
     /// once, whose answer gives the description.
     pub(super) fn notify_ready(&mut self) {
         let is_first = !self.service_manager.is_ready();
-        let status = is_first.then(|| self.describe(RouterNumbers::default()));
+        let status = is_first.then(|| self.describe(RouterNumbers::default(), ""));
         let status = status.as_deref().map(|status| ("STATUS", status));
         let fields: Vec<_> = [("READY", "1")].into_iter().chain(status).collect();
         self.notify(&fields);
@@ -66,13 +66,13 @@ impl Tree {
     }
 
     /// Handles the router's answer to a ping.
-    pub(super) fn router_answered(&mut self, number: u32, router: RouterNumbers) {
+    pub(super) fn router_answered(&mut self, number: u32, router: RouterNumbers, out: &str) {
         self.service_manager.heard(number);
         // The description takes time with many applications; unexpected answers do not get it.
         if !self.service_manager.awaits(number) {
             return;
         }
-        let status = self.describe(router);
+        let status = self.describe(router, out);
         let mut fields = self.service_manager.answered(number, status);
         // The description would replace the line about the end.
         fields.retain(|(name, _)| *name != "STATUS" || self.shutdown.is_none());
@@ -82,8 +82,8 @@ impl Tree {
         }
     }
 
-    fn describe(&self, router: RouterNumbers) -> String {
-        describe(router, self.numbers()) + &self.document_state.describe()
+    fn describe(&self, router: RouterNumbers, out: &str) -> String {
+        describe(router, self.numbers(), out) + &self.document_state.describe()
     }
 
     fn numbers(&self) -> TreeNumbers {

@@ -65,6 +65,7 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
             Err(problem) => options.warnings.push(format!("there is no control socket: {problem}")),
         }
     }
+    sockets.stop_waiting();
     for warning in &options.warnings {
         log.write(Level::Warn, format_args!("{warning}"));
     }

@@ -11,6 +11,7 @@ use super::control_state::ControlState;
 use super::id::Id;
 use super::mail_state::MailState;
 use super::refusals::Refusals;
+use super::unloaded_state::UnloadedChecks;
 use super::upgrade_state::Upgrade;
 use super::zygotes_state::Zygotes;
 use crate::backoff::Backoff;
@@ -87,6 +88,7 @@ pub(super) struct Tree {
     pub(super) has_served: bool,
     pub(super) shutdown: Option<Shutdown>,
     pub(super) upgrade: Upgrade,
+    pub(super) unloaded: UnloadedChecks,
 }
 
 /// A shutdown in progress.
@@ -159,6 +161,7 @@ impl Tree {
             has_served: false,
             shutdown: None,
             upgrade: Upgrade::default(),
+            unloaded: UnloadedChecks::default(),
         }
     }
 

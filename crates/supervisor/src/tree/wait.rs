@@ -84,6 +84,7 @@ impl Tree {
             .chain(self.zygotes.due())
             .chain(self.programs.due())
             .chain(self.tables.due())
+            .chain(self.unloaded.due().filter(|_| self.has_served))
             .chain(self.file_helpers.due())
             .chain(self.upgrade.due())
             .chain(self.service_manager.due())

@@ -163,6 +163,13 @@ impl Names {
         }
     }
 
+    /// Returns the names that were looked up and have no address.
+    pub fn without_address(&self) -> Vec<&str> {
+        let found = self.entries.iter();
+        let found = found.filter(|(_, entry)| entry.has_result && entry.targets.is_empty());
+        found.map(|(name, _)| name.as_str()).collect()
+    }
+
     /// Returns the addresses of all names.
     pub fn table(&self) -> NameTable {
         let known = self.entries.iter().filter(|(_, entry)| !entry.targets.is_empty());

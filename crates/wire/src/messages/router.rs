@@ -164,6 +164,8 @@ messages! {
             idle: u64,
             /// Requests since the start.
             requests: u64,
+            /// The parts of the configuration that are out, in a line; empty if there are none.
+            out: String,
         }
     }
 }
@@ -189,6 +191,8 @@ messages! {
             unit_defaults: bool,
             /// The router enters its sandbox.
             sandbox: bool,
+            /// The first document is refused if a part of it cannot run.
+            strict: bool,
             /// The server has served before: this router replaces one that has ended.
             has_served: bool,
             /// Names of the applications without which this router must not serve: they run in the
@@ -209,6 +213,8 @@ messages! {
             address: String,
             /// Problem, and how to solve it.
             message: String,
+            /// Another program has the address, which may end soon.
+            is_taken: bool,
         }
         /// A prototype has loaded PHP and can start workers.
         4 Ready {
@@ -381,6 +387,14 @@ messages! {
             application: u32,
             /// The file that has changed, or one of them; `None` if none has.
             changed: Option<String>,
+        }
+        /// Applications that will start with their first request and could not; all that there are.
+        32 Unstartable {
+            /// Names of those whose document root does not exist, with the problems: a deployment may make it
+            /// later.
+            without_root: Vec<(String, String)>,
+            /// Names of the others, with the problems.
+            others: Vec<(String, String)>,
         }
         /// Asks whether the router works; answered with `Pong`.
         30 Ping {

@@ -57,6 +57,8 @@ pub(super) struct PooledApplication {
     pub(super) is_damaged: bool,
     /// Reason of the last failure; logged once.
     pub(super) failure: Option<String>,
+    /// Why it could not start, as the supervisor has found without a start.
+    pub(super) foreseen: Option<String>,
     /// Number of the last configuration with this application unchanged.
     pub(super) generation: u32,
     /// All configurations with this application. While one is in use, a request that began under it
@@ -106,6 +108,7 @@ impl PooledApplication {
             absence_checked: None,
             is_damaged: false,
             failure: None,
+            foreseen: None,
             snapshots: Vec::new(),
             generation,
             config,
@@ -167,6 +170,18 @@ impl PooledApplication {
     pub(super) fn problem(&self) -> Option<String> {
         let is_well = self.started.values().any(|started| started.elapsed() >= LONG_LIFE);
         self.failure.clone().filter(|_| !is_well)
+    }
+
+    /// Returns the reason why its requests fail, and will until its next start at least; `None` if they are
+    /// served.
+    pub(super) fn out_because(&self) -> Option<&str> {
+        let failure = self.failure.as_deref();
+        match self.ready_since {
+            None if self.restarts.is_pausing() => failure,
+            None if self.instance.is_none() => failure.or(self.foreseen.as_deref()),
+            Some(_) if self.workers() == 0 && self.pool.not_before().is_some() => failure,
+            _ => None,
+        }
     }
 
     /// Returns the number of workers that start with the prototype.

@@ -33,7 +33,8 @@ impl Pools {
 
     /// Lets applications that cannot run be adopted with the others; they are started again later.
     /// Returns false if it is not known yet whether another one can serve. Error: the reason why
-    /// none of those that must be ready can run, unless the server goes on `even_without_all`.
+    /// an indispensable one cannot run, or none of those that must be ready, unless the server goes on
+    /// `even_without_all`.
     pub(in crate::router) fn waive_failed(
         &mut self,
         even_without_all: bool,
@@ -57,12 +58,27 @@ impl Pools {
         if !even_without_all && has_failed && !self.preparing.iter().any(is_known) {
             return Ok(false);
         }
+        self.waive(|_, _| true);
+        Ok(true)
+    }
+
+    /// Lets new applications be adopted although their document roots do not exist: deployments make them
+    /// later.
+    pub(in crate::router) fn waive_missing_roots(&mut self) {
+        self.waive(has_no_root);
+    }
+
+    /// Lets applications that have failed be adopted. `is_waived` gets each with the reason.
+    fn waive(&mut self, is_waived: impl Fn(&PooledApplication, &str) -> bool) {
         let now = Instant::now();
         let (threads, log) = (&self.threads, &self.shared.log);
         for app in self.preparing.iter_mut().filter(|app| app.is_awaited()) {
-            let Some(failure) = app.failure.clone() else { continue };
+            let Some(failure) = app.failure.clone().filter(|why| is_waived(app, why)) else {
+                continue;
+            };
             let problem = app.cannot_run(&failure);
-            log.write(Level::Alert, format_args!("{problem}; the others are served"));
+            let line = "its requests get 503 until it can run; the others are served";
+            log.write(Level::Alert, format_args!("{problem}; {line}"));
             app.is_waived = true;
             if app.instance.is_none() {
                 let pause = app.restarts.ended(None);
@@ -70,7 +86,6 @@ impl Pools {
                 app.suspend(&failure, threads);
             }
         }
-        Ok(true)
     }
 
     /// Lets applications that are not ready yet be adopted, except those that the router must not
@@ -98,6 +113,18 @@ impl PooledApplication {
     fn cannot_run(&self, why: &str) -> String {
         format!("application \"{}\": {why}", self.config.name)
     }
+}
+
+/// Returns true if an application cannot run because a document root does not exist.
+fn has_no_root(app: &PooledApplication, failure: &str) -> bool {
+    app.config.targets.iter().any(|target| {
+        let root = target.root.display();
+        let beginnings = [
+            format!("{}: {root} cannot be used", target.key("root")),
+            format!("{}: {root} is not a directory", target.key("root")),
+        ];
+        beginnings.iter().any(|beginning| failure.starts_with(beginning.as_str()))
+    })
 }
 
 fn must_be_waited_for<'a>(

@@ -44,6 +44,9 @@ impl Pools {
             FromSupervisor::Fallback { application, problem } => {
                 self.on_fallback(application, problem);
             }
+            FromSupervisor::Unstartable { without_root, others } => {
+                self.on_unstartable(&without_root, &others);
+            }
             FromSupervisor::FilesChecked { application, changed } => {
                 self.file_checks.answered(application, changed);
             }
@@ -111,6 +114,27 @@ impl Pools {
             link.send(&ToSupervisor::Spawn { application: number })?;
         }
         Ok(())
+    }
+
+    /// Takes the applications that could not start. One that must not start yet is no reason for an alert
+    /// if only its directory is missing.
+    fn on_unstartable(&mut self, without_root: &[(String, String)], others: &[(String, String)]) {
+        let log = Arc::clone(&self.shared.log);
+        for app in &mut self.applications {
+            let name = &app.config.name;
+            let all = without_root.iter().map(|found| (Level::Notice, found));
+            let all = all.chain(others.iter().map(|found| (Level::Alert, found)));
+            let found = all.into_iter().find(|(_, (found, _))| found == name);
+            let foreseen = found.map(|(level, (_, problem))| (level, problem.clone()));
+            if let Some((level, problem)) = &foreseen
+                && app.foreseen.as_ref() != Some(problem)
+                && app.failure.is_none()
+                && app.instance.is_none()
+            {
+                log.write(*level, format_args!("\"{name}\" application cannot run: {problem}"));
+            }
+            app.foreseen = foreseen.map(|(_, problem)| problem);
+        }
     }
 
     fn on_booted(&mut self, number: u32, boot_us: u64, has_template: bool, without: &str) {

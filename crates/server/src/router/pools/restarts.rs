@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::router::out;
+
 /// A prototype that has been ready for this long is replaced at once if it dies.
 pub(super) const LONG_LIFE: Duration = Duration::from_secs(1);
 
@@ -11,7 +13,7 @@ const MAX_IMMEDIATE: u32 = 3;
 
 /// First pause before a start; it doubles with each failure in a row up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const MAX_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = out::MAX_PAUSE;
 
 /// Counts the prototypes of one application that ended early, in a row.
 #[derive(Debug, Default)]
@@ -23,6 +25,11 @@ pub(super) struct Restarts {
 }
 
 impl Restarts {
+    /// Returns true if several starts in a row have failed, so that there are pauses.
+    pub(super) fn is_pausing(&self) -> bool {
+        self.paused > 0
+    }
+
     /// Counts a prototype that has ended `ready_for` after it was ready (`None`: it never was).
     /// Returns the pause before the next start. A prototype that loads PHP and then dies was likely
     /// killed from outside; one that cannot load PHP would fail again.
@@ -52,7 +59,7 @@ mod tests {
     fn prototypes_that_cannot_load_php_are_started_again_with_growing_pauses() {
         let mut restarts = Restarts::default();
         let pauses: Vec<_> = (0..8).map(|_| restarts.ended(None).as_millis()).collect();
-        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 5000, 5000, 5000, 5000]);
         assert_eq!(restarts.ended(LONG), Duration::ZERO);
         assert_eq!(restarts.ended(None), FIRST_PAUSE);
     }

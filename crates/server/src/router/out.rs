@@ -1,0 +1,203 @@
+//! The parts of the configuration that are out: they cannot run, alone, and the rest is served.
+//!
+//! [`OutParts`] compares what is out now with what was out before. It is pure: the time is an argument.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+/// The kind of a part of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PartKind {
+    /// A listener: its address cannot be listened on.
+    Listener,
+    /// A certificate of a listener: its names get none.
+    Certificate,
+    /// An application: its requests get 503.
+    Application,
+    /// Servers of an upstream: their name has no address, or their TLS cannot be used.
+    Upstream,
+    /// A file or server of an access log.
+    Log,
+    /// The file of a cache, which is in memory only.
+    Cache,
+    /// A database of addresses, which has no values.
+    Table,
+}
+
+impl PartKind {
+    /// Returns its word in the log and in the control API.
+    pub fn word(self) -> &'static str {
+        match self {
+            PartKind::Listener => "listener",
+            PartKind::Certificate => "certificate",
+            PartKind::Application => "application",
+            PartKind::Upstream => "upstream",
+            PartKind::Log => "log",
+            PartKind::Cache => "cache",
+            PartKind::Table => "table",
+        }
+    }
+}
+
+/// A part that is out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutPart {
+    /// Its kind.
+    pub kind: PartKind,
+    /// Its name in the configuration.
+    pub name: String,
+    /// Why it is out, and what to do.
+    pub reason: String,
+    /// Since when.
+    pub since: SystemTime,
+}
+
+impl fmt::Display for OutPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} \"{}\"", self.kind.word(), self.name)
+    }
+}
+
+/// A part that was found to be out: kind, name, reason.
+pub(super) type Found = (PartKind, String, String);
+
+/// The parts that are out.
+#[derive(Debug, Default)]
+pub(super) struct OutParts {
+    out: BTreeMap<(PartKind, String), (String, SystemTime)>,
+}
+
+/// The differences to the time before.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Differences {
+    /// Parts that are out now and were not, or have another reason.
+    pub(super) begun: Vec<OutPart>,
+    /// Parts that are in use again, with the time for which they were out.
+    pub(super) ended: Vec<(OutPart, Duration)>,
+}
+
+impl OutParts {
+    /// Takes the parts that are out at this time.
+    pub(super) fn update(&mut self, found: Vec<Found>, now: SystemTime) -> Differences {
+        let mut differences = Differences::default();
+        let mut before = std::mem::take(&mut self.out);
+        for (kind, name, reason) in found {
+            let key = (kind, name);
+            if self.out.contains_key(&key) {
+                continue; // it is out for two reasons; the first is told
+            }
+            let known = before.remove(&key);
+            let since = known.as_ref().map_or(now, |(_, since)| *since);
+            if known.is_none_or(|(known, _)| known != reason) {
+                let (name, reason) = (key.1.clone(), reason.clone());
+                differences.begun.push(OutPart { kind, name, reason, since });
+            }
+            self.out.insert(key, (reason, since));
+        }
+        differences.ended = { before.into_iter() }
+            .map(|((kind, name), (reason, since))| {
+                let time = now.duration_since(since).unwrap_or_default();
+                (OutPart { kind, name, reason, since }, time)
+            })
+            .collect();
+        differences
+    }
+
+    /// Returns all parts that are out, sorted by kind and name.
+    pub(super) fn list(&self) -> Vec<OutPart> {
+        let part =
+            |((kind, name), (reason, since)): (&(PartKind, String), &(String, SystemTime))| {
+                OutPart { kind: *kind, name: name.clone(), reason: reason.clone(), since: *since }
+            };
+        self.out.iter().map(part).collect()
+    }
+
+    /// Returns the names in one line of at most about `limit` characters; empty if nothing is out.
+    pub(super) fn summary(&self, limit: usize) -> String {
+        let mut text = String::new();
+        for (index, part) in self.list().iter().enumerate() {
+            let part = part.to_string();
+            if index > 0 && text.len() + part.len() > limit {
+                return format!("{text} and {} more", self.out.len() - index);
+            }
+            text = if index == 0 { part } else { format!("{text}, {part}") };
+        }
+        text
+    }
+
+    /// Returns true if nothing is out.
+    pub(super) fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+}
+
+/// Pauses between the attempts to bring a part back, from a tenth of a second to [`MAX_PAUSE`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Attempts(u32);
+
+/// The longest pause: what was mended is in use again within twice this time.
+pub(super) const MAX_PAUSE: Duration = Duration::from_secs(5);
+
+impl Attempts {
+    /// Counts an attempt that has failed. Returns the pause before the next one.
+    pub(super) fn failed(&mut self) -> Duration {
+        let pause = Duration::from_millis(100).saturating_mul(1 << self.0.min(8)).min(MAX_PAUSE);
+        self.0 += 1;
+        pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn found(kind: PartKind, name: &str, reason: &str) -> Found {
+        (kind, name.to_owned(), reason.to_owned())
+    }
+
+    #[test]
+    fn each_part_is_told_once_when_it_goes_and_once_when_it_comes_back() {
+        let mut parts = OutParts::default();
+        let blog = || found(PartKind::Application, "blog", "no user");
+        let port = || found(PartKind::Listener, "*:80", "taken");
+        let begun = parts.update(vec![blog(), port(), blog()], at(10)).begun;
+        assert_eq!(
+            begun.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["application \"blog\"", "listener \"*:80\""]
+        );
+        assert_eq!(parts.update(vec![blog(), port()], at(11)), Differences::default());
+        let changed = found(PartKind::Application, "blog", "no root");
+        let differences = parts.update(vec![changed], at(15));
+        assert_eq!(differences.begun.len(), 1, "it has another reason");
+        assert_eq!(differences.begun[0].since, at(10));
+        let (back, time) = &differences.ended[0];
+        assert_eq!((back.to_string(), time.as_secs()), ("listener \"*:80\"".to_owned(), 5));
+        assert!(!parts.is_empty());
+        assert_eq!(parts.update(Vec::new(), at(16)).ended.len(), 1);
+        assert!(parts.is_empty());
+    }
+
+    #[test]
+    fn the_line_about_many_parts_has_a_limit() {
+        let mut parts = OutParts::default();
+        assert_eq!(parts.summary(80), "");
+        let all = (0..1000).map(|number| found(PartKind::Log, &format!("/l{number:03}"), "full"));
+        parts.update(all.collect(), at(0));
+        assert_eq!(parts.summary(30), "log \"/l000\", log \"/l001\" and 998 more");
+        let long = found(PartKind::Log, &"x".repeat(50), "full");
+        parts.update(vec![long], at(0));
+        assert_eq!(parts.summary(30), format!("log \"{}\"", "x".repeat(50)));
+    }
+
+    #[test]
+    fn pauses_grow_to_five_seconds() {
+        let mut attempts = Attempts::default();
+        let pauses: Vec<_> = (0..8).map(|_| attempts.failed().as_millis()).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+    }
+}

@@ -1,0 +1,47 @@
+//! Why a configuration is applied, and what may be out in it.
+
+/// The reason for which a configuration is applied.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Trigger {
+    /// The router starts. An application that cannot run must not keep the others from being
+    /// served: its site may have caused that.
+    Start(StartPolicy),
+    /// The configuration changes. What cannot run and is new in it refuses the change, so that its author
+    /// knows; what could not run before stays out.
+    Change {
+        /// Number of the new configuration.
+        generation: u32,
+        /// The document was read again from its source: only what cannot run is out.
+        is_reload: bool,
+    },
+    /// Certificate files of the current configuration have changed.
+    CertificateFiles,
+}
+
+impl Trigger {
+    /// Returns true if a router of this server has served before, and this one starts.
+    pub(super) fn is_restart(self) -> bool {
+        matches!(self, Trigger::Start(start) if start.has_served)
+    }
+
+    /// Returns true if a part that cannot run, and is new, is out alone.
+    pub(super) fn tolerates_new(self) -> bool {
+        match self {
+            Trigger::Start(start) => start.has_served || !start.is_strict,
+            Trigger::Change { is_reload, .. } => is_reload,
+            Trigger::CertificateFiles => true,
+        }
+    }
+}
+
+/// Requirements of a start.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StartPolicy {
+    /// There is a control API, through which the configuration can be corrected.
+    pub(super) has_control: bool,
+    /// The start fails if a part of the configuration cannot run.
+    pub(super) is_strict: bool,
+    /// The server has served before: its start must not fail, as nobody reads the reason at a
+    /// terminal.
+    pub(super) has_served: bool,
+}

@@ -1,0 +1,25 @@
+//! When applications without a process are looked at.
+
+use std::time::Instant;
+
+/// When applications are looked at.
+#[derive(Debug, Default)]
+pub(super) struct UnloadedChecks {
+    pub(super) due: Option<Instant>,
+    /// The last look has found some.
+    pub(super) has_found: bool,
+    /// A look is in progress.
+    pub(super) is_running: bool,
+}
+
+impl UnloadedChecks {
+    /// Returns the time of the next look; `None` if none is due, or one is in progress.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due.filter(|_| !self.is_running)
+    }
+
+    /// Looks again soon: the configuration or the router has changed.
+    pub(super) fn begin_soon(&mut self) {
+        self.due = Some(Instant::now());
+    }
+}
