@@ -48,4 +48,5 @@ pub mod structured;
 pub mod tee;
 #[cfg(test)]
 mod testing;
+pub mod variances;
 pub mod vary;

@@ -6,21 +6,14 @@
 //! whose name an application may take for another one therefore counts as it is.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, RwLock};
 
 use howdah_http::message::FieldBlock;
 
 use crate::control::values;
-use crate::place::Subject;
 use crate::structured::{self, Value};
 
 /// Maximum number of names in a field, and of parameters in a query.
 const MAX_PARAMETERS: usize = 128;
-
-/// Maximum number of paths whose responses have had the field.
-const MAX_PATHS: usize = 1 << 14;
 
 /// The effect of queries on a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +100,13 @@ impl Variance {
         Some(pieces.join(&b'&'))
     }
 
+    /// Returns the approximate memory in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let (Parameters::Ignored(names) | Parameters::Relevant(names)) = &self.parameters;
+        let names = names.iter().map(|name| size_of::<Vec<u8>>() + name.capacity().max(16) + 16);
+        size_of::<Variance>() + names.sum::<usize>()
+    }
+
     /// Appends what tells this variance from others.
     pub fn write(&self, key: &mut Vec<u8>) {
         let (kind, names) = match &self.parameters {
@@ -158,45 +158,6 @@ fn decode(name: &[u8]) -> Cow<'_, [u8]> {
         rest = after.get(if escape.is_some() { 2 } else { 0 }..).unwrap_or_default();
     }
     Cow::Owned(text)
-}
-
-/// The variances of the last responses, by host and path.
-#[derive(Debug, Default)]
-pub struct Variances {
-    known: RwLock<HashMap<Subject, Arc<Variance>>>,
-    count: AtomicUsize,
-}
-
-impl Variances {
-    /// Returns the variance of the last response of a path.
-    pub fn get(&self, path: impl FnOnce() -> Subject) -> Option<Arc<Variance>> {
-        if self.count.load(Relaxed) == 0 {
-            return None;
-        }
-        let known = self.known.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-        known.get(&path()).cloned()
-    }
-
-    /// Keeps the variance of a response.
-    pub fn learn(&self, path: Subject, variance: Option<Variance>) {
-        if variance.is_none() && self.count.load(Relaxed) == 0 {
-            return;
-        }
-        let mut known = self.known.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        match variance {
-            None => drop(known.remove(&path)),
-            Some(variance) => {
-                if known.get(&path).is_some_and(|old| **old == variance) {
-                    return;
-                }
-                if known.len() >= MAX_PATHS {
-                    known.clear();
-                }
-                known.insert(path, Arc::new(variance));
-            }
-        }
-        self.count.store(known.len(), Relaxed);
-    }
 }
 
 #[cfg(test)]

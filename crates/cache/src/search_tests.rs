@@ -69,20 +69,6 @@ fn ambiguous_names_count_as_they_are() {
     assert_eq!(canonical("params", &many), None);
 }
 
-#[test]
-fn variances_are_kept_by_path_and_bounded() {
-    let known = Variances::default();
-    let path = |number: usize| Subject::url(b"h", number.to_string().as_bytes(), b"");
-    assert!(known.get(|| path(0)).is_none());
-    for number in 0..MAX_PATHS + 10 {
-        known.learn(path(number), variance("params"));
-    }
-    assert!(known.count.load(Relaxed) <= MAX_PATHS);
-    assert!(known.get(|| path(MAX_PATHS + 9)).is_some());
-    known.learn(path(MAX_PATHS + 9), None);
-    assert!(known.get(|| path(MAX_PATHS + 9)).is_none());
-}
-
 proptest! {
     #[test]
     fn ignored_parameters_have_no_effect(

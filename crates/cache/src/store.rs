@@ -30,8 +30,8 @@ use crate::inquiry::{Inquiry, Invalidations};
 use crate::memory::{Memory, Owner, Slot};
 use crate::peers::Peers;
 use crate::purge::{Effect, Group, Purge, Purges, Verdict};
-use crate::search::Variances;
 use crate::storing::Refusal;
+use crate::variances::Variances;
 use crate::vary;
 
 /// Maximum number of responses with one key.
@@ -115,13 +115,13 @@ impl Store {
             disk,
             first_epoch,
             loads: Arc::default(),
-            config,
             flights: Arc::default(),
             invalidations: Invalidations::default(),
             purges: Purges::default(),
             decisions: Decisions::default(),
             peers: RwLock::default(),
-            variances: Variances::default(),
+            variances: Variances::new(variance_bytes(config.memory)),
+            config,
             uses: Mutex::default(),
             hasher: RandomState::new(),
             counters: Counters::default(),
@@ -550,6 +550,11 @@ impl Front for Store {
     fn forget_in_memory(&self, key: &[u8], entry: &Arc<Entry>) {
         self.memory.retain(key, |other| !Arc::ptr_eq(other, entry));
     }
+}
+
+/// Returns the memory for what responses state about queries: a sixteenth of that of the store.
+fn variance_bytes(memory: u64) -> usize {
+    usize::try_from(memory / 16).unwrap_or(usize::MAX)
 }
 
 fn microseconds_since_1970() -> u64 {

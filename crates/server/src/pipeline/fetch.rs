@@ -283,7 +283,8 @@ impl<'s> Step<'_, 's> {
         let mut key = Vec::with_capacity(self.key.len());
         let (name, started_at) = (self.origin.name(), exchange.started_at);
         key::write(settings, &name, request, started_at, variance.as_ref(), &mut key);
-        self.store().variances.learn(Place::of(request).path_subject(), variance);
+        let path = Place::of(request).path_subject();
+        self.store().variances.learn(&self.owner.name, path, variance);
         key
     }
 
