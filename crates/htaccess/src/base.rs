@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::allow::Allow;
+use crate::memory::SiteMemory;
 use crate::modules::mime::Types;
 
 /// Configuration of a site outside of its `.htaccess` files: Apache's as Debian ships it.
@@ -26,6 +27,8 @@ pub struct Base {
     pub extra: String,
     /// Media types by suffix.
     pub types: Arc<Types>,
+    /// Memory that compiled files count in; `None` counts nothing.
+    pub memory: Option<Arc<SiteMemory>>,
 }
 
 impl Default for Base {
@@ -40,6 +43,7 @@ impl Default for Base {
             version: [2, 4, 71],
             extra: String::new(),
             types: built_in_types(),
+            memory: None,
         }
     }
 }

@@ -4,8 +4,10 @@
 //! megabyte can ask for a thousand times as much of both, by patterns that repeat groups.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::memory::{Charge, SiteMemory};
 use crate::work::processor_time;
 
 /// Maximum processor time for a file. Files of ordinary sites need less than a hundredth. Builds without
@@ -14,11 +16,9 @@ const MAX_TIME: Duration = Duration::from_millis(if cfg!(debug_assertions) { 400
 /// Maximum size of all patterns of a file, estimated before they are compiled, in bytes.
 const MAX_PATTERN_BYTES: usize = 4 << 20;
 /// Maximum approximate memory of a compiled file, in bytes.
-const MAX_BYTES: usize = 64 << 20;
-/// Approximate memory of a pattern, beside what grows with its size, in bytes.
-const BYTES_OF_A_PATTERN: usize = 2048;
-/// Memory of a pattern that is compiled into machine code, for several lengths of subjects, in relation to its size.
-const GROWTH: usize = 4;
+const MAX_BYTES: usize = 48 << 20;
+/// Approximate memory of a pattern, beside its text and its variants, in bytes.
+const BYTES_OF_A_PATTERN: usize = 1024;
 
 #[derive(Debug)]
 struct Budget {
@@ -27,16 +27,22 @@ struct Budget {
     bytes: usize,
     steps: usize,
     exceeded: Option<&'static str>,
+    /// Memory that is counted beyond the compilation.
+    charge: Option<Arc<Charge>>,
 }
 
 thread_local! {
     static BUDGET: RefCell<Option<Budget>> = const { RefCell::new(None) };
 }
 
-/// Compiles a file. Returns the result, its approximate memory in bytes, and the limit that was exceeded.
-pub(crate) fn limited<T>(compile: impl FnOnce() -> T) -> (T, usize, Option<&'static str>) {
+/// Compiles a file of a site. Returns the result, its approximate memory in bytes, and the limit that was exceeded.
+pub(crate) fn limited<T>(
+    memory: Option<&Arc<SiteMemory>>,
+    compile: impl FnOnce() -> T,
+) -> (T, usize, Option<&'static str>) {
     let start = processor_time();
-    let own = Budget { start, pattern_bytes: 0, bytes: 0, steps: 0, exceeded: None };
+    let charge = memory.map(|memory| Arc::new(Charge::new(memory)));
+    let own = Budget { start, pattern_bytes: 0, bytes: 0, steps: 0, exceeded: None, charge };
     let outer = BUDGET.replace(Some(own));
     let result = compile();
     let own = BUDGET.replace(outer);
@@ -44,18 +50,50 @@ pub(crate) fn limited<T>(compile: impl FnOnce() -> T) -> (T, usize, Option<&'sta
     (result, bytes, exceeded)
 }
 
-/// Counts a pattern before it is compiled.
+/// Returns the charge of the file that is being compiled.
+pub(crate) fn charge() -> Option<Arc<Charge>> {
+    BUDGET.with_borrow(|budget| budget.as_ref()?.charge.clone())
+}
+
+/// Runs a function as a part of the compilation of a file with this charge.
+#[cfg(test)]
+pub(crate) fn charged<T>(charge: &Arc<Charge>, run: impl FnOnce() -> T) -> T {
+    let memory = Arc::new(SiteMemory::default());
+    let run = || {
+        BUDGET.with_borrow_mut(|budget| {
+            budget.as_mut().unwrap().charge = Some(Arc::clone(charge));
+        });
+        run()
+    };
+    limited(Some(&memory), run).0
+}
+
+/// Counts a pattern of this size before it is compiled. `text` is the length of its text.
 ///
 /// # Errors
 ///
 /// The limit that would be exceeded.
-pub(crate) fn add_pattern(size: usize) -> Result<(), &'static str> {
-    add(|budget| {
+pub(crate) fn add_pattern(size: usize, text: usize) -> Result<(), &'static str> {
+    let bytes = BYTES_OF_A_PATTERN.saturating_add(text.saturating_mul(3));
+    add(bytes, |budget| {
         budget.pattern_bytes = budget.pattern_bytes.saturating_add(size);
-        let bytes = size.saturating_mul(GROWTH).saturating_add(BYTES_OF_A_PATTERN);
-        budget.bytes = budget.bytes.saturating_add(bytes);
         true
     })
+}
+
+/// Counts a compiled variant of a pattern. Afterwards, when the file is in use, its charge is what counts.
+///
+/// # Errors
+///
+/// The limit that would be exceeded.
+pub(crate) fn add_variant(bytes: usize, charge: Option<&Arc<Charge>>) -> Result<(), &'static str> {
+    if BUDGET.with_borrow(Option::is_some) {
+        return add(bytes, |_| false);
+    }
+    match charge.is_none_or(|charge| charge.add(bytes)) {
+        true => Ok(()),
+        false => Err(SITE_IS_FULL),
+    }
 }
 
 /// Counts a directive of this approximate memory in bytes.
@@ -64,18 +102,21 @@ pub(crate) fn add_pattern(size: usize) -> Result<(), &'static str> {
 ///
 /// The limit that would be exceeded.
 pub(crate) fn add_directive(bytes: usize) -> Result<(), &'static str> {
-    add(|budget| {
-        budget.bytes = budget.bytes.saturating_add(bytes);
+    add(bytes, |budget| {
         budget.steps += 1;
         // The clock costs a system call.
         budget.steps.is_multiple_of(32)
     })
 }
 
-fn add(count: impl FnOnce(&mut Budget) -> bool) -> Result<(), &'static str> {
+/// The limit of all files of a site.
+const SITE_IS_FULL: &str = "the directives of the site take too much memory at the moment";
+
+fn add(bytes: usize, count: impl FnOnce(&mut Budget) -> bool) -> Result<(), &'static str> {
     BUDGET.with_borrow_mut(|budget| {
         let Some(budget) = budget else { return Ok(()) };
         let checks_time = count(budget);
+        budget.bytes = budget.bytes.saturating_add(bytes);
         if budget.exceeded.is_none() {
             budget.exceeded = if budget.pattern_bytes > MAX_PATTERN_BYTES {
                 Some("the regular expressions of the file are too large")
@@ -83,6 +124,8 @@ fn add(count: impl FnOnce(&mut Budget) -> bool) -> Result<(), &'static str> {
                 Some("the directives of the file take too much memory")
             } else if checks_time && processor_time().saturating_sub(budget.start) > MAX_TIME {
                 Some("the file takes too long to compile")
+            } else if budget.charge.as_ref().is_some_and(|charge| !charge.add(bytes)) {
+                Some(SITE_IS_FULL)
             } else {
                 None
             };

@@ -2,6 +2,8 @@
 
 use std::sync::OnceLock;
 
+use crate::budget;
+use crate::memory::Charges;
 use crate::modules;
 use crate::shared::Shared;
 
@@ -55,11 +57,15 @@ macro_rules! modules {
             pub probes: Vec<(Vec<u8>, bool)>,
             /// Approximate memory in bytes that no other configuration shares.
             pub size: usize,
+            /// Files that this configuration has something of.
+            pub charges: Charges,
         }
 
         impl Default for DirConfig {
             fn default() -> DirConfig {
-                DirConfig::none().clone()
+                // Sections of a file, too: they may outlive the rest of it.
+                let charges = Charges::of(budget::charge());
+                DirConfig { charges, ..DirConfig::none().clone() }
             }
         }
 
@@ -72,6 +78,7 @@ macro_rules! modules {
                     warnings: Vec::new(),
                     probes: Vec::new(),
                     size: size_of::<DirConfig>(),
+                    charges: Charges::default(),
                 })
             }
 
@@ -93,6 +100,7 @@ macro_rules! modules {
                     warnings: Vec::new(),
                     probes: Vec::new(),
                     size,
+                    charges: self.charges.with(&child.charges),
                 }
             }
         }

@@ -103,7 +103,7 @@ impl Engine {
 
 /// Compiles a text that is no `.htaccess`.
 fn compile_base(text: &str, base: &Base) -> Result<DirConfig, Broken> {
-    let unlimited = Base { allow: Allow::all(), ..base.clone() };
+    let unlimited = Base { allow: Allow::all(), memory: None, ..base.clone() };
     parse::compile(text.as_bytes(), b"base", b"/", &unlimited, &|_| false)
 }
 

@@ -18,6 +18,7 @@ pub mod directive;
 pub mod engine;
 pub mod expr;
 pub mod handler_name;
+pub mod memory;
 pub mod merge;
 mod method;
 pub mod modules;

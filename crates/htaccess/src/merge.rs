@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::config::DirConfig;
 
@@ -13,17 +14,15 @@ const MAX_PAIRS: usize = 8192;
 /// Approximate memory in bytes of all results of a site on a thread; beyond that, all are forgotten.
 const MAX_BYTES: usize = 8 << 20;
 
-/// Approximate memory in bytes of all results of a thread.
-const MAX_THREAD_BYTES: usize = 64 << 20;
+/// Approximate memory in bytes of all results of all threads; beyond that, results are not kept.
+const MAX_TOTAL_BYTES: usize = 64 << 20;
 
-thread_local! {
-    /// Approximate memory in bytes of the results that the thread keeps.
-    static KEPT: Cell<usize> = const { Cell::new(0) };
-}
+/// Approximate memory in bytes of the results that all threads keep.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns true if the results of this thread's sites take more memory than all may have: all should be forgotten.
+/// Returns true if all results take nearly as much memory as they may: a thread should forget its own.
 pub fn is_full() -> bool {
-    KEPT.get() > MAX_THREAD_BYTES
+    KEPT.load(Relaxed) > MAX_TOTAL_BYTES / 4 * 3
 }
 
 /// Results of merges by the addresses of parent and child. An entry keeps both alive, so that an address stands
@@ -56,6 +55,9 @@ impl Merges {
             pairs.clear();
             self.count(0);
         }
+        if KEPT.load(Relaxed).saturating_add(result.size) > MAX_TOTAL_BYTES {
+            return result;
+        }
         let entry =
             Merged { _parent: parent.clone(), _child: child.clone(), result: result.clone() };
         pairs.insert(key, entry);
@@ -66,8 +68,8 @@ impl Merges {
     /// Sets the memory of the results.
     fn count(&self, bytes: usize) {
         let before = self.bytes.replace(bytes);
-        // The end of the thread may have been before this one's.
-        let _ = KEPT.try_with(|kept| kept.set((kept.get() + bytes).saturating_sub(before)));
+        KEPT.fetch_add(bytes, Relaxed);
+        KEPT.fetch_sub(before, Relaxed);
     }
 
     /// Forgets all results. To be called after `.htaccess` files have changed, to free what belonged to them.
@@ -151,11 +153,9 @@ mod tests {
         for _ in 0..30 {
             let merged = merges.merge(&parent, &compiled("AddType c/d .y\n"));
             assert!(merged.size > 5000 * 300, "{}", merged.size);
-            assert!(merges.bytes.get() <= MAX_BYTES && KEPT.get() <= MAX_BYTES);
+            assert!(merges.bytes.get() <= MAX_BYTES);
         }
         assert!(merges.pairs.borrow().len() < 8);
-        drop(merges);
-        assert_eq!(KEPT.get(), 0);
     }
 
     #[test]

@@ -53,9 +53,11 @@ pub fn compile(
     let mut reader = Reader::new(bytes, &file, base, exists);
     let nodes = reader.tree().map_err(broken)?;
     let mut compiler = Compiler { file: &file, directory, base, warnings: Vec::new() };
-    let mut config = DirConfig::default();
-    let run = || compiler.run(&nodes, &mut config, Scope::default());
-    let (result, bytes, exceeded) = budget::limited(run);
+    let run = || {
+        let mut config = DirConfig::default();
+        (compiler.run(&nodes, &mut config, Scope::default()), config)
+    };
+    let ((result, mut config), bytes, exceeded) = budget::limited(base.memory.as_ref(), run);
     let line = result.as_ref().map_or_else(|failure| failure.line, |()| 0);
     // A module may have replaced the reason with its own, or go on without a pattern.
     exceeded.map_or(result, |limit| Err(Failure::new(line, limit))).map_err(broken)?;

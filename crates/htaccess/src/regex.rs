@@ -13,12 +13,13 @@ mod prepare;
 mod size;
 
 use std::fmt;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pcre2::bytes::{CaptureLocations, RegexBuilder};
 
 pub use self::invalid::{InvalidPattern, MAX_PATTERN_BYTES};
 use crate::budget;
+use crate::memory::Charge;
 use crate::work;
 
 /// Maximum number of groups that capture.
@@ -51,8 +52,14 @@ const HEAP_KIB: usize = 4096;
 /// Maximum size of a pattern that JIT compiles, in bytes: machine code is several times as large.
 const MAX_JIT_BYTES: usize = 16 * 1024;
 
-/// Maximum number of spare blocks of memory for matches that a pattern keeps.
-const MAX_SPARES: usize = 16;
+/// Maximum number of spare blocks of memory for matches that a variant with JIT keeps.
+const MAX_SPARES: usize = 4;
+
+/// Approximate memory of a variant, beside what grows with its size and its groups, in bytes.
+const BYTES_OF_A_VARIANT: usize = 3072;
+
+/// Memory of machine code in relation to the size of a variant without JIT.
+const GROWTH: usize = 8;
 
 /// Codes of `pcre2.h`.
 mod code {
@@ -75,12 +82,16 @@ pub struct Regex {
     prepared: prepare::Prepared,
     /// Approximate size in bytes of a variant without JIT.
     size: usize,
+    /// Memory of the file that has the pattern.
+    charge: Option<Arc<Charge>>,
 }
 
 /// A pattern with the limit of a class of subjects.
 struct Variant {
     regex: pcre2::bytes::Regex,
+    /// Not used without JIT: such a block keeps up to [`HEAP_KIB`] after a match.
     spares: Mutex<Vec<CaptureLocations>>,
+    uses_jit: bool,
 }
 
 /// A match was abandoned because it took too many steps or too much memory.
@@ -133,7 +144,7 @@ impl Regex {
     pub fn new(pattern: &[u8], ignores_case: bool) -> Result<Regex, InvalidPattern> {
         let prepared = prepare::prepare(pattern)?;
         let size = size::estimate(pattern);
-        budget::add_pattern(size).map_err(|limit| InvalidPattern { reason: limit.to_owned() })?;
+        budget::add_pattern(size, pattern.len()).map_err(InvalidPattern::of_limit)?;
         let mut regex = Regex {
             pattern: pattern.to_vec(),
             ignores_case,
@@ -142,7 +153,9 @@ impl Regex {
             interpreted: Default::default(),
             prepared,
             size,
+            charge: budget::charge(),
         };
+        regex.count_variant(true).map_err(InvalidPattern::of_limit)?;
         let first = regex.compile(0, true)?;
         if first.regex.captures_len() > MAX_GROUPS {
             return Err(InvalidPattern { reason: format!("more than {MAX_GROUPS} groups") });
@@ -175,15 +188,8 @@ impl Regex {
     /// Returns true if the subject matches.
     #[inline]
     pub fn is_match(&self, subject: &[u8]) -> Result<bool, Overrun> {
-        let (class, variant) = self.variant(subject)?;
-        match variant.regex.is_match(subject) {
-            Ok(is_match) => Ok(is_match),
-            Err(error) if error.code() == code::JIT_STACK_LIMIT => {
-                let variant = self.interpreted(class)?;
-                variant.regex.is_match(subject).or_else(|error| failed(&error).map(|()| false))
-            }
-            Err(error) => failed(&error).map(|()| false),
-        }
+        // Not with the library's own blocks of memory, whose number has no limit.
+        Ok(self.captures(subject)?.is_some())
     }
 
     /// Returns the captures of the first match; `None` without a match.
@@ -218,14 +224,39 @@ impl Regex {
             true => 0,
             false => CLASSES.iter().position(|&(most, _)| subject.len() <= most).unwrap_or(0),
         };
-        let variant = self.variants[class].get_or_init(|| self.compile(class, true).ok());
-        Ok((class, variant.as_ref().ok_or_else(overrun)?))
+        Ok((class, self.kept(&self.variants[class], class, true)?))
     }
 
     #[cold]
     fn interpreted(&self, class: usize) -> Result<&Variant, Overrun> {
-        let variant = self.interpreted[class].get_or_init(|| self.compile(class, false).ok());
-        variant.as_ref().ok_or_else(overrun)
+        self.kept(&self.interpreted[class], class, false)
+    }
+
+    /// Returns a variant, which is compiled when it is needed first. What there was no memory for is tried again.
+    #[inline]
+    fn kept<'r>(
+        &'r self,
+        place: &'r OnceLock<Option<Variant>>,
+        class: usize,
+        uses_jit: bool,
+    ) -> Result<&'r Variant, Overrun> {
+        let known = match place.get() {
+            Some(known) => known,
+            None => {
+                self.count_variant(uses_jit).map_err(|_| overrun())?;
+                place.get_or_init(|| self.compile(class, uses_jit).ok())
+            }
+        };
+        known.as_ref().ok_or_else(overrun)
+    }
+
+    /// Counts the memory of a variant.
+    fn count_variant(&self, uses_jit: bool) -> Result<(), &'static str> {
+        let growth = if uses_jit && self.size <= MAX_JIT_BYTES { GROWTH } else { 1 };
+        let groups = self.names.len().saturating_mul(2 * size_of::<usize>() * MAX_SPARES);
+        let size = self.size.saturating_mul(growth);
+        let bytes = BYTES_OF_A_VARIANT.saturating_add(size).saturating_add(groups);
+        budget::add_variant(bytes, self.charge.as_ref())
     }
 
     fn compile(&self, class: usize, uses_jit: bool) -> Result<Variant, InvalidPattern> {
@@ -235,9 +266,10 @@ impl Regex {
         let text = format!("{limits}{}", self.prepared.text);
         let mut builder = RegexBuilder::new();
         builder.caseless(self.ignores_case).dotall(true);
-        builder.jit_if_available(uses_jit && self.size <= MAX_JIT_BYTES);
+        let uses_jit = uses_jit && self.size <= MAX_JIT_BYTES;
+        builder.jit_if_available(uses_jit);
         match builder.build(&text) {
-            Ok(regex) => Ok(Variant { regex, spares: Mutex::new(Vec::new()) }),
+            Ok(regex) => Ok(Variant { regex, spares: Mutex::new(Vec::new()), uses_jit }),
             Err(error) => Err(InvalidPattern { reason: error.to_string() }),
         }
     }
@@ -274,7 +306,7 @@ impl Variant {
             Some(captures)
         });
         let mut spares = self.spares.lock().unwrap_or_else(PoisonError::into_inner);
-        if spares.len() < MAX_SPARES {
+        if self.uses_jit && spares.len() < MAX_SPARES {
             spares.push(locations);
         }
         found

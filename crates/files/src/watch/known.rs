@@ -14,8 +14,21 @@ pub(super) struct Known<T, A> {
     /// Entries of watched directories; `None` for names that are not there.
     entries: HashMap<Box<[u8]>, Entry>,
     /// Answers that depend on directories and entries on the way to a path only.
-    answers: HashMap<Box<[u8]>, (Instant, A)>,
+    answers: HashMap<Box<[u8]>, Answer<A>>,
+    /// Approximate memory of entries and answers, in bytes.
+    bytes: usize,
 }
+
+#[derive(Debug)]
+struct Answer<A> {
+    at: Instant,
+    answer: A,
+    /// Memory of the answer, in bytes.
+    bytes: usize,
+}
+
+/// Approximate memory in bytes of an entry or an answer, beside its path and what belongs to the answer.
+const OVERHEAD: usize = 192;
 
 /// A directory whose path has no link below the root.
 #[derive(Debug)]
@@ -39,7 +52,12 @@ struct Entry {
 
 impl<T, A> Default for Known<T, A> {
     fn default() -> Self {
-        Known { directories: HashMap::new(), entries: HashMap::new(), answers: HashMap::new() }
+        Known {
+            directories: HashMap::new(),
+            entries: HashMap::new(),
+            answers: HashMap::new(),
+            bytes: 0,
+        }
     }
 }
 
@@ -50,43 +68,65 @@ impl<T, A: Clone> Known<T, A> {
         Some(entry.found)
     }
 
-    /// Stores what was found at a path.
-    pub fn put_entry(&mut self, path: &[u8], found: Option<Inspected>, at: Instant) {
-        self.entries.insert(path.into(), Entry { at, found });
+    /// Returns the approximate memory of entries and answers, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
-    /// Forgets an entry.
+    /// Stores what was found at a path.
+    pub fn put_entry(&mut self, path: &[u8], found: Option<Inspected>, at: Instant) {
+        self.forget_entry(path);
+        self.entries.insert(path.into(), Entry { at, found });
+        self.bytes += path.len() + OVERHEAD;
+    }
+
+    /// Forgets an entry, and the answer for its path.
     pub fn forget_entry(&mut self, path: &[u8]) {
-        self.entries.remove(path);
-        self.answers.remove(path);
+        if self.entries.remove(path).is_some() {
+            self.bytes -= path.len() + OVERHEAD;
+        }
+        self.forget_answer(path);
     }
 
     /// Forgets all entries and answers.
     pub fn forget_entries(&mut self) {
-        self.entries.clear();
-        self.answers.clear();
+        self.entries = HashMap::new();
+        self.answers = HashMap::new();
+        self.bytes = 0;
     }
 
     /// Returns the answer for a path, if it is young enough.
     pub fn answer(&self, path: &[u8], now: Instant) -> Option<A> {
-        let (at, answer) = self.answers.get(path)?;
-        is_fresh(*at, now).then(|| answer.clone())
+        let known = self.answers.get(path)?;
+        is_fresh(known.at, now).then(|| known.answer.clone())
     }
 
-    /// Stores the answer for a path.
-    pub fn put_answer(&mut self, path: &[u8], answer: A, at: Instant) {
-        self.answers.insert(path.into(), (at, answer));
+    /// Stores the answer for a path. `bytes` is its memory.
+    pub fn put_answer(&mut self, path: &[u8], answer: A, bytes: usize, at: Instant) {
+        self.forget_answer(path);
+        self.answers.insert(path.into(), Answer { at, answer, bytes });
+        self.bytes += path.len() + bytes + OVERHEAD;
+    }
+
+    fn forget_answer(&mut self, path: &[u8]) {
+        if let Some(known) = self.answers.remove(path) {
+            self.bytes -= path.len() + known.bytes + OVERHEAD;
+        }
     }
 
     /// Forgets all answers: a value that they depend on has changed.
     pub fn forget_answers(&mut self) {
-        self.answers.clear();
+        let bytes = |(path, known): (Box<[u8]>, Answer<A>)| path.len() + known.bytes + OVERHEAD;
+        let forgotten: usize = std::mem::take(&mut self.answers).into_iter().map(bytes).sum();
+        self.bytes -= forgotten;
     }
 
     /// Forgets a directory and everything below it. Returns the directories that were known.
     pub fn take(&mut self, directory: &[u8]) -> Vec<(Box<[u8]>, Directory<T>)> {
-        self.entries.retain(|path, _| !path.starts_with(directory));
-        self.answers.clear();
+        let entries = self.entries.extract_if(|path, _| path.starts_with(directory));
+        let forgotten: usize = entries.map(|(path, _)| path.len() + OVERHEAD).sum();
+        self.bytes -= forgotten;
+        self.forget_answers();
         self.directories.extract_if(|path, _| path.starts_with(directory)).collect()
     }
 }

@@ -215,6 +215,11 @@ impl<T: Clone, A: Clone> Watched<T, A> {
         }
     }
 
+    /// Returns the approximate memory of entries and answers, in bytes.
+    fn bytes(&self) -> usize {
+        self.roots.borrow().all.iter().map(|root| root.state.borrow().known.bytes()).sum()
+    }
+
     /// Forgets everything; requests that run know nothing any more.
     fn forget_all(&self, kernel: &mut Kernel) {
         let mut roots = self.roots.borrow_mut();
@@ -387,12 +392,16 @@ impl<T: Clone, A: Clone> WatchedView<'_, T, A> {
         self.root.state.borrow().known.answer(path, self.now.monotonic)
     }
 
-    /// Stores an answer for a path unless anything below the root has changed since the request began.
-    pub fn store_answer(&self, path: &[u8], answer: A) {
-        self.count_stored();
+    /// Stores an answer for a path unless anything below the root has changed since the request began, or it is large.
+    /// `bytes` is its memory.
+    pub fn store_answer(&self, path: &[u8], answer: A, bytes: usize) {
+        if bytes > MAX_ANSWER_BYTES {
+            return;
+        }
+        self.make_room(path.len() + bytes);
         let mut state = self.root.state.borrow_mut();
         if state.changes == self.changes && state.found.is_some() {
-            state.known.put_answer(path, answer, self.now.monotonic);
+            state.known.put_answer(path, answer, bytes, self.now.monotonic);
         }
     }
 
@@ -423,15 +432,21 @@ impl<T: Clone, A: Clone> WatchedView<'_, T, A> {
     }
 
     fn store_entry(&self, path: &[u8], found: Option<Inspected>) {
-        self.count_stored();
+        self.make_room(path.len());
         self.root.state.borrow_mut().known.put_entry(path, found, self.now.monotonic);
     }
 
-    /// Counts what is stored, and forgets it if it is too much.
-    fn count_stored(&self) {
+    /// Forgets entries and answers if there are too many for another one of this size: those of the root, which has a
+    /// part of the memory, or those of all roots.
+    fn make_room(&self, bytes: usize) {
+        if self.root.state.borrow().known.bytes() + bytes > MAX_ROOT_BYTES {
+            self.root.state.borrow_mut().known.forget_entries();
+        }
         let stored = &self.watched.stored;
         stored.set(stored.get() + 1);
-        if stored.get() > MAX_ENTRIES {
+        // The sum is taken now and then only: a root cannot have grown by more than these meanwhile.
+        let is_due = stored.get().is_multiple_of(SUM_INTERVAL) || bytes > MAX_ANSWER_BYTES / 4;
+        if stored.get() > MAX_ENTRIES || (is_due && self.watched.bytes() > MAX_BYTES) {
             stored.set(1);
             for root in &self.watched.roots.borrow().all {
                 root.state.borrow_mut().known.forget_entries();
@@ -517,6 +532,18 @@ const MAX_ROOTS: usize = 1024;
 
 /// Most entries and answers that a thread stores before it forgets all. A client chooses names that are not there.
 const MAX_ENTRIES: usize = 16_384;
+
+/// Approximate memory of all entries and answers of a thread, in bytes; beyond it, all are forgotten.
+const MAX_BYTES: usize = 4 << 20;
+
+/// The same for a root, whose own ones are forgotten then.
+const MAX_ROOT_BYTES: usize = 2 << 20;
+
+/// Maximum memory of an answer that is stored, in bytes.
+const MAX_ANSWER_BYTES: usize = 32 << 10;
+
+/// Number of entries after which the memory of all is added up.
+const SUM_INTERVAL: usize = 16;
 
 /// Most segments of a path that is watched.
 const MAX_DEPTH: usize = 64;

@@ -46,6 +46,14 @@ impl Site {
         self.at("sites/current")
     }
 
+    /// Has a report of a change forget everything below the root.
+    fn root_is_forgotten(&self) {
+        let root = self.root().canonicalize().unwrap();
+        fs::rename(&root, root.with_extension("away")).unwrap();
+        assert!(self.view().is_none());
+        fs::rename(root.with_extension("away"), &root).unwrap();
+    }
+
     fn view(&self) -> Option<WatchedView<'_, Option<String>, u8>> {
         let root = self.root();
         let root = root.as_os_str().as_encoded_bytes();
@@ -247,7 +255,7 @@ fn an_answer_holds_until_anything_on_its_way_changes() {
         let view = site.view().unwrap();
         let known = view.answer(b"/a/b/page");
         view.look_up(b"/a/b/page");
-        view.store_answer(b"/a/b/page", 1);
+        view.store_answer(b"/a/b/page", 1, 1);
         known.is_some()
     };
     assert!(!answer() && answer());
@@ -271,8 +279,28 @@ fn an_answer_holds_until_anything_on_its_way_changes() {
     let view = site.view().unwrap();
     fs::write(site.root().join("a").join(FILE), "2").unwrap();
     assert!(site.view().unwrap().answer(b"/a/b/page").is_none());
-    view.store_answer(b"/a/b/page", 1);
+    view.store_answer(b"/a/b/page", 1, 1);
     assert!(site.view().unwrap().answer(b"/a/b/page").is_none());
+}
+
+#[test]
+fn answers_and_entries_take_a_limited_memory() {
+    let site = Site::new();
+    fs::write(site.root().join("page"), "x").unwrap();
+    site.rules("/");
+    let view = site.view().unwrap();
+    view.store_answer(b"/page", 1, MAX_ANSWER_BYTES + 1);
+    assert!(view.answer(b"/page").is_none(), "it is large");
+    view.store_answer(b"/page", 1, MAX_ANSWER_BYTES);
+    assert!(view.answer(b"/page").is_some());
+    for number in 0..10_000 {
+        let path = format!("/{number:0>200}");
+        assert_eq!(view.look_up(path.as_bytes()), WatchedEntry::Missing);
+        view.store_answer(path.as_bytes(), 1, if number % 2 == 0 { MAX_ANSWER_BYTES } else { 9 });
+        assert!(site.watched.bytes() <= MAX_ROOT_BYTES + 1000);
+    }
+    site.root_is_forgotten();
+    assert_eq!(site.watched.bytes(), 0);
 }
 
 #[derive(Debug, Clone)]

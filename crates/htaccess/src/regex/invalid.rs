@@ -12,6 +12,13 @@ pub struct InvalidPattern {
     pub reason: String,
 }
 
+impl InvalidPattern {
+    /// A limit that the file exceeds with it.
+    pub(super) fn of_limit(limit: &str) -> InvalidPattern {
+        InvalidPattern { reason: limit.to_owned() }
+    }
+}
+
 impl fmt::Display for InvalidPattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.reason)

@@ -8,19 +8,26 @@
 //! 4. Facts that no longer hold are removed: the length, `Accept-Ranges`, and the strength of the
 //!    entity tag (RFC 9110, 8.8.1).
 //!
+//! 5. What takes long to send has an encoder until its end; their memory has limits (`memory`), beyond which responses
+//!    are not compressed.
+//!
 //! A script excludes a response by `Content-Encoding` (also `identity`) or `no-transform` in
 //! `Cache-Control`: the length of compressed secrets beside text chosen by an attacker can be
 //! measured (BREACH).
 
 mod encoder;
 mod kept;
+mod memory;
 mod stream;
+
+use std::net::IpAddr;
 
 use bytes::Bytes;
 use howdah_config::{Compression, Compressor, Encoding};
 
 use self::encoder::Encoder;
 use self::kept::Kept;
+use self::memory::permit;
 use self::stream::Compressed;
 use crate::body::Body;
 use crate::encoding::AcceptEncoding;
@@ -65,6 +72,14 @@ pub fn apply(compression: &Compression, request: &Request, response: &mut Respon
         }
         return;
     }
+    let client = request.connection.peer.map(|peer| peer.ip());
+    let permit = match is_whole(&response.body) {
+        true => None,
+        false => match permit(compressor, client) {
+            Some(permit) => Some(permit),
+            None => return,
+        },
+    };
     let keep = |content: &Bytes| {
         if let Some(copies) = &copies {
             copies.keep(compressor.encoding, content.clone());
@@ -93,7 +108,7 @@ pub fn apply(compression: &Compression, request: &Request, response: &mut Respon
         }
         body => {
             let length = body.len();
-            let stream = Box::new(Compressed::new(body, encoder));
+            let stream = Box::new(Compressed::new(body, encoder, permit));
             match (copies, length) {
                 (Some(copies), Some(length)) if copies.claim(compressor.encoding) => {
                     Body::Stream(Box::new(Kept::new(stream, copies, compressor.encoding, length)))
@@ -109,7 +124,16 @@ pub fn apply(compression: &Compression, request: &Request, response: &mut Respon
 
 /// Compresses a response with gzip as Apache's mod_deflate does, which has decided to: its entity tag stays
 /// strong and says so. A response without content keeps the tag of the compressed content.
-pub fn gzip_as_apache(response: &mut Response) {
+/// `client` is the address of the client, `None` on a unix socket.
+pub fn gzip_as_apache(client: Option<IpAddr>, response: &mut Response) {
+    let compressor = Compressor { encoding: Encoding::Gzip, level: None, min_length: 0 };
+    let permit = match response.status == 304 || is_whole(&response.body) {
+        true => None,
+        false => match permit(&compressor, client) {
+            Some(permit) => Some(permit),
+            None => return,
+        },
+    };
     response.fields = changed(&response.fields, |name, value| {
         let is_tag = name.eq_ignore_ascii_case(b"etag") && value.ends_with(b"\"");
         match is_tag {
@@ -120,7 +144,6 @@ pub fn gzip_as_apache(response: &mut Response) {
     if response.status == 304 {
         return;
     }
-    let compressor = Compressor { encoding: Encoding::Gzip, level: None, min_length: 0 };
     let Ok(mut encoder) = Encoder::new(&compressor) else { return };
     response.body = match std::mem::take(&mut response.body) {
         Body::Bytes(bytes) if bytes.len() <= MAX_WHOLE => {
@@ -136,10 +159,15 @@ pub fn gzip_as_apache(response: &mut Response) {
                 }
             }
         }
-        body => Body::Stream(Box::new(Compressed::new(body, encoder))),
+        body => Body::Stream(Box::new(Compressed::new(body, encoder, permit))),
     };
     response.drop_trailer();
     response.fields.push("Content-Encoding", "gzip");
+}
+
+/// Returns true for content that is compressed before it is sent.
+fn is_whole(body: &Body) -> bool {
+    matches!(body, Body::Bytes(bytes) if bytes.len() <= MAX_WHOLE)
 }
 
 fn scope(compression: &Compression, response: &mut Response) -> Scope {

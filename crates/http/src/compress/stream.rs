@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 
 use super::encoder::Encoder;
+use super::memory::Permit;
 use crate::body::{Body, BodyStream, Piece};
 
 /// Maximum number of bytes compressed in one step.
@@ -22,6 +23,8 @@ pub struct Compressed {
     left: Option<u64>,
     /// `None` after the end.
     encoder: Option<Encoder>,
+    /// The permit of the encoder.
+    permit: Option<Permit>,
     /// Bytes of the source that are not compressed yet.
     input: Bytes,
     /// The encoder has bytes that the client cannot decode yet.
@@ -37,7 +40,7 @@ enum Source {
 
 impl Compressed {
     /// Compresses a body.
-    pub fn new(body: Body, encoder: Encoder) -> Compressed {
+    pub fn new(body: Body, encoder: Encoder, permit: Option<Permit>) -> Compressed {
         let left = body.len();
         let source = match body {
             Body::Empty => Source::Pieces(Vec::new().into_iter(), None),
@@ -46,7 +49,7 @@ impl Compressed {
             Body::Stream(stream) => Source::Stream(stream),
         };
         let (encoder, input) = (Some(encoder), Bytes::new());
-        Compressed { source, left, encoder, input, unflushed: false, turn: 0 }
+        Compressed { source, left, encoder, permit, input, unflushed: false, turn: 0 }
     }
 
     /// Returns the next bytes of the source, up to its announced length.
@@ -91,6 +94,7 @@ impl Compressed {
                 Poll::Ready(Some(bytes)) => self.input = bytes,
                 Poll::Ready(None) => {
                     let out = self.encoder.take().map(Encoder::finish).transpose()?;
+                    self.permit = None;
                     let out = out.filter(|out| !out.is_empty());
                     return Poll::Ready(Ok(out.map(Bytes::from)));
                 }
@@ -113,7 +117,7 @@ impl BodyStream for Compressed {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let next = ready!(self.poll_encoder(cx));
         if next.is_err() {
-            self.encoder = None;
+            (self.encoder, self.permit) = (None, None);
         }
         Poll::Ready(next.transpose())
     }

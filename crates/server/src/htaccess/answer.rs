@@ -13,6 +13,7 @@ use bytes::Bytes;
 use howdah_files::{FileLocation, ServeOutcome};
 use howdah_htaccess::engine::{Action, Engine, ErrorPage, Outcome, Script};
 use howdah_htaccess::handler_name;
+use howdah_htaccess::memory::SiteMemory;
 use howdah_htaccess::modules::filter::Compression;
 use howdah_htaccess::record::{FileKind, Record};
 use howdah_htaccess::world::{Level, World};
@@ -22,7 +23,7 @@ use howdah_http::message::{Fields, Request, Response};
 use howdah_http::{compress, respond};
 use howdah_php_pool::target::{Directives, Script as PhpScript};
 
-use super::compiled::SETTLING_TIME;
+use super::compiled::{CompiledFiles, SETTLING_TIME};
 use super::exchange;
 use super::head::{self, Head};
 use super::site::Site;
@@ -31,9 +32,13 @@ use crate::pipeline::{Context, carry_out};
 use crate::route::Decision;
 use crate::snapshot::delegations::Instruction;
 use crate::snapshot::effects::Handling;
+use crate::thread::ThreadCommand;
 
 /// Most attempts to answer a request: the answer to an error can fail as well.
 const MAX_ATTEMPTS: usize = 4;
+
+/// Most times that a request that found no memory for directives is tried again.
+const MAX_MEMORY_ROUNDS: u32 = 3;
 
 /// An answer to a request.
 pub struct Answered<'s> {
@@ -83,14 +88,14 @@ pub async fn answer<'s>(
         let response = respond::error(503);
         return Answered { response, instruction: None, is_missing: false };
     };
-    let known = match turn.has_waited() {
+    let mut known = match turn.has_waited() {
         true => world::known(context, site, root),
         false => known,
     };
-    let mut world = SiteWorld::new(context, site, root, &asked, known);
     let engine = match context.thread.engines.of(site) {
         Ok(engine) => engine,
         Err(broken) => {
+            let world = SiteWorld::new(context, site, root, &asked, known);
             world.log(Level::Error, &broken.message);
             return Answered {
                 response: respond::error(500),
@@ -101,15 +106,34 @@ pub async fn answer<'s>(
     };
     let software = context.software(site.scripts.as_deref());
     let record = || exchange::record(&asked, root, &software, context.routing.now.wall);
-    let mut outcome = site.allowance.metered(engine.handle(record(), &world)).await;
-    let mut rounds = 0;
-    while rounds < world.settling_rounds() {
-        rounds += 1;
-        // Nothing has been answered yet: the request is taken through its phases once more.
+    let mut round = 0;
+    let (world, mut outcome) = loop {
+        let refusals = site.memory.refusals();
+        let world = SiteWorld::new(context, site, root, &asked, known.take());
+        let outcome = site.allowance.metered(engine.handle(record(), &world)).await;
+        let has_no_memory = outcome.record.status >= 500 && site.memory.refusals() != refusals;
+        if has_no_memory {
+            free_memory(context, site);
+        } else if round >= world.settling_rounds() {
+            break (world, outcome);
+        }
+        if has_no_memory && round >= MAX_MEMORY_ROUNDS {
+            let text = "503, the directives of the site take too much memory: there are too many, or too many of \
+                        them are in use at once";
+            world.log(Level::Error, text);
+            return Answered {
+                response: respond::error(503),
+                instruction: None,
+                is_missing: false,
+            };
+        }
+        // Nothing has been answered yet: the request is taken through its phases once more. What it has met is
+        // dropped before.
+        round += 1;
+        drop((world, outcome));
         tokio::time::sleep(SETTLING_TIME).await;
-        world = SiteWorld::new(context, site, root, &asked, world::known(context, site, root));
-        outcome = site.allowance.metered(engine.handle(record(), &world)).await;
-    }
+        known = world::known(context, site, root);
+    };
     drop(turn);
     let attempt = Attempt {
         context,
@@ -130,6 +154,19 @@ pub async fn answer<'s>(
         }
     }
     Answered { response: respond::error(500), instruction: None, is_missing: false }
+}
+
+/// Forgets compiled files, because there is no memory for further ones: those of the site, or those of all sites.
+/// Threads forget what they have derived soon.
+fn free_memory(context: &Context<'_>, site: &Site) {
+    let is_for_all = SiteMemory::is_total_used_up();
+    match is_for_all {
+        true => CompiledFiles::clear_all(),
+        false => site.compiled.clear(),
+    }
+    let site = (!is_for_all).then_some(site.id);
+    let threads = context.thread.handles.iter();
+    threads.for_each(|thread| thread.send(ThreadCommand::ForgetDirectives { site }));
 }
 
 /// What an attempt to answer needs.
@@ -420,7 +457,8 @@ impl<'s> Attempt<'_, 's> {
         }
         response.fields = exchange::fields(&record.headers_out);
         if compression == Compression::Gzip {
-            compress::gzip_as_apache(&mut response);
+            let client = self.world.request.connection.peer.map(|peer| peer.ip());
+            compress::gzip_as_apache(client, &mut response);
         }
         (response, compression)
     }

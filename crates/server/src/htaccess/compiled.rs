@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use howdah_htaccess::config::DirConfig;
@@ -17,8 +17,12 @@ const MAX_DIRECTORIES: usize = 4096;
 /// Largest size of all files that are kept, for each site, in bytes.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// Approximate memory of all compiled files that are kept, for each site, in bytes.
-const MAX_COMPILED_BYTES: usize = 64 << 20;
+/// Approximate memory of all compiled files that are kept, for each site, in bytes. Less than a site may use: what is
+/// in use besides, for example by requests that run, needs memory, too.
+const MAX_COMPILED_BYTES: usize = 48 << 20;
+
+/// Approximate memory in bytes of an entry, beside its path and what was compiled.
+const ENTRY_BYTES: usize = 256;
 
 /// State of a file. Any change of the file changes it, unless two come within a tick of the clock; a file that has
 /// just changed is therefore not stored.
@@ -58,6 +62,13 @@ pub(super) type Compiled = Result<Arc<DirConfig>, Broken>;
 /// Directives of a directory; `None` if it has no file of them.
 pub type Directives = Result<Option<Arc<DirConfig>>, Broken>;
 
+/// What a thread knows of the directives of a directory; `None` if it has no file of them. Only [`CompiledFiles`] keeps
+/// them, so that their memory can be counted and freed.
+pub type KnownDirectives = Option<Weak<DirConfig>>;
+
+/// The files of all sites.
+static ALL: Mutex<Vec<Weak<CompiledFiles>>> = Mutex::new(Vec::new());
+
 /// Compiled files of a site, by their directories.
 #[derive(Debug, Default)]
 pub(super) struct CompiledFiles {
@@ -75,6 +86,29 @@ struct Table {
 }
 
 impl CompiledFiles {
+    /// Returns the empty table of a new site.
+    pub fn new() -> Arc<CompiledFiles> {
+        let files = Arc::new(CompiledFiles::default());
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|known| known.strong_count() > 0);
+        all.push(Arc::downgrade(&files));
+        files
+    }
+
+    /// Forgets the files of the site.
+    pub fn clear(&self) {
+        let forgotten =
+            std::mem::take(&mut *self.table.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(forgotten);
+        self.record_change();
+    }
+
+    /// Forgets the files of all sites.
+    pub fn clear_all() {
+        let all = ALL.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        all.iter().filter_map(Weak::upgrade).for_each(|files| files.clear());
+    }
+
     /// Returns the compiled file of a directory if it has this state.
     pub fn get(&self, directory: &[u8], stamp: &Stamp) -> Option<Compiled> {
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +119,7 @@ impl CompiledFiles {
     /// Stores the compiled file of a directory.
     pub fn put(&self, directory: &[u8], stamp: Stamp, compiled: Compiled) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let size = compiled_size(&compiled);
+        let size = compiled_size(directory, &compiled);
         if table.files.len() >= MAX_DIRECTORIES
             || table.size + stamp.size > MAX_BYTES
             || table.compiled_size + size > MAX_COMPILED_BYTES
@@ -96,7 +130,7 @@ impl CompiledFiles {
         table.compiled_size += size;
         if let Some((old, compiled)) = table.files.insert(directory.into(), (stamp, compiled)) {
             table.size = table.size.saturating_sub(old.size);
-            table.compiled_size -= compiled_size(&compiled);
+            table.compiled_size -= compiled_size(directory, &compiled);
         }
     }
 
@@ -111,9 +145,10 @@ impl CompiledFiles {
     }
 }
 
-/// Returns the approximate memory of a compiled file, in bytes.
-fn compiled_size(compiled: &Compiled) -> usize {
-    compiled.as_ref().map_or(0, |config| config.size)
+/// Returns the approximate memory of a compiled file, or of what is wrong with it, in bytes.
+fn compiled_size(directory: &[u8], compiled: &Compiled) -> usize {
+    let size = compiled.as_ref().map_or_else(|broken| broken.message.len(), |config| config.size);
+    size + directory.len() + ENTRY_BYTES
 }
 
 #[cfg(test)]
@@ -143,12 +178,12 @@ mod tests {
     #[test]
     fn the_memory_of_compiled_files_has_a_limit() {
         let files = CompiledFiles::default();
-        let size = MAX_COMPILED_BYTES / 4;
+        let size = MAX_COMPILED_BYTES / 4 - 1000;
         let compiled = || Ok(Arc::new(DirConfig { size, ..DirConfig::default() }));
         for number in 0..20_u8 {
             files.put(&[b'/', number, b'/'], stamp(1), compiled());
             let table = files.table.lock().unwrap();
-            assert_eq!(table.compiled_size, table.files.len() * size);
+            assert!(table.compiled_size >= table.files.len() * size);
             assert!(table.compiled_size <= MAX_COMPILED_BYTES);
         }
     }

@@ -17,6 +17,11 @@ pub struct Head {
 }
 
 impl Head {
+    /// Returns its memory in bytes. The file cache may have dropped the fields of the file.
+    pub fn bytes(&self) -> usize {
+        self.of_file.as_bytes().len() + self.sent.as_bytes().len() + size_of::<Head>()
+    }
+
     /// Returns the fields to send with a file that has these.
     pub fn fields(self, of_file: &FieldBlock) -> Option<FieldBlock> {
         // The same block: the file cache has not read the file again.

@@ -18,7 +18,7 @@ mod site;
 mod world;
 
 pub use self::answer::{answer, answer_from_known};
-pub use self::compiled::Directives;
+pub use self::compiled::KnownDirectives;
 pub use self::head::Head;
 pub use self::site::{Engines, Site};
 pub use self::world::known;

@@ -11,12 +11,14 @@ use howdah_config::{
 use howdah_files::mime::MimeTypes;
 use howdah_htaccess::allow::Allow;
 use howdah_htaccess::engine::{Base, Engine};
+use howdah_htaccess::memory::SiteMemory;
 use howdah_htaccess::merge;
 use howdah_htaccess::world::Broken;
 
 use super::allowance::Allowance;
 use super::compiled::CompiledFiles;
 use crate::auth::HashPermits;
+use crate::thread::ClientErrorLimiter;
 
 /// Number of engines of sites that are gone which a thread keeps at most.
 const MAX_UNUSED_ENGINES: usize = 32;
@@ -28,7 +30,7 @@ const MAX_FOREIGN_HANDLERS: usize = 16;
 #[derive(Debug)]
 pub struct Site {
     /// Distinguishes sites; a new configuration has new sites.
-    id: u64,
+    pub(super) id: u64,
     /// What holds outside of the files, or what is wrong with the settings.
     pub(super) base: Result<Base, Broken>,
     /// Name of the files.
@@ -38,7 +40,11 @@ pub struct Site {
     /// Application that runs scripts.
     pub(super) scripts: Option<Box<str>>,
     /// Files that have been compiled.
-    pub(super) compiled: CompiledFiles,
+    pub(super) compiled: Arc<CompiledFiles>,
+    /// Memory of what was compiled.
+    pub(super) memory: Arc<SiteMemory>,
+    /// Limits the lines that clients cause.
+    pub(super) lines: Mutex<ClientErrorLimiter>,
     /// Permits for passwords that take long to check.
     pub(super) permits: HashPermits,
     /// Processor time for directives.
@@ -61,7 +67,8 @@ impl Site {
         let (scripts, extensions) = scripts.unzip();
         let extensions = extensions.filter(ScriptExtensions::is_configured);
         sources.extend(extensions.iter().flat_map(|own| own.endings()).cloned());
-        let base = base(settings, scripts.is_some(), extensions.as_ref());
+        let memory = Arc::<SiteMemory>::default();
+        let base = base(settings, scripts.is_some(), extensions.as_ref(), &memory);
         let source_names = base.as_ref().ok().and_then(|base| base.php_pattern.as_deref());
         let source_names = source_names.map(named).transpose();
         let (base, source_names) = match source_names {
@@ -86,7 +93,9 @@ impl Site {
             file: settings.file.as_bytes().into(),
             files: howdah_files::Share::new("", options),
             scripts: scripts.map(Into::into),
-            compiled: CompiledFiles::default(),
+            compiled: CompiledFiles::new(),
+            memory,
+            lines: Mutex::default(),
             permits: HashPermits::default(),
             allowance: Allowance::default(),
             foreign_handlers: Mutex::default(),
@@ -116,6 +125,7 @@ fn base(
     settings: &Htaccess,
     runs_scripts: bool,
     extensions: Option<&ScriptExtensions>,
+    memory: &Arc<SiteMemory>,
 ) -> Result<Base, Broken> {
     let allow = Allow::parse(&settings.allow).map_err(Broken::new)?;
     Ok(Base {
@@ -123,6 +133,7 @@ fn base(
         directory_index: settings.index.iter().map(|name| name.clone().into_bytes()).collect(),
         options: settings.options.join(" "),
         php_pattern: runs_scripts.then(|| php_pattern(settings, extensions)),
+        memory: Some(Arc::clone(memory)),
         ..Base::default()
     })
 }
@@ -150,6 +161,13 @@ struct Known {
 }
 
 impl Engines {
+    /// Forgets merged directives: of a site, or of all.
+    pub fn forget(&self, site: Option<u64>) {
+        let known = self.0.borrow();
+        let chosen = known.iter().filter(|known| site.is_none_or(|site| site == known.site));
+        chosen.for_each(|known| known.engine.forget());
+    }
+
     /// Returns the engine of a site.
     ///
     /// # Errors

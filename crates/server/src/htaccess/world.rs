@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use howdah_files::{FileLocation, Inspected, NotServedReason, WatchedEntry, WatchedView};
@@ -21,11 +21,11 @@ use howdah_htaccess::world::{self, Broken, Later, World};
 use howdah_http::message::Request;
 use howdah_sys::log::Level;
 
-use super::compiled::{Compiled, Directives, Stamp};
+use super::compiled::{Compiled, Directives, KnownDirectives, Stamp};
 use super::head::{self, Head};
 use super::site::Site;
 use crate::auth;
-use crate::pipeline::Context;
+use crate::pipeline::{Context, refusals};
 
 /// Largest `.htaccess` that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -40,7 +40,7 @@ const MAX_ROUNDS_OF_EMPTY: u32 = 60;
 const MAX_LISTED_NAMES: usize = 200_000;
 
 /// What is known of a site without a system call.
-pub type Known<'a> = WatchedView<'a, Directives, Head>;
+pub type Known<'a> = WatchedView<'a, KnownDirectives, Head>;
 
 /// A path, and what it names with links followed.
 type Looked = (Box<[u8]>, Option<FileInfo>);
@@ -112,7 +112,8 @@ impl SiteWorld<'_, '_> {
             self.location(directory).is_some_and(|place| known.value(place.path).is_some())
         };
         if is_file && self.seen.borrow().iter().all(is_known) {
-            known.store_answer(path, head);
+            let bytes = head.bytes();
+            known.store_answer(path, head, bytes);
         }
     }
 
@@ -188,13 +189,22 @@ impl SiteWorld<'_, '_> {
     fn current_directives(&self, directory: &[u8]) -> Directives {
         let Some(place) = self.location(directory) else { return Ok(None) };
         let Some(known) = &self.known else { return self.read_directives(directory).0 };
-        if let Some(directives) = known.value(place.path) {
-            return directives;
+        match known.value(place.path) {
+            Some(None) => return Ok(None),
+            Some(Some(directives)) => {
+                if let Some(directives) = directives.upgrade() {
+                    return Ok(Some(directives));
+                }
+            }
+            None => {}
         }
         let is_watched = known.watch_file(place.path);
         let (directives, is_final) = self.read_directives(directory);
-        if is_watched && is_final {
-            known.store(place.path, directives.clone());
+        if is_watched
+            && is_final
+            && let Ok(directives) = &directives
+        {
+            known.store(place.path, directives.as_ref().map(Arc::downgrade));
         }
         directives
     }
@@ -219,8 +229,13 @@ impl SiteWorld<'_, '_> {
                 return (compiled.map(Some), is_final);
             }
         }
+        let refusals = self.site.memory.refusals();
         let compiled = self.compile(directory, &path);
         self.site.compiled.record_change();
+        if compiled.is_err() && self.site.memory.refusals() != refusals {
+            // Not the file's mistake.
+            return (compiled.map(Some), false);
+        }
         let is_settled = stamp.is_settled(SystemTime::now());
         if is_settled {
             self.site.compiled.put(directory, stamp, compiled.clone());
@@ -368,7 +383,12 @@ impl World for SiteWorld<'_, '_> {
             world::Level::Notice => Level::Notice,
             world::Level::Info => Level::Info,
         };
-        self.context.log(level, self.request, format_args!("{message}"));
+        let now = self.context.routing.now.monotonic;
+        let lines = self.site.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(left_out) = lines.next(now) else { return };
+        drop(lines);
+        let left_out = refusals::shown_left_out(left_out);
+        self.context.log(level, self.request, format_args!("{message}{left_out}"));
     }
 }
 

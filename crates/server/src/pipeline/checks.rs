@@ -165,10 +165,7 @@ fn log(context: &Context<'_>, exchange: &Exchange<'_>, refusal: &Refusal) {
     let Refusal { status, zone, key, block, reason, .. } = refusal;
     let block = block.map(|block| format!(", for {} seconds from now on", block / 1_000_000_000));
     let block = block.unwrap_or_default();
-    let left_out = match left_out {
-        0 => String::new(),
-        many => format!("; {many} earlier lines about clients were not logged"),
-    };
+    let left_out = refusals::shown_left_out(left_out);
     let problem = format_args!("limit {zone} refuses {key} ({status}){block}: {reason}{left_out}");
     context.log(Level::Info, &exchange.request, problem);
 }

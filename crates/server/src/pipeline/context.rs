@@ -1,5 +1,6 @@
 //! State of a request that the steps of the pipeline share.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
@@ -28,6 +29,19 @@ pub struct Context<'s> {
     pub added_fields: RefCell<Vec<(String, Vec<u8>)>>,
 }
 
+/// Maximum length of a request target in the log, in bytes. A client chooses it, and there may be many lines.
+const MAX_SHOWN_BYTES: usize = 1000;
+
+/// Returns a request target for the log.
+fn shown_target(target: &[u8]) -> Cow<'_, str> {
+    match target.get(..MAX_SHOWN_BYTES) {
+        Some(start) if start.len() < target.len() => {
+            format!("{}… ({} bytes)", String::from_utf8_lossy(start), target.len()).into()
+        }
+        _ => String::from_utf8_lossy(target),
+    }
+}
+
 impl<'s> Context<'s> {
     /// Creates the context of a request whose first byte arrived at `started_at`.
     pub fn new(thread: &'s Rc<RouterThread>, snapshot: &'s Snapshot, started_at: Instant) -> Self {
@@ -51,9 +65,8 @@ impl Context<'_> {
 
     /// Logs what concerns a request.
     pub fn log(&self, level: Level, request: &Request, problem: fmt::Arguments<'_>) {
-        let target = String::from_utf8_lossy(&request.target);
-        let line = format_args!("request {}: {target}: {problem}", ShownRequestId(request.id));
-        self.routing.log.write(level, line);
+        let (target, id) = (shown_target(&request.target), ShownRequestId(request.id));
+        self.routing.log.write(level, format_args!("request {id}: {target}: {problem}"));
     }
 
     /// Returns the `SERVER_SOFTWARE` that directives of a `.htaccess` see, for this application.

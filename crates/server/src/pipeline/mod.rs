@@ -17,7 +17,7 @@ mod origin;
 mod purger;
 mod redirects;
 mod refresh;
-mod refusals;
+pub mod refusals;
 
 use std::cell::Cell;
 use std::fmt;

@@ -45,9 +45,14 @@ pub fn write(context: &Context<'_>, exchange: &Exchange<'_>, status: u16, reason
     let Some(left_out) = context.thread.client_errors.next(context.routing.now.monotonic) else {
         return;
     };
-    let left_out = match left_out {
+    let left_out = shown_left_out(left_out);
+    context.log(Level::Info, &exchange.request, format_args!("{status}: {reason}{left_out}"));
+}
+
+/// Returns the end of a line that says how many lines before it were left out.
+pub fn shown_left_out(count: u64) -> String {
+    match count {
         0 => String::new(),
         many => format!("; {many} earlier lines about clients were not logged"),
-    };
-    context.log(Level::Info, &exchange.request, format_args!("{status}: {reason}{left_out}"));
+    }
 }

@@ -84,6 +84,7 @@ async fn carry_out_commands(
                 let _ = done.send(());
             }
             ThreadCommand::RemoveListener { name, done } => remove_listener(&thread, name, done),
+            ThreadCommand::ForgetDirectives { site } => thread.engines.forget(site),
             ThreadCommand::Ping(answer) => drop(answer.send(())),
             ThreadCommand::Serve(accepted) => accept::spawn_connection(&thread, accepted),
             ThreadCommand::CheckHealth(upstreams) => {

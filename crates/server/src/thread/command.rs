@@ -49,6 +49,11 @@ pub enum ThreadCommand {
     },
     /// Run the health checks of these upstreams.
     CheckHealth(Vec<Arc<Upstream>>),
+    /// Forget merged directives of `.htaccess` files, as there is no memory for further ones.
+    ForgetDirectives {
+        /// Site that they belong to; `None` for all.
+        site: Option<u64>,
+    },
     /// Show that the thread works. The channel is sent the answer.
     Ping(oneshot::Sender<()>),
     /// Serve a connection that another thread has accepted.

@@ -29,7 +29,7 @@ pub use self::command::{Counters, ThreadCommand, ThreadHandle};
 pub use self::listeners::{Accepting, Listeners};
 pub use self::shared::Shared;
 use crate::descriptors::Shortage;
-use crate::htaccess::{Directives, Engines, Head};
+use crate::htaccess::{Engines, Head, KnownDirectives};
 use crate::route::Scratch;
 use crate::snapshot::Snapshot;
 
@@ -50,7 +50,7 @@ pub struct RouterThread {
     /// Engines of sites with `.htaccess` files.
     pub engines: Engines,
     /// Directories of such sites, watched for changes.
-    pub directories: Watched<Directives, Head>,
+    pub directories: Watched<KnownDirectives, Head>,
     /// Reusable memory for routing a request.
     pub scratch: RefCell<Scratch>,
     /// Limits the lines in the log about errors of clients.
@@ -80,6 +80,9 @@ pub struct RouterThread {
     next_request_id: Cell<u64>,
 }
 
+/// Memory of the file caches of all threads, in bytes.
+const MAX_FILE_CACHE_BYTES: usize = 256 << 20;
+
 impl RouterThread {
     /// Creates the state of thread `number`, which takes responses of PHP through `php`.
     pub fn new(
@@ -90,7 +93,8 @@ impl RouterThread {
     ) -> Rc<Self> {
         let limits = howdah_files::Limits::default();
         let open = limits.open.min(shared.descriptors.cached_files(handles.len() as u64));
-        let files = Files::new(howdah_files::Limits { open, ..limits })
+        let bytes = limits.bytes.min(MAX_FILE_CACHE_BYTES / handles.len().max(1));
+        let files = Files::new(howdah_files::Limits { bytes, open, ..limits })
             .with_log(Arc::clone(&shared.denials));
         Rc::new(RouterThread {
             files,
