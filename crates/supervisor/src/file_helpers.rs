@@ -224,7 +224,9 @@ impl FileHelpers {
             State::Busy { errand, .. } => Some(errand),
             _ => None,
         });
-        self.waiting.iter().chain(busy).any(|(task, _)| task.is_of_state())
+        // A document that is being kept is that of the next server, too.
+        let must_end = |task: &Task| task.is_of_state() && !matches!(task, Task::KeepDocument(_));
+        self.waiting.iter().chain(busy).any(|(task, _)| must_end(task))
     }
 
     /// Returns the process ids.

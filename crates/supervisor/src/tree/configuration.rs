@@ -150,7 +150,8 @@ impl Tree {
                 self.log.write(Level::Warn, message);
             }
         }
-        if !self.has_served {
+        // The server that this one replaces has kept the same document.
+        if !self.has_served && self.upgrade.predecessor.is_none() {
             self.keep_document();
         }
         self.has_served = true;
