@@ -21,6 +21,7 @@ pub mod htaccess;
 pub mod http1;
 pub mod http2;
 pub mod include;
+pub mod mail;
 pub mod php;
 pub mod proxy;
 pub mod supervisor;
@@ -75,6 +76,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http1_head", http1::head),
     ("http1_target", http1::target),
     ("http2_blocks", http2::blocks),
+    ("mail_conversation", mail::conversation),
+    ("mail_message", mail::message),
+    ("mail_reply", mail::reply),
     ("php_answer", php::answer),
     ("php_params", php::params),
     ("php_response", php::response),

@@ -18,7 +18,7 @@ mod delivery;
 mod frames;
 mod mailbox;
 mod process;
-mod reply;
+pub mod reply;
 mod session;
 mod unreachable;
 mod usage;

@@ -9,20 +9,20 @@ const MAX_SHOWN: usize = 300;
 
 /// A reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Reply {
+pub struct Reply {
     /// The code, from 200 to 599.
-    pub(crate) code: u16,
+    pub code: u16,
     /// The text of each line.
-    pub(crate) lines: Vec<String>,
+    pub lines: Vec<String>,
 }
 
 /// Bytes that are no reply, or a reply that is too long.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NoReply;
+pub struct NoReply;
 
 impl Reply {
     /// Takes a reply from the front of the buffer; `None` if it is not complete.
-    pub(crate) fn take(buffer: &mut Vec<u8>) -> Result<Option<Reply>, NoReply> {
+    pub fn take(buffer: &mut Vec<u8>) -> Result<Option<Reply>, NoReply> {
         let (mut at, mut code, mut lines) = (0, None, Vec::new());
         while let Some(rest) = buffer.get(at..)
             && let Some(length) = rest.iter().position(|byte| *byte == b'\n')
@@ -55,12 +55,12 @@ impl Reply {
     }
 
     /// Returns true for a positive reply.
-    pub(crate) fn is_ok(&self) -> bool {
+    pub fn is_ok(&self) -> bool {
         (200..300).contains(&self.code)
     }
 
     /// Returns the reply for a message.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         let text = self.lines.join(" ");
         let text: String =
             text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_SHOWN).collect();
@@ -70,20 +70,26 @@ impl Reply {
 
 /// Extensions that a server offers (RFC 5321, 4.1.1.1).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Extensions {
-    pub(crate) starttls: bool,
-    pub(crate) eight_bit: bool,
-    pub(crate) utf8: bool,
+pub struct Extensions {
+    /// The connection can change to TLS.
+    pub starttls: bool,
+    /// `8BITMIME`.
+    pub eight_bit: bool,
+    /// `SMTPUTF8`.
+    pub utf8: bool,
     /// Maximum length of a message; `None` if it is not known.
-    pub(crate) size: Option<u64>,
-    pub(crate) has_size: bool,
-    pub(crate) auth_plain: bool,
-    pub(crate) auth_login: bool,
+    pub size: Option<u64>,
+    /// `SIZE`, with or without a maximum.
+    pub has_size: bool,
+    /// `AUTH PLAIN`.
+    pub auth_plain: bool,
+    /// `AUTH LOGIN`.
+    pub auth_login: bool,
 }
 
 impl Extensions {
     /// Reads the reply to `EHLO`.
-    pub(crate) fn of(reply: &Reply) -> Extensions {
+    pub fn of(reply: &Reply) -> Extensions {
         let mut found = Extensions::default();
         for line in reply.lines.iter().skip(1) {
             let line = line.to_ascii_uppercase();

@@ -59,7 +59,9 @@ impl<'a> Message<'a> {
                 break;
             }
             // The line that separates messages in a mailbox.
-            let is_separator = std::mem::take(&mut is_first) && line.starts_with(b"From ");
+            let is_separator = std::mem::take(&mut is_first)
+                && line.starts_with(b"From ")
+                && name_length(&line).is_none();
             match (fields.last_mut(), name_length(&line)) {
                 _ if is_separator => {}
                 (Some(field), _) if matches!(line.first(), Some(b' ' | b'\t')) => {
@@ -278,6 +280,7 @@ mod tests {
         assert_eq!(recipients(input), ["a@b.org"]);
         assert_eq!(parse(input).body, b"no field here\nText");
         assert_eq!(parse("").body, b"");
+        assert_eq!(parse("From : a@b.org\n\n").author().unwrap().as_str(), "a@b.org");
     }
 
     #[test]
