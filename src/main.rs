@@ -1,6 +1,9 @@
 //! The program `howdah`: runs a command, or one of the internal processes.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod output;
+
 mod check;
 mod cli;
 mod config_file;

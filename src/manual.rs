@@ -8,13 +8,15 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-/// Writes `howdah.1`, `howdah-serve.1` and so on to a directory. The error names the file that cannot
-/// be written.
+/// Writes `howdah.1`, `howdah-serve.1` and so on to a directory, which is created. The error names the file that
+/// cannot be written.
 pub fn write(directory: &Path, command: Command) -> Result<(), String> {
     // Options of the root that clap adds by itself appear on no page: every page would repeat them.
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let pages = pages(&command).map_err(|error| error.to_string())?;
+    let failed = |error: io::Error| format!("{}: {error}", directory.display());
+    fs::create_dir_all(directory).map_err(failed)?;
     for (name, page) in pages {
         let file = directory.join(name);
         fs::write(&file, page).map_err(|error| format!("{}: {error}", file.display()))?;

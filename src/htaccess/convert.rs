@@ -1,7 +1,6 @@
 //! `howdah htaccess convert`: routes that do what the files of a site say.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -63,10 +62,7 @@ pub fn run(arguments: &Convert) -> Result<(), String> {
         Some(path) => {
             fs::write(path, document).map_err(|error| format!("{}: {error}", path.display()))?
         }
-        None => {
-            let written = std::io::stdout().write_all(document.as_bytes());
-            written.map_err(|error| format!("standard output: {error}"))?;
-        }
+        None => print!("{document}"),
     }
     for note in &conversion.notes {
         eprintln!("{note}");

@@ -1,6 +1,5 @@
 //! The configuration to serve, from the command line.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -199,8 +198,8 @@ impl StartupPlan {
             members.shift_remove("included");
             members.shift_remove("left_out");
         }
-        writeln!(std::io::stdout(), "{document:#}")
-            .map_err(|error| format!("standard output: {error}"))
+        println!("{document:#}");
+        Ok(())
     }
 }
 
