@@ -2,20 +2,26 @@
 //!
 //! [`Config::advice`] examines only the document. `absent` finds refusals that leave out
 //! requests, `effect` conditions without effect and steps that no request reaches, `caches` those that store nothing,
-//! `habits` what is written as for nginx, `upstreams` settings that need others, `variables` finds variables in strings in which they are not
+//! `habits` what is written as for nginx, `addresses` listeners that are in the way of each other, `loops` routes
+//! that pass requests round, `unused` parts that nothing leads to, `upstreams` settings that need others, `variables` finds variables in strings in which they are not
 //! expanded.
 
 mod absent;
+mod addresses;
 mod caches;
 mod effect;
 mod habits;
 mod line;
+mod loops;
 mod scripts;
 mod shares;
 #[cfg(test)]
 mod tests;
+mod unused;
 mod upstreams;
 mod variables;
+#[cfg(test)]
+mod whole_tests;
 
 pub use line::Advice;
 use line::add;
@@ -31,6 +37,7 @@ impl Config {
     pub fn advice(&self) -> Vec<Advice> {
         let mut all = Vec::new();
         self.advise_on_listeners(&mut all);
+        loops::of_routes(self, &mut all);
         for route in &self.routes {
             effect::of_route(self, route, &mut all);
         }
@@ -73,6 +80,15 @@ impl Config {
         }
         habits::of_variables(&self.document, &mut all);
         variables::unfilled(&self.document, &mut all);
+        variables::of_shells(&self.document, &mut all);
+        unused::of_document(self, &mut all);
+        all
+    }
+
+    /// Returns the listeners that cannot be opened beside another one of the document.
+    pub fn obstructed_listeners(&self) -> Vec<Advice> {
+        let mut all = Vec::new();
+        addresses::of_listeners(self, &mut all);
         all
     }
 

@@ -75,7 +75,7 @@ pub(super) fn of_rewrite(place: &str, rewrite: &Rewrite) -> Option<Advice> {
         "\"{0}\" does not begin with a slash, so requests get 500; write \"/{0}\"",
         Shown(start)
     );
-    Some(Advice { path: format!("{place}/rewrite"), message })
+    Some(Advice { path: format!("{place}/rewrite"), message, is_note: false })
 }
 
 /// Checks the `if` of the access log.
@@ -210,6 +210,9 @@ fn impossible(pattern: &str, subject: Subject) -> Option<String> {
         _ if pattern.starts_with('~') => None,
         Subject::Uri if pattern.contains('?') => {
             owned("the path is compared without its query; that has \"query\" and \"arguments\"")
+        }
+        Subject::Uri if pattern.starts_with("^/") || pattern.starts_with("^\\/") => {
+            Some(format!("a regular expression begins with \"~\"; write \"~{}\"", Shown(pattern)))
         }
         Subject::Uri if !pattern.starts_with(['/', '*', '%']) => {
             let path = pattern.trim_start_matches(['=', '^', '~', ' ']);

@@ -9,11 +9,18 @@ pub struct Advice {
     pub path: String,
     /// The problem and the remedy.
     pub message: String,
+    /// True if it may be intended.
+    pub is_note: bool,
 }
 
 /// Adds a line.
 pub(super) fn add(all: &mut Vec<Advice>, path: String, message: impl Into<String>) {
-    all.push(Advice { path, message: message.into() });
+    all.push(Advice { path, message: message.into(), is_note: false });
+}
+
+/// Adds a line about what may be intended.
+pub(super) fn note(all: &mut Vec<Advice>, path: String, message: impl Into<String>) {
+    all.push(Advice { path, message: message.into(), is_note: true });
 }
 
 /// Creates the line about the file name `text`, which is not absolute.
@@ -23,5 +30,5 @@ pub(super) fn relative(path: String, text: &str) -> Advice {
          started; write it in full",
         Shown(text)
     );
-    Advice { path, message }
+    Advice { path, message, is_note: false }
 }

@@ -3,14 +3,24 @@ use serde_json::{Value, json};
 use crate::Config;
 
 /// Returns the advice on a document, each as `PATH: MESSAGE`.
-fn advice(document: Value) -> Vec<String> {
+pub(super) fn advice(document: Value) -> Vec<String> {
     let config = Config::from_value(document).unwrap();
-    let line = |advice: crate::Advice| format!("{}: {}", advice.path, advice.message);
-    config.advice().into_iter().map(line).collect()
+    lines(config.advice().into_iter().filter(|advice| !advice.is_note))
+}
+
+/// Returns the notes on a document.
+pub(super) fn notes(document: Value) -> Vec<String> {
+    lines(
+        Config::from_value(document).unwrap().advice().into_iter().filter(|advice| advice.is_note),
+    )
+}
+
+pub(super) fn lines(all: impl Iterator<Item = crate::Advice>) -> Vec<String> {
+    all.map(|advice| format!("{}: {}", advice.path, advice.message)).collect()
 }
 
 /// Returns the advice on a document with these steps and a listener.
-fn on_steps(steps: Value) -> Vec<String> {
+pub(super) fn on_steps(steps: Value) -> Vec<String> {
     advice(json!({"listeners": {"*:80": {"pass": "routes"}}, "routes": steps}))
 }
 
@@ -26,7 +36,7 @@ fn on_action(action: Value) -> Vec<String> {
 }
 
 #[track_caller]
-fn only(lines: &[String], start: &str, part: &str) {
+pub(super) fn only(lines: &[String], start: &str, part: &str) {
     let [line] = lines else { panic!("{start}: {lines:?}") };
     assert!(line.starts_with(&format!("{start}: ")) && line.contains(part), "{line}");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::line::{Advice, add};
+use super::line::{Advice, add, note};
 use crate::node::{Shown, path};
 use crate::template::{Variable, split_name};
 
@@ -10,6 +10,43 @@ use crate::template::{Variable, split_name};
 pub(super) fn unfilled(document: &Value, all: &mut Vec<Advice>) {
     let mut keys = Vec::new();
     visit(document, &mut keys, all);
+}
+
+/// Finds references to variables of the environment in that of applications, as a shell replaces them.
+pub(super) fn of_shells(document: &Value, all: &mut Vec<Advice>) {
+    let applications = document.get("applications").and_then(Value::as_object);
+    for (application, value) in applications.into_iter().flatten() {
+        let environment = value.get("environment").and_then(Value::as_object);
+        for (name, text) in environment.into_iter().flatten() {
+            let Some(reference) = text.as_str().and_then(shell_reference) else { continue };
+            let message = format!(
+                "\"{}\" is not replaced, but passed on as it is; write the value itself, or leave the variable out \
+                 of \"environment\" to pass on that of the server",
+                Shown(reference)
+            );
+            note(
+                all,
+                path(["applications", application.as_str(), "environment", name.as_str()]),
+                message,
+            );
+        }
+    }
+}
+
+/// Returns the first `$NAME` or `${NAME}` of a text, as names of the environment are written.
+fn shell_reference(text: &str) -> Option<&str> {
+    let starts = text.match_indices('$').filter_map(|(at, _)| text.get(at..));
+    starts.into_iter().find_map(|rest| {
+        let name = rest.get(1..)?;
+        let is_braced = name.starts_with('{');
+        let name = name.strip_prefix('{').unwrap_or(name);
+        let is_of_name = |c: &u8| c.is_ascii_uppercase() || c.is_ascii_digit() || *c == b'_';
+        let length = name.bytes().take_while(is_of_name).count();
+        let is_name = length > 1 && name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_');
+        let is_closed = !is_braced || name.get(length..).is_some_and(|end| end.starts_with('}'));
+        let end = 1 + length + if is_braced { 2 } else { 0 };
+        rest.get(..end).filter(|_| is_name && is_closed)
+    })
 }
 
 /// Checks a value; `keys` lead to it. Recursion is bounded by the depth of the document.

@@ -1,0 +1,71 @@
+//! Routes, upstreams and applications that nothing leads to.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::line::{Advice, note};
+use crate::config::Config;
+use crate::fastcgi::Servers;
+use crate::node::path;
+use crate::target::Target;
+
+/// Finds the parts of a document whose names stand nowhere else in it.
+pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
+    if config.listeners.is_empty() {
+        return; // That is said already.
+    }
+    let mut texts = Vec::new();
+    strings(&config.document, &mut texts);
+    let mut used: BTreeSet<(&str, String)> = BTreeSet::new();
+    for text in &texts {
+        match Target::parse(text) {
+            Some(Target::Application { name, .. }) => used.insert(("applications", name)),
+            Some(Target::Upstream(name)) => used.insert(("upstreams", name)),
+            Some(Target::Route(name)) => used.insert(("routes", name.unwrap_or_default())),
+            None => false,
+        };
+    }
+    for application in &config.fastcgi {
+        if let Servers::Upstream(name) = &application.servers {
+            used.insert(("upstreams", name.clone()));
+        }
+    }
+    let applications = { config.applications.iter().map(|one| &one.name) }
+        .chain(config.fastcgi.iter().map(|one| &one.name));
+    let upstreams = config.upstreams.iter().map(|upstream| &upstream.name);
+    let routes: Vec<_> = { config.routes.iter() }
+        .map(|route| {
+            (path(["routes"].into_iter().chain(route.name.as_deref())), route.name.clone())
+        })
+        .collect();
+    let named =
+        |section: &'static str, name: &String| (section, path([section, name]), name.clone());
+    let parts = { routes.into_iter() }
+        .map(|(place, name)| ("routes", place, name.unwrap_or_default()))
+        .chain(applications.map(|name| named("applications", name)))
+        .chain(upstreams.map(|name| named("upstreams", name)));
+    for (section, place, name) in parts {
+        // A name of which a variable is a part may be any.
+        let may_be = |text: &&str| {
+            let start = text.split('$').next().unwrap_or_default();
+            text.contains('$')
+                && (section.starts_with(start) || start.starts_with(&format!("{section}/")))
+        };
+        let passed = || texts.iter().any(may_be);
+        if !used.contains(&(section, name)) && !(section != "upstreams" && passed()) {
+            let message = "is not used: no listener, route or share of the document leads to it";
+            note(all, place, message);
+        }
+    }
+}
+
+/// Collects all strings of a value. Recursion is bounded by the depth of the document.
+fn strings<'v>(value: &'v Value, all: &mut Vec<&'v str>) {
+    match value {
+        Value::String(text) => all.push(text),
+        Value::Array(elements) => elements.iter().for_each(|element| strings(element, all)),
+        Value::Object(members) => members.values().for_each(|member| strings(member, all)),
+        _ => {}
+    }
+}
