@@ -5,12 +5,17 @@
 //! of an application. Nothing is created, changed, bound or run.
 
 mod certificates;
+mod fastcgi;
+mod own_server;
+mod php_settings;
+mod readable;
+mod releases;
 
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use howdah_config::{
@@ -23,6 +28,7 @@ use howdah_server::geo_databases;
 use howdah_server::router::{Protection, spec};
 use howdah_supervisor::{Options, check};
 use howdah_sys::credentials::{self, Credentials, run_as};
+use howdah_sys::permission::{Obstacle, Wanted};
 use howdah_wire::messages::Problem;
 use howdah_wire::region::Geometry;
 use rustix::fs::OFlags;
@@ -37,10 +43,27 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     if let Some(directory) = arguments.file.as_ref().filter(|path| path.is_dir()) {
         return check_directory(directory, &arguments.common);
     }
+    let defaults = Defaults::of(arguments.unit);
+    let mut mistakes = Vec::new();
     let (name, text) = match &arguments.file {
         Some(path) => {
-            let defaults = Defaults::of(arguments.unit);
-            (path.display().to_string(), config_file::read_document(path, &defaults)?)
+            let text = match config_file::read_document(path, &defaults) {
+                Ok(text) => text,
+                // Files that cannot be used are left out by the server. What is in the others is checked.
+                Err(problem) if !arguments.syntax => {
+                    mistakes.extend(problem.lines().map(str::to_owned));
+                    let usable = config_file::read_usable(path, &defaults, None);
+                    match usable
+                        .ok()
+                        .filter(|text| howdah_config::parse_with(text, &defaults).is_ok())
+                    {
+                        Some(text) => text,
+                        None => return Err(problem),
+                    }
+                }
+                Err(problem) => return Err(problem),
+            };
+            (path.display().to_string(), text)
         }
         None => {
             if io::stdin().is_terminal() {
@@ -53,15 +76,25 @@ pub fn run(arguments: &Check) -> Result<(), String> {
             ("standard input".to_owned(), text)
         }
     };
-    let defaults = Defaults::of(arguments.unit);
     let config = howdah_config::parse_with(&text, &defaults)
         .map_err(|error| error.lines(|error| format!("{name}: {error}")))?;
-    let mut findings = Findings { document: name.clone(), ..Findings::default() };
-    for Advice { path, message } in config.advice() {
-        findings.warn(format_args!("{path}: {message}"));
+    let mut findings = Findings {
+        document: name.clone(),
+        included: config.included.clone(),
+        errors: mistakes,
+        ..Findings::default()
+    };
+    for Advice { path, message, is_note } in config.advice() {
+        match is_note {
+            true => findings.note(format_args!("{path}: {message}")),
+            false => findings.warn(format_args!("{path}: {message}")),
+        }
+    }
+    for Advice { path, message, .. } in config.obstructed_listeners() {
+        findings.fail(format_args!("{path}: {message}"));
     }
     if !arguments.syntax {
-        findings.check(&config, &arguments.common);
+        findings.check(&config, &arguments.common, arguments.file.as_deref());
     }
     findings.warnings.iter().for_each(|warning| eprintln!("howdah: warning: {warning}"));
     findings.notes.iter().for_each(|note| eprintln!("howdah: note: {note}"));
@@ -99,6 +132,8 @@ fn check_directory(directory: &Path, options: &CommonOptions) -> Result<(), Stri
 struct Findings {
     /// The name of the document, for messages.
     document: String,
+    /// The parts of the document that come from other files, by their paths.
+    included: Vec<(String, PathBuf)>,
     /// Problems with which the server does not start, or an application does not run.
     errors: Vec<String>,
     /// Problems that show later or cause less harm.
@@ -107,10 +142,12 @@ struct Findings {
     notes: Vec<String>,
     /// The versions of PHP that applications can have, with their programs.
     php: String,
+    /// Settings of PHP of each application that can run, by its name.
+    settings: php_settings::Settings,
 }
 
 impl Findings {
-    fn check(&mut self, config: &Config, options: &CommonOptions) {
+    fn check(&mut self, config: &Config, options: &CommonOptions, file: Option<&Path>) {
         let user = match server_user::find(options) {
             Ok(user) => user,
             Err(problem) => return self.errors.push(problem),
@@ -128,8 +165,9 @@ impl Findings {
         for listener in &config.listeners {
             let path = howdah_config::path(["listeners", listener.name.as_str()]);
             self.must(&path, check::socket(&listener.name));
-            if let Some(note) = ports.taken(&listener.name) {
-                self.notes.push(format!("{}: {path}: {note}", self.document));
+            let is_own = |pid| file.is_some_and(|file| own_server::serves(pid, file));
+            if let Some(note) = ports.taken(&listener.name, is_own) {
+                self.note(format_args!("{path}: {note}"));
             }
         }
         self.tls(config, options);
@@ -157,12 +195,23 @@ impl Findings {
                 self.must(&place, howdah_supervisor::check::cache_file(&file));
             }
         }
+        for (path, problem) in fastcgi::missing_sockets(config) {
+            self.warn(format_args!("{path}: {problem}"));
+        }
+        for (path, problem) in releases::preloaded(config, &self.settings) {
+            self.note(format_args!("{path}: {problem}"));
+        }
+        for (path, problem) in php_settings::contradictions(config, &self.settings) {
+            self.note(format_args!("{path}: {problem}"));
+        }
         let served = config.action_paths();
         let found = run_as(user.as_ref(), || served.iter().filter_map(not_served).collect());
         match found {
             Ok(lines) => lines.lines().for_each(|line| self.warn_once(line)),
             Err(error) => self.errors.push(error.to_string()),
         }
+        let found = run_as(user.as_ref(), || readable::unreadable(&served));
+        found.unwrap_or_default().lines().for_each(|line| self.warn_once(line));
     }
 
     fn must(&mut self, path: &str, result: Result<(), impl Display>) {
@@ -177,20 +226,38 @@ impl Findings {
 
     /// Adds an error of the document.
     fn fail(&mut self, problem: impl Display) {
-        self.errors.push(format!("{}: {problem}", self.document));
+        self.errors.push(self.with_file(problem));
     }
 
     /// Adds a warning, `PATH: PROBLEM`, unless the path has one.
     fn warn_once(&mut self, line: &str) {
         let (path, _) = line.split_once(": ").unwrap_or_default();
-        let beginning = format!("{}: {path}: ", self.document);
+        let beginning = self.with_file(format_args!("{path}: "));
         if !self.warnings.iter().any(|warning| warning.starts_with(&beginning)) {
             self.warn(line);
         }
     }
 
+    /// Puts the file in front of a line about a part of the document.
+    fn with_file(&self, problem: impl Display) -> String {
+        let line = problem.to_string();
+        let is_within = |part: &str| {
+            let rest = line.strip_prefix(part).filter(|_| !part.is_empty());
+            rest.is_some_and(|rest| rest.starts_with(['/', ':']))
+        };
+        let parts = self.included.iter().filter(|(part, _)| is_within(part));
+        match parts.max_by_key(|(part, _)| part.len()) {
+            Some((_, file)) => format!("{}: {line}", file.display()),
+            None => format!("{}: {line}", self.document),
+        }
+    }
+
+    fn note(&mut self, problem: impl Display) {
+        self.notes.push(self.with_file(problem));
+    }
+
     fn warn(&mut self, problem: impl Display) {
-        self.warnings.push(format!("{}: {problem}", self.document));
+        self.warnings.push(self.with_file(problem));
     }
 
     /// Checks directories and files of the command line.
@@ -297,11 +364,10 @@ impl Findings {
                 true => format!("{path}: {problem}"),
                 false => format!("{path}/{problem}"),
             };
-            let name = &self.document;
-            let notes = found.notes.into_iter().map(line);
-            self.notes.extend(notes.map(|note| format!("{name}: {note}")));
+            found.notes.into_iter().map(line).for_each(|note| self.note(note));
             found.warnings.into_iter().map(line).for_each(|warning| self.warn(warning));
-            found.error.into_iter().map(line).for_each(|error| self.fail(error));
+            found.errors.into_iter().map(line).for_each(|error| self.fail(error));
+            self.settings.insert(application.name.clone(), found.settings);
         }
     }
 
@@ -376,6 +442,11 @@ fn not_served(served: &RouterPath) -> Option<String> {
     };
     let user = Credentials::current().name;
     if let Err(error) = found {
+        let wanted = if *is_directory { Wanted::Enter } else { Wanted::Read };
+        if error.kind() == io::ErrorKind::PermissionDenied {
+            let obstacle = Obstacle::explain(file, &Credentials::current(), wanted);
+            return Some(format!("{path}: {obstacle}; its requests get 403\n"));
+        }
         let file = file.display();
         return Some(format!("{path}: {file} cannot be used by the user \"{user}\": {error}\n"));
     }

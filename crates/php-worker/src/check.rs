@@ -14,6 +14,19 @@ use crate::loading::{check_roots, load};
 use crate::supervisor::Supervisor;
 use crate::watch;
 
+/// Settings of PHP that `howdah check` compares with the document.
+const COMPARED_SETTINGS: [&str; 9] = [
+    "post_max_size",
+    "upload_max_filesize",
+    "memory_limit",
+    "session.save_handler",
+    "session.save_path",
+    "user_ini.filename",
+    "opcache.enable",
+    "opcache.memory_consumption",
+    "opcache.jit_buffer_size",
+];
+
 /// Reports warnings and notes to the supervisor. Returns PHP's version; Error: the reason why the
 /// application cannot run.
 pub fn run(supervisor: &Supervisor, spec: &ApplicationSpec, tmp: &str) -> Result<String, Problem> {
@@ -28,6 +41,13 @@ pub fn run(supervisor: &Supervisor, spec: &ApplicationSpec, tmp: &str) -> Result
     for problem in notices {
         let _ = supervisor.report(&FromPrototype::Noticed { problem, is_note: false });
     }
+    let value = |name: &&str| {
+        let value = php.setting(name)?;
+        Some(((*name).to_owned(), value.to_string_lossy().into_owned()))
+    };
+    let mut values: Vec<_> = COMPARED_SETTINGS.iter().filter_map(value).collect();
+    values.extend(php.preload().map(|script| ("opcache.preload".to_owned(), script)));
+    let _ = supervisor.report(&FromPrototype::Settings { values });
     if let Some(script) = php.preload() {
         check_preload(Path::new(&script)).map_err(|error| {
             let key = "opcache.preload";

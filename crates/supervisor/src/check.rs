@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use howdah_sys::credentials;
 use howdah_sys::pipe::{self, Received};
 use howdah_sys::{packet, process, signals};
 use howdah_wire::messages::{ApplicationSpec, FromPrototype, MAX_REPORT, Problem, ToPrototype};
@@ -38,20 +39,75 @@ const MAX_OUTPUT_BYTES: usize = 16 * 1024;
 /// The result of checking an application.
 #[derive(Default)]
 pub struct Findings {
-    /// Reason why the application cannot run.
-    pub error: Option<Problem>,
+    /// Reasons why the application cannot run.
+    pub errors: Vec<Problem>,
     /// Problems that do not prevent it from running.
     pub warnings: Vec<Problem>,
     /// Settings that may be intended.
     pub notes: Vec<Problem>,
+    /// Names and values of settings of PHP; empty if it cannot be loaded.
+    pub settings: Vec<(String, String)>,
 }
+
+/// Maximum number of errors of an application that are looked for.
+const MAX_ERRORS: usize = 10;
 
 /// Checks that an application could run. Of the options, the user and the PHP programs are used.
 /// The caller must have no other children.
 pub fn application(options: &Options, spec: &ApplicationSpec) -> Findings {
-    let mut findings = Findings::default();
-    findings.error = try_application(options, spec, &mut findings).err();
-    findings
+    let mut errors: Vec<Problem> = Vec::new();
+    let (mut spec, mut gone) = (spec.clone(), Vec::new());
+    loop {
+        let mut findings = Findings::default();
+        let Err(problem) = try_application(options, &spec, &mut findings) else {
+            return Findings { errors, ..findings };
+        };
+        // What is in a directory that is missing is missing as well.
+        let follows = gone.iter().any(|root: &String| problem.message.contains(root.as_str()));
+        let can_go_on = leave_out(&mut spec, &problem.key, &mut gone);
+        if !follows {
+            errors.push(problem);
+        }
+        if !can_go_on || errors.len() >= MAX_ERRORS {
+            return Findings { errors, ..findings };
+        }
+    }
+}
+
+/// Leaves the part of a specification out that a mistake is in, so that others are found. `gone` gets document
+/// roots that are left out. Returns false if nothing is left out.
+fn leave_out(spec: &mut ApplicationSpec, key: &str, gone: &mut Vec<String>) -> bool {
+    match key {
+        // Others may not enter the directories of the user that is missing.
+        "user" if credentials::is_root() && spec.user.as_deref() != Some("root") => {
+            spec.group = None;
+            spec.user.replace("root".to_owned()).is_some()
+        }
+        "group" => spec.group.take().is_some(),
+        "working_directory" => spec.working_directory.take().is_some(),
+        "stdout" => spec.stdout.take().is_some(),
+        "stderr" => spec.stderr.take().is_some(),
+        "options/file" => spec.ini_file.take().is_some(),
+        "worker" | "worker/watch" => spec.worker.take().is_some(),
+        _ => {
+            if let Some(name) = key.strip_prefix("options/") {
+                let name = name.split_once('/').map_or(name, |(_, name)| name);
+                let before = spec.ini_admin.len() + spec.ini_user.len();
+                spec.ini_admin.retain(|(setting, _)| setting != name);
+                spec.ini_user.retain(|(setting, _)| setting != name);
+                return spec.ini_admin.len() + spec.ini_user.len() < before;
+            }
+            let is_root = |(root, _): &&(String, String)| root == key;
+            let Some((_, root)) = spec.roots.iter().find(is_root).cloned() else { return false };
+            spec.roots.retain(|(other, _)| other != key);
+            // The worker script is below the first root.
+            if spec.worker.as_ref().is_some_and(|worker| worker.script.starts_with(&root)) {
+                spec.worker = None;
+            }
+            gone.push(root);
+            true
+        }
+    }
 }
 
 fn try_application(
@@ -115,6 +171,7 @@ fn read_reports(
         match message {
             Ok(FromPrototype::Noticed { problem, is_note: true }) => findings.notes.push(problem),
             Ok(FromPrototype::Noticed { problem, .. }) => findings.warnings.push(problem),
+            Ok(FromPrototype::Settings { values }) => findings.settings = values,
             Ok(FromPrototype::Ready { .. }) => ended = Some(Ok(())),
             Ok(FromPrototype::Failed { problem }) => ended = Some(Err(problem)),
             _ => return Err(Problem::of("its prototype sent a malformed report")),

@@ -39,8 +39,13 @@ impl Ports {
         Ports(all)
     }
 
-    /// Returns a line about the process that listens on an address already, if there is one.
-    pub fn taken(&self, address: &str) -> Option<String> {
+    /// Returns a line about the process that listens on an address already, if there is one for which `is_own`
+    /// is not true.
+    pub fn taken(&self, address: &str, is_own: impl Fn(u32) -> bool) -> Option<String> {
+        let other = self.0.iter().find(|other| other.is_in_the_way(address))?;
+        if holder(other.inode).is_some_and(|(_, pid)| is_own(pid)) {
+            return None;
+        }
         let (place, who) = self.listener(address)?;
         Some(format!(
             "{who} listens on {place} now; if that is not this server, it has to end first"

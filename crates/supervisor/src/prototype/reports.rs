@@ -148,8 +148,8 @@ impl Application {
                 FromSupervisor::Measured { application, base, memory_limit, workers }
             }
             // Only dry runs send such reports.
-            FromPrototype::Noticed { .. } => {
-                return Err(Violation("`Noticed` out of order"));
+            FromPrototype::Noticed { .. } | FromPrototype::Settings { .. } => {
+                return Err(Violation("a report of a check out of order"));
             }
         };
         Ok(Report::ForRouter(for_router, descriptors))

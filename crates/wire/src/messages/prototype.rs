@@ -86,6 +86,11 @@ messages! {
             /// The setting may be intended: a note, not a warning.
             is_note: bool,
         }
+        /// The values of some settings of PHP, in reply to `Check`.
+        22 Settings {
+            /// Names and values; those without a value are left out.
+            values: Vec<(String, String)>,
+        }
         /// The worker script of a resident application has started again or for the first time.
         8 Booted {
             /// Time that the script took until it waited for a request, in microseconds.

@@ -1,0 +1,285 @@
+//! `howdah check` of several sites: everything that is wrong is said in one run, with its file.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use harness::{Site, free_address, programs, requirements};
+use serde_json::{Value, json};
+
+/// Checks a document beside the site.
+fn check(site: &Site, name: &str, document: &Value) -> Output {
+    let file = site.data().join(name);
+    fs::write(&file, document.to_string()).unwrap();
+    let mut command = Command::new(programs::howdah());
+    programs::run(command.arg("check").arg(file).arg("--tmp").arg(site.data()))
+}
+
+/// Lines of standard error about a place of a document.
+fn about(output: &Output, file: &Path, place: &str) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let beginning = format!("{}: {place}", file.display());
+    text.lines().filter(|line| line.contains(&beginning)).map(str::to_owned).collect()
+}
+
+fn one(output: &Output, file: &Path, place: &str, part: &str) {
+    let found = about(output, file, place);
+    assert!(found.len() == 1 && found[0].contains(part), "{place}: {part}: {output:?}");
+}
+
+#[test]
+fn all_errors_of_all_applications_are_told_with_their_files() {
+    let site = Site::script("index.php", "echo 1;");
+    let conf = site.data().join("conf.d");
+    fs::create_dir(&conf).unwrap();
+    let include = |name: &str, application: Value| {
+        let document = json!({"applications": {name: application}});
+        fs::write(conf.join(format!("{name}.json")), document.to_string()).unwrap();
+    };
+    include(
+        "a",
+        json!({"type": "php", "root": "/no/root", "stdout": "/no/such/out",
+                        "working_directory": "/no/directory"}),
+    );
+    include(
+        "b",
+        json!({"type": "php", "root": site.root(), "group": "no-such-group",
+                        "options": {"file": "/proc/self/mem/php.ini"}}),
+    );
+    include("c", json!({"type": "php", "rot": "/x"}));
+    include("d", json!({"type": "php", "root": site.root()}));
+    let document = json!({
+        "include": conf.join("*.json"),
+        "listeners": {"127.0.0.1:80": {"pass": "applications/d"}},
+        "applications": {"z": {"type": "php", "root": "/no/other"}},
+    });
+    let output = check(&site, "sites.json", &document);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let (a, b) = (conf.join("a.json"), conf.join("b.json"));
+    one(&output, &a, "/applications/a/root: ", "/no/root");
+    one(&output, &a, "/applications/a/stdout: ", "/no/such/out");
+    one(&output, &a, "/applications/a/working_directory: ", "/no/directory");
+    one(&output, &b, "/applications/b/group: ", "no-such-group");
+    one(&output, &b, "/applications/b/options/file: ", "/proc/self/mem");
+    one(&output, &conf.join("c.json"), "line 1", "did you mean \"root\"?");
+    one(&output, &site.data().join("sites.json"), "/applications/z/root: ", "/no/other");
+    assert!(about(&output, &conf.join("d.json"), "").is_empty(), "{output:?}");
+}
+
+#[test]
+fn listeners_that_are_in_the_way_of_each_other_are_an_error() {
+    let site = Site::new();
+    let document = json!({
+        "listeners": {"*:8080": {"pass": "routes"}, "127.0.0.1:8080": {"pass": "routes"}},
+        "routes": [{"action": {"return": 200}}],
+    });
+    let output = check(&site, "check.json", &document);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    one(
+        &output,
+        &site.data().join("check.json"),
+        "/listeners/127.0.0.1:8080: ",
+        "only one of them",
+    );
+}
+
+/// Uploads ended at the smaller of two limits, and nothing said so.
+#[test]
+fn limits_of_uploads_that_contradict_each_other_are_notes() {
+    let site = Site::script("index.php", "echo 1;");
+    let php = |settings: Value| json!({"type": "php", "root": site.root(), "options": {"admin": settings}});
+    let checked = |application: Value, action: Value, settings: Value| {
+        let mut action = action;
+        action["pass"] = json!("applications/site");
+        let document = json!({
+            "listeners": {"127.0.0.1:80": {"pass": "routes"}},
+            "routes": [{"action": action}],
+            "applications": {"site": application},
+            "settings": {"http": settings},
+        });
+        let output = check(&site, "check.json", &document);
+        assert!(output.status.success(), "{output:?}");
+        output
+    };
+    let file = site.data().join("check.json");
+    let large =
+        json!({"post_max_size": "128M", "upload_max_filesize": "128M", "memory_limit": "256M"});
+    let output = checked(php(large.clone()), json!({}), json!({}));
+    let ends =
+        "uploads end at 8 MiB by settings/http/max_body_size, below PHP's post_max_size (128M)";
+    one(&output, &file, "/settings/http/max_body_size: ", ends);
+    let output = checked(php(large.clone()), json!({"max_body_size": 1 << 20}), json!({}));
+    one(&output, &file, "/routes/0/action/max_body_size: ", "uploads end at 1 MiB");
+    let output = checked(php(large), json!({}), json!({"max_body_size": 1 << 30}));
+    one(
+        &output,
+        &file,
+        "/settings/http/max_body_size: ",
+        "uploads end at PHP's post_max_size (128M)",
+    );
+    let odd = json!({"post_max_size": "8M", "upload_max_filesize": "64M", "memory_limit": "4M"});
+    let output = checked(php(odd), json!({}), json!({}));
+    let found = about(&output, &file, "/applications/site: ");
+    assert_eq!(found.len(), 2, "{output:?}");
+    assert!(found[0].contains("upload_max_filesize (64M)"), "{found:?}");
+    assert!(found[1].contains("memory_limit (4M) is below"), "{found:?}");
+    // A customer's own file counts, unless the setting is locked.
+    fs::write(
+        site.root().join(".user.ini"),
+        "; x\nupload_max_filesize = 1G\npost_max_size=\"16M\"\n",
+    )
+    .unwrap();
+    let application = json!({"type": "php", "root": site.root()});
+    let output = checked(application, json!({}), json!({}));
+    one(&output, &file, "/applications/site: ", "upload_max_filesize (1G)");
+    one(&output, &file, "/settings/http/max_body_size: ", "post_max_size (16M)");
+    let fitting = json!({"post_max_size": "8M", "upload_max_filesize": "2M"});
+    assert!(about(&checked(php(fitting), json!({}), json!({})), &file, "").is_empty());
+}
+
+#[test]
+fn a_shared_directory_of_sessions_and_little_address_space_are_noted() {
+    let site = Site::script("index.php", "echo 1;");
+    let sessions = |directory: &str| {
+        json!({"type": "php", "root": site.root(), "options": {"admin":
+            {"session.save_handler": "files", "session.save_path": directory}}})
+    };
+    let applications = |b: &str| {
+        let mut document = json!({
+            "listeners": {"127.0.0.1:80": {"pass": "applications/a"}, "127.0.0.1:81": {"pass": "applications/b"}},
+            "applications": {"a": sessions("/tmp"), "b": sessions(b)},
+        });
+        document["applications"]["a"]["limits"] = json!({"rlimits": {"as": 600 << 20}});
+        document["applications"]["a"]["options"]["admin"]["memory_limit"] = json!("1G");
+        check(&site, "check.json", &document)
+    };
+    let file = site.data().join("check.json");
+    let output = applications("/tmp");
+    one(
+        &output,
+        &file,
+        "/applications: ",
+        "\"a\" and \"b\" have one user and keep their sessions in /tmp",
+    );
+    one(&output, &file, "/applications/a/limits/rlimits/as: ", "600 MiB is too low");
+    assert!(about(&applications("/var/tmp"), &file, "/applications: ").is_empty());
+}
+
+#[test]
+fn a_preload_script_that_a_link_of_the_root_leads_to_is_noted() {
+    let site = Site::script("index.php", "echo 1;").file("preload.php", "<?php");
+    let current = site.data().join("current");
+    symlink(site.root(), &current).unwrap();
+    let noted = |root: &Path| {
+        let options = json!({"admin": {"opcache.enable": "1", "opcache.preload": current.join("preload.php")}});
+        let document = json!({
+            "listeners": {"127.0.0.1:80": {"pass": "applications/site"}},
+            "applications": {"site": {"type": "php", "root": root, "options": options}},
+        });
+        about(
+            &check(&site, "check.json", &document),
+            &site.data().join("check.json"),
+            "/applications/site/options: ",
+        )
+    };
+    let found = noted(&current);
+    assert!(found.len() == 1 && found[0].contains("until howdah reload"), "{found:?}");
+    assert!(noted(&site.root()).is_empty());
+}
+
+#[test]
+fn a_socket_that_is_not_there_is_a_warning_with_those_beside_it() {
+    let site = Site::new();
+    let other = site.data().join("php8.4-fpm.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&other).unwrap();
+    let socket = |name: &str| format!("unix:{}", site.data().join(name).display());
+    let document = |name: &str| {
+        json!({
+            "listeners": {"127.0.0.1:80": {"pass": "applications/fpm"}},
+            "applications": {"fpm": {"type": "fastcgi", "server": socket(name), "root": "/www"}},
+        })
+    };
+    let output = check(&site, "check.json", &document("php8.2-fpm.sock"));
+    assert!(output.status.success(), "{output:?}");
+    one(
+        &output,
+        &site.data().join("check.json"),
+        "/applications/fpm/server: ",
+        &other.display().to_string(),
+    );
+    let output = check(&site, "check.json", &document("php8.4-fpm.sock"));
+    assert!(about(&output, &site.data().join("check.json"), "").is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_file_that_requests_would_get_403_for_is_told_with_what_to_type() {
+    if !requirements::root() {
+        return;
+    }
+    let site = Site::new()
+        .file("pages/open.html", "")
+        .file("pages/closed.html", "")
+        .file("pages/.env", "");
+    for name in ["pages/closed.html", "pages/.env"] {
+        fs::set_permissions(site.root().join(name), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let document = json!({
+        "listeners": {"127.0.0.1:80": {"pass": "routes"}},
+        "routes": [{"action": {"share": format!("{}$uri", site.root().display())}}],
+    });
+    let output = check(&site, "check.json", &document);
+    assert!(output.status.success(), "{output:?}");
+    let file = site.data().join("check.json");
+    let closed = site.root().join("pages/closed.html");
+    one(
+        &output,
+        &file,
+        "/routes/0/action/share: ",
+        &format!("permit it with chmod o+r {}", closed.display()),
+    );
+    // The directory, if nothing below it can be reached.
+    fs::set_permissions(site.root().join("pages"), fs::Permissions::from_mode(0o700)).unwrap();
+    let output = check(&site, "check.json", &document);
+    let pages = site.root().join("pages");
+    one(&output, &file, "/routes/0/action/share: ", &format!("chmod o+x {}", pages.display()));
+}
+
+#[test]
+fn the_running_server_of_a_document_is_not_in_the_way() {
+    let address = free_address().to_string();
+    let site = Site::script("index.php", "echo 1;");
+    let server = site.with(json!({"settings": {}})).serve_at(&address);
+    let file = server.site.root().with_file_name("config.json");
+    let text = |file: &Path| {
+        let mut command = Command::new(programs::howdah());
+        let output =
+            programs::run(command.arg("check").arg(file).arg("--tmp").arg(server.site.data()));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(!text(&file).contains(" listens on "), "{}", text(&file));
+    let copy = server.site.data().join("copy.json");
+    fs::copy(&file, &copy).unwrap();
+    assert!(text(&copy).contains(&format!(" listens on {address} now")), "{}", text(&copy));
+}
+
+/// It panicked: "failed printing to stdout: Broken pipe".
+#[test]
+fn output_that_nobody_reads_ends_a_command_quietly() {
+    let site = Site::new();
+    let pages = site.data().join("new/man");
+    for arguments in [&["schema"][..], &["completions", "bash"], &["--version"], &["--help"]] {
+        let mut command = Command::new(programs::howdah());
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        child.wait().unwrap();
+        assert_eq!(said, "", "{arguments:?}");
+    }
+    let mut command = Command::new(programs::howdah());
+    let output = programs::run(command.arg("man").arg(&pages));
+    assert!(output.status.success() && pages.join("howdah.1").exists(), "{output:?}");
+}
