@@ -136,6 +136,85 @@ fn the_source_of_scripts_is_never_sent_and_handlers_of_a_former_host_run_them() 
 }
 
 #[test]
+fn closed_directories_stay_closed_for_rules_index_files_negotiation_and_error_documents() {
+    // WordPress's own rules for a network in subdirectories.
+    let rules = "RewriteEngine On\nRewriteBase /\nRewriteRule ^index\\.php$ - [L]\n\
+                 RewriteCond %{REQUEST_FILENAME} -f [OR]\nRewriteCond %{REQUEST_FILENAME} -d\nRewriteRule ^ - [L]\n\
+                 RewriteRule ^([_0-9a-zA-Z-]+/)?(wp-(content|admin|includes).*) $2 [L]\n\
+                 RewriteRule ^([_0-9a-zA-Z-]+/)?(.*\\.php)$ $2 [L]\nRewriteRule . index.php [L]\n\
+                 ErrorDocument 403 /wp-content/uploads/shell.php\n";
+    const SHELL: &str = "<?php echo 'EXECUTED';";
+    let uploads = "wp-content/uploads";
+    let server = Site::new()
+        .file("index.php", FRONT)
+        .file("wp-load.php", "")
+        .file(".htaccess", rules)
+        .file(&format!("{uploads}/a.txt"), "picture")
+        .file(&format!("{uploads}/shell.php"), SHELL)
+        .file(&format!("{uploads}/db.sqlite"), "SQLITE")
+        .file(&format!("{uploads}/x/.htaccess"), "AddType application/x-httpd-php .jpg\nOptions +MultiViews\nDirectoryIndex shell.jpg ../db.sqlite\n")
+        .file(&format!("{uploads}/x/shell.jpg"), SHELL)
+        .file(&format!("{uploads}/x/db.sqlite"), "SQLITE")
+        .file("data.sqlite", "SQLITE")
+        .serve();
+    for path in [
+        "shell.php",
+        "shell.php/x",
+        "db.sqlite",
+        "x/shell.jpg",
+        "x/",
+        "x/db.sqlite",
+        "x/db",
+        "x/shell",
+    ] {
+        for way in ["", "blog/", "blog//"] {
+            let path = format!("/{way}{uploads}/{path}");
+            let response = server.get(&path);
+            assert_eq!(response.status, 403, "{path}: {}", response.text());
+            assert!(!response.text().contains("EXECUTED") && !response.text().contains("SQLITE"));
+        }
+    }
+    assert_eq!(server.get(&format!("/blog/{uploads}/a.txt")).text(), "picture");
+    let missing = format!("/{uploads}/none.jpg");
+    assert_eq!(server.get(&missing).text(), format!("front {missing}"));
+}
+
+#[test]
+fn names_with_a_dot_in_front_are_hidden_under_directives() {
+    let server = site()
+        .file(
+            ".htaccess",
+            "RewriteEngine On\nRewriteRule ^env$ /.env [L]\nErrorDocument 404 /.env\n",
+        )
+        .file(".well-known/.secret", "SECRET=1")
+        .file(".d/run.php", "<?php echo 'SECRET=1';")
+        .with(json!({
+            "routes": [{ "action": { "pass": "applications/site" } }],
+            "applications": { "site": { "htaccess": true } },
+        }))
+        .serve();
+    for path in [
+        "/.env",
+        "/env",
+        "/open/.git/config",
+        "/none",
+        "/.well-known/.secret",
+        "/.d/run.php",
+        "/.git/",
+        "/%2eenv",
+    ] {
+        let response = server.get(path);
+        assert_eq!(response.status, 404, "{path}");
+        assert!(
+            !response.text().contains("SECRET") && !response.text().contains("[core]"),
+            "{path}"
+        );
+    }
+    assert_eq!(server.get("/.htaccess").status, 403);
+    assert_eq!(server.get("/.well-known/security.txt").text(), "contact");
+}
+
+#[test]
 fn a_file_that_is_not_read_and_denies_access_is_named_at_the_start() {
     let server = site().argument("--no-htaccess").serve();
     assert_eq!(server.get("/data/app.txt").text(), "secret");

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::node::{Node, Object};
+use crate::pattern::{Patterns, Subject};
 use crate::php::PhpTarget;
 use crate::template::{Part, Template, Variable};
 
@@ -35,6 +36,10 @@ pub struct Htaccess {
     pub options: Vec<String>,
     /// Regular expression of the names of files that PHP runs.
     pub scripts: String,
+    /// Patterns of paths below the root: files that are neither sent nor run.
+    pub closed: Vec<String>,
+    /// Patterns of paths below the root: files that are not run.
+    pub without_scripts: Vec<String>,
 }
 
 impl Default for Htaccess {
@@ -46,6 +51,8 @@ impl Default for Htaccess {
             index: words(&["index.html", "index.php"]),
             options: words(&["Indexes", "FollowSymLinks"]),
             scripts: r"\.ph(ar|p|tml)$".to_owned(),
+            closed: Vec::new(),
+            without_scripts: Vec::new(),
         }
     }
 }
@@ -118,6 +125,8 @@ impl Htaccess {
             index: object.read("index", read_names)?.unwrap_or(default.index),
             options: object.read("options", read_options)?.unwrap_or(default.options),
             scripts: object.read("scripts", read_expression)?.unwrap_or(default.scripts),
+            closed: object.read("closed", read_patterns)?.unwrap_or_default(),
+            without_scripts: object.read("without_scripts", read_patterns)?.unwrap_or_default(),
         };
         object.end()?;
         Ok(Some(htaccess))
@@ -167,6 +176,11 @@ fn read_expression(node: &Node<'_>) -> Result<String, Error> {
     }
 }
 
+fn read_patterns(node: &Node<'_>) -> Result<Vec<String>, Error> {
+    Patterns::read(node, Subject::Uri)?;
+    node.strings()?.map(|pattern| pattern.string().map(str::to_owned)).collect()
+}
+
 fn read_names(node: &Node<'_>) -> Result<Vec<String>, Error> {
     node.strings()?.map(|name| name.text().map(str::to_owned)).collect()
 }
@@ -198,10 +212,12 @@ mod tests {
         assert_eq!(of(json!({})).htaccess, Some(Htaccess::default()));
         assert_eq!((of(json!(false)).htaccess, of(json!(false)).obeys_htaccess), (None, false));
         let own = json!({"allow": ["FileInfo", "Options=Indexes,MultiViews"], "file": ".rules",
-            "index": "home.php", "options": ["Indexes"], "scripts": "\\.php$"});
+            "closed": "/data/*", "without_scripts": ["/uploads/*", "~(?i)^/files/"], "index": "home.php", "options": ["Indexes"], "scripts": "\\.php$"});
         let own = of(own).htaccess.unwrap();
         assert_eq!(own.allow, ["FileInfo", "Options=Indexes,MultiViews"]);
         assert_eq!((&*own.file, &*own.scripts), (".rules", "\\.php$"));
+        assert_eq!(own.closed, ["/data/*"]);
+        assert_eq!(own.without_scripts, ["/uploads/*", "~(?i)^/files/"]);
         assert_eq!((own.index, own.options), (vec!["home.php".into()], vec!["Indexes".into()]));
     }
 
@@ -213,6 +229,8 @@ mod tests {
             (json!({"options": ["Indexes", "Speed"]}), "/applications/a/htaccess/options/1"),
             (json!({"file": "../x"}), "/applications/a/htaccess/file"),
             (json!({"scripts": "("}), "/applications/a/htaccess/scripts"),
+            (json!({"closed": ["/a/*", "~("]}), "/applications/a/htaccess/closed/1"),
+            (json!({"without_scripts": "/a/**"}), "/applications/a/htaccess/without_scripts"),
             (json!({"other": 1}), "/applications/a/htaccess"),
         ] {
             let error = application(value.clone()).unwrap_err();

@@ -15,7 +15,7 @@ use crate::config::DirConfig;
 use crate::engine::{Action, Base, Engine, Outcome, Script, compile};
 use crate::modules::testing::now;
 use crate::record::{Connection, FileInfo, FileKind, Record};
-use crate::world::{Broken, Later, Level, World};
+use crate::world::{Broken, FileRule, Later, Level, World};
 
 /// Site in a temporary directory; removed at the end.
 pub(crate) struct Site {
@@ -240,6 +240,15 @@ impl World for Site {
     fn is_source(&self, path: &[u8]) -> bool {
         let name = path_of(path).file_name().unwrap_or_default().to_string_lossy();
         [".php", ".pht", ".phar"].iter().any(|part| name.contains(part))
+    }
+
+    fn rule(&self, path: &[u8]) -> FileRule {
+        match self.local(path).split('/').nth(1) {
+            Some("uploads") => FileRule::NotRun,
+            Some("closed") => FileRule::Closed,
+            Some("hidden") => FileRule::Hidden,
+            _ => FileRule::Open,
+        }
     }
 
     fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, bool> {

@@ -58,6 +58,13 @@ pub trait World {
         false
     }
 
+    /// Returns what the server's configuration says about a file, whatever directives say. `path` is that of the
+    /// answer, after rewrites, index files and negotiation; the path of a directory ends with a slash.
+    fn rule(&self, path: &[u8]) -> FileRule {
+        let _ = path;
+        FileRule::Open
+    }
+
     /// Checks a password against its stored form (bcrypt, apr1, SHA, crypt).
     fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, bool>;
 
@@ -87,6 +94,20 @@ pub trait World {
 
     /// Writes a line to the error log.
     fn log(&self, level: Level, message: &str);
+}
+
+/// What the server's configuration says about a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FileRule {
+    /// Nothing.
+    #[default]
+    Open,
+    /// It may be sent and is not run: 403 if it is a script.
+    NotRun,
+    /// It is neither sent nor run: 403.
+    Closed,
+    /// It is as if it did not exist: 404.
+    Hidden,
 }
 
 /// Importance of a message.

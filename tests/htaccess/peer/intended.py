@@ -24,13 +24,17 @@ class Intended:
 # Stands for any value.
 ANY = object()
 
-# The aspects of an answer with 403 in place of a file.
-REFUSED = {
-    "status": "403",
-    "body": "<!doctype html><title>403</title><p>403 Forbidden</p>\n",
-    "field content-type": "text/html; charset=iso-8859-1",
-    "field *": None,
-}
+def refused(status, reason):
+    """The aspects of an answer with an error in place of a file."""
+    return {
+        "status": str(status),
+        "body": f"<!doctype html><title>{status}</title><p>{status} {reason}</p>\n",
+        "field content-type": "text/html; charset=iso-8859-1",
+        "field *": None,
+    }
+
+
+REFUSED = refused(403, "Forbidden")
 
 TABLE = (
     Intended(
@@ -91,6 +95,14 @@ TABLE = (
         "a handler of another server that names PHP (`application/x-lsphp84`) runs the file",
         "sites that have moved keep such lines; Apache sends the source",
         ("mime: handlers of a former host", "mime: PHP's other names of handlers and types"), {"*": ANY}),
+    Intended(
+        "names that begin with a dot are 404, but for `.well-known` and the files that Apache refuses",
+        "`.env` and `.git` have credentials and source; shares never send them",
+        ("authz: Files and FilesMatch deny", "authz: the server's denial of .ht files is overridden",
+         "core: an access file of its own name is hidden in all forms", "mime: the order of extensions",
+         "mime: handlers by extension, in the middle and at the end", "mixed: odd paths",
+         "mixed: types by suffixes in all places of a name", "surprises: the last component decides about Files",
+         "trees: WordPress with permalinks, a page cache and a security plugin"), refused(404, "Not Found")),
     Intended(
         "entity tags have the file's own form",
         "they are those of all files that Howdah sends; variants of a page have different ones",

@@ -136,31 +136,27 @@ impl ClosedPaths {
     /// Returns the steps of a route that precede the site's own. `share` is the path of the site's
     /// files; `fallback` is the action for other requests, if there is one.
     ///
-    /// `htaccess` has the settings for `.htaccess` files, if they are read.
+    /// With `has_htaccess`, the share has the settings of [`ClosedPaths::add_to_htaccess`].
     pub(super) fn steps(
         &self,
         share: &str,
         fallback: Option<&Value>,
-        htaccess: Option<&Value>,
+        has_htaccess: bool,
     ) -> Vec<Value> {
         let mut steps = Vec::new();
         let expressions = self.paths.iter().map(|path| format!("~{path}"));
         let mut refused: Vec<_> = expressions.collect();
         // Some file systems ignore case.
         refused.extend(below(&self.directories).map(|below| format!("~(?i){below}")));
-        // Apache's pattern has more names of scripts.
-        let names = if htaccess.is_some() { "ph(p|ar|tml)" } else { "php" };
+        // The settings for `.htaccess` files say the same about the paths that their rules lead to. Apache's pattern
+        // has more names of scripts.
+        let names = if has_htaccess { "ph(p|ar|tml)" } else { "php" };
         refused.extend(below(&self.without_scripts).map(|b| format!(r"~(?is){b}.*\.{names}(/|$)")));
         if !refused.is_empty() {
             steps.push(json!({"match": {"uri": refused}, "action": {"return": 403}}));
         }
-        if let Some(below) = below(&self.without_scripts) {
-            // Without an application: a `.htaccess` file that somebody has uploaded could otherwise make PHP
-            // run pictures.
-            let mut action = match htaccess {
-                Some(settings) => json!({"share": share, "htaccess": settings}),
-                None => json!({"share": share, "index": ["index.html"]}),
-            };
+        if let Some(below) = below(&self.without_scripts).filter(|_| !has_htaccess) {
+            let mut action = json!({"share": share, "index": ["index.html"]});
             if let Some(fallback) = fallback {
                 action["fallback"] = fallback.clone();
             }
@@ -168,6 +164,19 @@ impl ClosedPaths {
             steps.push(json!({"match": {"uri": uri}, "action": action}));
         }
         steps
+    }
+
+    /// Adds the same to the settings for `.htaccess` files: it holds for the files that their rules lead to, and a
+    /// file that somebody has uploaded cannot make PHP run pictures.
+    pub(super) fn add_to_htaccess(&self, settings: &mut Value) {
+        let mut closed: Vec<_> = self.paths.iter().map(|path| format!("~{path}")).collect();
+        closed.extend(below(&self.directories).map(|below| format!("~(?i){below}")));
+        if !closed.is_empty() {
+            settings["closed"] = json!(closed);
+        }
+        if let Some(below) = below(&self.without_scripts) {
+            settings["without_scripts"] = json!(format!("~(?i){below}"));
+        }
     }
 
     /// Returns a line for the terminal, if a directory is closed.

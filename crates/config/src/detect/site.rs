@@ -108,12 +108,16 @@ impl Site {
         if self.obeys_htaccess && !self.is_resident {
             let index = action.as_object_mut().and_then(|members| members.remove("index"));
             action["htaccess"] = json!({"index": index, "options": OPTIONS});
+            self.closed_paths.add_to_htaccess(&mut action["htaccess"]);
             // Applications that write such files do so only under Apache.
             application["server_software"] =
                 json!(concat!("Howdah/", env!("CARGO_PKG_VERSION"), " (Apache compatible)"));
         }
-        let mut steps =
-            self.closed_paths.steps(&share, action.get("fallback"), action.get("htaccess"));
+        let mut steps = self.closed_paths.steps(
+            &share,
+            action.get("fallback"),
+            action.get("htaccess").is_some(),
+        );
         if self.obeys_htaccess {
             steps.insert(0, hidden_names());
         }

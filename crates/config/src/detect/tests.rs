@@ -388,9 +388,11 @@ fn with_htaccess_files_all_shares_read_them_and_apache_is_named() {
     let software = config.applications[0].server_software.as_deref().unwrap_or_default();
     assert!(software.contains("Apache"), "{software}");
     let roots = config.htaccess_roots();
-    // The directory for uploads has a step of its own, in which no script runs.
-    assert_eq!(roots.len(), 2);
-    assert!(roots.iter().all(|(root, _)| root == wordpress.path()));
+    let [(root, settings)] = &roots[..] else { panic!("{roots:?}") };
+    assert_eq!(root, wordpress.path());
+    // The closures belong to the files that rules lead to.
+    assert_eq!(settings.without_scripts, ["~(?i)^/(wp-content/uploads|wp-content/blogs\\.dir)/"]);
+    assert!(settings.closed.iter().any(|path| path.contains("sqlite")));
     let files = directory(&["a.txt"]);
     let mut site = detect(files.path()).expect("a site");
     site.obeys_htaccess = true;

@@ -89,6 +89,12 @@ pub(super) const TABLE: &[Shape] = &[
             Key("index", Texts, "Index files of directories, as Apache's DirectoryIndex"),
             Key("options", Texts, "Features of directories, as Apache's Options"),
             Key("scripts", Text, "Regular expression of the names of scripts"),
+            Key(
+                "closed",
+                Texts,
+                "Patterns of paths below the root: files are neither sent nor run",
+            ),
+            Key("without_scripts", Texts, "Patterns of paths below the root: files are not run"),
         ],
     },
     Shape {

@@ -11,7 +11,7 @@ use crate::modules::support::{escape_html, lossy};
 use crate::outcome::{Action, PHP_HANDLER, Script};
 use crate::record::{FileKind, Record};
 use crate::uri;
-use crate::world::{Later, Level};
+use crate::world::{FileRule, Later, Level};
 
 /// What a handler says.
 pub(super) enum Handled {
@@ -52,6 +52,12 @@ impl Server<'_> {
             }
             _ => Vec::new(),
         };
+        let rule = if is_rewritten { FileRule::Open } else { self.rule(record) };
+        match rule {
+            FileRule::Open | FileRule::NotRun => {}
+            FileRule::Closed => return Err(403),
+            FileRule::Hidden => return Err(404),
+        }
         let is_source = self.is_source(&record.filename);
         let handled = match handler.as_slice() {
             REWRITTEN => return self.rewritten(record),
@@ -62,6 +68,14 @@ impl Server<'_> {
                 Map::Redirect(target) => return Ok(Handled::Redirect(target)),
                 Map::Body(text) => Some(Action::Page(text)),
             },
+            name if rule == FileRule::NotRun && is_php(record, name, is_source) => {
+                let text = format!(
+                    "{} is not run: the configuration of the server closes its directory to scripts",
+                    lossy(&record.filename)
+                );
+                self.world.log(Level::Error, &text);
+                return Err(403);
+            }
             b"application/x-httpd-php-source" => self.script(record, Runs::Source)?,
             b"php-script" => self.script(record, Runs::Script)?,
             name if name == PHP_HANDLER.as_bytes() => self.script(record, Runs::Script)?,
@@ -82,6 +96,15 @@ impl Server<'_> {
         let Some(scripts) = &self.site.scripts else { return false };
         let name = filename.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         scripts.matches(name) || self.world.is_source(filename)
+    }
+
+    /// Returns what the configuration of the server says about the file of a request.
+    fn rule(&self, record: &Record) -> FileRule {
+        let is_bare = record.file.kind == FileKind::Directory && !record.filename.ends_with(b"/");
+        match is_bare {
+            true => self.world.rule(&[&record.filename[..], b"/"].concat()),
+            false => self.world.rule(&record.filename),
+        }
     }
 
     /// Goes on under the path that mod_rewrite has found.
@@ -184,6 +207,13 @@ impl Server<'_> {
     }
 }
 
+/// Returns true if a handler has PHP run a file, or show its source.
+fn is_php(record: &Record, name: &[u8], is_source: bool) -> bool {
+    let own: [&[u8]; 3] =
+        [PHP_HANDLER.as_bytes(), b"php-script", b"application/x-httpd-php-source"];
+    own.contains(&name) || is_foreign_php(record, name, is_source)
+}
+
 /// Returns true if a handler of another server names PHP for a file. A name that may also stand for other programs
 /// counts for source of PHP only.
 fn is_foreign_php(record: &Record, name: &[u8], is_source: bool) -> bool {
@@ -204,7 +234,8 @@ impl Directory for Server<'_> {
             let (true, None, Some(kind)) = (is_file, &sub.handler, &sub.content_type) else {
                 return Insert::None;
             };
-            if self.world.is_source(&sub.filename) || self.is_source(&sub.filename) {
+            let is_closed = matches!(self.rule(&sub), FileRule::Closed | FileRule::Hidden);
+            if is_closed || self.world.is_source(&sub.filename) || self.is_source(&sub.filename) {
                 return Insert::None;
             }
             let Ok(text) = self.world.read(&sub.filename, MAX_INSERT_BYTES) else {

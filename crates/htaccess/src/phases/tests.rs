@@ -391,3 +391,42 @@ fn without_overrides_no_file_is_read() {
     let site = Site::with_base(base, &[(".htaccess", "Foo"), ("a.html", "x")]);
     assert_eq!(site.summary("/a.html"), "200 file /a.html");
 }
+
+#[test]
+fn files_that_the_server_closes_are_reached_on_no_way() {
+    let rules = "RewriteEngine On\nRewriteRule ^to/(.*) /$1 [L]\nRewriteRule ^end/(.*) /$1 [END]\n\
+                 ErrorDocument 404 /closed/a.txt\nDirectoryIndex closed/index.html uploads/a.php\n\
+                 Options +MultiViews\nFallbackResource /closed/a.txt\n";
+    let site = Site::new(&[
+        (".htaccess", rules),
+        ("closed/a.txt", "x"),
+        ("closed/index.html", "x"),
+        ("closed/page.html", "x"),
+        ("hidden/a.txt", "x"),
+        (
+            "uploads/.htaccess",
+            "AddType application/x-httpd-php .jpg\nAddHandler x-httpd-php82 .gif\n",
+        ),
+        ("uploads/a.php", "x"),
+        ("uploads/a.jpg", "x"),
+        ("uploads/a.gif", "x"),
+        ("uploads/a.png", "x"),
+    ]);
+    for path in [
+        "closed/a.txt",
+        "closed/",
+        "closed/page",
+        "uploads/a.php",
+        "uploads/a.php/x",
+        "uploads/a.jpg",
+        "uploads/a.gif",
+    ] {
+        for way in ["", "to/", "end/", "to/to/"] {
+            assert_eq!(site.summary(&format!("/{way}{path}")), "403", "{way}{path}");
+        }
+    }
+    assert_eq!(site.summary("/"), "403");
+    assert_eq!(site.summary("/none"), "403");
+    assert_eq!(site.summary("/to/hidden/a.txt"), "404");
+    assert_eq!(site.summary("/to/uploads/a.png"), "200 file /uploads/a.png");
+}

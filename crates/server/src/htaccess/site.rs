@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use howdah_config::{
     Htaccess, Pattern, PatternError, Patterns, ScriptExtensions, Subject, Symlinks,
 };
+use howdah_files::hidden;
 use howdah_files::mime::MimeTypes;
 use howdah_htaccess::allow::Allow;
 use howdah_htaccess::engine::{Base, Engine};
 use howdah_htaccess::memory::SiteMemory;
 use howdah_htaccess::merge;
-use howdah_htaccess::world::Broken;
+use howdah_htaccess::world::{Broken, FileRule};
 
 use super::allowance::Allowance;
 use super::compiled::CompiledFiles;
@@ -51,6 +52,10 @@ pub struct Site {
     pub(super) allowance: Allowance,
     /// Handlers of other servers that the log has.
     foreign_handlers: Mutex<Vec<Box<[u8]>>>,
+    /// Files that are neither sent nor run.
+    closed: Option<Patterns>,
+    /// Files that are not run.
+    without_scripts: Option<Patterns>,
 }
 
 impl Site {
@@ -70,10 +75,12 @@ impl Site {
         let memory = Arc::<SiteMemory>::default();
         let base = base(settings, scripts.is_some(), extensions.as_ref(), &memory);
         let source_names = base.as_ref().ok().and_then(|base| base.php_pattern.as_deref());
-        let source_names = source_names.map(named).transpose();
-        let (base, source_names) = match source_names {
-            Ok(names) => (base, names),
-            Err(problem) => (Err(Broken::new(format!("\"scripts\": {problem}"))), None),
+        let source_names = source_names.map(|expression| format!("~{expression}"));
+        let lists =
+            compile_lists([source_names.as_slice(), &settings.closed, &settings.without_scripts]);
+        let (base, [source_names, closed, without_scripts]) = match lists {
+            Ok(lists) => (base, lists),
+            Err(problem) => (Err(Broken::new(problem.to_string())), [None, None, None]),
         };
         let options = howdah_files::Options {
             sources,
@@ -99,7 +106,22 @@ impl Site {
             permits: HashPermits::default(),
             allowance: Allowance::default(),
             foreign_handlers: Mutex::default(),
+            closed,
+            without_scripts,
         }
+    }
+
+    /// Returns what the document says about the file at a path below the root. Names that begin with a dot are hidden
+    /// as in shares; a rule may lead to a `.well-known` of any directory.
+    pub(super) fn rule(&self, path: &[u8]) -> FileRule {
+        let has = |list: &Option<Patterns>| list.as_ref().is_some_and(|list| list.matches(path));
+        if has(&self.closed) {
+            return FileRule::Closed;
+        }
+        if path.split(|byte| *byte == b'/').any(hidden::is_hidden_segment) {
+            return FileRule::Hidden;
+        }
+        if has(&self.without_scripts) { FileRule::NotRun } else { FileRule::Open }
     }
 
     /// Returns true for the first request for which a handler of another server has chosen PHP.
@@ -113,11 +135,18 @@ impl Site {
     }
 }
 
-/// Returns the names that a regular expression finds.
-fn named(expression: &str) -> Result<Patterns, PatternError> {
-    let mut patterns = Patterns::default();
-    patterns.push(Pattern::parse(&format!("~{expression}"), Subject::Uri)?);
-    Ok(patterns)
+/// Compiles lists of patterns of paths and names; `None` for an empty list, which would match everything.
+fn compile_lists<const N: usize>(
+    lists: [&[String]; N],
+) -> Result<[Option<Patterns>; N], PatternError> {
+    let mut compiled = [const { None }; N];
+    for (list, patterns) in lists.into_iter().zip(&mut compiled) {
+        for text in list {
+            let pattern = Pattern::parse(text, Subject::Uri)?;
+            patterns.get_or_insert_with(Patterns::default).push(pattern);
+        }
+    }
+    Ok(compiled)
 }
 
 /// Returns what holds outside of the files.

@@ -17,7 +17,7 @@ use howdah_files::{FileLocation, Inspected, NotServedReason, WatchedEntry, Watch
 use howdah_htaccess::config::DirConfig;
 use howdah_htaccess::engine;
 use howdah_htaccess::record::{FileInfo, FileKind};
-use howdah_htaccess::world::{self, Broken, Later, World};
+use howdah_htaccess::world::{self, Broken, FileRule, Later, World};
 use howdah_http::message::Request;
 use howdah_sys::log::Level;
 
@@ -351,6 +351,14 @@ impl World for SiteWorld<'_, '_> {
     fn is_source(&self, path: &[u8]) -> bool {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         self.site.files.options().is_source(name)
+    }
+
+    fn rule(&self, path: &[u8]) -> FileRule {
+        match path.strip_prefix(self.root) {
+            Some(below) => self.site.rule(below),
+            // The file server refuses it.
+            None => FileRule::Open,
+        }
     }
 
     fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, bool> {

@@ -12,7 +12,7 @@ use crate::modules::rewrite::adopt_cookies;
 use crate::modules::support::{lossy, matches_wildcard, without_parameters};
 use crate::record::{FileKind, Record};
 use crate::work;
-use crate::world::{Level, World};
+use crate::world::{FileRule, Level, World};
 
 /// Bytes at the start of a file in which its title is looked for.
 const TITLE_BYTES: usize = 8191;
@@ -220,7 +220,8 @@ fn title(record: &Record, path: &[u8], world: &dyn World) -> Option<Vec<u8>> {
         content_type.as_slice(),
         b"text/html" | b"application/xhtml+xml" | b"text/x-server-parsed-html"
     );
-    if !is_html || record.content_encoding.is_some() || world.is_source(path) {
+    let is_closed = || matches!(world.rule(path), FileRule::Closed | FileRule::Hidden);
+    if !is_html || record.content_encoding.is_some() || world.is_source(path) || is_closed() {
         return None;
     }
     let content = world.read(path, MAX_TITLE_FILE_BYTES).ok()?;
