@@ -87,18 +87,20 @@ fn files_of_nginx_come_as_nginx_sends_them() {
     assert!(ask(&server, "GET", "/missing", "").text().contains("nginx"), "its own page");
 }
 
-#[test]
-fn connections_to_nginx_are_kept_if_the_upstream_says_so() {
+/// Sends six requests, and returns the number of connections to nginx that they took.
+fn connections_to_nginx(action: fn(&str) -> Value, keepalive: Option<usize>, unit: bool) -> usize {
     let nginx = Backend::nginx();
     fs::write(nginx.root().join("a.txt"), "some file").unwrap();
-    let upstream = json!({"servers": {nginx.address.to_string(): {}}, "keepalive": 2});
-    let server = Site::new()
-        .with(json!({
-            "routes": [{"action": {"pass": "upstreams/nginx"}}],
-            "upstreams": {"nginx": upstream},
-            "settings": {"listen_threads": 1},
-        }))
-        .serve();
+    let mut upstream = json!({"servers": {nginx.address.to_string(): {}}});
+    if let Some(keepalive) = keepalive {
+        upstream["keepalive"] = json!(keepalive);
+    }
+    let site = Site::new().with(json!({
+        "routes": [{"action": action(&nginx.address.to_string())}],
+        "upstreams": {"nginx": upstream},
+        "settings": {"listen_threads": 1},
+    }));
+    let server = if unit { site.argument("--unit").serve() } else { site.serve() };
     let mut client = server.connect();
     for target in ["/a.txt", "/missing", "/a.txt", "/a.txt"] {
         client.get(target);
@@ -109,8 +111,29 @@ fn connections_to_nginx_are_kept_if_the_upstream_says_so() {
     let seen = harness::eventually("all requests are logged", || {
         Some(nginx.seen()).filter(|seen| seen.len() == 6)
     });
-    let connections: Vec<_> = seen.iter().map(|line| line.split(' ').next().unwrap()).collect();
-    assert!(connections.iter().all(|connection| *connection == connections[0]), "{seen:?}");
+    let mut connections: Vec<_> =
+        seen.iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    connections.sort();
+    connections.dedup();
+    connections.len()
+}
+
+#[test]
+fn connections_to_servers_are_kept_unless_the_document_says_otherwise() {
+    let upstream = |_: &str| json!({"pass": "upstreams/nginx"});
+    let proxy = |address: &str| json!({"proxy": format!("http://{address}")});
+    for (action, keepalive, unit, expected) in [
+        (upstream as fn(&str) -> Value, Some(2), false, 1),
+        (upstream, None, false, 1),
+        (proxy, None, false, 1),
+        (upstream, Some(0), false, 6),
+        (upstream, None, true, 6),
+        (proxy, None, true, 6),
+        (upstream, Some(2), true, 1),
+    ] {
+        let found = connections_to_nginx(action, keepalive, unit);
+        assert_eq!(found, expected, "{keepalive:?} {unit}");
+    }
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn requests_go_over_tls_and_connections_are_kept() {
     assert_eq!((one[0].as_str(), one[1].as_str()), ("backend.example", "NONE"));
     assert_eq!(one[3], two[3], "the same connection");
     // Without kept connections a session is taken up again.
-    let server = serve(nginx.address, &authority, name, json!({}));
+    let server = serve(nginx.address, &authority, name, json!({"keepalive": 0}));
     let [one, two] = [facts(&server.get("/")), facts(&server.get("/"))];
     assert_ne!(one[3], two[3]);
     assert_eq!((one[2].as_str(), two[2].as_str()), (".", "r"));

@@ -9,12 +9,19 @@ pub struct Defaults {
     pub rewrites_query: bool,
     /// True if a `fallback` is also for a file that may not be read, as in Unit; otherwise that is 403.
     pub denied_has_fallback: bool,
+    /// The default of `keepalive`: idle connections that each thread keeps to each HTTP server.
+    pub keepalive: usize,
 }
 
 impl Default for Defaults {
     /// Returns Howdah's defaults.
     fn default() -> Defaults {
-        Defaults { strict_requests: true, rewrites_query: true, denied_has_fallback: false }
+        Defaults {
+            strict_requests: true,
+            rewrites_query: true,
+            denied_has_fallback: false,
+            keepalive: 32,
+        }
     }
 }
 
@@ -26,6 +33,11 @@ impl Defaults {
 
     /// Returns NGINX Unit's defaults, for clients whose requests are malformed.
     pub fn of_unit() -> Defaults {
-        Defaults { strict_requests: false, rewrites_query: false, denied_has_fallback: true }
+        Defaults {
+            strict_requests: false,
+            rewrites_query: false,
+            denied_has_fallback: true,
+            keepalive: 0,
+        }
     }
 }

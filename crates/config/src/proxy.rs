@@ -12,6 +12,8 @@ pub struct Proxy {
     pub address: Address,
     /// TLS settings; `None` for plain HTTP.
     pub tls: Option<UpstreamTls>,
+    /// Idle connections that each thread keeps.
+    pub keepalive: usize,
 }
 
 impl Proxy {
@@ -39,7 +41,8 @@ impl Proxy {
             let error = node.invalid("names a unix socket, which no certificate is for");
             return Err(error.with_hint("pass to an upstream whose \"tls\" has a \"server_name\""));
         }
-        Ok(Proxy { address, tls: secure.map(|_| UpstreamTls::default()) })
+        let tls = secure.map(|_| UpstreamTls::default());
+        Ok(Proxy { address, tls, keepalive: node.scope.defaults.keepalive })
     }
 }
 

@@ -205,13 +205,20 @@ impl Upstream {
         }
         let seconds = |node: &Node<'_>| node.seconds(0);
         let set = |time: &Duration| !time.is_zero();
+        let http2 = object.boolean("http2")?.unwrap_or(false);
+        let proxy_protocol = object
+            .read("proxy_protocol", |node| node.integer(1..=2))?
+            .and_then(|version| u8::try_from(version).ok());
+        let keeps_none = http2 || proxy_protocol.is_some();
+        let usual_keepalive = if keeps_none { 0 } else { node.scope.defaults.keepalive };
+        let keepalive = object.read("keepalive", |node| small(node, 0, 10_000))?;
         let default = Upstream::new(name, servers);
         let upstream = Upstream {
             balance: object.read("balance", Balance::read)?.unwrap_or_default(),
             // As in Unit: only one server per request, regardless of earlier failures.
             tries: Some(object.read("tries", |node| small(node, 1, 100))?.unwrap_or(1)),
             retry: object.read("retry", Retry::read)?.unwrap_or_default(),
-            keepalive: object.read("keepalive", |node| small(node, 0, 10_000))?.unwrap_or(0),
+            keepalive: keepalive.unwrap_or(usual_keepalive),
             failures: object.read("failures", Failures::read)?.unwrap_or(Failures::NEVER),
             slow_start: object.read("slow_start", seconds)?.filter(set),
             health: object.read("health", Health::read)?,
@@ -223,11 +230,9 @@ impl Upstream {
             headers: object.read("headers", request_headers::read)?.unwrap_or_default(),
             forwarded: object.read("forwarded", ForwardedFields::read)?.unwrap_or_default(),
             tls: object.read("tls", UpstreamTls::read)?.flatten(),
-            http2: object.boolean("http2")?.unwrap_or(false),
+            http2,
             request_trailers: object.boolean("request_trailers")?.unwrap_or(false),
-            proxy_protocol: object
-                .read("proxy_protocol", |node| node.integer(1..=2))?
-                .and_then(|version| u8::try_from(version).ok()),
+            proxy_protocol,
             buffering: object.boolean("buffering")?.unwrap_or(default.buffering),
             request_buffering: object
                 .boolean("request_buffering")?

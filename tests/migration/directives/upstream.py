@@ -89,7 +89,7 @@ CASES = [
     balanced("least", "least_conn", two_servers("least_conn;"), [away_from_the_busy], balance="least_connections"),
     balanced("random", "random", two_servers("random two least_conn;"), [away_from_the_busy], balance="two_choices"),
     balanced("keep", "keepalive", f"server {FIRST}; keepalive 4;", [connections("many", 5)], {FIRST: {}}, KEPT, keepalive=4),
-    balanced("no-keep", "keepalive", f"server {FIRST};", [connections("none", 3)], {FIRST: {}}, KEPT),
+    balanced("no-keep", "keepalive", f"server {FIRST};", [connections("none", 3)], {FIRST: {}}, KEPT, keepalive=0),
     balanced("idle", "keepalive_timeout", f"server {FIRST}; keepalive 4; keepalive_timeout 1s;", [connections("idle", 2, 3.0)], {FIRST: {}}, KEPT,
              keepalive=4, timeouts={"idle": 1}),
 ]

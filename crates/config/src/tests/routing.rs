@@ -182,7 +182,7 @@ fn a_proxy_has_an_address() {
             panic!("a proxy")
         };
         let tls = text.starts_with("https").then(UpstreamTls::default);
-        assert_eq!(proxy, Proxy { address, tls });
+        assert_eq!(proxy, Proxy { address, tls, keepalive: 32 });
     }
     for (proxy, message) in [
         (json!("127.0.0.1:80"), "must start with \"http://\""),
@@ -215,7 +215,7 @@ fn an_upstream_has_servers_with_weights() {
     let weights: Vec<f64> =
         config.upstreams[0].servers.iter().map(|server| server.weight).collect();
     assert_eq!(weights, [1.0, 0.5]);
-    assert_eq!((config.upstreams[0].tries, config.upstreams[0].keepalive), (Some(1), 0));
+    assert_eq!((config.upstreams[0].tries, config.upstreams[0].keepalive), (Some(1), 32));
     let config = read(json!({"upstreams": {"u": {"servers": {}, "tries": 3, "keepalive": 16}}}));
     assert_eq!((config.upstreams[0].tries, config.upstreams[0].keepalive), (Some(3), 16));
     for (upstream, message) in [

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use howdah_config::Address;
@@ -13,10 +14,10 @@ use tokio::time::Instant;
 
 use crate::connections::connection::Connection;
 
-/// Identifies interchangeable connections: the server's address, and the id of the TLS settings
-/// ([`howdah_tls::TlsClient::id`]), 0 for plain HTTP. A connection to an unverified server is not
-/// used where the settings require verification.
-pub type PoolKey = (Address, u64);
+/// Identifies interchangeable connections: the server's address, the id of the TLS settings
+/// ([`howdah_tls::TlsClient::id`]), 0 for plain HTTP, and with TLS the name that the certificate was
+/// verified for, otherwise an empty one. A connection is not used where another verification is required.
+pub type PoolKey = (Address, u64, Arc<str>);
 
 /// Idle connections by server.
 #[derive(Debug, Default)]

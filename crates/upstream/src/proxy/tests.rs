@@ -264,7 +264,7 @@ impl Proxy {
 
 /// Returns the upstream of a `proxy` with one server.
 fn single(address: &Address) -> Upstream {
-    let proxy = config::Proxy { address: address.clone(), tls: None };
+    let proxy = config::Proxy { address: address.clone(), tls: None, keepalive: 0 };
     Upstream::proxy(&proxy, std::slice::from_ref(address), None)
 }
 

@@ -74,7 +74,11 @@ mod tests {
         let address = Address::Name("app.test".to_owned(), 80);
         let mut direct_upstreams = DirectUpstreams::new(&known, before);
         let [one, two] = [0; 2].map(|_| {
-            direct_upstreams.proxy(&config::Proxy { address: address.clone(), tls: None })
+            direct_upstreams.proxy(&config::Proxy {
+                address: address.clone(),
+                tls: None,
+                keepalive: 0,
+            })
         });
         assert!(Arc::ptr_eq(&one, &two), "who names the same server shares it");
         ([one, direct_upstreams.fastcgi(&address)], direct_upstreams.into_table())

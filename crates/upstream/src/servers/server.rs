@@ -22,7 +22,7 @@ pub struct Server {
     /// Address in the configuration; may have a name instead of an IP address.
     pub origin: Address,
     /// Name for the verification of its certificate, unless the TLS settings have another.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// Value of the sticky cookie for this server.
     pub sticky: Box<str>,
     config: config::UpstreamServer,
@@ -76,18 +76,20 @@ impl Server {
     /// Compiles a server. `tls` is the id of the TLS settings, 0 for plain HTTP.
     pub(super) fn new(config: &config::UpstreamServer, tls: u64) -> Self {
         let key = config.address.to_string().into_bytes();
+        let name: Arc<str> = match config.named.as_ref().unwrap_or(&config.address) {
+            named @ (Address::Name(..) | Address::Service(_)) => {
+                named.host_name().unwrap_or_default().into()
+            }
+            Address::Inet(inet) => inet.ip().to_canonical().to_string().into(),
+            // Either the settings have a name, or the server is not verified.
+            Address::Unix(_) | Address::Abstract(_) => "localhost".into(),
+        };
+        let verified = if tls == 0 { Arc::from("") } else { Arc::clone(&name) };
         Server {
             address: config.address.clone(),
-            pool_key: (config.address.clone(), tls),
+            pool_key: (config.address.clone(), tls, verified),
             origin: config.named.clone().unwrap_or_else(|| config.address.clone()),
-            name: match config.named.as_ref().unwrap_or(&config.address) {
-                named @ (Address::Name(..) | Address::Service(_)) => {
-                    named.host_name().unwrap_or_default().into()
-                }
-                Address::Inet(inet) => inet.ip().to_canonical().to_string().into(),
-                // Either the settings have a name, or the server is not verified.
-                Address::Unix(_) | Address::Abstract(_) => "localhost".into(),
-            },
+            name,
             sticky: format!("{:016x}", balance::hash(b"sticky", &key)).into(),
             config: config.clone(),
             key: key.into(),

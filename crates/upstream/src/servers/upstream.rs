@@ -67,7 +67,8 @@ impl Upstream {
     ) -> Self {
         let scheme = if proxy.tls.is_some() { "https" } else { "http" };
         let plain = direct_config(&proxy.address, addresses);
-        let config = config::Upstream { tls: proxy.tls.clone(), ..plain };
+        let (tls_settings, keepalive) = (proxy.tls.clone(), proxy.keepalive);
+        let config = config::Upstream { tls: tls_settings, keepalive, ..plain };
         Upstream::named(format!("{scheme}://{}", proxy.address), &config, tls)
     }
 
@@ -217,8 +218,7 @@ impl fmt::Display for Upstream {
     }
 }
 
-/// Returns the settings of a directly named server. As in Unit a request is passed to it once, over
-/// a new connection. If its name has several addresses, each may be tried, and a failing one is not
+/// Returns the settings of a directly named server. As in Unit a request is passed to it once. If its name has several addresses, each may be tried, and a failing one is not
 /// used for some time.
 fn direct_config(address: &Address, addresses: &[Address]) -> config::Upstream {
     let servers = addresses.iter().map(|resolved| config::UpstreamServer {
