@@ -6,12 +6,13 @@
 //! 3. A copy is a task of its own. Whatever becomes of it, the original is answered as without it. Copies
 //!    beyond `concurrency`, and those that take longer than [`MAX_TIME`], are given up.
 //! 4. A copy is never copied again: by this server because copies do not pass here, by another one because of
-//!    the field [`MARK`].
+//!    the field [`MARK`], to which each server adds its own value, so that clients cannot prevent copies.
 
 use std::future::poll_fn;
+use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -52,9 +53,22 @@ pub fn is_wanted(routed: &Routed<'_>, request: &Request) -> bool {
         _ => false,
     };
     !is_refused
-        && request.fields.get(MARK).is_none()
+        && !is_copy_of(request, &OWN_MARK)
         && request.fields.get("upgrade").is_none()
         && &*request.method != b"CONNECT"
+}
+
+/// Value of [`MARK`] in copies of this process, which no client can guess.
+static OWN_MARK: LazyLock<String> =
+    LazyLock::new(|| format!("{:016x}", RandomState::new().hash_one("mirror")));
+
+/// Maximum length of a value of [`MARK`] that is kept in a copy of a copy.
+const MAX_MARK: usize = 256;
+
+/// Returns true if a request is a copy that the process with this mark has made, or a copy of it.
+fn is_copy_of(request: &Request, mark: &str) -> bool {
+    let marks = request.fields.get_all(MARK).flat_map(|value| value.split(|byte| *byte == b','));
+    marks.map(<[u8]>::trim_ascii).any(|found| found == mark.as_bytes())
 }
 
 /// Produces the response of a request, as [`answer`] does, and copies the request.
@@ -94,8 +108,17 @@ pub async fn answer_and_copy<'s>(
 
 /// Returns the request that the other actions get.
 fn copy(request: &Request) -> Request {
-    let mark = (MARK.as_bytes(), &b"1"[..]);
-    let kept = request.fields.iter().filter(|(name, _)| !name.eq_ignore_ascii_case(b"expect"));
+    // Marks of other servers stay: a copy that comes back through them is known.
+    let others = request.fields.get(MARK).filter(|marks| marks.len() <= MAX_MARK);
+    let marks = match others {
+        Some(others) => [others, b", ", OWN_MARK.as_bytes()].concat(),
+        None => OWN_MARK.as_bytes().to_vec(),
+    };
+    let mark = (MARK.as_bytes(), &*marks);
+    let is_replaced = |name: &[u8]| {
+        name.eq_ignore_ascii_case(b"expect") || name.eq_ignore_ascii_case(MARK.as_bytes())
+    };
+    let kept = request.fields.iter().filter(|(name, _)| !is_replaced(name));
     let fields = Fields::from_pairs(kept.chain([mark]).collect::<Vec<_>>());
     Request { fields, handling: Handling::default(), ..request.clone() }
 }
