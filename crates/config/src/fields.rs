@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::node::Node;
 use crate::pattern::{Patterns, Subject};
 use crate::percent;
+use crate::php_name::{is_known_as, php_name};
 
 /// Alternatives, of which one must hold. An alternative holds if each of its names does. A name
 /// holds if it occurs, and its patterns accept the value of every occurrence. Without alternatives,
@@ -17,9 +18,9 @@ pub struct FieldPatterns {
 /// Names of cookies in conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CookieNames {
-    /// As written.
+    /// As written, and as PHP reads them.
     Exact,
-    /// As PHP reads them, which has `_` for some bytes; `*` stands for any bytes.
+    /// As PHP reads them; `*` stands for any bytes.
     Php,
 }
 
@@ -52,8 +53,10 @@ impl FieldPatterns {
     ) -> bool {
         let is_named = |name: &[u8]| match self.names {
             Names::AnyCase => name.eq_ignore_ascii_case(&field.name),
-            Names::Exact => name == field.name,
-            Names::Php => is_php_name(&field.name, name),
+            Names::Exact => is_known_as(name, &field.name),
+            Names::Php => {
+                is_php_name(&field.name, name) || is_php_name(&field.name, &php_name(name))
+            }
         };
         let mut values =
             fields.filter(|(name, _)| is_named(name)).map(|(_, value)| value).peekable();

@@ -62,6 +62,7 @@ mod node;
 mod pattern;
 mod percent;
 mod php;
+pub mod php_name;
 mod place;
 mod prefix;
 mod processes;

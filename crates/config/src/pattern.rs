@@ -119,6 +119,9 @@ impl Pattern {
         let test = match text.strip_prefix('~') {
             Some(expression) => match expression.strip_prefix('*') {
                 Some(rest) => return Err(PatternError::NginxAnyCase(rest.trim().to_owned())),
+                None if subject == Subject::Method => {
+                    Test::Regex(Box::new(Expression::new(&format!("(?i:{expression})"))?))
+                }
                 None => Test::Regex(Box::new(Expression::new(expression)?)),
             },
             None => Test::text(text, subject)?,

@@ -9,6 +9,7 @@ use std::thread::LocalKey;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use howdah_config::php_name::is_known_as;
 use howdah_config::{SslVariable, Template, UpstreamVariable, Variable};
 use howdah_sys::clock;
 
@@ -182,7 +183,7 @@ fn request_variable(
         Variable::ConnectionRequests => number(out, request.handling.ordinal),
         Variable::Cookie(name) => {
             let mut cookies = request.fields.get_all("cookie").flat_map(query::cookies);
-            let found = cookies.find(|(other, _)| *other == name.as_bytes());
+            let found = cookies.find(|(other, _)| is_known_as(other, name.as_bytes()));
             found.is_some_and(|(_, value)| text(out, value))
         }
         Variable::HasArguments => text(out, if request.query.is_empty() { b"" } else { b"?" }),

@@ -78,6 +78,7 @@ fn queries_have_plus_for_space() {
 #[test]
 fn case_is_as_the_subject_has_it() {
     assert!(pattern("post", Subject::Method).matches(b"POST"));
+    assert!(pattern("~^(post|put)$", Subject::Method).matches(b"PUT"));
     assert!(pattern("*.Example.com", Subject::Host).matches(b"www.example.com"));
     assert!(pattern("a*b*C", Subject::Header).matches(b"A-B-c"));
     assert!(pattern("text/*", Subject::MimeType).matches(b"Text/HTML"));

@@ -3,6 +3,8 @@
 //! As in Unit, a query is split at `&` and each piece at its first `=`; then `%XX` is decoded and
 //! `+` becomes a space. An invalid escape is kept as it is. Nothing here fails.
 
+use howdah_config::php_name::is_known_as;
+
 /// Decodes `%XX` and `+`.
 pub fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = text;
@@ -25,16 +27,21 @@ pub fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Returns the value of the last argument with this name, still encoded.
+/// Returns the value of the last argument with this name, also one that PHP makes this name; still encoded.
 pub fn argument<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
     query.rsplit(|byte| *byte == b'&').find_map(|pair| {
         let (found, value) = split(pair);
-        decoded(found).eq(name.iter().copied()).then_some(value)
+        let is_plain = |byte: &u8| !matches!(byte, b'%' | b'+' | b'.' | b'[');
+        let is_found = match found.iter().all(is_plain) {
+            true => found == name,
+            false => is_known_as(&decoded(found).collect::<Vec<_>>(), name),
+        };
+        is_found.then_some(value)
     })
 }
 
 /// Iterates over the names and values of a `Cookie` field, without blanks before a name and after a
-/// value.
+/// value. As in Unit, text without `=` is no cookie.
 pub fn cookies(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     field.split(|byte| *byte == b';').filter_map(|pair| {
         let equals = memchr::memchr(b'=', pair)?;
@@ -159,6 +166,11 @@ mod tests {
         assert_eq!(argument(b"a=1&%61=2", b"a"), Some(&b"2"[..]));
         assert_eq!(argument(b"a&b=2", b"a"), Some(&b""[..]));
         assert_eq!(argument(b"ab=1&A=2", b"a"), None);
+        for query in
+            [&b"a_b=1"[..], b"a.b=1", b"a+b=1", b"+a_b=1", b"a[b=1", b"a_b[]=1", b"a_b%00=1"]
+        {
+            assert_eq!(argument(query, b"a_b"), Some(&b"1"[..]));
+        }
     }
 
     #[test]
@@ -203,7 +215,7 @@ mod tests {
             let mut scratch = Query::default();
             let last = scratch
                 .arguments(query.as_bytes())
-                .filter(|(name, _)| *name == b"a")
+                .filter(|(name, _)| is_known_as(name, b"a"))
                 .last()
                 .map(|(_, value)| value.to_vec());
             let found = argument(query.as_bytes(), b"a").map(|value| decoded(value).collect());

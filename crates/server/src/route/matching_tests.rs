@@ -109,3 +109,34 @@ fn a_pattern_is_compared_with_the_path_that_is_served() {
         assert!(holds_target(r#"{"uri": "/%61dmin/*"}"#, target), "{target}");
     }
 }
+
+/// Scenario: a condition refuses `rest_route`, and PHP makes `rest.route` that.
+#[test]
+fn arguments_and_cookies_are_known_by_every_name_that_php_makes_the_same() {
+    let deny = r#"{"arguments": {"rest_route": "*"}}"#;
+    for query in [
+        "rest_route=1",
+        "rest.route=1",
+        "rest+route=1",
+        "+rest_route=1",
+        "rest[route=1",
+        "rest_route%00=1",
+        "rest_route[]=1",
+        "rest_route[a]=1",
+        "%20rest%2eroute",
+    ] {
+        assert!(holds_target(deny, &format!("/?{query}")), "{query}");
+    }
+    assert!(!holds_target(deny, "/?rest-route=1") && !holds_target(deny, "/?a[rest_route]=1"));
+    let is = |cookie: &str| {
+        let request = request("/", &[("Cookie", cookie)]);
+        holds_for(r#"{"cookies": {"debug": "*"}}"#, &request)
+    };
+    for cookie in ["debug=1", "debug[a]=1", " debug=1", "debug\0x=1"] {
+        assert!(is(cookie), "{cookie}");
+    }
+    assert!(!is("Debug=1") && !is("adebug=1"));
+    // What permits must hold for each of them.
+    let allow = r#"{"arguments": {"id": "5"}}"#;
+    assert!(holds_target(allow, "/?id=5") && !holds_target(allow, "/?id=5&id[]=6"));
+}

@@ -55,6 +55,10 @@ impl RequestLine {
         if token.is_empty() || !token.iter().all(|byte| is_token(*byte)) {
             return Err(Refusal::RequestLine);
         }
+        // Methods are case-sensitive (RFC 9110, 9.1), but applications take `post` for `POST`. As in nginx and Unit.
+        if !token.iter().all(|byte| byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_')) {
+            return Err(Refusal::Method);
+        }
         let rest = line.get(method + 1..).unwrap_or_default();
         let mut parts = rest.rsplitn(2, |byte| *byte == b' ');
         let (Some(version), Some(target)) = (parts.next(), parts.next()) else {

@@ -34,6 +34,8 @@ pub enum Refusal {
     Incomplete,
     /// A line does not end in CR LF.
     LineEnd,
+    /// The method has characters other than capital letters, `-` and `_`.
+    Method,
     /// Plain HTTP on a listener for TLS.
     PlainOnTls,
     /// A tunnel for a protocol other than WebSocket.
@@ -98,6 +100,7 @@ impl Refusal {
             Refusal::Incomplete => "the client disconnected within the request head",
             Refusal::LengthRequired => "a chunked body is not allowed here",
             Refusal::LineEnd => "a line of the request head does not end in CR LF",
+            Refusal::Method => "the method has other characters than A to Z, - and _",
             Refusal::PlainOnTls => "plain HTTP on a listener for TLS",
             Refusal::Protocol => "a tunnel for a protocol other than WebSocket",
             Refusal::RequestLine => "a malformed request line",

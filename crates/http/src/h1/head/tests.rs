@@ -194,6 +194,28 @@ fn spaces_around_a_target_are_no_part_of_it() {
     assert_eq!((&head.method[..], &head.target[..]), (&b"GET"[..], &b"/a%20b"[..]));
 }
 
+/// Scenario: a condition on `POST`, and an application that takes `post` for it.
+#[test]
+fn a_method_has_capital_letters() {
+    for (method, expected) in [
+        ("post", Some(Refusal::Method)),
+        ("Post", Some(Refusal::Method)),
+        ("GET1", Some(Refusal::Method)),
+        ("GET!", Some(Refusal::Method)),
+        ("M-SEARCH", None),
+        ("X_Y", None),
+        ("PURGE", None),
+        ("", Some(Refusal::RequestLine)),
+        ("G/T", Some(Refusal::RequestLine)),
+    ] {
+        let head = head(&format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(head.err(), expected, "{method}");
+    }
+    let lenient = Limits { strict: false, ..Limits::default() };
+    let input = b"get / HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert_eq!(refusal(input, &lenient), Some(Refusal::Method));
+}
+
 #[test]
 fn a_version_has_two_digits() {
     for (version, expected) in [
