@@ -26,7 +26,7 @@ pub(super) fn table(status: &Value) -> String {
     ];
     let known = facts.iter().filter(|(_, value)| !value.is_empty());
     let mut text: String = known.map(|(name, value)| format!("{name:<13}{value}\n")).collect();
-    for line in document::problems(status) {
+    if let Some(line) = document::refused(status) {
         text += &format!("\n{}\n", printable(&line));
     }
     let applications = status.get("applications").and_then(Value::as_object);

@@ -316,13 +316,7 @@ impl Api {
             Command::InspectCaches { cache, url } => {
                 of_cache(self.router.inspect_caches(cache.clone(), url).await, cache)
             }
-            Command::Reload { restart } => match {
-                let restart = if restart { Restart::All } else { Restart::Changed };
-                self.reload(false, restart).await
-            } {
-                Ok(()) => self.reloaded(),
-                Err(refusal) => refusal.into(),
-            },
+            Command::Reload { restart } => self.carry_out_reload(restart).await,
             _ => Refusal::NoSuchPath.into(),
         }
     }
@@ -370,11 +364,10 @@ impl Api {
         }
     }
 
-    /// Returns the content of `/status`: that of the router, and what is out of order in the document.
+    /// Returns the content of `/status`: that of the router, and whether the document at its source is refused.
     async fn status(&self) -> Value {
         let mut status = self.router.status().await;
-        let document =
-            document_status(self.refused.borrow().as_ref(), self.store.borrow().document());
+        let document = self.refused.borrow().as_ref().map(document_status);
         if let (Some(status), Some(document)) = (status.as_object_mut(), document) {
             status.insert("document".to_owned(), document);
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use howdah_config::{Acme, Config, MailServer, SmtpTls};
 use howdah_server::router::{spec, tls_sources};
-use howdah_supervisor::{Grants, LeftOutFile, Names};
+use howdah_supervisor::{Grants, Names};
 use howdah_tls::Source;
 use howdah_wire::messages::{MailRoute, MailTls};
 use howdah_wire::region::Geometry;
@@ -45,13 +45,6 @@ fn of(config: &Config) -> Grants {
         managed: managed(&acme),
         mail: { applications.iter() }
             .map(|(name, spec)| (spec.name.clone(), mail(config, name)))
-            .collect(),
-        left_out: { config.left_out.iter() }
-            .map(|out| LeftOutFile {
-                file: text(&out.file),
-                reason: out.reason.clone(),
-                is_former: out.is_former,
-            })
             .collect(),
         applications,
         shutdown_timeout: config.settings.shutdown_timeout,

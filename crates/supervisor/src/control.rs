@@ -48,7 +48,6 @@ pub(crate) fn start(
     log: &Log,
     router: &OwnedFd,
     listener: Option<BorrowedFd<'_>>,
-    now: Instant,
 ) -> io::Result<Control> {
     let (pid, socket) = unprivileged::start(Kind::Control, options, log)?;
     let document = memory_file("document", document)?;
@@ -57,5 +56,5 @@ pub(crate) fn start(
     let mut descriptors = vec![log.as_fd(), document.as_fd(), bundles.as_fd(), router.as_fd()];
     descriptors.extend(listener);
     packet::send(&socket, &hello.encode(), &descriptors)?;
-    Ok(Control { pid, socket, started: now })
+    Ok(Control { pid, socket, started: Instant::now() })
 }

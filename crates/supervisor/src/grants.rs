@@ -33,23 +33,10 @@ pub struct Grants {
     pub managed: Names,
     /// Applications, by name.
     pub applications: HashMap<String, ApplicationSpec>,
-    /// Files without which the document was read, because they cannot be used.
-    pub left_out: Vec<LeftOutFile>,
     /// The mail server of each application, by the name in its specification.
     pub mail: HashMap<String, MailRoute>,
     /// Maximum time in which the router must have finished its requests when the server ends gracefully.
     pub shutdown_timeout: Option<Duration>,
-}
-
-/// A file without which a document was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOutFile {
-    /// The file.
-    pub file: String,
-    /// Why it cannot be used.
-    pub reason: String,
-    /// The content that it had before is in use.
-    pub is_former: bool,
 }
 
 /// A set of names and prefixes of names.

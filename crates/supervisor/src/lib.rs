@@ -74,7 +74,7 @@ mod usage;
 mod zygote;
 
 pub use file_helper::file_progress;
-pub use grants::{DeriveGrants, Grants, LeftOutFile, Names};
+pub use grants::{DeriveGrants, Grants, Names};
 pub use handover::{Invocation, Predecessor};
 pub use last_document::{LastDocument, load as load_last_document};
 pub use options::{LogTarget, Options, PhpProgram, ReloadDocument, TableFiles, UnusableProgram};

@@ -13,6 +13,15 @@ use super::{Api, on_helper_thread, problem};
 const MAX_REASON: usize = 8 << 10;
 
 impl Api {
+    /// Reloads on a request. With `restart`, all applications are restarted.
+    pub(super) async fn carry_out_reload(&self, restart: bool) -> Reply {
+        let restart = if restart { Restart::All } else { Restart::Changed };
+        match self.reload(false, restart).await {
+            Ok(()) => self.reloaded(),
+            Err(refusal) => refusal.into(),
+        }
+    }
+
     /// Reads the configuration again from its source at the start of the server, applies it, and
     /// restarts applications. With `tables`, reads only the tables in files.
     pub(super) async fn reload(&self, tables: bool, restart: Restart) -> Result<(), Refusal> {

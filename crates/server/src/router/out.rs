@@ -23,6 +23,8 @@ pub enum PartKind {
     Cache,
     /// A database of addresses, which has no values.
     Table,
+    /// A file of the document: what it defines is out, or as it was before.
+    Include,
 }
 
 impl PartKind {
@@ -36,6 +38,7 @@ impl PartKind {
             PartKind::Log => "log",
             PartKind::Cache => "cache",
             PartKind::Table => "table",
+            PartKind::Include => "include",
         }
     }
 }

@@ -40,6 +40,12 @@ impl ControlThread {
                     Level::Alert,
                     format_args!("{part} is out: {reason}; its lines wait until it can be opened"),
                 ),
+                PartKind::Include => log.write(
+                    Level::Alert,
+                    format_args!(
+                        "{part} is left out of the configuration: {reason}; it is used as soon as it is mended"
+                    ),
+                ),
                 // Their own messages have been logged.
                 PartKind::Application | PartKind::Cache | PartKind::Table => {}
             }
@@ -73,6 +79,14 @@ impl ControlThread {
             let problem = client.and_then(|client| client.problem());
             found.extend(problem.map(|why| (PartKind::Upstream, place, why.to_owned())));
         }
+        found.extend(snapshot.config.left_out.iter().map(|out| {
+            let consequence = match out.is_former {
+                true => "its former content stays in use",
+                false => "what passes to a name that only it defines is answered with 503",
+            };
+            let reason = format!("{}; {consequence}", out.reason);
+            (PartKind::Include, out.file.display().to_string(), reason)
+        }));
         let names = self.names.without_address().into_iter();
         found.extend(names.map(|name| {
             let why = "its name has no address; see to the DNS, or correct the name";

@@ -115,7 +115,6 @@ impl Tree {
         let error = outcome.err().unwrap_or_default();
         if error.is_empty() {
             self.changes.commit(Instant::now());
-            self.document_taken_over();
             self.keep_document();
             self.tables.document_changed();
             self.prepare_zygotes();
@@ -158,14 +157,6 @@ impl Tree {
         self.service_manager.router_serves(Instant::now());
         self.unloaded.begin_soon();
         release_start_memory();
-    }
-
-    /// Logs which files are left out of the document that has become the current one.
-    pub(super) fn document_taken_over(&mut self) {
-        let left_out = &self.changes.current.grants.left_out;
-        for (is_problem, line) in self.document_state.taken_over(left_out) {
-            self.log.write(if is_problem { Level::Alert } else { Level::Notice }, line);
-        }
     }
 
     /// Keeps the current document for a start without a valid one. A failure costs only that.

@@ -53,7 +53,7 @@ impl Tree {
         }
         self.control.is_wanted = false;
         self.control.start_after = None;
-        match self.start_control(now) {
+        match self.start_control() {
             Ok(process) => {
                 self.control.process = Some(process);
                 if self.upgrade.is_in_progress() {
@@ -73,7 +73,7 @@ impl Tree {
         }
     }
 
-    fn start_control(&mut self, now: Instant) -> std::io::Result<Control> {
+    fn start_control(&mut self) -> std::io::Result<Control> {
         let (router, control) = packet::pair()?;
         let listener = self.options.control.as_deref();
         let listener = listener.and_then(|address| self.sockets.get(address));
@@ -82,7 +82,7 @@ impl Tree {
         let refused = self.document_state.refused().cloned();
         let hello = control::hello(options, refused);
         let started =
-            control::start(options, &hello, document, certificates, log, &control, listener, now)?;
+            control::start(options, &hello, document, certificates, log, &control, listener)?;
         self.send_to_router(&FromSupervisor::Control {}, &[router.as_fd()]);
         Ok(started)
     }

@@ -54,7 +54,6 @@ impl Model {
                 prefixes: vec!["good.".to_owned()],
             },
             applications: HashMap::from([("good".to_owned(), ApplicationSpec::new("site"))]),
-            left_out: Vec::new(),
             mail: HashMap::new(),
             shutdown_timeout: None,
         };

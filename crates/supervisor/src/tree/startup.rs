@@ -71,7 +71,6 @@ pub(super) fn start(mut options: Options) -> Result<(Tree, OwnedFd), String> {
     }
     let mut tree = Tree::new(options, log, document, grants);
     tree.can_be_corrected = !must_start;
-    tree.document_taken_over();
     if let Some(reason) = tree.options.refused.take() {
         tree.log.write(Level::Alert, format_args!("{reason}"));
         tree.source_read(reason);
