@@ -99,13 +99,15 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
     let router = next().ok_or_else(|| std::io::Error::other("there is no socket to the router"))?;
     let router = Rc::new(Router::new(Packets::new(router)?));
     let router_gone = Rc::new(Notify::new());
-    {
+    let listen = || {
         let (router, router_gone) = (Rc::clone(&router), Rc::clone(&router_gone));
         tokio::task::spawn_local(async move {
-            router.listen().await;
-            router_gone.notify_one();
+            if router.listen().await {
+                router_gone.notify_one();
+            }
         });
-    }
+    };
+    listen();
     let listener = next();
     let mut idle_time = if listener.is_some() { IDLE_TIME } else { IDLE_TIME_WITHOUT_SOCKET };
     let activity = Rc::new(Activity::default());
@@ -117,7 +119,7 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
         defaults: Defaults::of(unit_defaults),
         certificates,
         supervisor: Rc::clone(&supervisor),
-        router,
+        router: Rc::clone(&router),
         activity: Rc::clone(&activity),
         reload_source: is_undone_by_reload.then(|| origin.clone()),
         refused,
@@ -161,6 +163,12 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
                     if let Some(file) = descriptors.into_iter().next() {
                         process::set_output_streams(file.as_fd(), file.as_fd())?;
                         log.reopen(file);
+                    }
+                }
+                (ToControl::RouterReplaced {}, descriptors) => {
+                    if let Some(socket) = descriptors.into_iter().next() {
+                        router.replace(Packets::new(socket)?);
+                        listen();
                     }
                 }
                 (ToControl::UpgradeBegun {}, _) => supervisor.upgrade_begun(),

@@ -19,7 +19,7 @@ type RouterAnswer = Result<Option<OwnedFd>, String>;
 /// The socket to the router.
 #[derive(Debug)]
 pub struct Router {
-    packets: Packets,
+    packets: RefCell<Rc<Packets>>,
     /// Number of the last question.
     last: Cell<u32>,
     waiting: RefCell<HashMap<u32, oneshot::Sender<RouterAnswer>>>,
@@ -28,12 +28,22 @@ pub struct Router {
 impl Router {
     /// Takes over the socket.
     pub fn new(packets: Packets) -> Self {
-        Router { packets, last: Cell::default(), waiting: RefCell::default() }
+        Router {
+            packets: RefCell::new(Rc::new(packets)),
+            last: Cell::default(),
+            waiting: RefCell::default(),
+        }
     }
 
-    /// Receives answers until the router closes the socket.
-    pub async fn listen(self: Rc<Self>) {
-        while let Ok(Some((packet, descriptors))) = self.packets.receive().await {
+    /// Takes the socket to another router. The former one still answers what it was asked.
+    pub fn replace(&self, packets: Packets) {
+        *self.packets.borrow_mut() = Rc::new(packets);
+    }
+
+    /// Receives answers until the router closes the socket. Returns false if another one has taken its place.
+    pub async fn listen(self: Rc<Self>) -> bool {
+        let packets = Rc::clone(&self.packets.borrow());
+        while let Ok(Some((packet, descriptors))) = packets.receive().await {
             let Ok(FromRouter::Answer { number, error }) = FromRouter::decode(&packet) else {
                 break;
             };
@@ -42,7 +52,11 @@ impl Router {
                 let _ = waiting.send(if error.is_empty() { Ok(memory) } else { Err(error) });
             }
         }
-        self.waiting.borrow_mut().clear();
+        let is_current = Rc::ptr_eq(&packets, &self.packets.borrow());
+        if is_current {
+            self.waiting.borrow_mut().clear();
+        }
+        is_current
     }
 
     async fn ask(&self, question: impl FnOnce(u32) -> ToRouter) -> Result<Option<Value>, String> {
@@ -51,7 +65,8 @@ impl Router {
         let (done, answer) = oneshot::channel();
         self.waiting.borrow_mut().insert(number, done);
         let packet = question(number).encode();
-        self.packets.send(&packet, &[]).map_err(|error| error.to_string())?;
+        let packets = Rc::clone(&self.packets.borrow());
+        packets.send(&packet, &[]).map_err(|error| error.to_string())?;
         let Some(memory) = answer.await.map_err(|_| STOPPING.to_owned())?? else { return Ok(None) };
         let text = from_memory(Some(memory), MAX_TEXT).map_err(|error| error.to_string())?;
         serde_json::from_slice(&text).map(Some).map_err(|error| error.to_string())

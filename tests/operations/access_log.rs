@@ -242,7 +242,8 @@ fn a_log_that_cannot_be_opened_is_said_at_the_start() {
     let site = Site::new();
     let path = site.data().join("no/such/directory/log");
     let site = site.with(json!({"access_log": path}));
-    let output = site.command(&harness::free_address().to_string()).output().unwrap();
+    let output =
+        site.command(&harness::free_address().to_string()).arg("--strict").output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(error.contains("/access_log: ") && error.contains("No such file"), "{error}");
@@ -256,7 +257,8 @@ fn a_link_in_place_of_the_log_is_not_followed() {
     std::os::unix::fs::symlink(&target, log_path(&site)).unwrap();
     let path = log_path(&site);
     let site = site.with(json!({"access_log": path}));
-    let output = site.command(&harness::free_address().to_string()).output().unwrap();
+    let output =
+        site.command(&harness::free_address().to_string()).arg("--strict").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(fs::read_to_string(target).unwrap(), "precious");
 }

@@ -126,7 +126,7 @@ fn a_server_that_does_not_start_says_why() {
     let taken = TcpListener::bind(free_address()).unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let site = manager.starts(page());
-    let output = harness::programs::run(&mut site.command(&address));
+    let output = harness::programs::run(site.command(&address).arg("--strict"));
     assert_eq!(output.status.code(), Some(78), "the units do not start it again");
     let status = manager.wait_for("STATUS");
     assert!(status.value("STATUS").unwrap().contains("another program listens"), "{}", status.text);
@@ -417,7 +417,7 @@ fn a_control_socket_of_a_socket_unit_must_not_be_open_to_everybody() {
     harness::open_to_all(&path, 0o666);
     let site = page().argument("--control").argument(&format!("unix:{}", path.display()));
     let site = passing(site, socket, "control");
-    let output = site.command(&free_address().to_string()).output().unwrap();
+    let output = site.command(&free_address().to_string()).arg("--strict").output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && text.contains("SocketMode=0600"), "{text}");
 }

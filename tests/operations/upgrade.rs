@@ -220,6 +220,15 @@ fn a_router_that_does_not_end_is_killed() {
 
 /// The listener is a file, which the old server must not remove, and a new server that fails must
 /// not either.
+/// Lets the application write its output into a directory. Without it, it cannot start again.
+fn output_into(server: &Server) -> std::path::PathBuf {
+    let logs = server.site.data().join("logs");
+    fs::create_dir(&logs).unwrap();
+    harness::open_to_all(&logs, 0o777);
+    server.put("/config/applications/site/stdout", &json!(logs.join("out.log")));
+    logs
+}
+
 #[test]
 fn a_unix_socket_stays_where_it_is() {
     let server = serve(Site::script("a.php", "echo 'hello';"));
@@ -236,9 +245,7 @@ fn a_unix_socket_stays_where_it_is() {
     let old = server.upgrade();
     server.wait_for_end_of(old);
     ask();
-    let logs = server.site.data().join("logs");
-    fs::create_dir(&logs).unwrap();
-    server.put("/config/access_log", &json!(logs.join("a.log")));
+    let logs = output_into(&server);
     fs::remove_dir_all(&logs).unwrap();
     assert_eq!(command(&server).status.code(), Some(1));
     ask();
@@ -349,12 +356,11 @@ fn a_version_without_the_php_of_an_application_changes_nothing() {
 #[test]
 fn a_configuration_that_the_new_version_cannot_run_changes_nothing() {
     let server = serve(Site::script("a.php", "echo 'hello';"));
-    let logs = server.site.data().join("logs");
-    fs::create_dir(&logs).unwrap();
-    server.put("/config/access_log", &json!(logs.join("a.log")));
+    let logs = output_into(&server);
     fs::remove_dir_all(&logs).unwrap();
-    assert_goes_on(&server, "/access_log: ");
+    assert_goes_on(&server, "application \"site\": stdout: ");
     fs::create_dir(&logs).unwrap();
+    harness::open_to_all(&logs, 0o777);
     server.wait_for_end_of(server.upgrade());
 }
 

@@ -176,7 +176,8 @@ fn each_application_has_an_opcache_of_its_own() {
 fn a_version_of_php_that_is_not_installed_is_named_with_those_that_are() {
     let site = Site::script("a.php", "echo PHP_VERSION;")
         .with(json!({"applications": {"site": {"type": "php 5.6"}}}));
-    let output = site.command(&harness::free_address().to_string()).output().unwrap();
+    let output =
+        site.command(&harness::free_address().to_string()).arg("--strict").output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success());
     assert!(said.contains("application \"site\"") && said.contains("PHP 5.6 is not"), "{said}");

@@ -373,7 +373,7 @@ fn a_message_of_an_application_does_not_command_the_terminal() {
 fn a_script_that_does_not_work_at_the_start_is_named() {
     let broken = uncontrolled(json!({"processes": 1})).file("version", "broken");
     let mut command = broken.command(&harness::free_address().to_string());
-    let output = command.output().unwrap();
+    let output = command.arg("--strict").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let log = fs::read_to_string(broken.log_path()).unwrap_or_default();
     assert!(!output.status.success());
@@ -384,6 +384,7 @@ fn a_script_that_does_not_work_at_the_start_is_named() {
 fn a_server_that_waits_for_a_correction_does_not_say_that_it_serves() {
     let broken = site(json!({"processes": 1})).file("version", "broken");
     let mut command = broken.command(&harness::free_address().to_string());
+    command.arg("--strict");
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -36,7 +36,8 @@ fn isolated(isolation: Value) -> Server {
 /// What a server says that cannot start this application.
 fn refused(site: Site, application: Value) -> String {
     let site = site.with(json!({"applications": {"site": application}}));
-    let output = site.command(&harness::free_address().to_string()).output().unwrap();
+    let output =
+        site.command(&harness::free_address().to_string()).arg("--strict").output().unwrap();
     assert!(!output.status.success());
     String::from_utf8(output.stderr).unwrap()
 }
@@ -480,7 +481,8 @@ fn php_runs_with_opcache_where_root_and_tmp_are_read_only() {
         return;
     }
     // A setting that cannot work is told with what to do, and not as if PHP were missing.
-    let output = site.command(&harness::free_address().to_string()).output().unwrap();
+    let output =
+        site.command(&harness::free_address().to_string()).arg("--strict").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned()
         + &fs::read_to_string(directory.join("log")).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");

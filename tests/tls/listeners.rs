@@ -163,7 +163,7 @@ fn authorities_that_cannot_be_read_stop_the_start() {
     });
     let address = free_address().to_string();
     let site = site.with(json!({"listeners": {&address: {"tls": tls}}}));
-    let output = site.command(&address).output().unwrap();
+    let output = site.command(&address).arg("--strict").output().unwrap();
     let problem = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
         !output.status.success() && problem.contains("missing.pem cannot be read"),
@@ -209,7 +209,7 @@ fn the_router_gets_no_other_files_of_root() {
     let tls = json!({"certificate": {"chain": certificate, "key": "/etc/passwd"}});
     let address = free_address().to_string();
     let site = site.with(json!({"listeners": {&address: {"tls": tls}}}));
-    let output = site.command(&address).output().unwrap();
+    let output = site.command(&address).arg("--strict").output().unwrap();
     let problem = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(problem.contains("neither a certificate nor a private key"), "{problem}");
     assert!(!problem.contains("root:"), "{problem}");

@@ -12,6 +12,7 @@
 //! - `mail`: messages of applications, and the mail process that sends them; `mail_state`: both.
 //! - `upgrade`: the replacement of this server by a new start of its program; `succession`: its other
 //!   side; `upgrade_state`: both.
+//! - `replacement`: another router takes the place of the current one; `replacement_state`: both.
 //! - `file_tasks`: passes on what other processes have opened and read.
 //! - `tables`: notices changes of files with tables.
 //! - `unloaded`, `unloaded_state`: whether applications without a process could run.
@@ -32,6 +33,8 @@ mod mail_state;
 pub mod model;
 mod name_files;
 mod refusals;
+mod replacement;
+mod replacement_state;
 mod requests;
 mod resources;
 mod router;
@@ -76,6 +79,7 @@ impl Tree {
         loop {
             let now = Instant::now();
             self.start_router_if_due(now);
+            self.replace_router_if_due(now);
             self.start_control_if_due(now);
             self.stop_applications_if_due(now);
             self.flush_outbox(now);
@@ -96,6 +100,7 @@ impl Tree {
                 match source {
                     Source::Signals => self.on_signals(signals),
                     Source::Router => self.on_router(&mut buffer),
+                    Source::OtherRouter(pid) => self.on_other_router(pid, &mut buffer),
                     Source::Control => self.on_control(&mut buffer),
                     Source::ControlListener => self.control.is_wanted = true,
                     Source::Mail => self.on_mail_process(&mut buffer),

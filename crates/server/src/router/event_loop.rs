@@ -13,6 +13,7 @@ use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_local;
 
+use super::appeared::AppearanceWatch;
 use super::certificate_reload::CertificateWatch;
 use super::command::{Command, Commands, Queries};
 use super::control_thread::{ControlThread, sleep_until};
@@ -30,6 +31,7 @@ pub(super) struct EventLoop {
     control_processes: UnboundedSender<OwnedFd>,
     certificate_watch: CertificateWatch,
     geo_watch: GeoWatch,
+    appearance_watch: AppearanceWatch,
     renewer: Renewer,
     /// Snapshot whose certificates the renewer keeps.
     renewed: Arc<Snapshot>,
@@ -67,6 +69,7 @@ impl EventLoop {
             control_processes,
             certificate_watch: CertificateWatch::new(),
             geo_watch: GeoWatch::default(),
+            appearance_watch: AppearanceWatch::default(),
             renewer,
             renewed,
         };
@@ -84,6 +87,8 @@ impl EventLoop {
                 files_due = logs_due.into_iter().chain(self.control.reopen_caches(now)?).min();
             }
             let listeners_due = self.control.reopen_listeners(now)?;
+            let watch = &mut self.appearance_watch;
+            let appearance_due = self.control.look_for_appearances(watch, now).await?;
             if out_due.is_none_or(|due| due <= now) {
                 self.control.update_out_parts();
                 out_due = Some(now + OUT_INTERVAL);
@@ -94,7 +99,7 @@ impl EventLoop {
             let control = &mut self.control;
             control.advance_wanted_restarts()?;
             let due = due.into_iter().chain(control.pools.wanted_restart_due()).chain(files_due);
-            let due = due.chain(listeners_due).chain(out_timer).min();
+            let due = due.chain(listeners_due).chain(appearance_due).chain(out_timer).min();
             tokio::select! {
                 message = control.link.receive() => {
                     let Some((message, descriptors)) = message? else { return Ok(()) };

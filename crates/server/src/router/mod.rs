@@ -10,6 +10,7 @@
 //!    certificates (`certificate_reload`), brings back what is out (`out`, `listeners`), answers the supervisor's pings (`ping`), and carries out
 //!    commands of the control API (`command`) until it stops (`shutdown`).
 
+mod appeared;
 mod apply;
 mod cache_files;
 mod caches;

@@ -127,20 +127,15 @@ impl ControlThread {
         }
     }
 
-    /// Checks that the router can read the files of a configuration, and write temporary ones. After the
-    /// server has served once, a drive that does not answer must not keep a router from serving others.
+    /// Checks that the router can write temporary files. After the server has served once, a drive that does not answer must not keep a router from serving others.
     async fn check_files(&mut self, config: &Config, trigger: Trigger) -> Result<(), String> {
-        let (paths, sandbox) = (config.router_paths(), Arc::clone(&self.sandbox));
-        let temporary = config.settings.http.body_temp_path.clone();
-        if paths.is_empty() && temporary.is_none() {
-            return Ok(());
-        }
+        let sandbox = Arc::clone(&self.sandbox);
+        let Some(temporary) = config.settings.http.body_temp_path.clone() else { return Ok(()) };
         let checked = self.on_disk(move |progress| {
-            sandbox.check(&paths, temporary.as_deref(), progress)?;
-            let Some(directory) = temporary else { return Ok(()) };
-            progress.begins(format!("/settings/http/body_temp_path: {}", directory.display()));
-            spool::check_directory(&directory).map_err(|error| {
-                let trouble = spool::directory_error(&directory, &error);
+            sandbox.check(Some(&temporary), progress)?;
+            progress.begins(format!("/settings/http/body_temp_path: {}", temporary.display()));
+            spool::check_directory(&temporary).map_err(|error| {
+                let trouble = spool::directory_error(&temporary, &error);
                 format!("/settings/http/body_temp_path: {trouble}")
             })
         });

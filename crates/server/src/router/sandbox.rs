@@ -97,15 +97,31 @@ impl RouterSandbox {
         }
     }
 
-    /// Refuses a document that names files which the router cannot open. The error includes the
-    /// remedy.
+    /// Refuses a document with a directory for temporary files that the router cannot use. The error includes
+    /// the remedy.
     pub(super) fn check(
         &self,
-        paths: &[RouterPath],
         temporary: Option<&Path>,
         progress: &DiskProgress,
     ) -> Result<(), String> {
-        self.files.as_ref().map_or(Ok(()), |files| files.check(paths, temporary, progress))
+        self.files.as_ref().map_or(Ok(()), |files| files.check(temporary, progress))
+    }
+
+    /// Returns those of these paths of which it is not known that the router may read them.
+    pub(super) fn out_of_reach(&self, paths: Vec<RouterPath>) -> Vec<RouterPath> {
+        let Some(files) = &self.files else { return Vec::new() };
+        paths.into_iter().filter(|named| files.may_be_out_of_reach(named)).collect()
+    }
+
+    /// Returns those that the router could not read as they are written.
+    pub(super) fn out_of_reach_by_name(&self, paths: &[RouterPath]) -> Vec<RouterPath> {
+        let Some(files) = &self.files else { return Vec::new() };
+        paths.iter().filter(|named| files.is_out_of_reach_by_name(named)).cloned().collect()
+    }
+
+    /// Returns which of these paths exists although the router may not read it; `None` if none does.
+    pub(super) fn appeared(&self, paths: &[RouterPath]) -> Option<String> {
+        self.files.as_ref().and_then(|files| files.appeared(paths))
     }
 
     /// Logs the restrictions that are missing, and the files of the document that do not exist.
@@ -115,10 +131,7 @@ impl RouterSandbox {
         }
         for (key, path) in self.files.iter().flat_map(|files| &files.missing) {
             let path = path.display();
-            let line = format_args!(
-                "{key}: there is no {path}; the router cannot read files created there until the \
-                 server is restarted"
-            );
+            let line = format_args!("{key}: there is no {path}; it is served once it exists");
             log.write(Level::Warn, line);
         }
     }

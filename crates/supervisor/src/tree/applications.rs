@@ -178,10 +178,8 @@ impl Tree {
 
     /// Sends a message about an application to the router, if it is the one that started the
     /// application.
-    fn send_about(&self, id: Id, message: &FromSupervisor, descriptors: &[BorrowedFd<'_>]) {
-        if id == self.id(id.number) {
-            self.send_to_router(message, descriptors);
-        }
+    fn send_about(&mut self, id: Id, message: &FromSupervisor, descriptors: &[BorrowedFd<'_>]) {
+        self.as_router(id.router, |tree| tree.send_to_router(message, descriptors));
     }
 
     /// Ends prototypes whose deadline has passed, stopping ones without workers, and unused ones
@@ -339,6 +337,7 @@ impl Tree {
         let mut expected: Vec<_> =
             self.applications.values().map(|application| application.pid).collect();
         expected.extend(router.into_iter().chain(self.control_pid()).chain(self.programs.pids()));
+        expected.extend(self.replacement.pids());
         expected.extend(self.zygotes.pids());
         expected.extend(self.tables.pid());
         expected.extend(self.file_helpers.pids());

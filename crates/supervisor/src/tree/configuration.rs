@@ -60,6 +60,7 @@ impl Tree {
             let is_missing = |name: &&str| grants.has_certificate(name) && !has(name);
             self.certificates.names().filter(is_missing).map(str::to_owned).collect()
         };
+        self.postpone_replacement();
         let generation = self.changes.begin(document, grants);
         let generation = generation.ok_or("another configuration is being applied; try again")?;
         for name in missing {

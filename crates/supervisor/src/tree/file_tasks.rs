@@ -76,6 +76,16 @@ impl Tree {
             Task::DeleteCertificate { name } if outcome.is_ok() => self.certificate_deleted(name),
             _ => {}
         }
+        if let Origin::Router(pid) = origin
+            && self.replacement.find(pid).is_some()
+        {
+            self.as_router(pid, |tree| tree.pass_on(task, origin, outcome));
+            return;
+        }
+        self.pass_on(task, origin, outcome);
+    }
+
+    fn pass_on(&mut self, task: Task, origin: Origin, outcome: Outcome) {
         let is_current = match origin {
             Origin::Router(pid) => self.router.as_ref().is_some_and(|router| router.pid == pid),
             Origin::Control(pid) => self.control_pid() == Some(pid),

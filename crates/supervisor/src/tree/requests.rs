@@ -51,6 +51,7 @@ impl Tree {
             }
             Message::Unload { application } => self.unload_application(application),
 
+            Message::Renew { reason } => self.want_replacement(&reason),
             Message::RenewalsHeld {} => self.renewals_held(),
             Message::Serving {} => self.router_serves(),
             Message::Pong { number, active, idle, requests, out } => {

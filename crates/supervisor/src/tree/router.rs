@@ -9,9 +9,10 @@ use howdah_sys::packet::{self, Received};
 use howdah_sys::signals;
 use howdah_wire::messages::{Exit, FromSupervisor, ToSupervisor};
 
+use super::id::Id;
 use super::state::{Shutdown, Tree};
 use crate::outbox::{Outbox, SendError};
-use crate::router::{self, Limits, Stage};
+use crate::router::{self, Limits, Router, Stage};
 
 /// Maximum number of router messages in one turn of the event loop, so that prototypes have a turn
 /// too.
@@ -57,10 +58,7 @@ impl Tree {
         }
         self.router_of_upgrade_ended();
         self.changes.abandon();
-        // The memory that the workers write to has no reader any more.
-        for application in self.applications.values_mut() {
-            application.deadline = Some(Instant::now());
-        }
+        self.end_applications_of(router.pid);
         if self.shutdown.is_some() {
             return;
         }
@@ -70,6 +68,9 @@ impl Tree {
             return;
         }
         self.log_router_end(router.pid, exit);
+        if self.succeed_with_next() {
+            return;
+        }
         self.router_start = Some(self.router_backoff.next_start(router.started, Instant::now()));
     }
 
@@ -127,7 +128,9 @@ impl Tree {
         let mut outbox = router.outbox.borrow_mut();
         match outbox.send(router.socket.as_fd(), message, descriptors, Instant::now()) {
             Ok(()) => {}
-            Err(SendError::OverLimit(number)) => self.kill_prototype(self.id(number)),
+            Err(SendError::OverLimit(number)) => {
+                self.kill_prototype(Id { router: router.pid, number });
+            }
             Err(SendError::Broken(error)) => {
                 self.log.write(
                     Level::Alert,
@@ -140,7 +143,13 @@ impl Tree {
 
     /// Sends queued messages to the router. Kills a router that reads nothing for too long.
     pub(super) fn flush_outbox(&mut self, now: Instant) {
-        let Some(router) = &self.router else { return };
+        let others = self.replacement.others.iter().map(|other| &other.router);
+        for router in self.router.iter().chain(others) {
+            self.flush_outbox_of(router, now);
+        }
+    }
+
+    fn flush_outbox_of(&self, router: &Router, now: Instant) {
         let mut outbox = router.outbox.borrow_mut();
         let sent = outbox.flush(router.socket.as_fd(), now);
         if sent.is_ok() && !outbox.is_stuck(now) {

@@ -37,6 +37,7 @@ impl Tree {
             self.log_graceful_end();
         }
         self.router_start = None;
+        self.end_other_routers(is_graceful);
         // The next server may start while this one ends.
         if let Some(file) = &mut self.pid_file {
             file.release();
@@ -73,7 +74,9 @@ impl Tree {
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let Some(shutdown) = &self.shutdown else { return false };
         let is_due = shutdown.deadline.is_some_and(|deadline| deadline <= now);
-        let is_finished = self.router.is_none() && !self.waits_for_predecessor(shutdown);
+        let is_finished = self.router.is_none()
+            && self.replacement.others.is_empty()
+            && !self.waits_for_predecessor(shutdown);
         (is_due || is_finished) && !self.waits_for_control(now)
     }
 
@@ -104,6 +107,10 @@ impl Tree {
                 self.log.write(Level::Alert, line);
             }
             let _ = signals::send(router.pid, signals::SIGKILL);
+        }
+        for pid in self.replacement.pids() {
+            killed.push(pid);
+            let _ = signals::send(pid, signals::SIGKILL);
         }
         self.kill_control();
         self.programs.end();

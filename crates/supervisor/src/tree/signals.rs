@@ -48,6 +48,8 @@ impl Tree {
             };
             if self.router.as_ref().is_some_and(|router| router.pid == pid) {
                 self.router_ended(exit);
+            } else if self.other_router_ended(pid, exit) {
+                has_orphans = true;
             } else if self.control.has_pid(pid) {
                 self.control_ended(exit);
             } else if self.mail_process_ended(pid, exit) {

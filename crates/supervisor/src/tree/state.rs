@@ -11,6 +11,7 @@ use super::control_state::ControlState;
 use super::id::Id;
 use super::mail_state::MailState;
 use super::refusals::Refusals;
+use super::replacement_state::Replacement;
 use super::unloaded_state::UnloadedChecks;
 use super::upgrade_state::Upgrade;
 use super::zygotes_state::Zygotes;
@@ -89,6 +90,7 @@ pub(super) struct Tree {
     pub(super) shutdown: Option<Shutdown>,
     pub(super) upgrade: Upgrade,
     pub(super) unloaded: UnloadedChecks,
+    pub(super) replacement: Replacement,
 }
 
 /// A shutdown in progress.
@@ -107,6 +109,8 @@ pub(super) struct Shutdown {
 pub(super) enum Source {
     Signals,
     Router,
+    /// The router with this process id, beside the current one.
+    OtherRouter(u32),
     Control,
     /// A connection waits at the control socket, and no control process runs.
     ControlListener,
@@ -162,6 +166,7 @@ impl Tree {
             shutdown: None,
             upgrade: Upgrade::default(),
             unloaded: UnloadedChecks::default(),
+            replacement: Replacement::default(),
         }
     }
 

@@ -101,6 +101,7 @@ impl Tree {
         if self.options.invocation.is_none() {
             return Err("the path of the program is not known; restart the server".to_owned());
         }
+        self.give_up_next();
         self.log.write(Level::Notice, "upgrade: the new server is started");
         self.upgrade.stage = Stage::HoldingRenewals(Instant::now() + RENEWALS_TIMEOUT);
         self.send_to_router(&FromSupervisor::HoldRenewals {}, &[]);
@@ -131,10 +132,8 @@ impl Tree {
         }
     }
 
-    fn start_successor(&self) -> Result<Successor, String> {
-        let invocation = self.options.invocation.as_ref().ok_or("the program has no path")?;
-        let specs = self.changes.current.grants.applications.values();
-        let with_php = specs.filter(|spec| self.options.php_for(&spec.php_version).is_some());
+    /// Returns the names of the applications of the current router that run.
+    pub(super) fn running_applications(&self) -> Vec<String> {
         let router = self.router.as_ref().map(|router| router.pid);
         let running = self.applications.iter().filter(|(id, app)| {
             Some(id.router) == router && app.is_ready() && app.deadline.is_none()
@@ -142,6 +141,14 @@ impl Tree {
         let mut running: Vec<_> = running.map(|(_, app)| app.name.clone()).collect();
         running.sort();
         running.dedup();
+        running
+    }
+
+    fn start_successor(&self) -> Result<Successor, String> {
+        let invocation = self.options.invocation.as_ref().ok_or("the program has no path")?;
+        let specs = self.changes.current.grants.applications.values();
+        let with_php = specs.filter(|spec| self.options.php_for(&spec.php_version).is_some());
+        let running = self.running_applications();
         let state = State {
             listeners: self.sockets.all(),
             document: &self.changes.current.document,

@@ -25,6 +25,12 @@ impl Tree {
             add(Source::Router, router.socket.as_fd(), outbox.poll_flags());
             outbox_due = outbox.due();
         }
+        for other in &self.replacement.others {
+            let outbox = other.router.outbox.borrow();
+            let source = Source::OtherRouter(other.router.pid);
+            add(source, other.router.socket.as_fd(), outbox.poll_flags());
+            outbox_due = [outbox_due, outbox.due()].into_iter().flatten().min();
+        }
         if let Some((source, fd)) = self.control_source() {
             add(source, fd, IN);
         }
@@ -83,6 +89,7 @@ impl Tree {
             .chain(self.orphans.due())
             .chain(self.zygotes.due())
             .chain(self.programs.due())
+            .chain(self.replacement.due(now))
             .chain(self.tables.due())
             .chain(self.unloaded.due().filter(|_| self.has_served))
             .chain(self.file_helpers.due())

@@ -206,10 +206,10 @@ impl Tree {
         self.zygotes.waiting = rest;
         for Waiting { id, spec, descriptors, workers, .. } in due {
             // A new router knows nothing of it.
-            if id == self.id(id.number) {
-                self.start_application(id.number, spec, descriptors);
-                (0..workers).for_each(|_| self.spawn_worker(id.number));
-            }
+            self.as_router(id.router, |tree| {
+                tree.start_application(id.number, spec, descriptors);
+                (0..workers).for_each(|_| tree.spawn_worker(id.number));
+            });
         }
     }
 

@@ -100,6 +100,8 @@ messages! {
         }
         /// The log was reopened. Descriptor: the log.
         7 Reopened {}
+        /// Another router serves. Descriptor: the socket to it.
+        11 RouterReplaced {}
         /// An upgrade has begun, by a signal or `Upgrade`: changes are refused until it has ended.
         8 UpgradeBegun {}
         /// An upgrade has ended. After success this process ends when it has sent its responses:

@@ -152,6 +152,12 @@ messages! {
         /// Reopens the system's files for name resolution, because the sandbox of the router allows
         /// only the files that existed at its start; answered with `NameFiles`.
         21 OpenNameFiles {}
+        /// A file or directory of the configuration has appeared that this router may not read: another one
+        /// could.
+        25 Renew {
+            /// What has appeared, for the log.
+            reason: String,
+        }
         /// Answer to `HoldRenewals`: no certificate is being ordered.
         22 RenewalsHeld {}
         /// Answer to `Ping`: all router threads have answered, too.

@@ -101,31 +101,12 @@ impl AllowedFiles {
         (files, grants)
     }
 
-    /// Refuses a document that names other files. Files that do not exist are allowed, as they
-    /// cannot be served either way. Names that begin with a variable are allowed as well: only
-    /// allowed files below them are served.
+    /// Refuses a document whose directory for temporary files the router cannot use.
     pub(super) fn check(
         &self,
-        paths: &[RouterPath],
         temporary: Option<&Path>,
         progress: &DiskProgress,
     ) -> Result<(), String> {
-        for named in paths {
-            let directory = directory_of(named);
-            progress.begins(format!("{}: {}", named.path, named.file.display()));
-            let found = resolve(&directory);
-            let is_left = directory == Path::new("/") || !found.exists;
-            let is_known = is_left || self.in_first_document.contains(&directory);
-            if !is_known && !self.readable.iter().any(|path| found.path.starts_with(path)) {
-                return Err(format!(
-                    "{}: {} is not among the files that the router was permitted to read at its start; \
-                     restart the server with this configuration, put the files below /srv, /home or /var/www, or \
-                     start the server with --no-sandbox",
-                    named.path,
-                    named.file.display()
-                ));
-            }
-        }
         if let Some(directory) = temporary {
             progress.begins(format!("/settings/http/body_temp_path: {}", directory.display()));
             let found = resolve(directory).path;
@@ -140,6 +121,36 @@ impl AllowedFiles {
             }
         }
         Ok(())
+    }
+
+    /// Returns true if it is not known that the router may read a path.
+    pub(super) fn may_be_out_of_reach(&self, named: &RouterPath) -> bool {
+        let directory = directory_of(named);
+        let is_missing = self.missing.iter().any(|(_, missing)| *missing == directory);
+        directory != Path::new("/") && (is_missing || !self.in_first_document.contains(&directory))
+    }
+
+    /// Returns true if the router may not read a path as it is written. Links may lead elsewhere.
+    pub(super) fn is_out_of_reach_by_name(&self, named: &RouterPath) -> bool {
+        let directory = directory_of(named);
+        !self.readable.iter().any(|path| directory.starts_with(path))
+    }
+
+    /// Returns the first of these paths that exists although the router may not read it, with its key in the
+    /// document.
+    pub(super) fn appeared(&self, paths: &[RouterPath]) -> Option<String> {
+        paths.iter().find_map(|named| {
+            let found = resolve(&directory_of(named));
+            let is_new =
+                found.exists && !self.readable.iter().any(|path| found.path.starts_with(path));
+            is_new.then(|| {
+                format!(
+                    "{}: {} has appeared, which it may not read",
+                    named.path,
+                    named.file.display()
+                )
+            })
+        })
     }
 
     /// Adds a file or directory that a document names.
@@ -237,7 +248,11 @@ mod tests {
 
     fn check(files: &AllowedFiles, config: &Config) -> Result<(), String> {
         let temporary = config.settings.http.body_temp_path.as_deref();
-        files.check(&config.router_paths(), temporary, &DiskProgress::default())
+        let paths: Vec<_> = config.router_paths();
+        let paths: Vec<_> =
+            paths.into_iter().filter(|named| files.may_be_out_of_reach(named)).collect();
+        files.appeared(&paths).map_or(Ok(()), Err)?;
+        files.check(temporary, &DiskProgress::default())
     }
 
     fn files_of(config: &Config, tmp: &Path) -> (AllowedFiles, Vec<Grant>) {
@@ -272,7 +287,7 @@ mod tests {
         assert_eq!(check(&files, &config(&path.join("site/yet/to/come"))), Ok(()));
         let problem = check(&files, &config(&path.join("other"))).unwrap_err();
         assert!(problem.starts_with("/routes/0/action/share: "), "{problem}");
-        assert!(problem.contains("--no-sandbox"), "{problem}");
+        assert!(problem.contains("has appeared"), "{problem}");
         assert_eq!(check(&files, &config(&path.join("usual/site"))), Ok(()));
         assert_eq!(check(&files, &config(Path::new("/no/such/directory"))), Ok(()));
         assert_eq!(check(&files, &config(Path::new(""))), Ok(()), "it names nothing");
@@ -307,7 +322,7 @@ mod tests {
         let (files, _) = files_of(&config(missing), Path::new("/nonexistent"));
         assert!(!files.readable.contains(Path::new("/")));
         assert_eq!(files.missing, [("/routes/0/action/share".to_owned(), missing.to_owned())]);
-        assert_eq!(check(&files, &config(missing)), Ok(()), "it is served as it was");
+        assert_eq!(check(&files, &config(missing)), Ok(()), "it is not there");
         let (_directory, path) = directory(&["site"]);
         let (files, _) = files_of(&config(&path.join("site/later")), Path::new("/nonexistent"));
         assert!(files.readable.contains(&path.join("site")));

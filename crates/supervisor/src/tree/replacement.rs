@@ -1,0 +1,235 @@
+//! Replaces the router without a lost connection: what the running one may read was decided at its start.
+//!
+//! 1. The router reports that a directory of the configuration has appeared which it may not read.
+//! 2. Another router starts beside it, with copies of the same listening sockets and applications of its own.
+//! 3. When it serves, it is the current one. The former one accepts no connections any more, finishes its
+//!    requests, and ends.
+//!
+//! If the next router ends before it serves, the current one goes on. A former router can only keep its own
+//! applications going.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use howdah_sys::log::Level;
+use howdah_sys::packet::{self, Received};
+use howdah_sys::signals;
+use howdah_wire::messages::{Exit, FromSupervisor, ToControl, ToSupervisor};
+
+use super::replacement_state::{Other, Role};
+use super::state::Tree;
+use crate::router::{self, Limits, Stage};
+
+/// Maximum time until the next router serves.
+const START_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Maximum number of messages of one router in one turn of the event loop.
+const MAX_MESSAGES_PER_TURN: usize = 32;
+
+impl Tree {
+    /// Handles the report of the router that it may not read what the configuration names.
+    pub(super) fn want_replacement(&mut self, reason: &str) {
+        let reason = reason.chars().filter(|c| !c.is_control()).take(400).collect();
+        self.replacement.want(reason);
+    }
+
+    /// Starts the next router if it is time, and ends those that take too long.
+    pub(super) fn replace_router_if_due(&mut self, now: Instant) {
+        for other in &mut self.replacement.others {
+            if other.deadline.take_if(|deadline| *deadline <= now).is_some() {
+                let _ = signals::send(other.router.pid, signals::SIGKILL);
+            }
+        }
+        let is_quiet = self.has_served
+            && self.shutdown.is_none()
+            && self.router.is_some()
+            && !self.changes.is_changing()
+            && !self.upgrade.is_in_progress()
+            && !self.upgrade.is_standby;
+        if !is_quiet {
+            return;
+        }
+        let Some(reason) = self.replacement.begin(now) else { return };
+        self.log.write(Level::Notice, format_args!("the router is replaced: {reason}"));
+        let stage = Stage { can_be_corrected: self.can_be_corrected, has_served: true };
+        // What runs must run there, too, and no certificate is ordered twice.
+        let limits = Limits { required: self.running_applications(), holds_renewals: true };
+        let (options, current) = (&self.options, &self.changes.current);
+        match router::start(options, stage, limits, current, &self.certificates, &self.log, now) {
+            Ok(router) => {
+                let deadline = Some(now + START_TIMEOUT);
+                self.replacement.others.push(Other { router, role: Role::Next, deadline });
+            }
+            Err(error) => {
+                let line =
+                    format_args!("cannot start another router: {error}; the old one goes on");
+                self.log.write(Level::Alert, line);
+            }
+        }
+    }
+
+    /// Gives up the next router, as the configuration changes: it would begin with the old one.
+    pub(super) fn postpone_replacement(&mut self) {
+        if self.give_up_next() {
+            self.replacement.want("the configuration has changed meanwhile".to_owned());
+        }
+    }
+
+    /// Ends the next router. Returns false if there is none.
+    pub(super) fn give_up_next(&mut self) -> bool {
+        let others = &mut self.replacement.others;
+        let Some(next) = others.iter_mut().find(|other| other.role == Role::Next) else {
+            return false;
+        };
+        next.role = Role::Former;
+        let _ = signals::send(next.router.pid, signals::SIGKILL);
+        true
+    }
+
+    /// Lets `act` deal with another router as if it were the current one. `None` if there is no such router.
+    pub(super) fn as_router<T>(&mut self, pid: u32, act: impl FnOnce(&mut Tree) -> T) -> Option<T> {
+        if self.router.as_ref().is_some_and(|router| router.pid == pid) {
+            return Some(act(self));
+        }
+        let Other { router, role, deadline } = self.replacement.remove(pid)?;
+        let aside = self.router.replace(router);
+        let aside_pid = aside.as_ref().map(|router| router.pid);
+        self.replacement.others.extend(aside.map(|router| Other {
+            router,
+            role: Role::SetAside,
+            deadline: None,
+        }));
+        let done = act(self);
+        let aside = aside_pid.and_then(|pid| self.replacement.remove(pid));
+        let router = std::mem::replace(&mut self.router, aside.map(|other| other.router));
+        self.replacement.others.extend(router.map(|router| Other { router, role, deadline }));
+        Some(done)
+    }
+
+    /// Reads messages of a router beside the current one.
+    pub(super) fn on_other_router(&mut self, pid: u32, buffer: &mut [u8]) {
+        for _ in 0..MAX_MESSAGES_PER_TURN {
+            let Some(Other { router, role, .. }) = self.replacement.find(pid) else { return };
+            let role = *role;
+            if router.outbox.borrow().is_full() {
+                return;
+            }
+            let (length, descriptors) = match packet::receive(&router.socket, buffer) {
+                Ok(Received::Packet(length, descriptors)) => (length, descriptors),
+                Ok(Received::Empty) => return,
+                Ok(Received::Closed) | Err(_) => {
+                    // SIGCHLD reports its end; the signal only makes sure that it ends.
+                    let _ = signals::send(pid, signals::SIGKILL);
+                    return;
+                }
+            };
+            match ToSupervisor::decode(&buffer[..length]) {
+                Ok(ToSupervisor::Serving {}) if role == Role::Next => return self.promote(pid),
+                Ok(ToSupervisor::Finished {}) => {
+                    let _ = signals::send(pid, signals::SIGKILL);
+                    return;
+                }
+                Ok(message) if is_permitted(&message, role) => {
+                    self.as_router(pid, |tree| tree.on_router_message(message, descriptors));
+                }
+                _ => {} // it does not count any more, or not yet
+            }
+        }
+    }
+
+    /// Makes the next router the current one.
+    fn promote(&mut self, pid: u32) {
+        let Some(Other { router, .. }) = self.replacement.remove(pid) else { return };
+        let former = self.router.replace(router);
+        self.service_manager.router_serves(Instant::now());
+        self.send_to_router(&FromSupervisor::ReleaseRenewals {}, &[]);
+        self.unloaded.begin_soon();
+        self.connect_control();
+        if let Some(former) = former {
+            let (pid, deadline) = (former.pid, self.drain_deadline(true));
+            let other = Other { router: former, role: Role::Former, deadline };
+            self.replacement.others.push(other);
+            let quit = FromSupervisor::Quit { graceful: true, is_replaced: true };
+            self.as_router(pid, |tree| tree.send_to_router(&quit, &[]));
+            let line =
+                format_args!("router process {pid} finishes its requests; another one serves");
+            self.log.write(Level::Notice, line);
+        }
+    }
+
+    /// Connects the control process, if it runs, to the current router.
+    fn connect_control(&self) {
+        if self.control.process.is_none() {
+            return;
+        }
+        if let Ok((router, control)) = packet::pair() {
+            self.send_to_router(&FromSupervisor::Control {}, &[router.as_fd()]);
+            self.send_to_control(&ToControl::RouterReplaced {}, &[control.as_fd()]);
+        }
+    }
+
+    /// Handles the end of a router beside the current one. Returns false if the process was none.
+    pub(super) fn other_router_ended(&mut self, pid: u32, exit: Exit) -> bool {
+        let Some(other) = self.replacement.remove(pid) else { return false };
+        self.end_applications_of(pid);
+        if other.role == Role::Next && self.shutdown.is_none() {
+            self.replacement.try_again(Instant::now());
+            let line = format_args!(
+                "the next router, process {pid}, {exit} before it served; the old one goes on"
+            );
+            self.log.write(Level::Alert, line);
+        }
+        true
+    }
+
+    /// Ends the applications of a router that has ended: the memory that their workers write to has no
+    /// reader any more.
+    pub(super) fn end_applications_of(&mut self, pid: u32) {
+        for (id, application) in &mut self.applications {
+            if id.router == pid {
+                application.deadline = Some(Instant::now());
+            }
+        }
+    }
+
+    /// Tells the routers beside the current one that the server ends: the next one is of no use, and a
+    /// former one ends at once if the others do.
+    pub(super) fn end_other_routers(&self, is_graceful: bool) {
+        for other in &self.replacement.others {
+            if other.role == Role::Next || !is_graceful {
+                let _ = signals::send(other.router.pid, signals::SIGKILL);
+            }
+        }
+    }
+
+    /// Makes the next router the current one although it does not serve yet: the current one has ended.
+    /// Returns false if there is none.
+    pub(super) fn succeed_with_next(&mut self) -> bool {
+        let Some(pid) = self.replacement.next().map(|next| next.router.pid) else { return false };
+        let Some(Other { router, .. }) = self.replacement.remove(pid) else { return false };
+        self.router = Some(router);
+        self.send_to_router(&FromSupervisor::ReleaseRenewals {}, &[]);
+        true
+    }
+}
+
+/// Returns true for a message that a router beside the current one may send.
+fn is_permitted(message: &ToSupervisor, role: Role) -> bool {
+    use ToSupervisor as Message;
+    match message {
+        Message::Start { .. }
+        | Message::Spawn { .. }
+        | Message::Kill { .. }
+        | Message::Trace { .. }
+        | Message::Measure { .. }
+        | Message::CheckFiles { .. }
+        | Message::Stop { .. }
+        | Message::Unload { .. }
+        | Message::OpenLog { .. }
+        | Message::OpenNameFiles {} => true,
+        Message::Bind { .. } | Message::OpenCache { .. } | Message::ReadFile { .. } => {
+            role == Role::Next
+        }
+        _ => false,
+    }
+}
