@@ -1,8 +1,10 @@
 //! `.htaccess` files as a user meets them: `serve DIR`, warnings, `check`, and changes while clients are served.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -178,6 +180,66 @@ fn closed_directories_stay_closed_for_rules_index_files_negotiation_and_error_do
     let missing = format!("/{uploads}/none.jpg");
     assert_eq!(server.get(&missing).text(), format!("front {missing}"));
 }
+
+#[test]
+fn redirects_and_scripts_have_the_port_that_clients_know() {
+    const PORT: &str = "<?php echo $_SERVER['SERVER_PORT'], ' ', $_SERVER['HTTPS'] ?? 'off';";
+    let rules = "RewriteEngine On\nRewriteRule ^old$ /new [R]\nRedirect /moved /new\n\
+                 RewriteCond %{SERVER_PORT} !^443$\nRewriteRule ^secure$ /to-https [R]\n";
+    let site = Site::new()
+        .file(".htaccess", rules)
+        .file("port.php", PORT)
+        .file("admin/index.html", "admin")
+        .file("secure", "secure");
+    let sockets = ["a", "b"].map(|name| site.data().join(format!("{name}.sock")));
+    let forwarded = json!({ "source": "unix", "protocol": "X-Forwarded-Proto" });
+    let address = |index: usize| format!("unix:{}", sockets[index].display());
+    let listener =
+        |to: &str| json!({ "pass": format!("applications/{to}"), "forwarded": forwarded });
+    let root = site.root().display().to_string();
+    let plain = json!({ "type": "php", "root": root });
+    let server = site
+        .with(json!({
+            "listeners": { address(0): listener("plain"), address(1): listener("site") },
+            "routes": [{ "action": { "pass": "applications/site" } }],
+            "applications": { "site": { "htaccess": true }, "plain": plain },
+        }))
+        .serve();
+    let ask = |mut stream: Box<dyn ReadWrite>, target: &str, fields: &str| {
+        let request = format!("GET {target} HTTP/1.0\r\n{fields}\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let tcp = || Box::new(TcpStream::connect(server.address).unwrap());
+    let host = "Host: example.org\r\n";
+    for path in ["/admin", "/old", "/moved"] {
+        let answer = ask(tcp(), path, host);
+        assert!(answer.contains("Location: http://example.org/"), "{path}: {answer}");
+        let answer = ask(tcp(), path, "Host: example.org:8080\r\n");
+        assert!(answer.contains("Location: http://example.org:8080/"), "{path}: {answer}");
+    }
+    assert!(ask(tcp(), "/secure", host).contains("/to-https"));
+    assert!(ask(tcp(), "/port.php", host).ends_with("80 off"));
+    assert!(ask(tcp(), "/port.php", "").ends_with("80 off"));
+    assert!(ask(tcp(), "/port.php", "Host: example.org:8080\r\n").ends_with("8080 off"));
+    for socket in &sockets {
+        let connect = || Box::new(UnixStream::connect(socket).unwrap());
+        assert!(ask(connect(), "/port.php", host).ends_with("80 off"));
+        let https = format!("{host}X-Forwarded-Proto: https\r\n");
+        assert!(ask(connect(), "/port.php", &https).ends_with("443 on"));
+    }
+    let https = format!("{host}X-Forwarded-Proto: https\r\n");
+    let answer = ask(Box::new(UnixStream::connect(&sockets[1]).unwrap()), "/old", &https);
+    assert!(answer.contains("Location: https://example.org/new"), "{answer}");
+    let answer = ask(Box::new(UnixStream::connect(&sockets[1]).unwrap()), "/secure", &https);
+    assert!(answer.ends_with("\r\n\r\nsecure"), "{answer}");
+}
+
+/// A connection.
+trait ReadWrite: Read + Write {}
+impl<T: Read + Write> ReadWrite for T {}
 
 #[test]
 fn names_with_a_dot_in_front_are_hidden_under_directives() {

@@ -115,7 +115,9 @@ fn write_standard(
     shown(params, "REMOTE_PORT", &connection.peer.map_or(0, |peer| peer.port()));
     let local = connection.local.map(|local| local.ip());
     shown(params, "SERVER_ADDR", &ShownAddress(local));
-    shown(params, "SERVER_PORT", &connection.local.map_or(80, |local| local.port()));
+    // A unix socket has no port.
+    let default = if connection.tls { 443 } else { 80 };
+    shown(params, "SERVER_PORT", &connection.local.map_or(default, |local| local.port()));
     match local {
         Some(_) if request.host.is_empty() => shown(params, "SERVER_NAME", &ShownAddress(local)),
         _ => params.push(b"SERVER_NAME", &authority::encoded(&request.host)),

@@ -104,6 +104,10 @@ TABLE = (
          "mixed: types by suffixes in all places of a name", "surprises: the last component decides about Files",
          "trees: WordPress with permalinks, a page cache and a security plugin"), refused(404, "Not Found")),
     Intended(
+        "the redirect of a directory that is an index file has the port of `Host`",
+        "Apache forgets the port in requests of its own, and clients would get to another server",
+        ("dir: an index file that is a directory", "negotiation: index files with MultiViews and in odd places"), {"field location": ANY}),
+    Intended(
         "entity tags have the file's own form",
         "they are those of all files that Howdah sends; variants of a page have different ones",
         ("negotiation: *", "trees: *", "autoindex: TrackModified", "core: index files and languages over levels"), {"field etag": ANY}),

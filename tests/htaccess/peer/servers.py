@@ -102,6 +102,7 @@ DirectoryIndex index.html index.php
         return f"""
 Listen 127.0.0.1:{port}
 <VirtualHost 127.0.0.1:{port}>
+ServerName 127.0.0.1
     DocumentRoot {root}
     <Directory {root}>
         Options Indexes FollowSymLinks

@@ -21,10 +21,8 @@ pub(super) fn record(request: &Request, root: &[u8], software: &str, wall: Syste
         true => shown(connection.local),
         false => authority::encoded(&request.host).to_vec(),
     };
-    let default = if connection.tls { 443 } else { 80 };
-    // The port of the field `Host` counts, as with `UseCanonicalPhysicalPort Off`.
-    let port = named_port(request)
-        .unwrap_or_else(|| connection.local.map_or(default, |local| local.port()));
+    // As with `UseCanonicalPhysicalPort Off`: the port of the listener is not known to clients if it is behind a proxy.
+    let port = named_port(request).unwrap_or(if connection.tls { 443 } else { 80 });
     let mut headers_in = Table::default();
     for (name, value) in request.fields.iter() {
         // Apache joins fields of one name when it reads them.
