@@ -29,6 +29,7 @@ use howdah_server::router::{Protection, spec};
 use howdah_supervisor::{Options, check};
 use howdah_sys::credentials::{self, Credentials, run_as};
 use howdah_sys::permission::{Obstacle, Wanted};
+use howdah_sys::plain::Plain;
 use howdah_wire::messages::Problem;
 use howdah_wire::region::Geometry;
 use rustix::fs::OFlags;
@@ -96,10 +97,10 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     if !arguments.syntax {
         findings.check(&config, &arguments.common, arguments.file.as_deref());
     }
-    findings.warnings.iter().for_each(|warning| eprintln!("howdah: warning: {warning}"));
-    findings.notes.iter().for_each(|note| eprintln!("howdah: note: {note}"));
+    findings.warnings.iter().for_each(|warning| eprintln!("howdah: warning: {}", Plain(warning)));
+    findings.notes.iter().for_each(|note| eprintln!("howdah: note: {}", Plain(note)));
     if let Some(last) = findings.errors.pop() {
-        findings.errors.iter().for_each(|error| eprintln!("howdah: {error}"));
+        findings.errors.iter().for_each(|error| eprintln!("howdah: {}", Plain(error)));
         return Err(last);
     }
     println!("{name}: the configuration is valid");
@@ -118,9 +119,9 @@ fn check_directory(directory: &Path, options: &CommonOptions) -> Result<(), Stri
     let user = server_user::find(options)?;
     let Report { mut errors, notes, files } =
         htaccess::report(directory, &Htaccess::default(), user.as_ref())?;
-    notes.iter().for_each(|note| eprintln!("howdah: note: {note}"));
+    notes.iter().for_each(|note| eprintln!("howdah: note: {}", Plain(note)));
     if let Some(last) = errors.pop() {
-        errors.iter().for_each(|error| eprintln!("howdah: {error}"));
+        errors.iter().for_each(|error| eprintln!("howdah: {}", Plain(error)));
         return Err(format!("{last}\nRequests below these directories get 500, as with Apache"));
     }
     println!("{}: {files} .htaccess files are valid", directory.display());

@@ -22,6 +22,7 @@ mod worker_check;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use howdah_sys::plain::without_numbers;
 use serde_json::Value;
 
 pub use args::{
@@ -53,7 +54,7 @@ pub fn run(command: Command) -> ExitCode {
 /// Replaces control characters other than the ends of lines: the message may be that of an application,
 /// which must not command the terminal.
 fn without_controls(text: &str) -> String {
-    let lines: Vec<_> = text.lines().map(status::printable).collect();
+    let lines: Vec<_> = without_numbers(text).lines().map(status::printable).collect();
     lines.join("\n")
 }
 

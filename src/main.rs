@@ -25,6 +25,7 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 use howdah_sys::log::{Level, Log};
+use howdah_sys::plain::{Plain, without_numbers};
 
 /// Exit status of a server that fails to start again until somebody has acted (`EX_CONFIG` of sysexits.h).
 /// The units name it, so that systemd does not try again.
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
 
 /// Writes the reason of a failure to standard error, as a record if the log is in the journal or JSON.
 fn report(problem: &str) {
+    let problem = &*without_numbers(problem);
     match Log::standard_error() {
         Ok(log) if log.is_structured() => log.write(Level::Alert, problem),
         _ => problem.lines().for_each(|line| eprintln!("howdah: {line}")),
@@ -93,9 +95,10 @@ fn report(problem: &str) {
 fn internal(run: impl FnOnce(OwnedFd) -> u8) -> ExitCode {
     if let Err(error) = howdah_supervisor::assume_role() {
         eprintln!(
-            "howdah: cannot give up root's rights: {error}; as root the server needs the \
+            "howdah: cannot give up root's rights: {}; as root the server needs the \
              capabilities SETUID and SETGID, and user ids of its own; without them, start it as \
-             the user that is to run the site"
+             the user that is to run the site",
+            Plain(error)
         );
         return ExitCode::FAILURE;
     }

@@ -26,6 +26,7 @@ use howdah_supervisor::{
     self as supervisor, Ending, InheritedSocket, Invocation, LogTarget, Options, Predecessor,
 };
 use howdah_sys::credentials::{self, Credentials};
+use howdah_sys::plain::Plain;
 use howdah_sys::service_manager::ServiceManager;
 use howdah_wire::messages::Secret;
 
@@ -148,7 +149,7 @@ fn serve(
     }
     let log = LogTarget::of(arguments.common.log.as_deref()).map_err(|error| error.to_string())?;
     if matches!(log, LogTarget::File(_)) {
-        warnings.iter().for_each(|warning| eprintln!("howdah: {warning}"));
+        warnings.iter().for_each(|warning| eprintln!("howdah: {}", Plain(warning)));
     }
     let mut options = Options {
         warnings,
@@ -242,7 +243,7 @@ fn upkeep(local: Option<LocalCertificate>) -> Option<Box<dyn FnMut()>> {
     let local = local?;
     Some(Box::new(move || {
         if let Err(problem) = local.prepare(SystemTime::now()) {
-            eprintln!("howdah: {problem}");
+            eprintln!("howdah: {}", Plain(problem));
         }
     }))
 }

@@ -166,7 +166,8 @@ fn number(value: &Value, key: &str) -> u64 {
 /// Formats microseconds with two or three significant digits.
 fn duration(micros: u64) -> String {
     match micros {
-        0..1_000 => format!("{micros} us"),
+        0 => "0 s".to_owned(),
+        1..1_000 => format!("{micros} us"),
         1_000..1_000_000 => format!("{} ms", micros / 1_000),
         1_000_000..60_000_000 => format!("{:.1} s", micros as f64 / 1e6),
         60_000_000..7_200_000_000 => format!("{} min", micros / 60_000_000),

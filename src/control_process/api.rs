@@ -24,6 +24,7 @@ use howdah_http::h1::{self, Io};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Response};
 use howdah_sys::log::{Level, Log};
+use howdah_sys::plain::without_numbers;
 use howdah_tls::stored::Certificates;
 use howdah_wire::messages::{ChangeOutcome, Restart, Secret};
 use serde_json::{Map, Value};
@@ -529,7 +530,11 @@ impl Handler for Client<'_> {
 }
 
 fn response(reply: &Reply) -> Response {
-    let mut response = Response::new(reply.status(), Body::from(bytes::Bytes::from(reply.text())))
+    let text = match reply.status() {
+        200 => reply.text(),
+        _ => without_numbers(&reply.text()).into_owned(),
+    };
+    let mut response = Response::new(reply.status(), Body::from(bytes::Bytes::from(text)))
         .with("Content-Type", "application/json");
     if let Some(challenge) = reply.authenticate() {
         response = response.with("WWW-Authenticate", challenge);

@@ -8,6 +8,7 @@ use howdah_supervisor::{
     self as supervisor, Predecessor, ReloadDocument, TableFiles, state_format,
 };
 use howdah_sys::credentials;
+use howdah_sys::plain::Plain;
 use serde_json::Value;
 
 use super::local_tls::LocalCertificate;
@@ -167,7 +168,8 @@ impl StartupPlan {
                 }
                 let file = state.map(supervisor::stored_document).unwrap_or_default();
                 eprintln!(
-                    "howdah: {error}; restore {} from a backup, or send a configuration to the control API",
+                    "howdah: {}; restore {} from a backup, or send a configuration to the control API",
+                    Plain(error),
                     file.display()
                 );
                 Ok(None)

@@ -37,15 +37,7 @@ impl WorkerScript {
             if !is_resident {
                 return Ok(None);
             }
-            let script = match targets {
-                [PhpTarget { name: None, script: Some(script), .. }] => script.clone(),
-                _ => {
-                    let problem = "needs the \"script\" of the application beside it";
-                    return Err(node.invalid(problem).with_hint(
-                        "or write the worker script here: {\"script\": \"worker.php\"}",
-                    ));
-                }
-            };
+            let script = own_script(&node, targets)?;
             let (warm_up, has_fallback, watch) = (None, false, Vec::new());
             let requests = default;
             return Ok(Some(WorkerScript { script, warm_up, requests, has_fallback, watch }));
@@ -53,7 +45,7 @@ impl WorkerScript {
         if !node.value.is_object() {
             return Err(node.wrong_type("a boolean or an object"));
         }
-        let worker = read_object(&node, default)?;
+        let worker = read_object(&node, targets, default)?;
         if worker.has_fallback && targets.iter().any(|target| target.script.is_none()) {
             return Err(node
                 .invalid("has a \"fallback\", which needs the \"script\" of the application")
@@ -74,9 +66,33 @@ impl WorkerScript {
     }
 }
 
-fn read_object(node: &Node<'_>, requests: Option<u32>) -> Result<WorkerScript, Error> {
+/// Returns the `script` of the application, which is the worker script unless another is named.
+fn own_script(node: &Node<'_>, targets: &[PhpTarget]) -> Result<String, Error> {
+    match targets {
+        [PhpTarget { name: None, script: Some(script), .. }] => Ok(script.clone()),
+        _ => Err(node
+            .invalid("needs the \"script\" of the application beside it")
+            .with_hint("or write the worker script here: {\"script\": \"worker.php\"}")),
+    }
+}
+
+fn read_object(
+    node: &Node<'_>,
+    targets: &[PhpTarget],
+    requests: Option<u32>,
+) -> Result<WorkerScript, Error> {
     let object = node.object()?;
-    let script = object.required("script")?;
+    let script = match object.optional("script") {
+        Some(script) => {
+            let name = script.text()?.trim_start_matches('/').to_owned();
+            if !name.ends_with(".php") {
+                let problem = "must be a script, with a name that ends in \".php\"";
+                return Err(script.invalid(problem));
+            }
+            name
+        }
+        None => own_script(node, targets)?,
+    };
     let warm_up = object.read("warm_up", |target| match target.text()? {
         text if text.starts_with('/') => Ok(text.to_owned()),
         _ => Err(target.invalid("must begin with \"/\"")),
@@ -90,15 +106,12 @@ fn read_object(node: &Node<'_>, requests: Option<u32>) -> Result<WorkerScript, E
         watch.strings()?.map(|path| path.text().map(str::to_owned)).collect::<Result<Vec<_>, _>>()
     })?;
     let worker = WorkerScript {
-        script: script.text()?.trim_start_matches('/').to_owned(),
+        script,
         warm_up,
         requests: own.map_or(requests, |own| Some(own).filter(|requests| *requests > 0)),
         has_fallback: fallback.is_some(),
         watch: watch.unwrap_or_default(),
     };
-    if !worker.script.ends_with(".php") {
-        return Err(script.invalid("must be a script, with a name that ends in \".php\""));
-    }
     object.end()?;
     Ok(worker)
 }

@@ -18,6 +18,7 @@
 //! - [`handlers`]: signals without effect.
 //! - [`service_manager`]: descriptors and settings of systemd, and notifications to it.
 //! - [`sockets`]: options of listening sockets.
+//! - [`plain`]: error messages without numbers.
 //! - [`log`], [`clock`]: the server's log and its time stamps; [`log_rate`]: the rate at which an
 //!   application may write to it.
 //! - `reactor`: descriptors in tokio's reactor, only for the router (a feature, so that the other
@@ -50,6 +51,7 @@ pub mod packet;
 pub mod permission;
 pub mod pidfd;
 pub mod pipe;
+pub mod plain;
 #[allow(unsafe_code)]
 pub mod process;
 #[allow(unsafe_code)]

@@ -15,6 +15,7 @@ use std::sync::RwLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::log_rate::LogRate;
+use crate::plain::Plain;
 
 pub use self::level::Level;
 
@@ -115,15 +116,15 @@ impl Log {
     /// Writes a record. Errors are ignored: there is no place to report them.
     pub fn write(&self, level: Level, message: impl fmt::Display) {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        self.record(level, std::process::id(), thread, &message);
+        self.record(level, std::process::id(), thread, &Plain(message));
     }
 
     /// Writes a record in the name of another process.
     pub fn write_as(&self, pid: u32, level: Level, message: impl fmt::Display) {
-        self.record(level, pid, pid, &message);
+        self.record(level, pid, pid, &Plain(message));
     }
 
-    /// Writes a record in the name of another process, and counts it against `rate`.
+    /// Writes a record in the name of another process, unchanged, and counts it against `rate`.
     pub fn write_limited(
         &self,
         rate: &LogRate,
@@ -134,11 +135,14 @@ impl Log {
         rate.wrote(self.record(level, pid, pid, &message));
     }
 
-    /// Writes a record, unless it is below the threshold, and returns its length.
+    /// Writes a record, unless it is below the threshold, and returns its length. If the process is not known
+    /// (0), it is this one.
     fn record(&self, level: Level, pid: u32, thread: u32, message: &dyn fmt::Display) -> usize {
         if level > self.threshold {
             return 0;
         }
+        let known = |id: u32| if id == 0 { std::process::id() } else { id };
+        let (pid, thread) = (known(pid), known(thread));
         if self.format == Format::Json {
             let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let line = json::line(time, level, pid, thread, &message.to_string());

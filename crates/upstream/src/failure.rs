@@ -6,6 +6,7 @@ use std::io;
 use howdah_http::exchange::BodyError;
 use howdah_http::message::Response;
 use howdah_http::respond;
+use howdah_sys::plain::Plain;
 
 use crate::queue::QueueError;
 
@@ -131,13 +132,13 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Queue(error) => error.fmt(f),
-            Failure::Connect(error) => write!(f, "cannot connect: {error}"),
+            Failure::Connect(error) => write!(f, "cannot connect: {}", Plain(error)),
             Failure::Tls(problem) => f.write_str(problem),
             Failure::ConnectTimeout => f.write_str("the connection was not accepted in time"),
-            Failure::Send(error) => write!(f, "the request could not be sent: {error}"),
+            Failure::Send(error) => write!(f, "the request could not be sent: {}", Plain(error)),
             Failure::SendTimeout => f.write_str("the request could not be sent in time"),
             Failure::HeadTimeout => f.write_str("no response came in time"),
-            Failure::Read(error) => write!(f, "the response cannot be read: {error}"),
+            Failure::Read(error) => write!(f, "the response cannot be read: {}", Plain(error)),
             Failure::ReadTimeout => f.write_str("the rest of the response did not come in time"),
             Failure::ServerClosed => {
                 f.write_str("the connection was closed before the response ended")

@@ -27,6 +27,7 @@ use howdah_http::handling::ServerAttempt;
 use howdah_http::message::Response;
 use howdah_http::request_body::CollectError;
 use howdah_http::variables::{ShownRequestId, VariableSource};
+use howdah_sys::plain::Plain;
 
 use crate::failure::{CLIENT_GONE, Failure, refuse};
 use crate::log_limit::LogLimit;
@@ -182,7 +183,7 @@ pub async fn read_content(
     Content::read(exchange, buffer, is_streamed).await.map_err(|error| match error {
         CollectError::Client(error) => error.status(),
         CollectError::Disk(error) => {
-            let problem = format_args!("the body cannot be stored: {error}");
+            let problem = format_args!("the body cannot be stored: {}", Plain(&error));
             log_request(thread, (owner, log_limit), exchange, problem);
             507
         }

@@ -99,9 +99,13 @@ pub(super) const TABLE: &[Shape] = &[
     },
     Shape {
         name: "worker",
-        required: &["script"],
+        required: &[],
         keys: &[
-            Key("script", Text, "Script that stays in memory, relative to the root"),
+            Key(
+                "script",
+                Text,
+                "Script that stays in memory, relative to the root; the application's by default",
+            ),
             Key("warm_up", Text, "Path that is requested before the first process starts"),
             Key(
                 "requests",

@@ -162,6 +162,9 @@ fn other_languages_are_sent_behind_a_proxy() {
 fn a_worker_script_is_that_of_the_application_or_its_own() {
     let of = |value: Value| read_application(value).worker.expect("a worker script");
     let own = of(json!({"type": "php", "root": "/w", "script": "index.php", "worker": true}));
+    let object = json!({"requests": 3});
+    let same = of(json!({"type": "php", "root": "/w", "script": "index.php", "worker": object}));
+    assert_eq!((same.script.as_str(), same.requests), (own.script.as_str(), Some(3)));
     assert_eq!(
         (own.script.as_str(), own.requests, own.has_fallback),
         ("index.php", Some(500), false)

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use howdah_sys::log::Level;
+use howdah_sys::plain::without_numbers;
 use howdah_sys::{clock, signals};
 use howdah_wire::messages::FromSupervisor;
 
@@ -45,7 +46,7 @@ impl Tree {
 
     /// Reports the reason for which the server does not start.
     pub(super) fn notify_refusal(&mut self, reason: &str) {
-        self.notify(&[("STATUS", reason)]);
+        self.notify(&[("STATUS", &*without_numbers(reason))]);
     }
 
     /// Asks the router whether it works, and ends one that does not answer; another is started.

@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket as Probe};
 use std::time::Duration;
 
 use aws_lc_rs::rand;
+use howdah_sys::plain::Plain;
 use howdah_wire::dns::{self, Answer, Kind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
@@ -45,7 +46,9 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::Unknown => f.write_str("no address is known for it"),
-            Problem::Unreachable(server, error) => write!(f, "DNS server {server}: {error}"),
+            Problem::Unreachable(server, error) => {
+                write!(f, "DNS server {server}: {}", Plain(error))
+            }
             Problem::Failed(server, code) => write!(f, "DNS server {server}: code {code}"),
             Problem::Late => f.write_str("no DNS server has answered yet"),
         }

@@ -16,6 +16,7 @@ use howdah_http::body::{Body, BodyStream};
 use howdah_http::message::FieldBlock;
 use howdah_http::spool::Spool;
 use howdah_php_pool::pending::MAX_WAITING;
+use howdah_sys::plain::Plain;
 use tokio::task::{AbortHandle, spawn_local};
 
 /// Maximum number of pieces of one response that are decoded in one turn; then other connections
@@ -212,7 +213,8 @@ impl<A: Abandon> Reader<A> {
                     return false;
                 }
                 Err(error) => {
-                    self.answer.abandon(format_args!("the response cannot be stored: {error}"));
+                    self.answer
+                        .abandon(format_args!("the response cannot be stored: {}", Plain(&error)));
                     Err(error.kind())
                 }
             },

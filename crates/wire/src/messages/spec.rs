@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use howdah_sys::plain::Plain;
+
 use super::field::Field;
 use crate::bytes::{Decoder, Malformed};
 use crate::region::Geometry;
@@ -211,7 +213,7 @@ record! {
 impl Problem {
     /// Creates a problem with the value of a key.
     pub fn at(key: impl Into<String>, message: impl fmt::Display) -> Problem {
-        Problem { key: key.into(), message: message.to_string() }
+        Problem { key: key.into(), message: Plain(message).to_string() }
     }
 
     /// Creates a problem without a key.

@@ -24,6 +24,12 @@ use super::restarts::LONG_LIFE;
 use crate::router::report::BootReport;
 use crate::thread::ThreadCommand;
 
+/// Returns the name of a worker in the log. One that ends at once has no process id: the supervisor could
+/// not look it up any more.
+pub(super) fn named(pid: u32) -> String {
+    if pid == 0 { "worker".to_owned() } else { format!("worker {pid}") }
+}
+
 impl Pools {
     /// Handles a message about an application; ignores all others.
     pub(in crate::router) fn on_message(
@@ -244,7 +250,7 @@ impl Pools {
         };
         if instance.has_worker(worker) {
             // The first socket stays in use until the worker ends.
-            log.write(Level::Alert, format_args!("\"{name}\" worker {pid} started twice"));
+            log.write(Level::Alert, format_args!("\"{name}\" {} started twice", named(pid)));
             return;
         }
         let owner = OutputOwner {
@@ -294,7 +300,7 @@ impl Pools {
         let (log, threads) = (Arc::clone(&self.shared.log), self.threads.clone());
         let has_failed = status != Exit::Status(0);
         if has_failed && let Some(name) = self.retired.name(number) {
-            log.write(Level::Error, format_args!("\"{name}\" worker {pid} {status}"));
+            log.write(Level::Error, format_args!("\"{name}\" {} {status}", named(pid)));
         }
         let Some(app) = self.by_number(number) else { return };
         let now = Instant::now();
@@ -324,7 +330,7 @@ impl Pools {
             } else {
                 ""
             };
-            log.write(Level::Error, format_args!("\"{name}\" worker {pid} {status}{more}"));
+            log.write(Level::Error, format_args!("\"{name}\" {} {status}{more}", named(pid)));
         }
     }
 
@@ -332,7 +338,7 @@ impl Pools {
         if let Some(instance) = self.instance(number) {
             instance.remove_worker(worker);
         }
-        let how: Arc<str> = format!("worker {pid} {status}").into();
+        let how: Arc<str> = format!("{} {status}", named(pid)).into();
         let died = || ThreadCommand::WorkerDied { instance: number, worker, how: Arc::clone(&how) };
         self.threads.send(died);
     }

@@ -8,6 +8,7 @@ use howdah_sys::log::Level;
 use howdah_wire::messages::ToSupervisor;
 
 use super::application::{Absence, PooledApplication};
+use super::reports::named;
 use super::{Pools, REMOVAL_GRACE};
 
 /// Interval between two checks whether a leaving application has requests left.
@@ -150,7 +151,8 @@ impl Pools {
             absence.checks = 0;
             let (name, pid) = (&app.config.name, instance.pid(*worker).unwrap_or(0));
             let message = format_args!(
-                "\"{name}\" application: worker {pid} is ended: {reason}, and requests wait"
+                "\"{name}\" application: {} is ended: {reason}, and requests wait",
+                named(pid)
             );
             self.log(Level::Warn, message);
             self.kill(instance.number, *worker)?;
