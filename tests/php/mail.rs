@@ -540,3 +540,19 @@ fn a_real_postfix_takes_and_delivers_what_scripts_send() {
         text.contains("Return-Path: <shop@example.org>") && !text.contains("Return-Path: <evil")
     );
 }
+
+/// Scenario: the end of a prototype ends all processes that its scripts have left, which are children of the
+/// supervisor then, as the mail process is.
+#[test]
+fn the_end_of_an_application_does_not_end_the_mail_process() {
+    let mails = MailServer::start();
+    let server = serve(SEND, smtp(&mails), json!({}));
+    assert!(sends(&server));
+    let pid = mail_process(&server).unwrap();
+    let prototype = server.prototype();
+    kill_process(Pid::from_raw(prototype as i32).unwrap(), Signal::KILL).unwrap();
+    eventually("the application runs again", || (server.get("/a.php").status == 200).then_some(()));
+    assert!(sends(&server));
+    assert_eq!(mail_process(&server), Some(pid), "{}", server.log());
+    assert!(!server.log().contains("mail process"), "{}", server.log());
+}

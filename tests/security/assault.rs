@@ -20,6 +20,9 @@ const PHASES: [&str; 7] = ["look", "nudge", "hurt", "exhaust", "junk", "everybod
 /// Phases that cost no process of the attacker's application.
 const HARMLESS_PHASES: [&str; 4] = ["look", "nudge", "hurt", "exhaust"];
 
+/// Descriptor with which an application sends mail.
+const MAIL: u32 = 110;
+
 /// Longest time that a phase takes.
 const PHASE: Duration = Duration::from_secs(60);
 
@@ -84,11 +87,12 @@ impl Setup {
 
     /// Processes that the attack is on: the most harmless to lose come first.
     pub fn targets(&self) -> Vec<(&'static str, u32, String)> {
-        const TITLES: [(&str, &str); 5] = [
+        const TITLES: [(&str, &str); 6] = [
             ("other worker", "howdah: \"site\" application"),
             ("other prototype", "howdah: \"site\" prototype"),
             ("zygote", "zygote"),
             ("control", "howdah: control"),
+            ("mail", "howdah: mail"),
             ("router", "howdah: router"),
         ];
         let found = self.server.processes();
@@ -104,10 +108,12 @@ impl Setup {
         targets
     }
 
-    /// Processes that an attack must not replace. The control process may end by itself.
+    /// Processes that an attack must not replace. The control process and the mail process may end by
+    /// themselves.
     pub fn others(&self) -> Tree {
         let mut others = Tree::new();
-        for (name, pid, _) in self.targets().into_iter().filter(|(name, ..)| *name != "control") {
+        let ends = |name: &str| matches!(name, "control" | "mail");
+        for (name, pid, _) in self.targets().into_iter().filter(|(name, ..)| !ends(name)) {
             others.entry(name).or_default().insert(pid);
         }
         others
@@ -115,7 +121,8 @@ impl Setup {
 
     /// Runs a phase. Returns the report and whether it is complete.
     pub fn attack(&self, phase: &str) -> (Vec<Attempt>, bool) {
-        // The control process may be there only while somebody uses it.
+        // The control process and the mail process may be there only while somebody uses them.
+        let _ = request(self.server.address, "GET", "/mail.php", b"");
         let _ = control::ask(&self.server.site.control_socket(), "GET", "/status", b"");
         let before = self.report().len();
         let body = json!(self.arguments_of(phase)).to_string();
@@ -240,12 +247,16 @@ impl Setup {
         let workers = all.iter().filter(|process| process.title == title);
         let mut problems = Vec::new();
         for worker in workers {
+            // The processes of an application share the socket with which it sends mail.
+            let own = all.iter().filter(|process| process.title.contains("\"attacker\""));
+            let own: Vec<_> = own.map(|process| process.pid).collect();
             let others = all.iter().map(|process| process.pid).chain([self.server.supervisor()]);
             for other in others.filter(|other| *other != worker.pid) {
                 let theirs = processes::descriptors(other);
                 for (fd, leads) in processes::descriptors(worker.pid) {
                     let is_private = leads.starts_with("socket:") || leads.ends_with("log");
-                    if is_private && theirs.iter().any(|(_, target)| *target == leads) {
+                    let is_mail = fd == MAIL && own.contains(&other);
+                    if is_private && !is_mail && theirs.iter().any(|(_, target)| *target == leads) {
                         problems
                             .push(format!("a worker's {fd} {leads} is a descriptor of {other}"));
                     }

@@ -72,7 +72,8 @@ impl<'w> Plan<'w> {
             .through(&["setsid"])
             .file("small.txt", "small")
             .file("victim.php", script("victim.php"))
-            .file("share.php", script("share.php"));
+            .file("share.php", script("share.php"))
+            .file("mail.php", "<?php mail('a@example.org', 'x', 'y');");
         let attacker = base(&site).join("attacker");
         let circumstances = Circumstances {
             landlock: world.landlock,

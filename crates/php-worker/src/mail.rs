@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::Seek;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 use howdah_sendmail::arguments::Arguments;
@@ -29,7 +29,15 @@ pub struct Caller<'a> {
 
 /// Keeps the socket of the application's mail, open for programs that scripts start.
 pub fn keep(socket: OwnedFd) -> Result<(), Problem> {
-    let _ = process::duplicate_to(&socket, DESCRIPTOR);
+    // Where the limit of open files forbids the number, only `mail()` works.
+    let socket = match process::duplicate_to(&socket, DESCRIPTOR) {
+        Ok(()) => process::take_inherited(DESCRIPTOR).unwrap_or(socket),
+        Err(_) => socket,
+    };
+    if socket.as_raw_fd() == DESCRIPTOR {
+        // Taking it has made it close on exec.
+        let _ = process::duplicate_to(&socket, DESCRIPTOR);
+    }
     SOCKET.set(socket).map_err(|_| Problem::of("there are two sockets for mail"))
 }
 

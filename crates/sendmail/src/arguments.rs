@@ -37,8 +37,7 @@ impl Arguments {
                     rest.by_ref().try_for_each(|recipient| found.add_recipient(recipient))?;
                 }
                 Some(options) if !options.is_empty() => {
-                    let mut characters = options.char_indices();
-                    while let Some((at, option)) = characters.next() {
+                    for (at, option) in options.char_indices() {
                         let after = &options[at + option.len_utf8()..];
                         if WITH_ATTACHED.contains(option) {
                             found.set(option, after)?;

@@ -16,7 +16,10 @@
 #define HIGHEST_DESCRIPTOR 64
 #define FORGED_MESSAGES 20000
 
-/* Programs that a script starts have three descriptors. */
+/* Descriptor with which an application sends mail. */
+#define MAIL 110
+
+/* Programs that a script starts have three descriptors, and that for mail. */
 static long count_inherited(const struct target *unused)
 {
     char path[64], leads[200];
@@ -28,6 +31,8 @@ static long count_inherited(const struct target *unused)
         if (length < 0)
             continue;
         leads[length] = 0;
+        if (fd == MAIL && !strncmp(leads, "socket:", 7))
+            continue;
         /* The pipe of this attempt, whose reading end is closed. */
         if (!found && !strncmp(leads, "pipe:", 5)) {
             found = 1;

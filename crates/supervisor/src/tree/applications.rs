@@ -338,6 +338,7 @@ impl Tree {
             self.applications.values().map(|application| application.pid).collect();
         expected.extend(router.into_iter().chain(self.control_pid()).chain(self.programs.pids()));
         expected.extend(self.replacement.pids());
+        expected.extend(self.mail.pids());
         expected.extend(self.zygotes.pids());
         expected.extend(self.tables.pid());
         expected.extend(self.file_helpers.pids());

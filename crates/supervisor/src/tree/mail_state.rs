@@ -27,6 +27,14 @@ pub(super) struct MailState {
     pub(super) waiting: HashMap<u32, Waiting>,
 }
 
+impl MailState {
+    /// Returns the process ids of mail processes.
+    pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
+        let running = self.process.as_ref().map(|process| process.pid);
+        running.into_iter().chain(self.ending.iter().copied())
+    }
+}
+
 /// A message that waits for the file with the password.
 pub(super) struct Waiting {
     pub(super) id: Id,

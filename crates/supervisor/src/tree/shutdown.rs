@@ -101,6 +101,10 @@ impl Tree {
         killed.extend(
             self.control_pid().into_iter().chain(self.programs.pids()).chain(self.zygotes.pids()),
         );
+        for pid in self.mail.pids() {
+            killed.push(pid);
+            let _ = signals::send(pid, signals::SIGKILL);
+        }
         if let Some(router) = router {
             if is_graceful {
                 let line = "the router is killed: it has not ended with settings/shutdown_timeout";
