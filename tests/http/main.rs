@@ -12,6 +12,7 @@ mod http2_strictness;
 mod lengths;
 mod limits;
 mod mirror;
+mod own_tags;
 mod refusals;
 mod rewrites;
 mod routing;

@@ -28,6 +28,7 @@ use super::exchange;
 use super::head::{self, Head};
 use super::site::Site;
 use super::world::{self, Known, SiteWorld};
+use crate::filters::own_tags::{self, has_mark, without_marks};
 use crate::pipeline::{Context, carry_out};
 use crate::route::Decision;
 use crate::snapshot::delegations::Instruction;
@@ -264,7 +265,7 @@ impl<'s> Attempt<'_, 's> {
         let is_get = matches!(&*exchange.request.method, b"GET" | b"HEAD");
         let is_as_sent = record.status == 200
             && is_get
-            && !record.headers_in.get(b"If-None-Match").is_some_and(has_gzip_mark)
+            && !record.headers_in.get(b"If-None-Match").is_some_and(has_mark)
             && record.headers_in.iter().eq(exchange.request.fields.iter());
         let mut request = Cow::Borrowed(&exchange.request);
         if !is_as_sent {
@@ -273,7 +274,7 @@ impl<'s> Attempt<'_, 's> {
                 // RFC 9110, 13.1.3: ignored for other methods.
                 .filter(|(name, _)| is_get || !name.eq_ignore_ascii_case(b"if-modified-since"))
                 .map(|(name, value)| match name.eq_ignore_ascii_case(b"if-none-match") {
-                    true => (name.to_vec(), without_gzip(value)),
+                    true => (name.to_vec(), without_marks(value)),
                     false => (name.to_vec(), value.to_vec()),
                 })
                 .collect();
@@ -459,6 +460,9 @@ impl<'s> Attempt<'_, 's> {
         if compression == Compression::Gzip {
             let client = self.world.request.connection.peer.map(|peer| peer.ip());
             compress::gzip_as_apache(client, &mut response);
+            if is_script {
+                own_tags::answer(self.world.request, &mut response);
+            }
         }
         (response, compression)
     }
@@ -504,26 +508,6 @@ fn has_read_body(record: &Record) -> bool {
         previous = before.previous.as_deref();
     }
     false
-}
-
-/// End of the entity tags of compressed content.
-const MARK: &[u8] = b"-gzip\"";
-
-fn has_gzip_mark(tags: &[u8]) -> bool {
-    memchr::memmem::find(tags, MARK).is_some()
-}
-
-/// Returns entity tags without the mark of compressed content.
-fn without_gzip(tags: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::with_capacity(tags.len());
-    let mut rest = tags;
-    while let Some(at) = memchr::memmem::find(rest, MARK) {
-        plain.extend_from_slice(&rest[..at]);
-        plain.push(b'"');
-        rest = &rest[at + MARK.len()..];
-    }
-    plain.extend_from_slice(rest);
-    plain
 }
 
 /// Returns the answer to an error or a redirect, without its fields.

@@ -1,5 +1,6 @@
 //! A request as a record of the directives, and a record as the head of a response.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,6 +10,8 @@ use howdah_htaccess::table::Table;
 use howdah_http::authority;
 use howdah_http::message::{FieldBlock, Fields, Request, ShownAddress, Version};
 use howdah_http::target::Target;
+
+use crate::filters::own_tags::without_marks;
 
 /// Returns the record of a request to a site with this root.
 pub(super) fn record(request: &Request, root: &[u8], software: &str, wall: SystemTime) -> Record {
@@ -96,11 +99,19 @@ pub(super) fn request(
     query: &[u8],
     target: &[u8],
 ) -> Request {
+    let is_condition = |name: &[u8]| name.eq_ignore_ascii_case(b"if-none-match");
+    let plain = { record.headers_in.iter() }
+        .filter(|(name, _)| is_plain(name))
+        .map(|(name, value)| match is_condition(name) {
+            true => (name, Cow::Owned(without_marks(value))),
+            false => (name, Cow::Borrowed(value)),
+        })
+        .collect::<Vec<_>>();
     Request {
         method: Bytes::copy_from_slice(method),
         query: Bytes::copy_from_slice(query),
         target: Bytes::copy_from_slice(target),
-        fields: Fields::from_pairs(record.headers_in.iter().filter(|(name, _)| is_plain(name))),
+        fields: Fields::from_pairs(plain.iter().map(|(name, value)| (*name, &**value))),
         user: record.user.as_deref().map(Bytes::copy_from_slice),
         ..request.clone()
     }

@@ -143,7 +143,9 @@ impl<'s> Step<'_, 's> {
         let validated = stale.as_ref().map(|stale| &*stale.entry);
         let changed = request_to_origin(&exchange.request, validated, settings);
         let request = std::mem::replace(&mut exchange.request, changed);
-        let asked = ask(self.context, self.origin, self.handling.clone(), exchange);
+        // The conditions are about the stored response, whose tag is that of the origin.
+        let handling = Handling { restores_tags: false, ..self.handling.clone() };
+        let asked = ask(self.context, self.origin, handling, exchange);
         let (mut response, instruction) = asked.await;
         let mut asked = std::mem::replace(&mut exchange.request, request);
         // What the origin's handlers have recorded is about this request.

@@ -42,7 +42,7 @@ use self::answer::answer;
 pub use self::context::Context;
 pub use self::decision::carry_out;
 use crate::filters::{
-    bandwidth, caching, charset, cors, header_changes, kernel_copy, security_headers,
+    bandwidth, caching, charset, cors, header_changes, kernel_copy, own_tags, security_headers,
 };
 use crate::snapshot::Snapshot;
 use crate::snapshot::effects::Effects;
@@ -105,6 +105,7 @@ impl Handler for RequestHandler {
         header_changes::apply(changes, request, exchange.started_at, server, &mut response);
         let compression = snapshot.config.settings.http.compression.as_ref();
         if let (true, Some(compression)) = (effects.compress, compression) {
+            own_tags::answer_if(compression, request, &mut response);
             compress::apply(compression, request, &mut response);
         }
         kernel_copy::apply(thread, &mut response);

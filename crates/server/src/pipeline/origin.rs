@@ -17,6 +17,7 @@ use howdah_upstream::{fastcgi, http2, proxy};
 use super::context::Context;
 use super::internal_redirect::take_internal_fields;
 use super::purger::CachePurger;
+use crate::filters::own_tags;
 use crate::snapshot::delegations::{Instruction, Producer};
 use crate::snapshot::effects::Handling;
 
@@ -46,8 +47,26 @@ impl Origin {
     }
 }
 
-/// Asks the origin. Also returns the instruction that the response gives to the server, if any.
+/// Asks the origin, with the entity tags that it has given. Also returns the instruction that the response gives to
+/// the server, if any.
 pub async fn ask<'s>(
+    context: &Context<'s>,
+    origin: &Origin,
+    handling: Handling<'_>,
+    exchange: &mut Exchange<'_>,
+) -> (Response, Option<Instruction<'s>>) {
+    let compression = context.routing.snapshot.config.settings.http.compression.as_ref();
+    let is_restored = handling.restores_tags && compression.is_some_and(own_tags::compresses);
+    let fields = is_restored.then(|| own_tags::restored(&exchange.request.fields)).flatten();
+    let Some(fields) = fields else { return ask_as_is(context, origin, handling, exchange).await };
+    let of_client = std::mem::replace(&mut exchange.request.fields, fields);
+    let answer = Box::pin(ask_as_is(context, origin, handling, exchange)).await;
+    exchange.request.fields = of_client;
+    answer
+}
+
+/// Asks the origin. Also returns the instruction that the response gives to the server, if any.
+async fn ask_as_is<'s>(
     context: &Context<'s>,
     origin: &Origin,
     handling: Handling<'_>,

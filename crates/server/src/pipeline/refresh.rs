@@ -27,7 +27,8 @@ pub fn start(step: &Step<'_, '_>, entry: Arc<Entry>, leader: Leader, request: Re
     spawn_local(async move {
         let started_at = Instant::now();
         let context = Context::new(&thread, &snapshot, started_at);
-        let handling = Handling { buffering, servers, cache: None, is_authorized };
+        let handling =
+            Handling { buffering, servers, cache: None, is_authorized, restores_tags: false };
         let step = Step { context: &context, cache: &cache, origin: &origin, handling, key, owner };
         let stale = Some(Stale { entry, on_error: false });
         let fetch = Fetch { reason: Forward::Stale, why: None, stale, leader: Some(leader) };

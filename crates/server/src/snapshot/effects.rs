@@ -72,6 +72,8 @@ pub struct Handling<'s> {
     pub cache: Option<&'s ActionCache>,
     /// Another action has let the request pass, and may have told the origin for whom.
     pub is_authorized: bool,
+    /// The response may be compressed, and the conditions of the request are those of the client.
+    pub restores_tags: bool,
 }
 
 impl Default for Effects<'_> {
@@ -106,6 +108,7 @@ impl<'s> Effects<'s> {
             servers: self.servers.clone(),
             cache: self.cache,
             is_authorized: self.is_authorized,
+            restores_tags: self.compress,
         }
     }
 
