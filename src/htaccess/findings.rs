@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use howdah_config::{Config, Htaccess};
 use howdah_htaccess::allow::Allow;
 use howdah_htaccess::base::Base;
+use howdah_htaccess::handler_name;
 use howdah_htaccess::parse::review::{Line, Review, review};
 use howdah_sys::regular_file;
 
@@ -42,7 +43,7 @@ pub fn findings(root: &Path, settings: &Htaccess) -> String {
             }
         };
         review.error.iter().for_each(|error| add(ERROR, &error.message));
-        for line in &review.skipped {
+        for line in review.skipped.iter().filter(|line| is_unread(&line.text)) {
             let Line { number, text } = line;
             add(
                 NOTE,
@@ -50,6 +51,11 @@ pub fn findings(root: &Path, settings: &Htaccess) -> String {
             );
         }
         review.warnings.iter().for_each(|warning| add(NOTE, warning));
+        for line in &review.directives {
+            if let Some(note) = foreign_handler(&line.text) {
+                add(NOTE, &format!("{shown}: line {}: {note}", line.number));
+            }
+        }
     }
     if !is_complete {
         add(NOTE, &format!("{}: not all files were looked at: there are too many", root.display()));
@@ -95,6 +101,30 @@ pub fn unread_denials(config: &Config) -> Vec<String> {
         warnings.push(format!("{more} more .htaccess files deny access and are not read"));
     }
     warnings
+}
+
+/// Returns true if a section that is not read is one of a module that the server does not have. One for servers
+/// without a module (`<IfModule !mod_authz_core.c>`) or of another version is meant for others.
+fn is_unread(section: &str) -> bool {
+    let section = section.to_ascii_lowercase();
+    !section.starts_with("<ifmodule !") && !section.starts_with("<ifversion")
+}
+
+/// Returns a note about a directive that chooses PHP by the name that another server has for it.
+fn foreign_handler(directive: &str) -> Option<String> {
+    const OWN: [&str; 2] = ["application/x-httpd-php", "php-script"];
+    let mut words = directive.split_ascii_whitespace();
+    let name = words.next()?.to_ascii_lowercase();
+    let handler = words.next()?.trim_matches('"').to_ascii_lowercase();
+    let is_handler = matches!(&*name, "sethandler" | "addhandler" | "addtype" | "forcetype");
+    if !is_handler || OWN.contains(&&*handler) || !handler_name::names_php(handler.as_bytes()) {
+        return None;
+    }
+    let version = handler_name::php_version(handler.as_bytes());
+    let wanted = version.map(|version| format!("; it means PHP {version}")).unwrap_or_default();
+    Some(format!(
+        "{handler} is PHP of another server; the PHP of the application runs such files{wanted}"
+    ))
 }
 
 fn reviewed(file: &Path, settings: &Htaccess) -> Result<Review, String> {

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use howdah_sys::regular_file;
 
-/// Returns at most `limit` bytes of a regular file. A link out of the site is followed only if its target has the
-/// same owner, who is not root: otherwise `.htaccess -> /etc/shadow` would show its owner what only root may read.
+/// Returns at most `limit` bytes of a regular file. A link out of the site is followed only if it is root's, or its
+/// target has the same owner, who is not root: otherwise `.htaccess -> /etc/shadow` would show its owner what only root may read.
 ///
 /// # Errors
 ///
@@ -20,13 +20,26 @@ pub fn read(root: &Path, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let opened = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     let owner = metadata.uid();
     let is_owners = || fs::symlink_metadata(path).is_ok_and(|link| link.uid() == owner);
-    if !opened.starts_with(root) && (owner == 0 || !is_owners()) {
+    if !opened.starts_with(root)
+        && (owner == 0 || !is_owners())
+        && !is_link_of_root(root, path, &opened)
+    {
         let problem = "it is a link out of the site to a file of another user, and is not followed";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
     }
     let mut bytes = Vec::new();
     file.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Returns true if a path in the site is a link of root to this file: only the administrator can have made it.
+fn is_link_of_root(root: &Path, path: &Path, target: &Path) -> bool {
+    let is_in_site =
+        |directory: &Path| fs::canonicalize(directory).is_ok_and(|real| real.starts_with(root));
+    let is_roots = |link: fs::Metadata| link.is_symlink() && link.uid() == 0;
+    fs::symlink_metadata(path).is_ok_and(is_roots)
+        && path.parent().is_some_and(is_in_site)
+        && fs::canonicalize(path).is_ok_and(|real| real == target)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use harness::client::Response;
-use harness::{Site, programs};
+use harness::{Site, programs, requirements};
 use serde_json::json;
 
 const FRONT: &str = "<?php echo 'front ', $_SERVER['REQUEST_URI'];";
@@ -307,6 +307,30 @@ fn check_names_errors_and_what_is_not_read_with_file_and_line() {
     assert!(!is_valid, "{text}");
     assert!(text.contains("b/.htaccess: line 2: RewriteRule: bad argument line"), "{text}");
     assert!(text.contains("c/.htaccess: line 1: Invalid command 'Foo'"), "{text}");
+}
+
+#[test]
+fn a_file_of_rules_that_root_has_linked_to_another_directory_is_read() {
+    if !requirements::is_root() {
+        return;
+    }
+    // As in Debian's package of WordPress.
+    let site = Site::new().file("index.php", FRONT).file("a.txt", "a");
+    let elsewhere = site.data().join("elsewhere/wordpress");
+    fs::create_dir_all(&elsewhere).unwrap();
+    let rules = "<IfModule !mod_authz_core.c>\nDeny from all\n</IfModule>\nHeader set X-A b\n\
+                 <FilesMatch php$>\nSetHandler application/x-lsphp84\n</FilesMatch>\n";
+    fs::write(elsewhere.join("htaccess"), rules).unwrap();
+    symlink(elsewhere.join("htaccess"), site.root().join(".htaccess")).unwrap();
+    let (is_valid, text) = check(&site.root());
+    assert!(
+        is_valid && text.contains("line 6: application/x-lsphp84 is PHP of another server"),
+        "{text}"
+    );
+    assert!(text.contains("it means PHP 8.4") && !text.contains("mod_authz_core"), "{text}");
+    let server = site.serve();
+    let response = server.get("/a.txt");
+    assert_eq!((response.status, response.field("X-A")), (200, Some("b")), "{}", server.log());
 }
 
 #[test]

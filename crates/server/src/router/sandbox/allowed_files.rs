@@ -86,6 +86,9 @@ impl AllowedFiles {
             files.add_named(&named);
         }
         usual.iter().for_each(|place| files.add(place));
+        for (root, settings) in config.htaccess_roots() {
+            files.add_linked(&root.join(&settings.file));
+        }
         let own = config.settings.http.body_temp_path.as_deref();
         files.in_first_document.extend(own.map(Path::to_owned));
         for directory in [tmp].into_iter().chain(own) {
@@ -99,6 +102,19 @@ impl AllowedFiles {
         let system = SYSTEM_FILES.iter().map(|(path, access)| Grant::open(path, *access));
         let grants = read.chain(write).chain(system).filter_map(Result::ok).collect();
         (files, grants)
+    }
+
+    /// Adds the target of a `.htaccess` that is a link of root: packages of distributions keep theirs in `/etc`. A
+    /// file that is replaced comes with its directory, unless that has everything of the system.
+    fn add_linked(&mut self, link: &Path) {
+        let is_roots = |found: fs::Metadata| found.is_symlink() && found.uid() == 0;
+        let is_link = fs::symlink_metadata(link).is_ok_and(is_roots);
+        let Some(target) = fs::canonicalize(link).ok().filter(|target| is_link && target.is_file())
+        else {
+            return;
+        };
+        let directory = target.parent().filter(|directory| directory.components().count() > 2);
+        self.add(directory.unwrap_or(&target));
     }
 
     /// Refuses a document whose directory for temporary files the router cannot use.
