@@ -233,3 +233,23 @@ fn a_stored_configuration_that_is_damaged_gives_way_to_the_one_that_was_served_l
     assert_eq!(client.get("/").status, 203);
     server.wait_for_log("the document is refused");
 }
+
+/// A file that is mended is used although its application cannot run yet: that is out alone then.
+#[test]
+fn a_mended_file_is_used_without_what_cannot_run() {
+    let site = site();
+    let path = file(&site, "b");
+    fs::write(&path, "{").unwrap();
+    let server = serve(site);
+    assert_eq!(statuses(&server), [201, 503, 201, 204]);
+    let application =
+        json!({"type": "php", "root": "/", "user": "nobody-of-this-name", "processes": 1});
+    let routes = json!({"b": [
+        {"match": {"uri": "/b"}, "action": {"return": 202}},
+        {"action": {"pass": "applications/b"}},
+    ]});
+    fs::write(&path, json!({"routes": routes, "applications": {"b": application}}).to_string())
+        .unwrap();
+    eventually("the file is used", || (server.get("/b").status == 202).then_some(()));
+    server.wait_for_log("nobody-of-this-name");
+}

@@ -91,7 +91,7 @@ impl Api {
     /// Reads tables in files that have changed, with the outcome in the log.
     pub async fn reload_tables_and_log(&self) {
         let (_changing, log) = (self.changing.lock().await, &self.log);
-        match self.reload(true, Restart::Nothing).await {
+        match self.reload(true, Restart::NothingAfterReading).await {
             Ok(()) => {
                 log.write(Level::Notice, "changed files of the configuration were read again")
             }

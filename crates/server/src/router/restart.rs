@@ -16,7 +16,7 @@ impl ControlThread {
     pub(super) async fn restart_after_change(&mut self, restart: Restart) -> Vec<String> {
         let mut problems = Vec::new();
         let due = match restart {
-            Restart::Nothing => Vec::new(),
+            Restart::Nothing | Restart::NothingAfterReading => Vec::new(),
             Restart::All => self.pools.names().into_iter().map(|name| (name, None)).collect(),
             Restart::Changed => match self.changed_applications(&mut problems).await {
                 Ok(changed) => changed,

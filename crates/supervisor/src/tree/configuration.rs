@@ -34,7 +34,8 @@ impl Tree {
         };
         // What cannot run in a document that is read again is out alone.
         let applications = match restart {
-            Restart::Changed | Restart::All if !self.options.strict => Vec::new(),
+            Restart::Nothing => self.changed_applications(&grants),
+            _ if !self.options.strict => Vec::new(),
             _ => self.changed_applications(&grants),
         };
         let is_checked = applications.is_empty();

@@ -9,6 +9,8 @@ pub enum Restart {
     /// No others.
     #[default]
     Nothing,
+    /// No others. The document was read again because of a file that has changed by itself.
+    NothingAfterReading,
     /// Those with a changed file that PHP was started from, or a changed preload or worker script.
     Changed,
     /// All.
@@ -21,6 +23,7 @@ impl Field for Restart {
             Restart::Nothing => 0,
             Restart::Changed => 1,
             Restart::All => 2,
+            Restart::NothingAfterReading => 3,
         });
     }
 
@@ -29,6 +32,7 @@ impl Field for Restart {
             0 => Restart::Nothing,
             1 => Restart::Changed,
             2 => Restart::All,
+            3 => Restart::NothingAfterReading,
             _ => return Err(Malformed),
         })
     }
