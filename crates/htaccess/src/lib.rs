@@ -25,6 +25,7 @@ pub mod modules;
 pub mod outcome;
 pub mod parse;
 pub mod phases;
+pub mod query;
 pub mod record;
 pub mod regex;
 pub mod registry;

@@ -17,6 +17,11 @@ const MAX_TIME: Duration = Duration::from_millis(500);
 /// Processor time that a request may then still use: on a busy machine, it may have waited for a processor.
 const MAX_MORE: Duration = Duration::from_millis(200);
 
+/// Time that sub-requests of conditions may take of one run, which cannot be interrupted. Builds without optimization
+/// are slower.
+const MAX_LOOK_UP_TIME: Duration =
+    Duration::from_millis(if cfg!(debug_assertions) { 300 } else { 40 });
+
 #[derive(Clone, Copy)]
 struct Deadline {
     /// Time of the next look at the processor time of the thread.
@@ -32,6 +37,8 @@ thread_local! {
     static DEADLINE: Cell<Option<Deadline>> = const { Cell::new(None) };
     /// A pattern of the request that runs has exceeded a limit.
     static HAS_OVERRUN: Cell<bool> = const { Cell::new(false) };
+    /// Time of sub-requests of conditions in this run, and the number of those that run inside of each other.
+    static LOOK_UPS: Cell<(Duration, u32)> = const { Cell::new((Duration::ZERO, 0)) };
 }
 
 /// Runs a future with a limit on the time that it runs.
@@ -43,8 +50,10 @@ pub async fn limited<T>(future: impl Future<Output = T>) -> T {
         let start = Instant::now();
         let outer = DEADLINE.replace(Some(Deadline { at: start + rest, mark: None, more }));
         let outer_overrun = HAS_OVERRUN.replace(has_overrun);
+        let outer_look_ups = LOOK_UPS.replace((Duration::ZERO, 0));
         let polled = future.as_mut().poll(context);
         has_overrun = HAS_OVERRUN.replace(outer_overrun);
+        LOOK_UPS.set(outer_look_ups);
         if let Some(mark) = DEADLINE.replace(outer).and_then(|deadline| deadline.mark) {
             more = more.saturating_sub(processor_time().saturating_sub(mark));
         }
@@ -63,6 +72,21 @@ pub fn checked<T>(run: impl FnOnce() -> T) -> (T, bool) {
     let result = run();
     DEADLINE.set(outer);
     (result, HAS_OVERRUN.replace(outer_overrun))
+}
+
+/// Runs a sub-request of a condition; `None`, which fails the request, if there is no time left for it.
+pub fn look_up<T>(run: impl FnOnce() -> T) -> Option<T> {
+    let (used, depth) = LOOK_UPS.get();
+    if depth == 0 && used >= MAX_LOOK_UP_TIME {
+        record_overrun();
+        return None;
+    }
+    let start = Instant::now();
+    LOOK_UPS.set((used, depth + 1));
+    let result = run();
+    let elapsed = if depth == 0 { start.elapsed() } else { Duration::ZERO };
+    LOOK_UPS.set((used + elapsed, depth));
+    Some(result)
 }
 
 /// Records that a pattern of the request that runs has exceeded a limit.

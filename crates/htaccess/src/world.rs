@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::config::DirConfig;
+use crate::query::{Found, MAX_SEARCHED_BYTES, Query};
 use crate::record::FileInfo;
 
 /// A result that may take time.
@@ -65,8 +66,23 @@ pub trait World {
         FileRule::Open
     }
 
-    /// Checks a password against its stored form (bcrypt, apr1, SHA, crypt).
-    fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, bool>;
+    /// Searches a file of passwords or groups, which may be large.
+    ///
+    /// # Errors
+    ///
+    /// `ResourceBusy` if too many searches wait.
+    fn search<'a>(&'a self, path: &'a [u8], query: &'a Query) -> Later<'a, io::Result<Found>> {
+        Box::pin(async move { query.answer(&self.read(path, MAX_SEARCHED_BYTES)?) })
+    }
+
+    /// Checks a password against its stored form (bcrypt, apr1, SHA, crypt); `None` if too many checks wait.
+    fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, Option<bool>>;
+
+    /// Says whether results are needed at once from now on, and returns what held before. While they are, a search or
+    /// a check that takes time stays pending; the request may be run again once its result is there.
+    fn set_immediate(&self, is_immediate: bool) -> bool {
+        is_immediate
+    }
 
     /// Returns the names of a client's address that resolve to it again (`Require host`).
     fn host_names<'a>(&'a self, address: &'a [u8]) -> Later<'a, Vec<Vec<u8>>>;

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod body;
+pub mod client;
 pub mod compress;
 mod connection;
 pub mod copied_body;

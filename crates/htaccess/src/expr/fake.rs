@@ -58,8 +58,8 @@ impl World for Fake {
         Err(io::ErrorKind::NotFound.into())
     }
 
-    fn verify<'a>(&'a self, _: &'a [u8], _: &'a [u8]) -> Later<'a, bool> {
-        Box::pin(async { false })
+    fn verify<'a>(&'a self, _: &'a [u8], _: &'a [u8]) -> Later<'a, Option<bool>> {
+        Box::pin(async { Some(false) })
     }
 
     fn host_names<'a>(&'a self, _: &'a [u8]) -> Later<'a, Vec<Vec<u8>>> {

@@ -133,7 +133,7 @@ pub async fn authenticate(
     record.user = Some(user.clone());
     let config = record.config.clone();
     let answer = match config.auth_basic.uses_digest {
-        Some(true) => match authn_file::stored(record, world, &user, Some(&realm)) {
+        Some(true) => match authn_file::stored(record, world, &user, Some(&realm)).await {
             Ok(Some(stored)) => {
                 let clear = [user.as_slice(), &realm, &password].join(&b':');
                 if md5::hexadecimal(&clear) == stored { Answer::Granted } else { Answer::Denied }
@@ -163,6 +163,11 @@ pub async fn authenticate(
         }
         Answer::UserNotFound => world.log(Level::Error, &format!("user {name} not found: {uri}")),
         Answer::Error => return Err(500),
+        Answer::Busy => {
+            let text = format!("{uri}: too many passwords of the site are being checked");
+            world.log(Level::Error, &text);
+            return Err(503);
+        }
     }
     note_failure(record, world, services);
     Err(401)

@@ -1,13 +1,13 @@
 //! Files of passwords and groups, which directives name.
 
-use crate::modules::support::{config_lines, lossy};
+use std::io;
+
+use crate::modules::support::lossy;
+use crate::query::{Found, Query};
 use crate::world::{Level, World};
 
 /// Directory that relative paths start at: Debian's `ServerRoot`.
 const SERVER_ROOT: &[u8] = b"/etc/apache2/";
-
-/// Largest file in bytes.
-const MAX_FILE_BYTES: usize = 16 << 20;
 
 /// Path of a file, from the directive of a directory or the nearest one above it.
 #[derive(Debug, Clone, Default)]
@@ -33,13 +33,33 @@ impl AuthFile {
     }
 }
 
-/// Returns the lines of a file that are no comments; `None` if it cannot be read, which is logged. `kind` is
-/// `password` or `group`.
-pub(crate) fn lines(path: &[u8], kind: &str, world: &dyn World) -> Option<Vec<Vec<u8>>> {
-    let Ok(content) = world.read(path, MAX_FILE_BYTES) else {
-        world.log(Level::Error, &format!("Could not open {kind} file: {}", lossy(path)));
-        return None;
-    };
-    let is_entry = |line: &Vec<u8>| line.first().is_some_and(|&byte| byte != b'#');
-    Some(config_lines(&content).into_iter().filter(is_entry).collect())
+/// Searches a file; `None` if it cannot be read, which is logged. `kind` is `password` or `group`.
+///
+/// # Errors
+///
+/// Too many searches wait.
+pub(crate) async fn search(
+    path: &[u8],
+    kind: &str,
+    query: &Query,
+    world: &dyn World,
+) -> Result<Option<Found>, TooManyWait> {
+    match world.search(path, query).await {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Err(TooManyWait),
+        Err(error) => {
+            let reason = match error.kind() {
+                io::ErrorKind::FileTooLarge => ": it is too large",
+                io::ErrorKind::TimedOut => ": its file system does not answer",
+                _ => "",
+            };
+            world
+                .log(Level::Error, &format!("Could not open {kind} file: {}{reason}", lossy(path)));
+            Ok(None)
+        }
+    }
 }
+
+/// Too many searches of the site wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooManyWait;

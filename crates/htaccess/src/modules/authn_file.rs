@@ -2,8 +2,8 @@
 
 use crate::config::DirConfig;
 use crate::directive::{Arguments, Directive, Override, Place};
-use crate::modules::auth_file::lines;
-use crate::modules::support::until;
+use crate::modules::auth_file::search;
+use crate::query::Query;
 use crate::record::Record;
 use crate::world::{Level, World};
 
@@ -30,20 +30,25 @@ pub enum Answer {
     UserNotFound,
     /// The answer is 500.
     Error,
+    /// Too many passwords are being checked: the answer is 503.
+    Busy,
 }
 
 /// Checks a password.
 pub async fn check(record: &Record, world: &dyn World, user: &[u8], password: &[u8]) -> Answer {
-    match stored(record, world, user, None) {
-        Ok(Some(stored)) if world.verify(password, &stored).await => Answer::Granted,
-        Ok(Some(_)) => Answer::Denied,
+    match stored(record, world, user, None).await {
+        Ok(Some(stored)) => match world.verify(password, &stored).await {
+            Some(true) => Answer::Granted,
+            Some(false) => Answer::Denied,
+            None => Answer::Busy,
+        },
         Ok(None) => Answer::UserNotFound,
         Err(answer) => answer,
     }
 }
 
 /// Returns the stored form of a user's password; with a realm, that of a file of `htdigest`.
-pub fn stored(
+pub async fn stored(
     record: &Record,
     world: &dyn World,
     user: &[u8],
@@ -53,17 +58,9 @@ pub fn stored(
         world.log(Level::Error, "AuthUserFile not specified in the configuration");
         return Err(Answer::Error);
     };
-    for line in lines(file, "password", world).ok_or(Answer::Error)? {
-        let mut rest = line.as_slice();
-        if until(&mut rest, b':') != user {
-            continue;
-        }
-        if realm.is_some_and(|realm| until(&mut rest, b':') != realm) {
-            continue;
-        }
-        return Ok(Some(until(&mut rest, b':').to_vec()));
-    }
-    Ok(None)
+    let query = Query::Password { user: user.to_vec(), realm: realm.map(<[u8]>::to_vec) };
+    let found = search(file, "password", &query, world).await.map_err(|_| Answer::Busy)?;
+    Ok(found.ok_or(Answer::Error)?.iter().next().cloned())
 }
 
 fn user_file(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {

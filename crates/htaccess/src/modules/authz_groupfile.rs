@@ -2,8 +2,8 @@
 
 use crate::config::DirConfig;
 use crate::directive::{Arguments, Directive, Override, Place};
-use crate::modules::auth_file::lines;
-use crate::modules::support::{trimmed, until, words};
+use crate::modules::auth_file::{TooManyWait, search};
+use crate::query::{Found, Query};
 use crate::record::Record;
 use crate::world::{Level, World};
 
@@ -19,21 +19,21 @@ pub const DIRECTIVES: &[Directive] = &[Directive {
     apply: group_file,
 }];
 
-/// Returns the groups of a user; `None` without a file or if it cannot be read.
-pub(crate) fn groups(record: &Record, world: &dyn World, user: &[u8]) -> Option<Vec<Vec<u8>>> {
+/// Returns the groups of a user in lower case; `None` without a file or if it cannot be read.
+///
+/// # Errors
+///
+/// Too many searches wait.
+pub(crate) async fn groups(
+    record: &Record,
+    world: &dyn World,
+    user: &[u8],
+) -> Result<Option<Found>, TooManyWait> {
     let Some(file) = record.config.authz_groupfile.path() else {
         world.log(Level::Error, "No group file was specified in the configuration");
-        return None;
+        return Ok(None);
     };
-    let mut groups = Vec::new();
-    for line in lines(file, "group", world)? {
-        let mut rest = line.as_slice();
-        let name = until(&mut rest, b':');
-        if words(rest).iter().any(|word| word == user) {
-            groups.push(trimmed(name).to_vec());
-        }
-    }
-    Some(groups)
+    search(file, "group", &Query::Groups { user: user.to_vec() }, world).await
 }
 
 fn group_file(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {

@@ -302,27 +302,6 @@ impl Date {
     }
 }
 
-/// Returns the lines of a file as Apache reads password and group files: without white space at their ends, with
-/// continued ones joined.
-pub fn config_lines(content: &[u8]) -> Vec<Vec<u8>> {
-    let mut lines = Vec::new();
-    let mut line: Vec<u8> = Vec::new();
-    for part in content.split(|&byte| byte == b'\n') {
-        let part = part.strip_suffix(b"\r").unwrap_or(part);
-        if let Some(part) = part.strip_suffix(b"\\") {
-            line.extend_from_slice(part);
-            continue;
-        }
-        line.extend_from_slice(part);
-        lines.push(trimmed(&line).to_vec());
-        line.clear();
-    }
-    if !line.is_empty() {
-        lines.push(trimmed(&line).to_vec());
-    }
-    lines
-}
-
 /// Takes the text before a byte, and skips all of its repetitions, as Apache's `ap_getword`.
 pub fn until<'a>(text: &mut &'a [u8], stop: u8) -> &'a [u8] {
     let whole: &'a [u8] = text;

@@ -10,6 +10,7 @@ use crate::modules::pattern::{Condition, Text};
 use crate::modules::services::Services;
 use crate::record::Record;
 use crate::regex::CAPTURES;
+use crate::work;
 use crate::world::{Later, Level, World};
 
 impl Server<'_> {
@@ -71,11 +72,11 @@ impl Scope for Server<'_> {
     }
 
     fn look_up_uri(&self, record: &Record, uri: &[u8]) -> Record {
-        at_once(self.lookup_path(record, uri), record)
+        at_once(self.world, self.lookup_path(record, uri), record)
     }
 
     fn look_up_file(&self, record: &Record, path: &[u8]) -> Record {
-        at_once(self.lookup_any_file(record, path), record)
+        at_once(self.world, self.lookup_any_file(record, path), record)
     }
 
     fn main_uri<'r>(&'r self, record: &'r Record) -> Option<&'r [u8]> {
@@ -102,17 +103,22 @@ pub(super) fn add_vary(record: &mut Record) {
     }
 }
 
-/// Runs a sub-request that has to be ready at once. One that waits, for a password to be checked, counts as one
-/// without a password.
-fn at_once(lookup: impl Future<Output = Record>, record: &Record) -> Record {
+/// Runs a sub-request that has to be ready at once. One that waits for a result counts as one without a password; the
+/// world may have the request run again, once it has the result. One for which there is no time left fails.
+fn at_once(world: &dyn World, lookup: impl Future<Output = Record>, record: &Record) -> Record {
+    let failed = |status| Record {
+        connection: record.connection.clone(),
+        status,
+        is_sub_request: true,
+        ..Record::default()
+    };
     let mut task = TaskContext::from_waker(Waker::noop());
-    match pin!(lookup).poll(&mut task) {
-        Poll::Ready(sub) => sub,
-        Poll::Pending => Record {
-            connection: record.connection.clone(),
-            status: 401,
-            is_sub_request: true,
-            ..Record::default()
-        },
+    let before = world.set_immediate(true);
+    let polled = work::look_up(|| pin!(lookup).poll(&mut task));
+    world.set_immediate(before);
+    match polled {
+        Some(Poll::Ready(sub)) => sub,
+        Some(Poll::Pending) => failed(401),
+        None => failed(500),
     }
 }

@@ -5,7 +5,7 @@
 //! 2. A verified password is cached as a keyed hash, so that only the first request pays for
 //!    bcrypt. The cache is cleared when the file changes.
 //! 3. Slow hashes are computed on other threads, a bounded number at a time; each users' file has
-//!    its own share of that number (`turns`).
+//!    its own share of that number, and each client one place among those that wait (`turns`).
 //!
 //! Responses to unknown and to known names are the same and take the same time. The owner of a
 //! users' file is not trusted: the file can block neither a router thread nor the users of another
@@ -13,6 +13,7 @@
 
 mod des;
 mod htpasswd;
+mod passwords;
 mod turns;
 mod users;
 
@@ -27,7 +28,8 @@ use howdah_sys::log::Log;
 use self::htpasswd::Hash;
 use self::users::{PasswordLookup, UsersFile};
 
-pub use self::turns::HashPermits;
+pub use self::passwords::{Passwords, verify};
+pub use self::turns::Permits;
 
 /// Maximum length of a password in bytes. bcrypt uses 72.
 const MAX_PASSWORD_BYTES: usize = 1024;
@@ -62,8 +64,9 @@ impl BasicAuth {
             PasswordLookup::Verified => Ok(name.into()),
             PasswordLookup::Refused => Err(self.ask()),
             PasswordLookup::Compare { hash, real, known } => {
+                let client = request.connection.peer.map(|peer| peer.ip());
                 let turn = match hash.is_slow() {
-                    true => Some(self.file.turn().await.ok_or_else(|| respond::error(503))?),
+                    true => Some(self.file.turn(client).await.ok_or_else(|| respond::error(503))?),
                     false => None,
                 };
                 // Another request may have verified the same password while this one waited.
@@ -82,23 +85,6 @@ impl BasicAuth {
     fn ask(&self) -> Response {
         respond::error(401).with("WWW-Authenticate", &self.challenge)
     }
-}
-
-/// Returns true if a stored hash accepts a password. False as well if its kind is unknown, if it would
-/// take too long, and if too many checks wait for these permits.
-pub async fn verify(permits: &HashPermits, password: &[u8], stored: &[u8]) -> bool {
-    let Some(hash) = Hash::usable(stored) else { return false };
-    if password.len() > MAX_PASSWORD_BYTES {
-        return false;
-    }
-    let turn = match hash.is_slow() {
-        true => match permits.next().await {
-            Some(turn) => Some(turn),
-            None => return false,
-        },
-        false => None,
-    };
-    compare(hash, password.to_vec(), turn).await.unwrap_or(false)
 }
 
 /// Returns name and password of a request; `None` without exactly one valid field.

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -20,7 +21,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::htpasswd::{self, Hash};
-use super::turns::{HashPermits, Turn};
+use super::turns::{Permits, Turn};
 
 /// Interval at which a file is checked for changes.
 const RECHECK: Duration = Duration::from_secs(1);
@@ -41,7 +42,7 @@ pub struct UsersFile {
     state: Mutex<State>,
     /// Notified at the end of each read.
     ended: Notify,
-    turns: HashPermits,
+    turns: Permits,
 }
 
 #[derive(Debug, Default)]
@@ -108,7 +109,7 @@ impl UsersFile {
             path: path.to_owned(),
             state: Mutex::default(),
             ended: Notify::new(),
-            turns: HashPermits::default(),
+            turns: Permits::default(),
         });
         files.insert(path.to_owned(), Arc::downgrade(&file));
         file
@@ -162,8 +163,8 @@ impl UsersFile {
 
     /// Waits for a permit to compute a slow hash of this file; `None` if too many checks wait
     /// already.
-    pub async fn turn(&self) -> Option<Turn> {
-        self.turns.next().await
+    pub async fn turn(&self, client: Option<IpAddr>) -> Option<Turn> {
+        self.turns.next(client).await
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -3,7 +3,9 @@
 //! 1. Each run of a request's directives, until it waits or ends, is timed. One that takes long puts the site under
 //!    watch: the clock of processor time, unlike that of real time, costs a system call.
 //! 2. Under watch, the processor time of long runs is charged to the site. A debt is paid off at a fixed rate.
-//! 3. With a large debt, the requests of the site run one after the other, each once the debt is small again. Those
+//! 3. After a long run, the next requests of the site run one after the other, and other connections of the thread are
+//!    served between them: many long runs that are due at once would hold those up for all of their time.
+//! 4. With a large debt, the requests of the site run one after the other, each once the debt is small again. Those
 //!    that would wait too long are refused.
 //!
 //! Short runs are never charged: they hold up nobody.
@@ -41,6 +43,8 @@ const MAX_WAITING: usize = 64;
 pub(super) struct Allowance {
     /// Number of further runs that are measured.
     watched: AtomicU32,
+    /// The last run was a long one.
+    was_long: AtomicBool,
     has_debt: AtomicBool,
     debt: Mutex<Debt>,
     /// The turn of one request while the debt is large.
@@ -72,6 +76,7 @@ impl Default for Allowance {
     fn default() -> Allowance {
         Allowance {
             watched: AtomicU32::new(0),
+            was_long: AtomicBool::new(false),
             has_debt: AtomicBool::new(false),
             debt: Mutex::new(Debt { amount: Duration::ZERO, at: Instant::now() }),
             turn: Semaphore::new(1),
@@ -83,7 +88,9 @@ impl Default for Allowance {
 impl Allowance {
     /// Waits until a request may run, which ends with the turn; `None` if that would take too long.
     pub async fn turn(&self) -> Option<Turn<'_>> {
-        if self.wait(Instant::now()).is_none() {
+        let has_debt = self.wait(Instant::now()).is_some();
+        let is_free = !has_debt && !self.was_long.load(Ordering::Relaxed);
+        if is_free || (!has_debt && self.waiting.load(Ordering::Relaxed) >= MAX_WAITING) {
             return Some(Turn { permit: None });
         }
         // In one step: one that is refused must not count for others, not even for a moment.
@@ -96,6 +103,8 @@ impl Allowance {
             while let Some(rest) = self.wait(Instant::now()) {
                 sleep(rest).await;
             }
+            // Other connections of the thread are polled between long runs.
+            tokio::task::yield_now().await;
             Some(permit)
         });
         let permit = permit.await.ok().flatten()?;
@@ -125,6 +134,7 @@ impl Allowance {
 
     /// Notes a run; `charged_at` is the time if it was measured in processor time.
     fn note(&self, charged_at: Option<Instant>, time: Duration) {
+        self.was_long.store(time >= LONG_RUN, Ordering::Relaxed);
         if time >= LONG_RUN {
             self.watched.store(WATCHED_RUNS, Ordering::Relaxed);
             if let Some(now) = charged_at {
@@ -137,7 +147,8 @@ impl Allowance {
         }
     }
 
-    fn charge(&self, time: Duration, now: Instant) {
+    /// Charges processor time that a run has taken on another thread, whose clock is not this one's.
+    pub fn charge(&self, time: Duration, now: Instant) {
         let mut debt = self.debt.lock().unwrap_or_else(PoisonError::into_inner);
         debt.pay(now);
         debt.amount += time;
@@ -178,7 +189,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// Returns the processor time that the thread has used.
-fn processor_time() -> Duration {
+pub(super) fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }

@@ -26,6 +26,7 @@ use howdah_php_pool::target::{Directives, Script as PhpScript};
 use super::compiled::{CompiledFiles, SETTLING_TIME};
 use super::exchange;
 use super::head::{self, Head};
+use super::lookups::Lookups;
 use super::site::Site;
 use super::world::{self, Known, SiteWorld};
 use crate::filters::own_tags::{self, has_mark, without_marks};
@@ -40,6 +41,9 @@ const MAX_ATTEMPTS: usize = 4;
 
 /// Most times that a request that found no memory for directives is tried again.
 const MAX_MEMORY_ROUNDS: u32 = 3;
+
+/// Most times that a request is run again because its conditions needed what takes time to know.
+const MAX_LOOKUP_ROUNDS: u32 = 8;
 
 /// An answer to a request.
 pub struct Answered<'s> {
@@ -96,7 +100,8 @@ pub async fn answer<'s>(
     let engine = match context.thread.engines.of(site) {
         Ok(engine) => engine,
         Err(broken) => {
-            let world = SiteWorld::new(context, site, root, &asked, known);
+            let lookups = Lookups::new(None);
+            let world = SiteWorld::new(context, site, root, &asked, &lookups, known);
             world.log(Level::Error, &broken.message);
             return Answered {
                 response: respond::error(500),
@@ -105,19 +110,15 @@ pub async fn answer<'s>(
             };
         }
     };
+    let lookups = Lookups::new(asked.connection.peer.map(|peer| peer.ip()));
     let software = context.software(site.scripts.as_deref());
     let record = || exchange::record(&asked, root, &software, context.routing.now.wall);
-    let mut round = 0;
+    let (mut round, mut lookup_rounds) = (0, 0);
     let (world, mut outcome) = loop {
         let refusals = site.memory.refusals();
-        let world = SiteWorld::new(context, site, root, &asked, known.take());
+        let world = SiteWorld::new(context, site, root, &asked, &lookups, known.take());
         let outcome = site.allowance.metered(engine.handle(record(), &world)).await;
         let has_no_memory = outcome.record.status >= 500 && site.memory.refusals() != refusals;
-        if has_no_memory {
-            free_memory(context, site);
-        } else if round >= world.settling_rounds() {
-            break (world, outcome);
-        }
         if has_no_memory && round >= MAX_MEMORY_ROUNDS {
             let text = "503, the directives of the site take too much memory: there are too many, or too many of \
                         them are in use at once";
@@ -127,6 +128,16 @@ pub async fn answer<'s>(
                 instruction: None,
                 is_missing: false,
             };
+        }
+        if has_no_memory {
+            free_memory(context, site);
+        } else if lookup_rounds < MAX_LOOKUP_ROUNDS && world.catch_up().await {
+            lookup_rounds += 1;
+            drop((world, outcome));
+            known = world::known(context, site, root);
+            continue;
+        } else if round >= world.settling_rounds() {
+            break (world, outcome);
         }
         // Nothing has been answered yet: the request is taken through its phases once more. What it has met is
         // dropped before.

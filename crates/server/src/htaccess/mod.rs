@@ -5,6 +5,7 @@
 //! - `site`: the settings of an application or a share, and the compiled files that threads share.
 //! - `allowance`: the processor time that the directives of a site may take from other sites.
 //! - `world`: the file system and the passwords, as the directives see them.
+//! - `lookups`: passwords and groups of a request, which take time.
 //! - `exchange`: a request becomes a record, and a record the head of a response.
 //! - `head`: heads that are made once, of answers that depend on a file alone.
 //! - `answer`: files, scripts, pages and errors, in the order of the engine's outcome.
@@ -14,6 +15,7 @@ mod answer;
 mod compiled;
 mod exchange;
 mod head;
+mod lookups;
 mod site;
 mod world;
 

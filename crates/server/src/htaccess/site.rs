@@ -18,7 +18,7 @@ use howdah_htaccess::world::{Broken, FileRule};
 
 use super::allowance::Allowance;
 use super::compiled::CompiledFiles;
-use crate::auth::HashPermits;
+use crate::auth::{Passwords, Permits};
 use crate::thread::ClientErrorLimiter;
 
 /// Number of engines of sites that are gone which a thread keeps at most.
@@ -46,8 +46,10 @@ pub struct Site {
     pub(super) memory: Arc<SiteMemory>,
     /// Limits the lines that clients cause.
     pub(super) lines: Mutex<ClientErrorLimiter>,
-    /// Permits for passwords that take long to check.
-    pub(super) permits: HashPermits,
+    /// Checks of passwords.
+    pub(super) passwords: Passwords,
+    /// Permits to search files of passwords and groups.
+    pub(super) searches: Permits,
     /// Processor time for directives.
     pub(super) allowance: Allowance,
     /// Handlers of other servers that the log has.
@@ -103,7 +105,8 @@ impl Site {
             compiled: CompiledFiles::new(),
             memory,
             lines: Mutex::default(),
-            permits: HashPermits::default(),
+            passwords: Passwords::default(),
+            searches: Permits::for_files(),
             allowance: Allowance::default(),
             foreign_handlers: Mutex::default(),
             closed,

@@ -16,6 +16,7 @@ use std::time::SystemTime;
 use howdah_files::{FileLocation, Inspected, NotServedReason, WatchedEntry, WatchedView};
 use howdah_htaccess::config::DirConfig;
 use howdah_htaccess::engine;
+use howdah_htaccess::query::{Found, Query};
 use howdah_htaccess::record::{FileInfo, FileKind};
 use howdah_htaccess::world::{self, Broken, FileRule, Later, World};
 use howdah_http::message::Request;
@@ -23,8 +24,8 @@ use howdah_sys::log::Level;
 
 use super::compiled::{Compiled, Directives, KnownDirectives, Stamp};
 use super::head::{self, Head};
+use super::lookups::{Answer, Lookups, Wanted};
 use super::site::Site;
-use crate::auth;
 use crate::pipeline::{Context, refusals};
 
 /// Largest `.htaccess` that is read, in bytes.
@@ -61,6 +62,8 @@ pub(super) struct SiteWorld<'a, 's> {
     last: RefCell<Option<Looked>>,
     /// Files of directories that the request has met: it has the same rules from its beginning to its end.
     seen: RefCell<Vec<Seen>>,
+    /// Passwords and groups.
+    lookups: &'a Lookups,
     /// Number of times that the request may wait for a file that may be half written; 0 without one.
     settling_rounds: Cell<u32>,
 }
@@ -72,6 +75,7 @@ impl<'a, 's> SiteWorld<'a, 's> {
         site: &'a Site,
         root: &'a [u8],
         request: &'a Request,
+        lookups: &'a Lookups,
         known: Option<Known<'a>>,
     ) -> SiteWorld<'a, 's> {
         SiteWorld {
@@ -79,6 +83,7 @@ impl<'a, 's> SiteWorld<'a, 's> {
             site,
             root,
             request,
+            lookups,
             known,
             last: RefCell::default(),
             seen: RefCell::default(),
@@ -183,6 +188,16 @@ impl SiteWorld<'_, '_> {
     fn open(&self, path: &[u8]) -> io::Result<std::fs::File> {
         let place = self.location(path).ok_or(io::ErrorKind::NotFound)?;
         self.context.thread.files.open_at(&self.site.files, place)
+    }
+
+    /// Computes what conditions wanted to know at once. Returns false if that was nothing; otherwise the request can be
+    /// run again.
+    pub async fn catch_up(&self) -> bool {
+        self.lookups.catch_up(self.site, &|path| self.open(path)).await
+    }
+
+    async fn look_up(&self, wanted: &Wanted) -> Answer {
+        self.lookups.get(wanted, self.site, &|path| self.open(path)).await
     }
 
     /// Returns the compiled file of a directory, as it is now.
@@ -336,7 +351,10 @@ impl World for SiteWorld<'_, '_> {
     }
 
     fn pause(&self) -> Later<'_, ()> {
-        Box::pin(tokio::task::yield_now())
+        match self.lookups.is_immediate() {
+            true => Box::pin(async {}),
+            false => Box::pin(tokio::task::yield_now()),
+        }
     }
 
     fn read(&self, path: &[u8], limit: usize) -> io::Result<Arc<[u8]>> {
@@ -361,8 +379,28 @@ impl World for SiteWorld<'_, '_> {
         }
     }
 
-    fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, bool> {
-        Box::pin(auth::verify(&self.site.permits, password, stored))
+    fn search<'a>(&'a self, path: &'a [u8], query: &'a Query) -> Later<'a, io::Result<Found>> {
+        let wanted = Wanted::Search { path: path.to_vec(), query: query.clone() };
+        Box::pin(async move {
+            match self.look_up(&wanted).await {
+                Answer::Found(found) => found.map_err(io::Error::from),
+                Answer::Checked(_) => Err(io::ErrorKind::NotFound.into()),
+            }
+        })
+    }
+
+    fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, Option<bool>> {
+        let wanted = Wanted::Check { password: password.to_vec(), stored: stored.to_vec() };
+        Box::pin(async move {
+            match self.look_up(&wanted).await {
+                Answer::Checked(result) => result,
+                Answer::Found(_) => Some(false),
+            }
+        })
+    }
+
+    fn set_immediate(&self, is_immediate: bool) -> bool {
+        self.lookups.set_immediate(is_immediate)
     }
 
     fn host_names<'a>(&'a self, address: &'a [u8]) -> Later<'a, Vec<Vec<u8>>> {
@@ -391,6 +429,9 @@ impl World for SiteWorld<'_, '_> {
             world::Level::Notice => Level::Notice,
             world::Level::Info => Level::Info,
         };
+        if !self.lookups.is_new_line(message) {
+            return;
+        }
         let now = self.context.routing.now.monotonic;
         let lines = self.site.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(left_out) = lines.next(now) else { return };

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use crate::query::Found;
+
 /// Answer of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
@@ -23,6 +25,8 @@ pub(crate) struct Lookups {
     /// Names of the client's address that resolve to it again.
     pub hosts: Vec<Vec<u8>>,
     pub addresses: Addresses,
+    /// Groups of the user in lower case; `None` if they are not known.
+    pub groups: Option<Found>,
 }
 
 /// Addresses by name, as they were looked up for `Require forward-dns`.

@@ -5,10 +5,12 @@ use std::net::IpAddr;
 use super::answer::{Answer, Lookups};
 use super::provider::{Provider, forward_names};
 use super::{Config, Node, Section};
-use crate::modules::access_compat;
+use crate::modules::auth_file::TooManyWait;
 use crate::modules::services::Services;
 use crate::modules::support::lossy;
+use crate::modules::{access_compat, authz_groupfile};
 use crate::record::Record;
+use crate::work;
 use crate::world::{Level, World};
 
 impl Lookups {
@@ -35,11 +37,32 @@ impl Lookups {
         }
         lookups
     }
+
+    /// Looks up the groups of the user, if the requirements for a request need them: once, however many do.
+    ///
+    /// # Errors
+    ///
+    /// Too many searches wait.
+    pub async fn find_groups(
+        &mut self,
+        record: &Record,
+        world: &dyn World,
+    ) -> Result<(), TooManyWait> {
+        let mut wanted = Wanted::default();
+        if let Some(section) = &record.config.authz.section {
+            wanted.add(section, record);
+        }
+        if let (Some(user), true) = (&record.user, wanted.groups) {
+            self.groups = authz_groupfile::groups(record, world, user).await?;
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug, Default)]
 struct Wanted {
     hosts: bool,
+    groups: bool,
     names: Vec<crate::modules::pattern::Text>,
 }
 
@@ -50,6 +73,7 @@ impl Wanted {
                 Node::Section(section) => self.add(section, record),
                 Node::Require(require) => match &require.provider {
                     Provider::Host(_) => self.hosts = true,
+                    Provider::Group(_) | Provider::FileGroup => self.groups = true,
                     Provider::ForwardDns(names) => self.names.push(names.clone()),
                     _ => {}
                 },
@@ -113,6 +137,9 @@ impl Context<'_> {
         };
         if !node.covers(&self.record.method) {
             return if is_in_and { Answer::Granted } else { Answer::Neutral };
+        }
+        if work::is_spent() {
+            return Answer::Error;
         }
         let answer = require.provider.check(self.record, self.world, self.services, self.lookups);
         if answer == Answer::Error {

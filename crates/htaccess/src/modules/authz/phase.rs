@@ -19,7 +19,8 @@ pub async fn authorize(
     services: &dyn Services,
 ) -> Result<(), u16> {
     let config = record.config.clone();
-    let lookups = Lookups::new(record, world, services).await;
+    let mut lookups = Lookups::new(record, world, services).await;
+    lookups.find_groups(record, world).await.map_err(|_| 503_u16)?;
     let is_allowed = access_compat::is_allowed(&config.access_compat, record, &lookups.hosts);
     let is_any = config.access_compat.is_satisfied_by_any(&record.method);
     if !is_allowed {
@@ -56,6 +57,7 @@ pub async fn authorize(
         return Err(500);
     }
     let user = record.user.clone().unwrap_or_default();
+    lookups.find_groups(record, world).await.map_err(|_| 503_u16)?;
     match evaluate(&config.authz, record, world, services, &lookups) {
         None | Some(Answer::Granted) => Ok(()),
         Some(Answer::DeniedNoUser) => {

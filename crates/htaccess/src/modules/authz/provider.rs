@@ -2,12 +2,12 @@
 
 use super::answer::{Answer, Lookups};
 use crate::method;
-use crate::modules::authz_groupfile;
 use crate::modules::pattern::{Condition, Text};
 use crate::modules::services::Services;
 use crate::modules::support::{
     Subnet, SubnetError, address_of, client_address, has_prefix, in_domain, lossy, words,
 };
+use crate::query::Found;
 use crate::record::{FileKind, Record};
 use crate::world::{Level, World};
 
@@ -96,24 +96,24 @@ impl Provider {
                 Some(granted_if(words(&names).iter().any(|name| name == user)))
             }),
             Provider::ValidUser => with_user(record, |_| Some(Answer::Granted)),
-            Provider::Group(names) => with_user(record, |user| {
-                let groups = authz_groupfile::groups(record, world, user)?;
+            Provider::Group(names) => with_user(record, |_| {
+                let groups = lookups.groups.as_ref()?;
                 if groups.is_empty() {
                     return None;
                 }
                 let context = "authz_groupfile authorize: require group";
                 let names = evaluated(record, world, services, names, context)?;
-                let is_member = words(&names).iter().any(|name| contains(&groups, name));
+                let is_member = words(&names).iter().any(|name| contains(groups, name));
                 Some(granted_if(is_member))
             }),
             Provider::FileOwner => with_user(record, |user| {
                 let owner = file_owner(record).and_then(|(owner, _)| services.user_name(owner))?;
                 Some(granted_if(owner == user))
             }),
-            Provider::FileGroup => with_user(record, |user| {
-                let groups = authz_groupfile::groups(record, world, user)?;
+            Provider::FileGroup => with_user(record, |_| {
+                let groups = lookups.groups.as_ref()?;
                 let group = file_owner(record).and_then(|(_, group)| services.group_name(group))?;
-                Some(granted_if(contains(&groups, &group)))
+                Some(granted_if(contains(groups, &group)))
             }),
             Provider::Ip(networks) => {
                 let address = client_address(record);
@@ -182,8 +182,8 @@ fn evaluated(
     value.inspect_err(log).ok()
 }
 
-fn contains(groups: &[Vec<u8>], name: &[u8]) -> bool {
-    groups.iter().any(|group| group.eq_ignore_ascii_case(name))
+fn contains(groups: &Found, name: &[u8]) -> bool {
+    groups.contains(&name.to_ascii_lowercase())
 }
 
 fn file_owner(record: &Record) -> Option<(u32, u32)> {

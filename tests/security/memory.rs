@@ -1,0 +1,138 @@
+//! The limits of what the router keeps for sites and clients: each kind is driven to its limit, while another site is
+//! asked. docs/security.md has the table.
+
+use std::fs;
+
+use harness::http2::{Http2, frame, kind, request};
+use harness::{Server, Site, free_address, processes};
+use serde_json::json;
+
+const MIB: u64 = 1 << 20;
+
+/// Returns the memory of the router in bytes.
+fn memory(server: &Server) -> u64 {
+    processes::private_memory(server.router())
+}
+
+/// A site with `.htaccess` files, and beside it another one at `/other/`.
+fn serve(site: Site) -> Server {
+    let root = site.root().display().to_string();
+    site.file("other/a.txt", "other")
+        .with(json!({
+            "routes": [
+                { "match": { "uri": "/other/*" }, "action": { "share": format!("{root}$uri") } },
+                { "action": { "pass": "applications/site" } },
+            ],
+            "applications": { "site": { "htaccess": true } },
+        }))
+        .serve()
+}
+
+#[test]
+fn compiled_directives_of_many_directories_stay_within_their_memory() {
+    let site = Site::new();
+    let rules: String = (0..4000)
+        .map(|n| format!("<If \"%{{REQUEST_URI}} =~ /x{n}(a|b)*/\">\nHeader set X 1\n</If>\n"))
+        .collect();
+    fs::write(site.root().join("rules"), rules).unwrap();
+    for number in 0..30 {
+        let directory = site.root().join(format!("d{number}"));
+        fs::create_dir(&directory).unwrap();
+        fs::hard_link(site.root().join("rules"), directory.join(".htaccess")).unwrap();
+        fs::write(directory.join("a.txt"), "a").unwrap();
+    }
+    let server = serve(site);
+    for number in 0..30 {
+        // Subjects of several lengths need further variants of each pattern.
+        for query in ["", &"q".repeat(300)] {
+            let response = server.get(&format!("/d{number}/a.txt?{query}"));
+            assert!(matches!(response.status, 200 | 503), "{}", response.status);
+        }
+        assert_eq!(server.get("/other/a.txt").text(), "other");
+        assert!(memory(&server) < 512 * MIB, "{number}: {} MiB", memory(&server) / MIB);
+    }
+    let response = server.get("/d7/a.txt");
+    assert_eq!(response.status, 200, "{}", server.log());
+}
+
+#[test]
+fn heads_of_responses_that_are_large_are_not_kept() {
+    let site = Site::new();
+    let rules: String =
+        (0..100).map(|n| format!("Header set X-H{n} \"{}\"\n", "v".repeat(8000))).collect();
+    fs::write(site.root().join(".htaccess"), rules).unwrap();
+    for number in 0..150 {
+        fs::write(site.root().join(format!("f{number}.txt")), "x").unwrap();
+    }
+    let server = serve(site);
+    for number in 0..150 {
+        for _ in 0..2 {
+            assert_eq!(server.get(&format!("/f{number}.txt")).status, 200);
+        }
+    }
+    assert_eq!(server.get("/other/a.txt").text(), "other");
+    assert!(memory(&server) < 96 * MIB, "{} MiB", memory(&server) / MIB);
+}
+
+#[test]
+fn what_responses_state_about_queries_stays_within_the_memory_of_the_cache() {
+    let code = "header('Cache-Control: max-age=60'); $o = []; \
+                for ($i = 0; $i < 100; $i++) $o[] = '\"' . str_pad((string) $i, 290, 'v') . '\"'; \
+                header('No-Vary-Search: params=(' . implode(' ', $o) . ')'); echo 'x';";
+    let server = Site::script("index.php", code)
+        .with(json!({
+            "routes": [{ "action": { "pass": "applications/site", "cache": { "memory": MIB } } }],
+            "applications": { "site": { "script": "index.php" } },
+        }))
+        .serve();
+    server.get("/first");
+    let before = memory(&server);
+    for number in 0..1500 {
+        assert_eq!(server.get(&format!("/p{number}")).status, 200);
+    }
+    // 1500 of them take 50 MiB.
+    let grown = memory(&server).saturating_sub(before);
+    assert!(grown < 24 * MIB, "{} MiB", grown / MIB);
+}
+
+#[test]
+fn encoders_of_slow_streams_have_a_limit_for_each_client() {
+    let site = Site::new();
+    // Not compressible by much, so that no encoder ends before the client reads.
+    let mut state = 1_u64;
+    let words = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        format!("{:x} ", state >> 20)
+    });
+    fs::write(site.root().join("a.txt"), words.take(200_000).collect::<String>()).unwrap();
+    let address = free_address().to_string();
+    let server = site
+        .with(json!({
+            "settings": { "http": { "compression": { "compressors": [{ "encoding": "br" }] } } },
+            "listeners": { &address: { "http2": true } },
+        }))
+        .serve_at(&address);
+    let head = request("GET", "/a.txt", &[("accept-encoding", "br")]);
+    const END: u8 = 5; // END_STREAM, END_HEADERS
+    // No windows: nothing is read.
+    let mut clients: Vec<Http2> =
+        (0..4).map(|_| Http2::connect(server.address, &[(4, 0)])).collect();
+    let mut fields = Vec::new();
+    for client in &mut clients {
+        for number in 0..100 {
+            client.send(frame(kind::HEADERS, END, 2 * number + 1, &head));
+        }
+        let mut heads = 0;
+        while heads < 100 {
+            let frame = client.frame().expect("the server answers");
+            if frame.kind == kind::HEADERS {
+                heads += 1;
+                fields.push(frame.payload);
+            }
+        }
+    }
+    assert_eq!(fields.len(), 400);
+    // Encoders of Brotli take 3 MiB each, and the client has 48.
+    assert!(memory(&server) < 192 * MIB, "{} MiB", memory(&server) / MIB);
+    assert_eq!(server.get("/a.txt").status, 200);
+}
