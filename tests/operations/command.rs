@@ -221,7 +221,7 @@ fn a_document_that_cannot_be_carried_out_is_said_with_its_place() {
     let config = site.data().join("config.json");
     let serve = |document: serde_json::Value| {
         fs::write(&config, document.to_string()).unwrap();
-        complaint(&howdah(&["serve", "--config", &config.display().to_string()]))
+        complaint(&howdah(&["serve", "--strict", "--config", &config.display().to_string()]))
     };
     let address = free_address().to_string();
     let text =
@@ -562,7 +562,8 @@ fn unix_sockets_are_served_and_replaced_when_stale() {
     }
     // Somebody else's file is not replaced.
     fs::write(&path, "precious").unwrap();
-    let text = complaint(&programs::run(&mut site.command(&free_address().to_string())));
+    let mut command = site.command(&free_address().to_string());
+    let text = complaint(&programs::run(command.arg("--strict")));
     assert!(text.contains("site.sock"), "{text}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
 }

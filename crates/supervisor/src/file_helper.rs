@@ -129,6 +129,8 @@ fn serve(socket: OwnedFd, work: &dyn Work) -> io::Result<()> {
     // The sockets of the server must not stay open if this process does.
     let socket = process::keep_only(File::from(socket))?;
     let socket = SOCKET.get_or_init(|| socket.into());
+    // From now on an address that the supervisor closes is free.
+    file_progress("");
     answer(socket, work.first())?;
     let mut buffer = vec![0; MAX_MESSAGE];
     loop {

@@ -51,6 +51,8 @@ pub(crate) struct FileHelpers {
 
 struct Running {
     helper: Helper,
+    /// It has closed its copies of the server's sockets.
+    has_begun: bool,
     state: State,
 }
 
@@ -139,7 +141,11 @@ impl FileHelpers {
         let errand = self.waiting.remove(at)?;
         Some(match Helper::start(&First { task: &errand.0, options }) {
             Ok(helper) => {
-                self.running.push(Running { helper, state: State::begun(errand, now) });
+                self.running.push(Running {
+                    helper,
+                    has_begun: false,
+                    state: State::begun(errand, now),
+                });
                 Ok(())
             }
             Err(error) => Err((errand, Err(format!("no process can be started: {error}")))),
@@ -229,6 +235,11 @@ impl FileHelpers {
         self.waiting.iter().chain(busy).any(|(task, _)| must_end(task))
     }
 
+    /// Returns true while a new process may have copies of the server's sockets.
+    pub(crate) fn may_have_sockets(&self) -> bool {
+        self.running.iter().any(|running| !running.has_begun)
+    }
+
     /// Returns the process ids.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         let running = self.running.iter().map(|running| running.helper.pid());
@@ -255,8 +266,11 @@ impl FileHelpers {
         let at = self.running.iter().position(|running| running.helper.pid() == pid)?;
         let running = self.running.get_mut(at)?;
         loop {
-            match (running.helper.receive(), &mut running.state) {
+            let answer = running.helper.receive();
+            running.has_begun |= !matches!(answer, Answer::Nothing);
+            match (answer, &mut running.state) {
                 (Answer::Nothing, _) => return None,
+                (Answer::Progress(place), _) if place.is_empty() => {}
                 (Answer::Progress(place), State::Busy { progress, .. }) => *progress = (now, place),
                 (Answer::Progress(_), _) => {}
                 (Answer::Done(outcome), state) => {
@@ -284,7 +298,7 @@ impl FileHelpers {
             return Some(Vec::new());
         }
         let at = self.running.iter().position(|running| running.helper.pid() == pid)?;
-        let Running { helper, state } = self.running.remove(at);
+        let Running { helper, state, .. } = self.running.remove(at);
         // An answer that has come before the end counts.
         let answer = loop {
             match helper.receive() {

@@ -49,12 +49,14 @@ impl Tree {
         if let Some(done) = self.file_helpers.receive(pid, Instant::now()) {
             self.file_task_ended(done);
         }
+        self.confirm_unbound();
     }
 
     /// Handles the end of a process. Returns false if it carried out no tasks.
     pub(super) fn file_helper_ended(&mut self, pid: u32) -> bool {
         let Some(done) = self.file_helpers.ended(pid) else { return false };
         done.into_iter().for_each(|done| self.file_task_ended(done));
+        self.confirm_unbound();
         true
     }
 

@@ -45,7 +45,18 @@ impl Tree {
         if self.options.control.as_ref() != Some(&address) {
             self.close_socket(&address);
         }
-        self.send_to_router(&FromSupervisor::Unbound { address }, &[]);
+        self.unbound.push(address);
+        self.confirm_unbound();
+    }
+
+    /// Confirms that addresses are free, once no process has a copy of their sockets.
+    pub(super) fn confirm_unbound(&mut self) {
+        if self.unbound.is_empty() || self.file_helpers.may_have_sockets() {
+            return;
+        }
+        for address in std::mem::take(&mut self.unbound) {
+            self.send_to_router(&FromSupervisor::Unbound { address }, &[]);
+        }
     }
 
     pub(super) fn open_access_log(&mut self, path: String) {

@@ -58,6 +58,7 @@ impl Tree {
         }
         self.router_of_upgrade_ended();
         self.changes.abandon();
+        self.unbound.clear();
         self.end_applications_of(router.pid);
         if self.shutdown.is_some() {
             return;

@@ -91,6 +91,8 @@ pub(super) struct Tree {
     pub(super) upgrade: Upgrade,
     pub(super) unloaded: UnloadedChecks,
     pub(super) replacement: Replacement,
+    /// Addresses that were closed, which the router does not know yet.
+    pub(super) unbound: Vec<String>,
 }
 
 /// A shutdown in progress.
@@ -167,6 +169,7 @@ impl Tree {
             upgrade: Upgrade::default(),
             unloaded: UnloadedChecks::default(),
             replacement: Replacement::default(),
+            unbound: Vec::new(),
         }
     }
 
