@@ -238,3 +238,21 @@ fn a_directory_is_closed_whose_own_index_file_is_closed_further_up() {
     let document = converted(&[("a", rules), ("a/b", "DirectoryIndex index.php\n")]).document;
     assert_eq!(status(&document, "main", "GET", "/a/b/"), 403);
 }
+
+#[test]
+fn a_handler_of_a_former_host_closes_no_scripts_and_what_switches_php_off_does() {
+    for name in
+        ["application/x-lsphp84", "fcgid-script", "\"proxy:unix:/run/a.sock|fcgi://localhost\""]
+    {
+        let rules = format!(
+            "<FilesMatch \"\\.(php|phtml)$\">\nSetHandler {name}\n</FilesMatch>\nAddHandler {name} .php .php7\n"
+        );
+        check(&[("a", &rules)], &[], &["/a/x.php", "/a/x.txt"]);
+    }
+    for name in
+        ["none", "default-handler", "text/plain", "cgi-script", "application/x-httpd-php-source"]
+    {
+        let rules = format!("<FilesMatch \"\\.php$\">\nSetHandler {name}\n</FilesMatch>\n");
+        check(&[("a", &rules)], &["/a/x.php"], &["/a/x.txt", "/x.php"]);
+    }
+}

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
+use howdah_htaccess::handler_name;
 use howdah_htaccess::parse::Node;
 use howdah_htaccess::parse::review::is_denial;
 
 use crate::matching::Match;
 use crate::notes::{Kind, Note};
+use crate::script_names::{is_script, section_is_of_scripts};
 use crate::{condition, fields};
 
 /// Remarks on the directives of a file.
@@ -114,6 +116,8 @@ pub struct Scope<'a> {
     pub fields: Vec<fields::Field>,
     /// `ExpiresActive`, `ExpiresByType`, `ExpiresDefault`.
     pub expires: fields::Expires,
+    /// The section is for scripts of PHP alone.
+    pub is_of_scripts: bool,
     /// Scripts do not run.
     pub has_no_php: bool,
     /// Something that may deny access was not understood: everything is refused.
@@ -330,11 +334,12 @@ impl<'a> Sorter<'_, 'a, '_> {
     }
 
     fn section(&mut self, node: &'a Node) {
-        let mut scope = Scope::default();
+        let mut section = Section { node, scope: Scope::default() };
+        section.scope.is_of_scripts = section_is_of_scripts(&node.name, &words_of(node));
         for inner in &node.children {
-            self.node(inner, &mut scope, &Vec::new(), true);
+            self.node(inner, &mut section.scope, &Vec::new(), true);
         }
-        self.folder.sections.push(Section { node, scope });
+        self.folder.sections.push(section);
     }
 
     fn limit(&mut self, node: &'a Node, scope: &mut Scope<'a>, inside: bool) {
@@ -394,10 +399,15 @@ impl<'a> Sorter<'_, 'a, '_> {
         let suffixes = words.iter().skip(1).map(|word| word.trim_start_matches('.').to_owned());
         let suffixes: Vec<String> = suffixes.collect();
         let runs = kind.contains("php") || kind.contains("cgi") || kind.contains("server-parsed");
-        let is_php = kind.contains("php") && !kind.contains("source");
         let by_suffix = name.starts_with("add");
-        // Scripts with other names would be sent as they are.
-        if by_suffix && is_php && suffixes.iter().all(|s| s == "php") {
+        let is_php =
+            handler_name::names_php(kind.as_bytes()) || handler_name::may_name_php(kind.as_bytes());
+        // Routes run *.php, and no share sends other source of PHP. Scripts with other names would be sent as they are.
+        let is_of_scripts = match by_suffix {
+            true => suffixes.iter().all(|suffix| is_script(suffix)),
+            false => scope.is_of_scripts,
+        };
+        if is_php && is_of_scripts {
             return;
         }
         if runs {

@@ -26,6 +26,7 @@ mod redirects;
 mod residual;
 mod rounds;
 mod rules;
+mod script_names;
 mod site;
 mod template;
 mod tree;
