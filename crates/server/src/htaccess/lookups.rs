@@ -108,11 +108,7 @@ impl Lookups {
             return answer;
         }
         if self.is_immediate.get() {
-            let mut all = self.wanted.borrow_mut();
-            if all.len() < MAX_RESULTS && !all.contains(wanted) {
-                all.push(wanted.clone());
-            }
-            drop(all);
+            self.note(wanted);
             return std::future::pending().await;
         }
         let answer = match wanted {
@@ -129,6 +125,14 @@ impl Lookups {
             all.push((wanted.clone(), answer.clone()));
         }
         answer
+    }
+
+    /// Notes what was wanted at once.
+    fn note(&self, wanted: &Wanted) {
+        let mut all = self.wanted.borrow_mut();
+        if all.len() < MAX_RESULTS && !all.contains(wanted) {
+            all.push(wanted.clone());
+        }
     }
 
     async fn search(
