@@ -45,7 +45,7 @@ fn command(server: &Server) -> Output {
 fn titles(server: &Server) -> Vec<String> {
     server.workers();
     let titles = server.processes().into_iter().map(|process| process.title);
-    let is_passing = |title: &str| matches!(title, "howdah: control" | "howdah: files");
+    let is_passing = |title: &str| matches!(title, "" | "howdah: control" | "howdah: files");
     let mut titles: Vec<_> = titles.filter(|title| !is_passing(title)).collect();
     titles.sort();
     titles
