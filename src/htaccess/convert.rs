@@ -6,6 +6,7 @@ use std::path::Path;
 
 use howdah_convert::{File, Site};
 
+use super::findings::one_line;
 use super::search::search_thoroughly;
 use super::site_file;
 use crate::cli::Convert;
@@ -65,7 +66,7 @@ pub fn run(arguments: &Convert) -> Result<(), String> {
         None => print!("{document}"),
     }
     for note in &conversion.notes {
-        eprintln!("{note}");
+        eprintln!("{}", one_line(&note.to_string()));
     }
     match conversion.is_complete() {
         true => Ok(()),

@@ -1,18 +1,17 @@
 //! What the `.htaccess` files of a site say.
 
 use std::collections::HashSet;
-use std::io::Read;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::search::{Found, search, search_for_review};
+use super::site_file;
 use howdah_config::{Config, Htaccess};
 use howdah_htaccess::allow::Allow;
 use howdah_htaccess::base::Base;
 use howdah_htaccess::handler_name;
 use howdah_htaccess::parse::review::{Line, Review, review};
-use howdah_sys::regular_file;
-
-use super::search::{Found, search, search_for_review};
 
 /// Maximum size of a file that is read, in bytes; that of the server.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -35,7 +34,7 @@ pub fn findings(root: &Path, settings: &Htaccess) -> String {
     for file in &files {
         let shown = file.display();
         add(FILE, "");
-        let review = match reviewed(file, settings) {
+        let review = match reviewed(root, file, settings) {
             Ok(review) => review,
             Err(error) => {
                 add(ERROR, &format!("{shown}: {error}"));
@@ -81,7 +80,7 @@ pub fn unread_denials(config: &Config) -> Vec<String> {
     let mut more = 0;
     for root in roots.iter().filter(|root| !read.contains(*root) && !nested(root)) {
         for file in search(root, ".htaccess").files {
-            let Ok(review) = reviewed(&file, &Htaccess::default()) else { continue };
+            let Ok(review) = reviewed(root, &file, &Htaccess::default()) else { continue };
             let Some(first) = review.denials.first() else { continue };
             if warnings.len() == MAX_WARNINGS {
                 more += 1;
@@ -127,11 +126,11 @@ fn foreign_handler(directive: &str) -> Option<String> {
     ))
 }
 
-fn reviewed(file: &Path, settings: &Htaccess) -> Result<Review, String> {
+/// Reads a file of the site below `root`. A link to a file of another user would show its owner what is in that.
+fn reviewed(root: &Path, file: &Path, settings: &Htaccess) -> Result<Review, String> {
     let error = |error: std::io::Error| error.to_string();
-    let (opened, _) = regular_file::open(file).map_err(error)?;
-    let mut bytes = Vec::new();
-    opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(error)?;
+    let root = fs::canonicalize(root).map_err(error)?;
+    let bytes = site_file::read(&root, file, MAX_FILE_BYTES + 1).map_err(error)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(format!("has more than {MAX_FILE_BYTES} bytes"));
     }
@@ -142,7 +141,35 @@ fn reviewed(file: &Path, settings: &Htaccess) -> Result<Review, String> {
     Ok(review(&bytes, file.as_os_str().as_bytes(), &directory, &base, &exists))
 }
 
-/// Returns a text without line breaks: names of files may have some.
-fn one_line(text: &str) -> String {
+/// Returns a text without line breaks and other control characters, which names of files may have, and which would
+/// reach a terminal.
+pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_out_of_the_site_is_named_and_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("site");
+        fs::create_dir(&root).unwrap();
+        std::os::unix::fs::symlink("/proc/version", root.join(".htaccess")).unwrap();
+        // A link of root is the administrator's.
+        let is_root = fs::symlink_metadata(root.join(".htaccess"))
+            .is_ok_and(|link| std::os::unix::fs::MetadataExt::uid(&link) == 0);
+        if is_root {
+            std::os::unix::fs::lchown(root.join(".htaccess"), Some(65534), None).unwrap();
+        }
+        let found = findings(&root, &Htaccess::default());
+        assert!(found.contains("is not followed"), "{found}");
+        assert!(!found.contains("Linux"), "{found}");
+    }
+
+    #[test]
+    fn a_finding_has_no_control_characters() {
+        assert_eq!(one_line("Foo\x1b]0;x\x07\n"), "Foo?]0;x??");
+    }
 }
