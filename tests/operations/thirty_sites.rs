@@ -205,7 +205,7 @@ fn each_broken_site_is_out_alone_is_named_and_comes_back_once_mended() {
     for name in ["worker", "user", "root", "ini"] {
         comes_back(&server, name);
     }
-    eventually("nothing is out", || (out(&server) == []).then_some(()));
+    eventually("nothing is out", || out(&server).is_empty().then_some(()));
     assert_eq!(assert_good(&server), pids, "nothing has changed for the others");
     assert!(is_reached("lost.example"));
     TcpStream::connect(("127.0.0.1", port)).unwrap();

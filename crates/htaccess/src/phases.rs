@@ -63,7 +63,7 @@ impl<'a> Server<'a> {
                 Err(status) => self.die(record, status),
             };
             match next {
-                errors::Next::Answer(outcome) => return outcome,
+                errors::Next::Answer(outcome) => return *outcome,
                 errors::Next::Request(next) => record = next,
             }
         }
@@ -72,7 +72,7 @@ impl<'a> Server<'a> {
     /// Answers an error that came after the phases.
     pub(crate) async fn fail(&self, record: Record, status: u16) -> Outcome {
         match self.die(Box::new(record), status) {
-            errors::Next::Answer(outcome) => outcome,
+            errors::Next::Answer(outcome) => *outcome,
             errors::Next::Request(next) => self.run(*next).await,
         }
     }

@@ -31,6 +31,8 @@ impl Arguments {
     pub fn parse(arguments: &[String]) -> Result<Arguments, String> {
         let mut found = Arguments::default();
         let mut rest = arguments.iter();
+        // A `for` would not let an option take the next argument.
+        #[allow(clippy::while_let_on_iterator)]
         while let Some(argument) = rest.next() {
             match argument.strip_prefix('-') {
                 Some("-") => {

@@ -241,14 +241,13 @@ mod tests {
                     let is_ready = matches!(answer, ToSendmail::Ready { .. });
                     received.push(requests.receive(deadline).unwrap());
                     pipe::send(&answering, &answer.encode()).unwrap();
-                    while is_ready {
-                        let piece = requests.receive(deadline).unwrap();
-                        if piece.is_empty() {
-                            pipe::send(&answering, &ToSendmail::Sent {}.encode()).unwrap();
-                            break;
-                        }
-                        received.push(piece);
+                    if !is_ready {
+                        continue;
                     }
+                    let pieces = || Some(requests.receive(deadline).unwrap());
+                    let text = std::iter::from_fn(|| pieces().filter(|piece| !piece.is_empty()));
+                    received.extend(text);
+                    pipe::send(&answering, &ToSendmail::Sent {}.encode()).unwrap();
                 }
             }
             received

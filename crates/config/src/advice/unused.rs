@@ -53,7 +53,8 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
                 && (section.starts_with(start) || start.starts_with(&format!("{section}/")))
         };
         let passed = || texts.iter().any(may_be);
-        if !used.contains(&(section, name)) && !(section != "upstreams" && passed()) {
+        let may_be_passed = section != "upstreams" && passed();
+        if !used.contains(&(section, name)) && !may_be_passed {
             let message = "is not used: no listener, route or share of the document leads to it";
             note(all, place, message);
         }

@@ -13,7 +13,7 @@ use crate::world::Level;
 
 /// What follows an error or an internal redirect.
 pub(super) enum Next {
-    Answer(Outcome),
+    Answer(Box<Outcome>),
     /// The request goes on under another path.
     Request(Box<Record>),
 }
@@ -28,7 +28,7 @@ impl Server<'_> {
         let is_second = record.status != 200
             && record.previous.as_ref().is_some_and(|first| first.status != 200);
         if is_second {
-            return Next::Answer(first_error(record, status));
+            return Next::Answer(Box::new(first_error(record, status)));
         }
         let is_too_large = !WITHOUT_BODY.contains(&status) && is_body_too_large(&record);
         record.status = status;
@@ -71,7 +71,7 @@ impl Server<'_> {
                 page.also = Some(500);
             }
         }
-        Next::Answer(Outcome { record, action: Action::Error(page) })
+        Next::Answer(Box::new(Outcome { record, action: Action::Error(page) }))
     }
 
     fn error_document(&self, record: &Record, status: u16) -> Option<Document> {
@@ -101,7 +101,7 @@ impl Server<'_> {
             return if record.status == 200 {
                 self.die(record, 500)
             } else {
-                Next::Answer(first_error(record, 500))
+                Next::Answer(Box::new(first_error(record, 500)))
             };
         }
         self.world.explain(&|| format!("the request goes on as {}", lossy(target)));
