@@ -63,7 +63,7 @@ impl Copy {
         let errors = directory.join("errors");
         let stderr = File::create(&errors).map_err(|error| failed("no file", error))?;
         let mut command = Command::new(program);
-        command.arg("serve").arg("--config").arg(&file).arg("--log").arg(&log);
+        command.arg("serve").arg("--strict").arg("--config").arg(&file).arg("--log").arg(&log);
         command.arg("--control").arg(format!("unix:{}", control.display()));
         command.arg("--state").arg(directory.join("state"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
