@@ -42,6 +42,10 @@ TABLE = (
         "Howdah is no forward proxy",
         ("core: methods on a file",), {"*": ANY}),
     Intended(
+        "a method that has anything but capital letters, `-` and `_` is refused by the parser",
+        "routes compare methods, and applications do not agree on their case",
+        ("core: methods on everything",), {"status": "400", "body": ANY, "field *": ANY}),
+    Intended(
         "an encoded NUL in a path is refused by the parser",
         "no file name contains a NUL",
         ("core: queries and odd characters", "rewrite: NUL in a path"), {"status": "400"}),
