@@ -49,7 +49,7 @@ fn the_country_of_a_client_is_a_variable_and_a_new_database_is_used() {
 }
 
 #[test]
-fn a_database_that_is_missing_or_cut_off_is_named_at_the_start_and_by_check() {
+fn a_database_that_is_missing_or_cut_off_is_named_by_check_and_has_no_values() {
     let site = Site::new();
     let file = site.root().with_file_name("a.mmdb");
     let variable = json!({"geo": "$remote_addr", "database": file, "path": "country.iso_code"});
@@ -70,7 +70,8 @@ fn a_database_that_is_missing_or_cut_off_is_named_at_the_start_and_by_check() {
             let mut command_line = Command::new(programs::howdah());
             command_line.arg(command);
             if command == "serve" {
-                command_line.envs(harness::own_control(path.parent().unwrap())).arg("--config");
+                command_line.envs(harness::own_control(path.parent().unwrap()));
+                command_line.args(["--strict", "--config"]);
             }
             let output = command_line.arg(&path).output().unwrap();
             let printed = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -79,4 +80,13 @@ fn a_database_that_is_missing_or_cut_off_is_named_at_the_start_and_by_check() {
             assert!(printed.contains(&expected), "{command}: {printed}");
         }
     }
+    let variable = json!({"geo": "$remote_addr", "database": file, "path": "country.iso_code", "default": "none"});
+    let server = site
+        .with(json!({
+            "variables": {"country": variable},
+            "routes": [{"action": {"return": 302, "location": "/$country"}}],
+        }))
+        .serve();
+    server.wait_for_log("it has no values");
+    assert_eq!(server.get("/").field("Location"), Some("/none"));
 }
