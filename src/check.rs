@@ -6,6 +6,7 @@
 
 mod certificates;
 mod fastcgi;
+mod local_addresses;
 mod own_server;
 mod php_settings;
 mod readable;
@@ -38,6 +39,8 @@ use crate::cli::{Check, CommonOptions};
 use crate::directories::{self, Temporary};
 use crate::htaccess::{self, Report};
 use crate::{config_file, php_programs, server_user};
+
+use self::local_addresses::LocalAddresses;
 
 /// Checks a document and prints the findings. Fails if it cannot be served.
 pub fn run(arguments: &Check) -> Result<(), String> {
@@ -163,9 +166,11 @@ impl Findings {
         self.directories(config, options, user.as_ref());
         self.databases(config);
         let ports = howdah_supervisor::check::Ports::of_machine();
+        let addresses = LocalAddresses::of_machine();
         for listener in &config.listeners {
             let path = howdah_config::path(["listeners", listener.name.as_str()]);
             self.must(&path, check::socket(&listener.name));
+            self.must(&path, addresses.problem(listener).map_or(Ok(()), Err));
             let is_own = |pid| file.is_some_and(|file| own_server::serves(pid, file));
             if let Some(note) = ports.taken(&listener.name, is_own) {
                 self.note(format_args!("{path}: {note}"));
@@ -241,7 +246,7 @@ impl Findings {
 
     /// Puts the file in front of a line about a part of the document.
     fn with_file(&self, problem: impl Display) -> String {
-        let line = problem.to_string();
+        let line = without_numbers(&problem.to_string());
         let is_within = |part: &str| {
             let rest = line.strip_prefix(part).filter(|_| !part.is_empty());
             rest.is_some_and(|rest| rest.starts_with(['/', ':']))
@@ -411,6 +416,21 @@ impl Findings {
             self.should(&place, named(&path, fs::metadata(&path).map(|_| ())));
         }
     }
+}
+
+/// Removes the numbers of errors of the system, which stand behind their names: ` (os error 13)`.
+fn without_numbers(line: &str) -> String {
+    let mut parts = line.split(" (os error ");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                text.push_str(rest)
+            }
+            _ => text.extend([" (os error ", part]),
+        }
+    }
+    text
 }
 
 fn place(application: &Application) -> String {

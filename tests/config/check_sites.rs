@@ -85,6 +85,27 @@ fn listeners_that_are_in_the_way_of_each_other_are_an_error() {
     );
 }
 
+#[test]
+fn an_address_that_no_interface_has_is_an_error() {
+    if !Path::new("/proc/net/fib_trie").exists() {
+        return requirements::skipped("this machine does not tell its addresses");
+    }
+    let site = Site::new();
+    // An address for documents (RFC 5737).
+    let document = json!({
+        "listeners": {"192.0.2.7:8080": {"pass": "routes"}},
+        "routes": [{"action": {"return": 200}}],
+    });
+    let output = check(&site, "check.json", &document);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    one(
+        &output,
+        &site.data().join("check.json"),
+        "/listeners/192.0.2.7:8080: ",
+        "write \"*:8080\"",
+    );
+}
+
 /// Uploads ended at the smaller of two limits, and nothing said so.
 #[test]
 fn limits_of_uploads_that_contradict_each_other_are_notes() {

@@ -13,7 +13,7 @@ use crate::fixed_response::{Ping, Return};
 use crate::groups::Groups;
 use crate::htaccess::Htaccess;
 use crate::limit::LimitRule;
-use crate::node::{Node, Object, Scope, quoted};
+use crate::node::{Node, Object, Scope, Shown, quoted};
 use crate::pattern::{Patterns, Subject};
 use crate::prefix::Prefix;
 use crate::proxy::Proxy;
@@ -149,7 +149,14 @@ pub(crate) const KINDS: [&str; 6] = ["pass", "return", "share", "status", "ping"
 
 impl Action {
     pub(crate) fn read(node: &Node<'_>) -> Result<Action, Error> {
-        let object = node.object()?;
+        let object = node.object().map_err(|error| match node.value.as_str() {
+            Some(path) if path.starts_with('/') => error.with_hint(format!(
+                "write {{\"rewrite\": \"{}\", \"pass\": \"applications/NAME\"}}",
+                Shown(path)
+            )),
+            Some(target) => error.with_hint(format!("write {{\"pass\": \"{}\"}}", Shown(target))),
+            None => error,
+        })?;
         let kind = kind_of(node)?;
         let kind = match kind {
             "pass" => ActionKind::Pass(Pass::read(&object.required("pass")?)?),

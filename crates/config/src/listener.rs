@@ -80,7 +80,10 @@ impl Listener {
             Some(advice) => node.invalid("is not an address to listen on").with_hint(advice),
             None => node.invalid(error),
         })?;
-        let object = node.object()?;
+        let object = node.object().map_err(|error| match node.value.as_str() {
+            Some(target) => error.with_hint(format!("write {{\"pass\": \"{}\"}}", Shown(target))),
+            None => error,
+        })?;
         let mut tls = object.read("tls", Tls::read)?;
         let http2 = object.read("http2", read_http2)?;
         let redirect_to_https = object.read("redirect_to_https", read_redirect)?.flatten();

@@ -119,10 +119,12 @@ impl<'a> Node<'a> {
             Value::Array(_) => "an array".to_owned(),
             Value::Object(_) => "an object".to_owned(),
         };
-        self.error(
-            ErrorKind::WrongType,
-            format!("{} must be {allowed}, but is {found}", self.subject()),
-        )
+        let message = format!("{} must be {allowed}, but is {found}", self.subject());
+        let error = self.error(ErrorKind::WrongType, message);
+        match self.value.as_str().and_then(|text| without_quotes(text, allowed)) {
+            Some(value) => error.with_hint(format!("write {value}, without quotes")),
+            None => error,
+        }
     }
 
     pub fn string(&self) -> Result<&'a str, Error> {
@@ -362,6 +364,21 @@ impl<'a> Object<'a> {
                 known => format!("allowed here: {}", quoted(known)),
             }),
         }
+    }
+}
+
+/// Returns the number or switch of an `allowed` type that a text was written for.
+fn without_quotes<'t>(text: &'t str, allowed: &str) -> Option<&'t str> {
+    if ["integer", "number"].iter().any(|kind| allowed.contains(kind))
+        && text.parse::<i64>().is_ok()
+    {
+        return Some(text);
+    }
+    match text.to_ascii_lowercase().as_str() {
+        _ if !allowed.contains("true or false") && !allowed.contains("boolean") => None,
+        "true" | "on" | "yes" | "1" => Some("true"),
+        "false" | "off" | "no" | "0" => Some("false"),
+        _ => None,
     }
 }
 

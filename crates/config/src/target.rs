@@ -241,6 +241,14 @@ fn names_nothing(node: &Node<'_>, text: &str, forms: &str) -> Error {
     let is_defined = |section: &str| {
         node.scope.definitions.named(section).is_some_and(|members| members.contains_key(text))
     };
+    let (section, rest) = text.split_once('/').unwrap_or((text, ""));
+    if let Some(meant) = nearest(section, ["routes", "applications", "upstreams"])
+        && meant != section
+        && forms.contains(meant)
+    {
+        let slash = if rest.is_empty() { "" } else { "/" };
+        return error.with_hint(format!("did you mean \"{meant}{slash}{}\"?", Shown(rest)));
+    }
     match targets.into_iter().find(|(section, _)| forms.contains(section) && is_defined(section)) {
         Some((_, target)) => error.with_hint(format!("write \"{}\"", Shown(&target.to_string()))),
         None => error.with_hint(forms),

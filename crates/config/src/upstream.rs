@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::address::Address;
 use crate::delegation::Delegation;
 use crate::error::Error;
@@ -200,7 +202,14 @@ impl Upstream {
     fn read(name: &str, node: &Node<'_>) -> Result<Upstream, Error> {
         let object = node.object()?;
         let mut servers = Vec::new();
-        for (address, server) in object.required("servers")?.members()? {
+        let listed = object.required("servers")?;
+        let members = listed.members().map_err(|error| {
+            match listed.value.get(0).and_then(Value::as_str) {
+                Some(first) => error.with_hint(format!("write {{\"{}\": {{}}}}", Shown(first))),
+                None => error,
+            }
+        })?;
+        for (address, server) in members {
             servers.push(UpstreamServer::read(address, &server)?);
         }
         let seconds = |node: &Node<'_>| node.seconds(0);

@@ -86,3 +86,27 @@ fn a_regular_expression_without_its_mark_is_told() {
     assert!(found[0].contains("write \"~^/foo\""), "{found:?}");
     assert!(steps("!^/foo")[0].contains("write \"~^/foo\""));
 }
+
+#[test]
+fn mistakes_of_form_are_answered_with_what_to_write() {
+    let php = json!({"type": "php", "root": "/www"});
+    let with = |listener: serde_json::Value, changes: serde_json::Value| {
+        let mut application = php.clone();
+        application.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        let document = json!({"listeners": {"*:80": listener}, "applications": {"blog": application},
+                              "upstreams": {"u": {"servers": ["127.0.0.1:3000"]}}});
+        let error = Config::from_value(document).unwrap_err();
+        error.lines(ToString::to_string)
+    };
+    let pass = json!({"pass": "applications/blog"});
+    for (listener, changes, hint) in [
+        (json!("routes"), json!({}), "write {\"pass\": \"routes\"}"),
+        (json!({"pass": "application/blog"}), json!({}), "did you mean \"applications/blog\"?"),
+        (pass.clone(), json!({"processes": "10"}), "write 10, without quotes"),
+        (pass.clone(), json!({"htaccess": "on"}), "write true, without quotes"),
+        (pass, json!({}), "write {\"127.0.0.1:3000\": {}}"),
+    ] {
+        let found = with(listener, changes);
+        assert!(found.contains(hint), "{hint}: {found}");
+    }
+}
