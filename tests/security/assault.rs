@@ -39,6 +39,11 @@ impl Setup {
     /// Attacks by every means, and fails the test if that had an effect on anybody else.
     pub fn withstands_everything(self) {
         let mut problems = self.shared_descriptors();
+        // The server keeps the document that it serves soon after its start.
+        for name in ["state/format", "state/served.json"] {
+            let file = self.private.join(name);
+            harness::eventually("the document is kept", || file.exists().then_some(()));
+        }
         let (before, files) = (self.others(), names(&self.private));
         let shared = self.ask_what_is_shared();
         let bystander = Bystander::start(self.server.address);

@@ -99,12 +99,6 @@ TABLE = (
         {"status": "200", "by": "script", "server.REQUEST_METHOD": "TRACE"}, alone=True, topic=REACH,
     ),
     Intended(
-        "A method in lower case is a different method and is passed to the script",
-        "Methods are case-sensitive tokens (RFC 9110, 9.1). Apache does the same; its other variables differ.",
-        ("get on a script", "get on a pretty path"),
-        {"status": "200", "by": "script", "server.REQUEST_METHOD": "get"}, alone=True, topic=REACH,
-    ),
-    Intended(
         "405 lists the allowed methods",
         "RFC 9110, 15.5.6 requires `Allow`. Files support GET and HEAD only.",
         ("* on a directory",), {"status": "405", "field allow": "GET, HEAD"}, alone=True, topic=REACH,
