@@ -253,7 +253,7 @@ class Chaos:
             os.kill(self.server(), signal.SIGHUP)
             return "SIGHUP"
         result = subprocess.run([self.program, "reload"], env=self.environment, capture_output=True, text=True,
-                                check=False, timeout=60)
+                                check=False, timeout=180)
         self.reloads["refused" if result.returncode else "accepted"] += 1
         return f"reload: {result.returncode} {result.stderr.strip()[:200]}"
 
