@@ -173,8 +173,8 @@ impl World for Site<'_> {
         Ok(text[..text.len().min(limit)].into())
     }
 
-    fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, bool> {
-        Box::pin(async move { password == stored })
+    fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, Option<bool>> {
+        Box::pin(async move { Some(password == stored) })
     }
 
     fn host_names<'a>(&'a self, _: &'a [u8]) -> Later<'a, Vec<Vec<u8>>> {

@@ -32,7 +32,7 @@ pub fn message(input: &[u8]) {
     for found in &addresses {
         let text = found.as_str();
         assert!(!text.contains(['\r', '\n', '\0', '<', '>']), "{text:?}");
-        assert_eq!(address::list(text).unwrap(), [found.clone()], "{text:?}");
+        assert_eq!(address::list(text).unwrap(), std::slice::from_ref(found), "{text:?}");
     }
     let name = arguments.full_name.as_deref();
     let head = message.head(&Missing { full_name: name, ..MISSING });
