@@ -44,7 +44,7 @@ enum Sub {
     Serve(Box<Serve>),
     /// Check a configuration and what it names
     Check(Check),
-    /// Explain what .htaccess files do to a request, and convert them into routes
+    /// Explain what .htaccess files do to a request
     #[command(subcommand)]
     Htaccess(Htaccess),
     /// Show and change the configuration of a running server
@@ -94,8 +94,6 @@ pub enum Command {
     Check(Check),
     /// Explain a request under `.htaccess` files.
     Explain(Explain),
-    /// Convert `.htaccess` files into routes.
-    Convert(Convert),
     /// Print completions.
     Completions(Shell),
     /// Print the schema of configurations.
@@ -137,31 +135,6 @@ pub struct Check {
 enum Htaccess {
     /// Print which directive of which file does what to a request, in order
     Explain(Explain),
-    /// Print a configuration with routes that do what the files say
-    Convert(Convert),
-}
-
-/// Arguments of `htaccess convert`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  howdah htaccess convert /var/www/blog > blog.json && howdah check blog.json
-  howdah htaccess convert . --output site.json
-
-The configuration is written, and a line to standard error for each directive that has no
-equivalent: with its file, its line and the reason. What such a directive may deny is refused.
-The exit status is 1 if there is one. The files are read as they are now; later changes of them
-have no effect on a server with routes.")]
-pub struct Convert {
-    /// The document root of the site
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
-    /// Address of the listener in the configuration
-    #[arg(long, value_name = "ADDRESS", default_value = "*:80")]
-    pub listen: String,
-    /// File to write; standard output if it is not given
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
 }
 
 /// Arguments of `htaccess explain`.
@@ -345,7 +318,6 @@ pub fn parse() -> Command {
             Command::Check(Check { file, ..check })
         }
         Some(Sub::Htaccess(Htaccess::Explain(explain))) => Command::Explain(explain),
-        Some(Sub::Htaccess(Htaccess::Convert(convert))) => Command::Convert(convert),
         Some(Sub::Config(args)) => Command::Control(control::Command::Config(args)),
         Some(Sub::Top(args)) => Command::Control(control::Command::Top(args)),
         Some(Sub::Status(args)) => Command::Control(control::Command::Status(args)),

@@ -3,7 +3,6 @@
 //! The files belong to the owner of the site. They are read with the rights of the user that serves them, and
 //! the number of directories and the size of files that are looked at have limits.
 
-mod convert;
 mod effects;
 mod explain;
 mod findings;
@@ -12,7 +11,6 @@ mod site_file;
 
 use std::path::Path;
 
-pub use self::convert::run as convert;
 pub use self::explain::run as explain;
 use howdah_config::{Config, Htaccess};
 use howdah_sys::credentials::{Credentials, run_as};

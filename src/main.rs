@@ -57,7 +57,6 @@ fn main() -> ExitCode {
         },
         cli::Command::Check(arguments) => check::run(&arguments),
         cli::Command::Explain(arguments) => htaccess::explain(&arguments),
-        cli::Command::Convert(arguments) => htaccess::convert(&arguments),
         cli::Command::Completions(shell) => {
             print!("{}", cli::completions(shell));
             Ok(())

@@ -143,7 +143,7 @@ fn reviewed(root: &Path, file: &Path, settings: &Htaccess) -> Result<Review, Str
 
 /// Returns a text without line breaks and other control characters, which names of files may have, and which would
 /// reach a terminal.
-pub fn one_line(text: &str) -> String {
+fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 

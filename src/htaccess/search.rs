@@ -1,7 +1,6 @@
 //! Search for `.htaccess` files below a directory.
 
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use howdah_supervisor::file_progress;
@@ -15,28 +14,19 @@ pub struct Limits {
     depth: usize,
     /// Maximum number of files that are returned.
     files: usize,
-    /// Links to directories are followed: nothing that can be requested is missed.
-    is_thorough: bool,
 }
 
 /// A look at a site while it starts.
-const QUICK: Limits = Limits { entries: 200_000, depth: 48, files: 500, is_thorough: false };
+const QUICK: Limits = Limits { entries: 200_000, depth: 48, files: 500 };
 
 /// A review of a site.
-const REVIEW: Limits = Limits { entries: 2_000_000, depth: 48, files: 20_000, is_thorough: false };
-
-/// A search on which access depends.
-const THOROUGH: Limits = Limits { entries: 2_000_000, depth: 48, files: 20_000, is_thorough: true };
+const REVIEW: Limits = Limits { entries: 2_000_000, depth: 48, files: 20_000 };
 
 /// Files that a search has found.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Absolute or relative paths, as the directory was given, in the order of directories.
     pub files: Vec<PathBuf>,
-    /// Links that lead to a directory around them; only with a thorough search.
-    pub circles: Vec<PathBuf>,
-    /// True if there is a script of PHP.
-    pub has_php: bool,
     /// False if the limits have ended the search.
     pub is_complete: bool,
 }
@@ -53,21 +43,12 @@ pub fn search_for_review(directory: &Path, name: &str) -> Found {
     search_within(directory, name, REVIEW)
 }
 
-/// Looks for everything of this name in a directory and those below it, behind links as well. A directory that
-/// cannot be read makes the search incomplete.
-pub fn search_thoroughly(directory: &Path, name: &str) -> Found {
-    search_within(directory, name, THOROUGH)
-}
-
 fn search_within(directory: &Path, name: &str, limits: Limits) -> Found {
     let mut found = Found { is_complete: true, ..Found::default() };
     let mut entries = 0;
     let mut pending = vec![(directory.to_owned(), 0)];
     while let Some((directory, depth)) = pending.pop() {
-        let Ok(listing) = fs::read_dir(&directory) else {
-            found.is_complete &= !limits.is_thorough;
-            continue;
-        };
+        let Ok(listing) = fs::read_dir(&directory) else { continue };
         let mut below = Vec::new();
         for entry in listing.flatten() {
             if entries % 1000 == 0 {
@@ -79,17 +60,10 @@ fn search_within(directory: &Path, name: &str, limits: Limits) -> Found {
                 return found;
             }
             let Ok(kind) = entry.file_type() else { continue };
-            let is_named = entry.file_name() == name;
-            found.has_php |= entry.file_name().as_bytes().ends_with(b".php");
-            if is_named {
+            if entry.file_name() == name {
                 found.files.push(entry.path());
             } else if kind.is_dir() {
                 below.push(entry.path());
-            } else if limits.is_thorough && kind.is_symlink() && entry.path().is_dir() {
-                match is_circle(&entry.path()) {
-                    true => found.circles.push(entry.path()),
-                    false => below.push(entry.path()),
-                }
             }
         }
         if depth == limits.depth {
@@ -101,13 +75,6 @@ fn search_within(directory: &Path, name: &str, limits: Limits) -> Found {
         pending.extend(below.into_iter().map(|path| (path, depth + 1)));
     }
     found
-}
-
-/// Returns true if a link to a directory leads to one that it is in.
-fn is_circle(link: &Path) -> bool {
-    let Ok(target) = fs::canonicalize(link) else { return true };
-    { link.ancestors().skip(1) }
-        .any(|around| fs::canonicalize(around).is_ok_and(|around| around.starts_with(&target)))
 }
 
 #[cfg(test)]
@@ -128,25 +95,6 @@ mod tests {
         let found = search(&root, ".htaccess");
         let names = [".git", "a", "b/c", "node_modules/x"];
         assert_eq!(found.files, names.map(|name| root.join(name).join(".htaccess")));
-        assert!(found.is_complete);
-    }
-
-    #[test]
-    fn a_thorough_search_looks_behind_links_and_ends_in_circles() {
-        let directory = tempfile::tempdir().unwrap();
-        let root = directory.path().join("site");
-        for path in ["node_modules", "b"] {
-            fs::create_dir_all(root.join(path)).unwrap();
-            fs::write(root.join(path).join(".htaccess"), "").unwrap();
-        }
-        fs::create_dir_all(root.join("odd/.htaccess")).unwrap();
-        std::os::unix::fs::symlink("b", root.join("link")).unwrap();
-        std::os::unix::fs::symlink("..", root.join("b/up")).unwrap();
-        let found = search_thoroughly(&root, ".htaccess");
-        let names =
-            ["b", "link", "node_modules", "odd"].map(|name| root.join(name).join(".htaccess"));
-        assert_eq!(found.files, names);
-        assert_eq!(found.circles, [root.join("b/up"), root.join("link/up")]);
         assert!(found.is_complete);
     }
 }

@@ -1,7 +1,6 @@
 //! Which file a request means, and which it must not get.
 
 mod browser_caches;
-mod conversion;
 mod htaccess;
 mod links;
 mod listings;

@@ -10,7 +10,7 @@ pub fn names_php(handler: &[u8]) -> bool {
 }
 
 /// Returns true if a handler, in lower case, names a way to run PHP that may also stand for other programs.
-pub fn may_name_php(handler: &[u8]) -> bool {
+pub(crate) fn may_name_php(handler: &[u8]) -> bool {
     handler == b"fcgid-script" || handler.starts_with(b"proxy:") && has(handler, b"fcgi://")
 }
 

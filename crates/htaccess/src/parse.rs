@@ -24,7 +24,6 @@ use crate::config::DirConfig;
 use crate::world::Broken;
 use compiler::{Compiler, Scope};
 use failure::Failure;
-pub use tree::Node;
 use tree::Reader;
 
 /// Largest file in bytes.
@@ -65,25 +64,6 @@ pub fn compile(
     config.probes = std::mem::take(&mut reader.probes);
     config.warnings = compiler.warnings;
     Ok(config)
-}
-
-/// Returns the directives of a file that [`compile`] accepts, sections with what is inside of them. Sections that
-/// decide while a file is read, such as `<IfModule>`, are resolved.
-///
-/// # Errors
-///
-/// Those of [`compile`].
-pub fn directives(
-    bytes: &[u8],
-    path: &[u8],
-    directory: &[u8],
-    base: &Base,
-    exists: &dyn Fn(&[u8]) -> bool,
-) -> Result<Vec<Node>, Broken> {
-    compile(bytes, path, directory, base, exists)?;
-    let file = String::from_utf8_lossy(path).into_owned();
-    let mut reader = Reader::new(bytes, &file, base, exists);
-    reader.tree().map_err(|failure| Broken::new(format!("{file}: {}", failure.text)))
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ fn add_directives(nodes: &[Node], depth: usize, directives: &mut Vec<Line>) {
 }
 
 /// Returns true if a directive by itself lets only some requests through.
-pub fn is_denial(node: &Node) -> bool {
+fn is_denial(node: &Node) -> bool {
     let words = || Words::new(&node.arguments).all();
     let is = |word: &[u8], text: &str| word.eq_ignore_ascii_case(text.as_bytes());
     match node.name.to_ascii_lowercase().as_str() {

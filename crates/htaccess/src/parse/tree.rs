@@ -16,7 +16,7 @@ const MAX_NODES: usize = 50_000;
 
 /// A directive, or a section with the directives inside of it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Node {
+pub(super) struct Node {
     /// First word of the line, without `>` at its end; a section's begins with `<`.
     pub name: String,
     /// Rest of the line.
@@ -25,17 +25,6 @@ pub struct Node {
     pub line: u32,
     /// Directives of the section.
     pub children: Vec<Node>,
-}
-
-impl Node {
-    /// Divides the arguments into words. The `>` of a section is left out.
-    pub fn words(&self) -> Vec<Vec<u8>> {
-        let end = match self.name.starts_with('<') {
-            true => memchr::memrchr(b'>', &self.arguments),
-            false => None,
-        };
-        Words::new(&self.arguments[..end.unwrap_or(self.arguments.len())]).all()
-    }
 }
 
 /// Reads a file.

@@ -50,19 +50,6 @@ impl Types {
         types
     }
 
-    /// Returns the extensions of a type, or of all types of a kind (`image/*`), without their dots, in their
-    /// order.
-    pub fn extensions(&self, media_type: &[u8]) -> Vec<&[u8]> {
-        let is_meant = |kind: &[u8]| match media_type.strip_suffix(b"*") {
-            Some(major) => kind.get(..major.len()).is_some_and(|k| k.eq_ignore_ascii_case(major)),
-            None => kind.eq_ignore_ascii_case(media_type),
-        };
-        let own = self.by_extension.iter().filter(|(_, kind)| is_meant(kind));
-        let mut extensions: Vec<&[u8]> = own.map(|(extension, _)| extension.as_slice()).collect();
-        extensions.sort_unstable();
-        extensions
-    }
-
     /// Returns the type of an extension in lower case, without its dot.
     pub fn get(&self, extension: &[u8]) -> Option<&[u8]> {
         self.by_extension.get(extension).map(Vec::as_slice)
