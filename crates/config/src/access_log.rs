@@ -44,9 +44,6 @@ pub struct Only {
     pub sample: Option<f64>,
 }
 
-/// Default of `flush`.
-const DEFAULT_FLUSH: Duration = Duration::from_millis(10);
-
 /// Upper limit of `flush` in seconds.
 const MAX_FLUSH: f64 = 60.0;
 
@@ -76,7 +73,7 @@ impl AccessLog {
                 condition: None,
                 only: None,
                 mask: Vec::new(),
-                flush: DEFAULT_FLUSH,
+                flush: node.scope.defaults.access_log_flush,
             });
         }
         if !node.value.is_object() {
@@ -100,7 +97,8 @@ impl AccessLog {
             condition: object.read("if", Condition::read)?,
             only: object.read("only", Only::read)?,
             mask: object.read("mask", read_mask)?.unwrap_or_default(),
-            flush: seconds(&object, "flush", 0.0, MAX_FLUSH)?.unwrap_or(DEFAULT_FLUSH),
+            flush: seconds(&object, "flush", 0.0, MAX_FLUSH)?
+                .unwrap_or(node.scope.defaults.access_log_flush),
         };
         object.end()?;
         Ok(log)

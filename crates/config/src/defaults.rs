@@ -1,5 +1,7 @@
 //! Defaults of a document that the command line chooses.
 
+use std::time::Duration;
+
 /// Defaults of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Defaults {
@@ -11,6 +13,9 @@ pub struct Defaults {
     pub denied_has_fallback: bool,
     /// The default of `keepalive`: idle connections that each thread keeps to each HTTP server.
     pub keepalive: usize,
+    /// The default of `access_log.flush`: the maximum time that a line waits for others. Unit writes
+    /// each line at once.
+    pub access_log_flush: Duration,
 }
 
 impl Default for Defaults {
@@ -21,6 +26,7 @@ impl Default for Defaults {
             rewrites_query: true,
             denied_has_fallback: false,
             keepalive: 32,
+            access_log_flush: Duration::from_millis(10),
         }
     }
 }
@@ -38,6 +44,7 @@ impl Defaults {
             rewrites_query: false,
             denied_has_fallback: true,
             keepalive: 0,
+            access_log_flush: Duration::ZERO,
         }
     }
 }

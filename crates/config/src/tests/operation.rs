@@ -56,6 +56,17 @@ fn an_access_log_is_a_file_or_has_a_format() {
 }
 
 #[test]
+fn lines_of_the_access_log_wait_for_others_but_not_with_the_defaults_of_unit() {
+    for value in [json!("/var/log/a"), json!({"path": "/var/log/a"})] {
+        for (defaults, flush) in [(Defaults::default(), 10), (Defaults::of_unit(), 0)] {
+            let document = json!({"access_log": value}).to_string();
+            let config = parse_with(document.as_bytes(), &defaults).unwrap();
+            assert_eq!(config.access_log[0].flush, Duration::from_millis(flush));
+        }
+    }
+}
+
+#[test]
 fn listeners_and_actions_have_access_logs_of_their_own() {
     let config = read(json!({
         "access_log": ["/all", {"syslog": "10.0.0.1"}],
