@@ -74,7 +74,7 @@ pub(super) fn sha1(text: &[u8]) -> Vec<u8> {
     to_hex(&sha1::Sha1::digest(text))
 }
 
-pub(super) fn md5(text: &[u8]) -> Vec<u8> {
+pub(crate) fn md5(text: &[u8]) -> Vec<u8> {
     to_hex(&md5::Md5::digest(text))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::config::DirConfig;
 use crate::directive::{Arguments, Directive, Override, Place};
+use crate::expr::md5_hex;
 use crate::modules::authn_file::{self, Answer};
 use crate::modules::pattern::Text;
 use crate::modules::services::Services;
@@ -136,7 +137,7 @@ pub async fn authenticate(
         Some(true) => match authn_file::stored(record, world, &user, Some(&realm)).await {
             Ok(Some(stored)) => {
                 let clear = [user.as_slice(), &realm, &password].join(&b':');
-                if md5::hexadecimal(&clear) == stored { Answer::Granted } else { Answer::Denied }
+                if md5_hex(&clear) == stored { Answer::Granted } else { Answer::Denied }
             }
             Ok(None) => Answer::UserNotFound,
             Err(answer) => answer,
@@ -310,5 +311,3 @@ fn set_digest(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Res
     });
     Ok(())
 }
-
-mod md5;
