@@ -19,3 +19,4 @@ mod routing;
 mod slow_clients;
 mod smuggling;
 mod strict_requests;
+mod unanswered;

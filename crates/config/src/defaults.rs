@@ -16,6 +16,8 @@ pub struct Defaults {
     /// The default of `access_log.flush`: the maximum time that a line waits for others. Unit writes
     /// each line at once.
     pub access_log_flush: Duration,
+    /// True if `"return": 444` closes the connection without a response, as in nginx. Unit sends any status.
+    pub closes_on_444: bool,
 }
 
 impl Default for Defaults {
@@ -27,6 +29,7 @@ impl Default for Defaults {
             denied_has_fallback: false,
             keepalive: 32,
             access_log_flush: Duration::from_millis(10),
+            closes_on_444: true,
         }
     }
 }
@@ -45,6 +48,7 @@ impl Defaults {
             denied_has_fallback: true,
             keepalive: 0,
             access_log_flush: Duration::ZERO,
+            closes_on_444: false,
         }
     }
 }

@@ -14,6 +14,9 @@ pub struct Ping {
     pub response: String,
 }
 
+/// Status in the access log of a request that is not answered, as in nginx.
+pub const UNANSWERED: u16 = 444;
+
 /// A response without content, with a text, or with an error page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Return {
@@ -25,11 +28,14 @@ pub struct Return {
     pub keep_query: bool,
     /// The body; `None` for an error page with a status from 400 to 599, otherwise an empty one.
     pub body: Option<Template>,
+    /// True if nothing is sent: the connection is closed, or the stream reset.
+    pub is_unsent: bool,
 }
 
 impl Return {
     pub(crate) fn read(object: &Object<'_>) -> Result<Return, Error> {
-        let status = object.required("return")?.integer(0..=999)?;
+        let node = object.required("return")?;
+        let status = node.integer(0..=999)?;
         let location = object.read("location", Template::read)?;
         // In range by the line above.
         let status = u16::try_from(status).unwrap_or(500);
@@ -46,7 +52,9 @@ impl Return {
                 _ => Ok(body),
             }
         })?;
-        Ok(Return { status, location, keep_query, body })
+        // With a text, nginx sends the status, too.
+        let is_unsent = status == UNANSWERED && body.is_none() && node.scope.defaults.closes_on_444;
+        Ok(Return { status, location, keep_query, body, is_unsent })
     }
 }
 

@@ -123,7 +123,7 @@ pub use expires::{BrowserCaching, Expiry, Fingerprinted, is_fingerprinted};
 pub use fastcgi::{FastCgi, FastCgiLimits, Servers};
 pub use fields::FieldPatterns;
 pub use file_conditions::{FileCondition, FileTest};
-pub use fixed_response::{Ping, Return};
+pub use fixed_response::{Ping, Return, UNANSWERED};
 pub use forwarded::Forwarded;
 pub use groups::{Group, Groups};
 pub use htaccess::Htaccess;

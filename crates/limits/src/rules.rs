@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use howdah_config::{LimitRule, Match};
+use howdah_config::{LimitRule, Match, UNANSWERED};
 use howdah_http::message::{FieldBlock, Request, Response};
 use howdah_http::respond;
 
@@ -109,9 +109,6 @@ pub struct Announcement {
     /// Seconds until it may send one more.
     reset: u64,
 }
-
-/// Status in the log of requests that are not answered: nginx's 444.
-const UNANSWERED: u16 = 444;
 
 impl Rule {
     /// Compiles rules of the document that `zones` was made for.

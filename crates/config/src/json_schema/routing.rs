@@ -175,7 +175,7 @@ pub(super) const TABLE: &[Shape] = &[
         required: &[],
         keys: &[
             Key("pass", Text, "Target, such as \"routes/NAME\" or \"applications/NAME\""),
-            Key("return", Integer(0, 999), "Respond with this status"),
+            Key("return", Integer(0, 999), "Respond with this status; 444: close the connection"),
             Key("location", Text, "With \"return\": the Location field"),
             Key("body", Text, "With \"return\": the body, a text"),
             Key("keep_query", Switch, "With \"location\": add the query of the request"),

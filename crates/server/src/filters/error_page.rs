@@ -13,10 +13,10 @@ use crate::snapshot::effects::Effects;
 
 /// Returns the configured page for a response with one of the server's own pages, or, with
 /// `intercept_errors`, for one of an application or another server. Status 499 has none: its client
-/// has gone.
+/// has gone. A response that is not sent has none either.
 pub fn page_for<'p>(effects: &Effects<'p>, response: &Response) -> Option<&'p ErrorPage> {
     let is_replaced = response.is_default_error_page || effects.intercept_errors;
-    let wanted = is_replaced && response.status != 499;
+    let wanted = is_replaced && response.status != 499 && !response.is_unsent();
     effects.error_pages.iter().find(|page| wanted && page.status == response.status)
 }
 
@@ -71,12 +71,15 @@ pub fn plain_request(request: &Request) -> Request {
     asked
 }
 
-/// Replaces a response by a page. Fields of the error that the page does not have stay, such as
+/// Replaces a response by a page, which may be that nothing is sent. Fields of the error that the page does not have stay, such as
 /// `Allow` and `WWW-Authenticate`. If the status is kept, validators of the page's file are
 /// removed.
 pub fn replace(response: &mut Response, page: Response, keep_status: bool) {
     const OF_FILES: [&[u8]; 3] = [b"accept-ranges", b"etag", b"last-modified"];
     let error = std::mem::replace(response, page);
+    if response.is_unsent() {
+        return;
+    }
     let is_in =
         |names: &[&[u8]], name: &[u8]| names.iter().any(|other| name.eq_ignore_ascii_case(other));
     let own =

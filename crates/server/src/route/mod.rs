@@ -503,6 +503,9 @@ impl<'s> Routing<'s> {
     /// Returns the response of `return`. As in Unit, errors have a page and no location, others no
     /// body; unless there is a text, as in nginx.
     fn returned(&self, answer: &Return, request: &Request) -> Decision {
+        if answer.is_unsent {
+            return Decision::Respond(Response::unsent(answer.status));
+        }
         let is_error = (400..600).contains(&answer.status);
         if is_error && answer.body.is_none() {
             return Decision::Refuse(answer.status, None);

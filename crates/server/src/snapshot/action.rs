@@ -106,6 +106,8 @@ pub struct Return {
     pub keep_query: bool,
     /// Text of the body; `None` for an error page, or no body.
     pub body: Option<Template>,
+    /// Send nothing: close the connection, or reset the stream.
+    pub is_unsent: bool,
 }
 
 /// Page for one error status.

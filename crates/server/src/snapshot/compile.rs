@@ -317,7 +317,7 @@ fn compile_return(answer: &config::Return) -> Return {
         None => Location::Variable(template.clone()),
     });
     let (keep_query, body) = (answer.keep_query, answer.body.clone());
-    Return { status: answer.status, location, keep_query, body }
+    Return { status: answer.status, location, keep_query, body, is_unsent: answer.is_unsent }
 }
 
 fn compile_path(template: &Template, options: howdah_files::Options) -> SharePath {
