@@ -4,7 +4,7 @@ use harness::Site;
 use harness::client::Response;
 use serde_json::json;
 
-use super::origin::{cached, get, is_hit, origin, page, response};
+use super::origin::{ask, cached, get, is_hit, origin, page, response};
 
 #[test]
 fn a_lifetime_by_status_is_for_responses_that_state_none() {
@@ -110,6 +110,27 @@ fn entries_outlive_a_change_of_the_configuration() {
     assert_eq!(get(&server, "/", "").text(), "1");
     server.put("/config/routes/0/action/cache", &json!(false));
     assert_eq!(get(&server, "/", "").field("Cache-Status"), None);
+}
+
+#[test]
+fn a_cache_that_does_not_announce_works_and_shows_no_status() {
+    let origin = origin(|_, number| page("Cache-Control: max-age=600\r\n", number.to_string()));
+    let server = cached(&origin, json!({"announce": false, "bypass": {"uri": "/bypass"}}));
+    for fields in ["", "", "If-None-Match: *\r\n"] {
+        let response = get(&server, "/", fields);
+        assert_eq!(response.field("Cache-Status"), None, "{response:?}");
+    }
+    assert_eq!(origin.asked().len(), 1);
+    for (method, target) in [("GET", "/bypass"), ("POST", "/"), ("HEAD", "/other")] {
+        let response = ask(&server, method, target, "");
+        assert_eq!(
+            (response.status, response.field("Cache-Status")),
+            (200, None),
+            "{method} {target}"
+        );
+    }
+    let response = get(&server, "/none", "Cache-Control: only-if-cached\r\n");
+    assert_eq!((response.status, response.field("Cache-Status")), (504, None));
 }
 
 /// Scripts of a share and of an application; also a page that PHP sends in pieces.

@@ -13,14 +13,17 @@ use crate::entry::Entry;
 use crate::esi;
 use crate::status::Outcome;
 
-/// Returns the response to a GET or HEAD request from an entry. The protocol leaves out the body of
-/// a response to HEAD.
-pub fn respond(entry: &Entry, request: &Request, outcome: Outcome, now: u64) -> Response {
+/// Returns the response to a GET or HEAD request from an entry, with `Cache-Status` if `shown` is the outcome. The
+/// protocol leaves out the body of a response to HEAD.
+pub fn respond(entry: &Entry, request: &Request, shown: Option<Outcome>, now: u64) -> Response {
     entry.count_use();
     let age = entry.age(now).min(i32::MAX as u64);
     let mut end = String::with_capacity(96);
     // Writing to a string does not fail.
-    let _ = write!(end, "Age: {age}\r\nCache-Status: {outcome}\r\n");
+    let _ = write!(end, "Age: {age}\r\n");
+    if let Some(outcome) = shown {
+        let _ = write!(end, "Cache-Status: {outcome}\r\n");
+    }
     // What a client has is not the stored page, if that is assembled from parts.
     let is_unconditional =
         entry.status != 200 || !has_conditions(&request.fields) || esi::is_marked(&entry.fields);

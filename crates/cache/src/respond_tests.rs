@@ -17,7 +17,7 @@ fn stored() -> Entry {
 }
 
 fn answer(fields: &[(&str, &str)]) -> Response {
-    respond(&stored(), &fixture::request("/a", fields), HIT, NOW + 7)
+    respond(&stored(), &fixture::request("/a", fields), Some(HIT), NOW + 7)
 }
 
 fn field(response: &Response, name: &str) -> Option<String> {
@@ -43,9 +43,16 @@ fn a_hit_has_its_age_and_the_date_of_the_stored_response() {
 }
 
 #[test]
+fn a_response_shows_the_outcome_only_if_it_shall() {
+    let response = respond(&stored(), &fixture::request("/a", &[]), None, NOW + 7);
+    assert_eq!(field(&response, "cache-status"), None);
+    assert_eq!(field(&response, "age").as_deref(), Some("7"));
+}
+
+#[test]
 fn the_body_is_not_copied() {
     let entry = stored();
-    let response = respond(&entry, &fixture::request("/a", &[]), HIT, NOW);
+    let response = respond(&entry, &fixture::request("/a", &[]), Some(HIT), NOW);
     assert_eq!(content(&response).as_ptr(), entry.body.memory().unwrap().as_ptr());
 }
 
@@ -90,7 +97,7 @@ fn one_range_is_cut_out_and_others_are_ignored() {
     assert_eq!(field(&response, "content-range").as_deref(), Some("bytes */10"));
     let mut head = fixture::request("/a", &[("Range", "bytes=0-1")]);
     head.method = Bytes::from_static(b"HEAD");
-    assert_eq!(respond(&stored(), &head, HIT, NOW).status, 200);
+    assert_eq!(respond(&stored(), &head, Some(HIT), NOW).status, 200);
 }
 
 #[test]

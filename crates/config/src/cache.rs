@@ -75,6 +75,8 @@ pub struct Cache {
     pub heuristic: bool,
     /// Pages that ask for it are assembled from parts (ESI).
     pub esi: bool,
+    /// Responses have the field `Cache-Status`.
+    pub announce: bool,
 }
 
 /// Fields without effect on the cache.
@@ -199,6 +201,7 @@ impl Default for Cache {
             purge: None,
             heuristic: true,
             esi: false,
+            announce: true,
         }
     }
 }
@@ -251,6 +254,7 @@ impl Cache {
         replace(&mut cache.background, object.boolean("background")?);
         replace(&mut cache.heuristic, object.boolean("heuristic")?);
         replace(&mut cache.esi, object.boolean("esi")?);
+        replace(&mut cache.announce, object.boolean("announce")?);
         cache.purge = object.read("purge", AddressPatterns::read)?.or(cache.purge);
         object.end()?;
         Ok(cache)

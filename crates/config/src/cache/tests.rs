@@ -20,6 +20,7 @@ fn an_empty_object_means_the_rfc_and_nothing_else() {
     assert_eq!((&*cache.name, cache.memory, cache.max_object), ("default", None, 1 << 20));
     assert!(cache.get && cache.head && cache.lock && cache.background && cache.heuristic);
     assert!(cache.ttl.is_empty() && cache.bypass.is_empty() && cache.purge.is_none() && !cache.esi);
+    assert!(cache.announce);
     assert_eq!(cache.ignore, Ignored::default());
     assert!(!cache.considers_cookies() && !cache.considers_authorization());
 }
@@ -38,7 +39,7 @@ fn every_key_is_read() {
         },
         "stale_while_revalidate": 30, "stale_if_error": 90, "lock": false, "lock_timeout": 2,
         "min_uses": 3, "background": false, "heuristic": false, "purge": ["127.0.0.1"],
-        "esi": true
+        "esi": true, "announce": false
     }))
     .unwrap();
     assert_eq!((&*cache.name, cache.memory, cache.max_object), ("pages", Some(8_388_608), 65536));
@@ -50,7 +51,7 @@ fn every_key_is_read() {
     assert_eq!(names, ["accept-encoding", "cookie", "user-agent"]);
     assert_eq!((cache.stale_while_revalidate, cache.stale_if_error), (Some(30), Some(90)));
     assert_eq!(cache.lock_timeout, Duration::from_secs(2));
-    assert!(cache.esi && cache.purge.is_some());
+    assert!(cache.esi && cache.purge.is_some() && !cache.announce);
     assert!(cache.considers_cookies() && cache.considers_authorization());
 }
 

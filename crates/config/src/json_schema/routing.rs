@@ -405,6 +405,7 @@ pub(super) const TABLE: &[Shape] = &[
             Key("background", Switch, "Refresh stale responses while clients get them"),
             Key("heuristic", Switch, "Derive lifetimes from Last-Modified"),
             Key("esi", Switch, "Assemble pages from parts (ESI) if they ask for it"),
+            Key("announce", Switch, "Show in Cache-Status how the cache has handled a request"),
             Key("purge", Texts, "Addresses of clients that may send PURGE and BAN"),
         ],
     },

@@ -32,7 +32,7 @@ use howdah_http::respond::error;
 use howdah_http::target::Target;
 
 use super::context::Context;
-use super::fetch::{Answer, Fetch, Stale, Step, first_met, forwarded, now, show};
+use super::fetch::{Answer, Fetch, Stale, Step, first_met, forwarded, now};
 use super::origin::{Origin, ask};
 use super::refresh;
 use super::refusals;
@@ -66,7 +66,7 @@ pub async fn answer<'s>(
         if response.status < 400 {
             step.invalidate(&exchange.request, &response);
         }
-        show(&exchange.request, &mut response, forwarded(Forward::Method, None));
+        step.show(&exchange.request, &mut response, forwarded(Forward::Method, None));
         return (response, instruction);
     }
     match passes(context, settings, exchange, has_key) {
@@ -167,7 +167,7 @@ impl<'s> Step<'_, 's> {
             let (request, status) = (&exchange.request, response.status);
             self.record(request, status, outcome, why.cause(request));
         }
-        show(&exchange.request, &mut response, outcome);
+        self.show(&exchange.request, &mut response, outcome);
         (response, instruction)
     }
 
@@ -215,7 +215,7 @@ impl<'s> Step<'_, 's> {
             let reason = "the request says only-if-cached, and the cache has no response to it";
             refusals::write(self.context, exchange, 504, reason);
             let mut response = error(504);
-            show(&exchange.request, &mut response, Outcome::NotForwarded);
+            self.show(&exchange.request, &mut response, Outcome::NotForwarded);
             return (response, None);
         }
         if &*request.method == b"HEAD" {

@@ -104,6 +104,14 @@ impl<'s> Step<'_, 's> {
         (self.respond(entry, request, Outcome::Hit { ttl, collapsed, detail }, now), None)
     }
 
+    /// Adds `Cache-Status` to the response to a request, and notes the outcome for variables.
+    pub fn show(&self, request: &Request, response: &mut Response, outcome: Outcome) {
+        request.handling.set_cache_status(outcome.word());
+        if self.settings().announce {
+            response.fields.push("Cache-Status", outcome.to_string());
+        }
+    }
+
     /// Returns the response from an entry. Content that is compressed for it is kept.
     fn respond(
         &self,
@@ -112,7 +120,8 @@ impl<'s> Step<'_, 's> {
         outcome: Outcome,
         now: u64,
     ) -> Response {
-        let mut response = respond::respond(entry, request, outcome, now);
+        let shown = Some(outcome).filter(|_| self.settings().announce);
+        let mut response = respond::respond(entry, request, shown, now);
         request.handling.set_cache_status(outcome.word());
         let compression = &self.context.routing.snapshot.config.settings.http.compression;
         let is_whole = response.status == entry.status && matches!(response.body, Body::Bytes(_));
@@ -198,7 +207,7 @@ impl<'s> Step<'_, 's> {
         };
         self.record(request, response.status, outcome, cause);
         respond::apply_conditions(&request.fields, &mut response);
-        show(&exchange.request, &mut response, outcome);
+        self.show(&exchange.request, &mut response, outcome);
         (response, None)
     }
 
@@ -236,7 +245,7 @@ impl<'s> Step<'_, 's> {
                 None => {}
             }
         }
-        show(&exchange.request, &mut response, forwarded(reason, None));
+        self.show(&exchange.request, &mut response, forwarded(reason, None));
         (response, instruction)
     }
 
@@ -474,12 +483,6 @@ pub fn first_met(
 /// Returns the outcome of a request that was sent on.
 pub fn forwarded(reason: Forward, stored: Option<Result<(), Refusal>>) -> Outcome {
     Outcome::Forwarded { reason, status: None, stored }
-}
-
-/// Adds `Cache-Status` to the response to a request, and notes the outcome for variables.
-pub fn show(request: &Request, response: &mut Response, outcome: Outcome) {
-    request.handling.set_cache_status(outcome.word());
-    response.fields.push("Cache-Status", outcome.to_string());
 }
 
 /// Returns the current time in seconds since 1970.
