@@ -66,7 +66,7 @@ fn of(config: &Config) -> Grants {
 
 /// Returns the mail server of an application.
 fn mail(config: &Config, application: &str) -> MailRoute {
-    let MailServer { host, port, tls, login, from, limit, timeout, key } =
+    let MailServer { host, port, tls, login, authorities, from, limit, timeout, key } =
         config.mail_server(application);
     let (user, password_file) = login.unzip();
     MailRoute {
@@ -79,6 +79,8 @@ fn mail(config: &Config, application: &str) -> MailRoute {
         },
         user,
         password_file: password_file.map(|path| path.to_string_lossy().into_owned()),
+        authorities: authorities.map(|path| path.to_string_lossy().into_owned()),
+        resolver: config.settings.resolver.iter().map(ToString::to_string).collect(),
         from,
         limit: limit.unwrap_or(0),
         timeout: u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX),

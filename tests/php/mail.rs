@@ -5,22 +5,23 @@ use std::net::TcpListener;
 use std::process::Command;
 
 use harness::mail::MailServer;
+use harness::postfix::Postfix;
 use harness::{Server, Site, eventually, requirements};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 /// Serves a script that sends with `smtp`; `application` is added to its application.
-fn serve(code: &str, smtp: Value, application: Value) -> Server {
+pub(crate) fn serve(code: &str, smtp: Value, application: Value) -> Server {
     Site::script("a.php", code)
         .with(json!({"settings": {"smtp": smtp}, "applications": {"site": application}}))
         .serve()
 }
 
-fn smtp(server: &MailServer) -> Value {
+pub(crate) fn smtp(server: &MailServer) -> Value {
     json!({"host": "127.0.0.1", "port": server.address.port()})
 }
 
-fn sends(server: &Server) -> bool {
+pub(crate) fn sends(server: &Server) -> bool {
     match server.get("/a.php").text().trim() {
         "bool(true)" => true,
         "bool(false)" => false,
@@ -29,13 +30,13 @@ fn sends(server: &Server) -> bool {
 }
 
 /// The mail process of a server.
-fn mail_process(server: &Server) -> Option<u32> {
+pub(crate) fn mail_process(server: &Server) -> Option<u32> {
     let found =
         server.processes().into_iter().find(|process| process.title.contains("howdah: mail"));
     found.map(|process| process.pid)
 }
 
-const SEND: &str = "var_dump(mail('a@example.org', 'Hello', \"Line 1\\nLine 2\"));";
+pub(crate) const SEND: &str = "var_dump(mail('a@example.org', 'Hello', \"Line 1\\nLine 2\"));";
 
 #[test]
 fn mail_is_sent_without_a_queue_and_without_rights() {
@@ -440,78 +441,9 @@ fn in_development_a_file_takes_all_messages() {
     assert_eq!(mails.wait_for(1)[0].to, ["a@example.org"]);
 }
 
-/// A Postfix of the test's own, with its queue in a directory of its own. It is reached over SMTP, and
-/// delivers to a file.
-struct Postfix {
-    directory: tempfile::TempDir,
-    port: u16,
-}
-
-impl Postfix {
-    fn start() -> Option<Postfix> {
-        if !requirements::root() {
-            return None;
-        }
-        if !std::path::Path::new("/usr/sbin/postfix").exists() {
-            requirements::skipped("there is no Postfix");
-            return None;
-        }
-        let directory = tempfile::Builder::new().prefix("howdah-postfix-").tempdir().unwrap();
-        harness::open_to_all(directory.path(), 0o755);
-        let port = harness::free_address().port();
-        let postfix = Postfix { directory, port };
-        let path = |name: &str| postfix.directory.path().join(name);
-        for name in ["config", "queue", "data", "mail"] {
-            fs::create_dir(path(name)).unwrap();
-        }
-        assert!(Command::new("chown").arg("postfix").arg(path("data")).status().unwrap().success());
-        assert!(Command::new("chown").arg("nobody").arg(path("mail")).status().unwrap().success());
-        let at = postfix.directory.path().display();
-        let main = format!(
-            "compatibility_level = 3.6\nqueue_directory = {at}/queue\ndata_directory = {at}/data\n\
-             inet_interfaces = 127.0.0.1\ninet_protocols = ipv4\nmyhostname = postfix.test\n\
-             mydestination =\nvirtual_mailbox_domains = example.org\nvirtual_mailbox_base = {at}/mail\n\
-             virtual_mailbox_maps = static:box\nvirtual_minimum_uid = 1\nvirtual_uid_maps = static:65534\n\
-             virtual_gid_maps = static:65534\nsmtpd_forbid_bare_newline = yes\nmaillog_file = {at}/log\n\
-             maillog_file_prefixes = /tmp, /var\nsmtpd_relay_restrictions = reject_unauth_destination\n\
-             alias_maps =\nlocal_recipient_maps =\n"
-        );
-        let services = "pickup unix n - n 60 1 pickup\ncleanup unix n - n - 0 cleanup\n\
-             qmgr unix n - n 300 1 qmgr\nrewrite unix - - n - - trivial-rewrite\n\
-             bounce unix - - n - 0 bounce\ndefer unix - - n - 0 bounce\ntrace unix - - n - 0 bounce\n\
-             error unix - - n - - error\nretry unix - - n - - error\ndiscard unix - - n - - discard\n\
-             virtual unix - n n - - virtual\nlocal unix - n n - - local\nproxymap unix - - n - - proxymap\n\
-             anvil unix - - n - 1 anvil\nscache unix - - n - 1 scache\npostlog unix-dgram n - n - 1 postlogd\n";
-        fs::write(path("config/main.cf"), main).unwrap();
-        fs::write(
-            path("config/master.cf"),
-            format!("127.0.0.1:{port} inet n - n - - smtpd\n{services}"),
-        )
-        .unwrap();
-        let started = postfix.run("start");
-        if !started.status.success() {
-            let said = String::from_utf8_lossy(&started.stderr).into_owned();
-            requirements::skipped(format!("Postfix does not start: {said}"));
-            return None;
-        }
-        Some(postfix)
-    }
-
-    fn run(&self, command: &str) -> std::process::Output {
-        let config = self.directory.path().join("config");
-        Command::new("/usr/sbin/postfix").arg("-c").arg(config).arg(command).output().unwrap()
-    }
-}
-
-impl Drop for Postfix {
-    fn drop(&mut self) {
-        let _ = self.run("stop");
-    }
-}
-
 #[test]
 fn a_real_postfix_takes_and_delivers_what_scripts_send() {
-    let Some(postfix) = Postfix::start() else { return };
+    let Some(postfix) = Postfix::start(None) else { return };
     let code = r#"
         $evil = "MAIL FROM:<evil@example.org>\r\nRCPT TO:<victim@example.org>\r\nDATA\r\nSubject: evil\r\n\r\nevil\r\n.\r\n";
         $long = str_repeat('ä', 3000);
@@ -524,14 +456,11 @@ fn a_real_postfix_takes_and_delivers_what_scripts_send() {
         $sent = $sent && mail('last@example.org', 'x', 'the last one');
         var_dump($sent);"#;
     let server = serve(code, json!({"host": "127.0.0.1", "port": postfix.port}), json!({}));
-    eventually("Postfix answers", || {
-        std::net::TcpStream::connect(("127.0.0.1", postfix.port)).ok()
-    });
     assert!(sends(&server), "{}", server.log());
     server.wait_for_log("refuses the recipient <a@elsewhere.test>: 554");
     // Five messages to two recipients each, and the last one.
     let text = eventually("Postfix delivers all copies", || {
-        let text = fs::read_to_string(postfix.directory.path().join("mail/box")).ok()?;
+        let text = postfix.mails();
         (text.matches("Delivered-To: ").count() == 11).then_some(text)
     });
     assert_eq!(text.matches("Delivered-To: secret@example.org").count(), 5);

@@ -9,6 +9,8 @@ mod forms;
 mod limit_extensions;
 mod log_records;
 mod mail;
+mod mail_process;
+mod mail_tls;
 mod memory;
 mod offspring;
 mod other_sites;

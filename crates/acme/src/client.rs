@@ -98,7 +98,7 @@ impl Client {
             };
             let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
             let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-            let addresses = names::addresses(&name).await?;
+            let addresses = names::addresses(&name, &[]).await?;
             let addresses: Vec<_> =
                 addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect();
             let stream = TcpStream::connect(&addresses[..]).await.map_err(error_chain)?;

@@ -19,6 +19,8 @@ pub struct Smtp {
     pub user: Option<String>,
     /// File whose first line is the password.
     pub password_file: Option<PathBuf>,
+    /// File with the certificates of the trusted authorities.
+    pub authorities: Option<PathBuf>,
     /// Sender of messages that name none.
     pub from: Option<String>,
     /// Maximum number of recipients in an hour.
@@ -49,6 +51,8 @@ pub struct MailServer {
     pub tls: SmtpTls,
     /// User name, and the file whose first line is the password.
     pub login: Option<(String, PathBuf)>,
+    /// File with the certificates of the trusted authorities; the system's if `None`.
+    pub authorities: Option<PathBuf>,
     /// Sender of messages that name none.
     pub from: Option<String>,
     /// Maximum number of recipients in an hour.
@@ -75,7 +79,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_TIMEOUT: u64 = 600;
 
 /// Members that belong to a `host`: the password of one server is not for another.
-const OF_HOST: [&str; 4] = ["port", "tls", "user", "password_file"];
+const OF_HOST: [&str; 5] = ["port", "tls", "user", "password_file", "authorities"];
 
 impl Smtp {
     /// Reads `smtp` of the settings.
@@ -89,6 +93,7 @@ impl Smtp {
             tls: object.read("tls", SmtpTls::read)?,
             user: object.text("user")?,
             password_file: object.file("password_file")?,
+            authorities: object.file("authorities")?,
             from: object.read("from", read_from)?,
             limit: object.read("limit", |node| node.count(1))?,
             timeout: object.read("timeout", |node| {
@@ -118,6 +123,9 @@ impl Smtp {
                 error.with_hint("add \"tls\": \"starttls\", or \"tls\": true and \"port\": 465")
             );
         }
+        if let Some(node) = object.optional("authorities").filter(|_| server.tls == SmtpTls::Off) {
+            return Err(node.invalid("needs \"tls\""));
+        }
         object.end()?;
         Ok(smtp)
     }
@@ -144,6 +152,7 @@ impl Smtp {
                 _ => SmtpTls::Off,
             }),
             login: self.user.clone().zip(self.password_file.clone()),
+            authorities: self.authorities.clone(),
             from: self.from.clone(),
             limit: self.limit,
             timeout: self.timeout.unwrap_or(DEFAULT_TIMEOUT),
@@ -261,6 +270,9 @@ mod tests {
         assert_eq!(found.key, "applications/a/smtp");
         let found = server(common, json!({"host": "other.test", "port": 465})).unwrap();
         assert_eq!((found.tls, found.login, found.limit), (SmtpTls::Implicit, None, Some(100)));
+        let private = json!({"host": "10.0.0.5", "port": 587, "authorities": "/ca.pem"});
+        let found = server(json!({"host": "mx.test"}), private).unwrap();
+        assert_eq!(found.authorities, Some("/ca.pem".into()));
     }
 
     #[test]
@@ -275,6 +287,7 @@ mod tests {
             (json!({"from": "joe"}), "/settings/smtp/from: "),
             (json!({"from": "a@a.org\r\nDATA"}), "/settings/smtp/from: "),
             (json!({"tls": "ssl"}), "starttls"),
+            (json!({"authorities": "/ca.pem"}), "needs \"tls\""),
             (json!({"port": 0}), "/settings/smtp/port: "),
             (json!({"limit": 0}), "/settings/smtp/limit: "),
             (json!({"timeout": 601}), "at most 600"),

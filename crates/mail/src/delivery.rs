@@ -5,20 +5,23 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use howdah_sendmail::address::Address;
 use howdah_sendmail::lines::Encoder;
 use howdah_sendmail::{Failure, MAX_MESSAGE_BYTES, MAX_RECIPIENTS, status};
-use howdah_tls::{SystemClient, authorities};
+use howdah_tls::{MailClient, authorities};
 use howdah_upstream::names;
-use howdah_wire::messages::{FromSendmail, MailRoute, MailTls, ToSendmail};
+use howdah_wire::messages::{FromMail, FromSendmail, MailRoute, MailTls, ToSendmail};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::net::TcpStream;
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::time::timeout;
 
 use crate::session::{Envelope, Problem, Session};
+use crate::socket::Socket;
 use crate::unreachable::Unreachable;
 use crate::usage::Usage;
 use crate::{frames, mailbox};
@@ -41,8 +44,11 @@ pub(crate) struct Shared {
     /// Host name of the machine.
     pub(crate) host: String,
     pub(crate) usage: RefCell<Usage>,
+    /// The supervisor, which is told all counts.
+    pub(crate) supervisor: Option<Rc<Socket>>,
     pub(crate) unreachable: RefCell<Unreachable>,
-    pub(crate) tls: RefCell<Option<SystemClient>>,
+    /// The client of TLS with the system's authorities.
+    pub(crate) tls: RefCell<Option<MailClient>>,
 }
 
 /// A submission.
@@ -54,6 +60,7 @@ pub(crate) struct Submission {
     pub(crate) answers: Sender,
     /// File with the password, or the file that takes the message.
     pub(crate) file: Option<OwnedFd>,
+    pub(crate) authorities: Option<OwnedFd>,
     pub(crate) is_to_file: bool,
 }
 
@@ -77,8 +84,8 @@ async fn deliver(submission: &mut Submission, shared: &Shared) -> Result<Option<
     let first = first.map_err(|_| submission_ended())?.map_err(|_| submission_ended())?;
     let (envelope, from) = envelope(&first, submission, shared)?;
     let count = envelope.recipients.len() as u32;
-    let (name, limit) = (&submission.application, submission.route.limit);
-    if limit > 0 && !shared.usage.borrow_mut().admit(name, count, limit, minute()) {
+    let limit = submission.route.limit;
+    if limit > 0 && !shared.admit(&submission.application, count, limit) {
         let reason = format!(
             "the application has sent to {limit} recipients in the last hour, which is its \"limit\" \
              in {}",
@@ -86,29 +93,48 @@ async fn deliver(submission: &mut Submission, shared: &Shared) -> Result<Option<
         );
         return Err(Failure::new(status::NO_PERMISSION, reason));
     }
+    let (seconds, route) = (submission.route.timeout, submission.route.clone());
+    let time = Duration::from_secs(u64::from(seconds));
     let sent = match submission.is_to_file {
-        true => to_file(submission, shared, &envelope, from).await.map(|()| None),
-        false => {
-            let time = Duration::from_secs(u64::from(submission.route.timeout));
-            match timeout(time, send(submission, shared, &envelope, from)).await {
-                Ok(result) => result,
-                Err(_) => {
-                    let route = &submission.route;
-                    let reason = format!(
-                        "{} has not taken the message within {} seconds, the \"timeout\" in {}",
-                        server(route),
-                        route.timeout,
-                        key(route)
-                    );
-                    Err(Failure::new(status::UNAVAILABLE, reason))
-                }
-            }
-        }
+        true => timeout(time, to_file(submission, shared, &envelope, from)).await,
+        false => timeout(time, send(submission, shared, &envelope, from)).await,
     };
+    let sent = sent.unwrap_or_else(|_| {
+        let key = key(&route);
+        let reason = format!(
+            "{} has not taken the message within {seconds} seconds, the \"timeout\" in {key}",
+            server(&route)
+        );
+        Err(Failure::new(status::UNAVAILABLE, reason))
+    });
     if sent.is_err() && limit > 0 {
-        shared.usage.borrow_mut().refund(&submission.application, count);
+        shared.refund(&submission.application, count);
     }
     sent
+}
+
+impl Shared {
+    /// Counts recipients of an application, unless there were too many in the last hour.
+    fn admit(&self, application: &str, count: u32, limit: u32) -> bool {
+        let is_admitted = self.usage.borrow_mut().admit(application, count, limit, minute());
+        if is_admitted {
+            self.report(application);
+        }
+        is_admitted
+    }
+
+    /// Takes recipients back that no message has reached.
+    fn refund(&self, application: &str, count: u32) {
+        self.usage.borrow_mut().refund(application, count);
+        self.report(application);
+    }
+
+    fn report(&self, application: &str) {
+        if let Some(supervisor) = &self.supervisor {
+            let usage = self.usage.borrow().of(application, minute());
+            let _ = supervisor.send(&FromMail::Counted { usage });
+        }
+    }
 }
 
 /// Returns the envelope of a submission, and the address for a missing `From`.
@@ -148,10 +174,14 @@ async fn send(
 ) -> Result<Option<Session>, Failure> {
     let route = submission.route.clone();
     let failed = |problem| failure(&route, problem);
-    let mut session = connect(&route, shared).await?;
+    let client = match route.tls {
+        MailTls::Off => None,
+        _ => Some(tls(&route, submission.authorities.take(), shared)?),
+    };
+    let mut session = connect(&route, client.as_ref(), shared).await?;
     session.hello().await.map_err(failed)?;
-    if route.tls == MailTls::StartTls {
-        session = session.starttls(&tls(shared)?, &route.host).await.map_err(failed)?;
+    if let Some(client) = client.filter(|_| route.tls == MailTls::StartTls) {
+        session = session.starttls(&client, &route.host).await.map_err(failed)?;
     }
     if let Some(user) = &route.user {
         let password = password(submission.file.take(), &route)?;
@@ -199,7 +229,7 @@ async fn to_file(
     shared: &Shared,
     envelope: &Envelope,
     from: Address,
-) -> Result<(), Failure> {
+) -> Result<Option<Session>, Failure> {
     ready(submission, shared, from).await?;
     let (mut text, mut length) = (Vec::new(), 0);
     loop {
@@ -218,18 +248,23 @@ async fn to_file(
     let recipients: Vec<_> = envelope.recipients.iter().map(Address::to_string).collect();
     let seconds = clock_gettime(ClockId::Realtime).tv_sec.unsigned_abs();
     let date = howdah_sendmail::date::asctime(seconds);
-    mailbox::append(&mut file, sender, &recipients, &date, &text).map_err(unwritable)
+    mailbox::append(&mut file, sender, &recipients, &date, &text).map_err(unwritable)?;
+    Ok(None)
 }
 
 /// Connects to the mail server, and waits for its greeting.
-async fn connect(route: &MailRoute, shared: &Shared) -> Result<Session, Failure> {
+async fn connect(
+    route: &MailRoute,
+    client: Option<&MailClient>,
+    shared: &Shared,
+) -> Result<Session, Failure> {
     let server = server(route);
     let known = shared.unreachable.borrow().reason(&server, Instant::now()).map(str::to_owned);
     let problem = match known {
         Some(problem) => problem,
         None => {
             let time = GREETING_TIMEOUT.min(Duration::from_secs(u64::from(route.timeout)));
-            let problem = match timeout(time, greeted(route, shared)).await {
+            let problem = match timeout(time, greeted(route, client, shared)).await {
                 Ok(Ok(session)) => return Ok(session),
                 // It is there, and says no.
                 Ok(Err(Unusable::Session(
@@ -237,7 +272,6 @@ async fn connect(route: &MailRoute, shared: &Shared) -> Result<Session, Failure>
                 ))) => {
                     return Err(failure(route, problem));
                 }
-                Ok(Err(Unusable::Failure(failure))) => return Err(failure),
                 Ok(Err(Unusable::Session(problem))) => shown(&problem),
                 Ok(Err(Unusable::Name(problem))) => problem,
                 Err(_) => format!("it has not answered for {} seconds", time.as_secs()),
@@ -262,11 +296,16 @@ async fn connect(route: &MailRoute, shared: &Shared) -> Result<Session, Failure>
 enum Unusable {
     Name(String),
     Session(Problem),
-    Failure(Failure),
 }
 
-async fn greeted(route: &MailRoute, shared: &Shared) -> Result<Session, Unusable> {
-    let addresses = match names::addresses(&route.host).await {
+async fn greeted(
+    route: &MailRoute,
+    client: Option<&MailClient>,
+    shared: &Shared,
+) -> Result<Session, Unusable> {
+    let resolver: Vec<SocketAddr> =
+        { route.resolver.iter() }.filter_map(|address| address.parse().ok()).collect();
+    let addresses = match names::addresses(&route.host, &resolver).await {
         // Containers may lack the file that has this name.
         Err(_) if route.host == "localhost" => {
             vec![IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)]
@@ -286,9 +325,8 @@ async fn greeted(route: &MailRoute, shared: &Shared) -> Result<Session, Unusable
         };
         let _ = stream.set_nodelay(true);
         let mut session = Session::new(Box::new(stream), &shared.host);
-        if route.tls == MailTls::Implicit {
-            let client = tls(shared).map_err(Unusable::Failure)?;
-            session = session.begin_tls(&client, &route.host).await.map_err(Unusable::Session)?;
+        if let Some(client) = client.filter(|_| route.tls == MailTls::Implicit) {
+            session = session.begin_tls(client, &route.host).await.map_err(Unusable::Session)?;
         }
         session.greeting().await.map_err(Unusable::Session)?;
         return Ok(session);
@@ -296,17 +334,27 @@ async fn greeted(route: &MailRoute, shared: &Shared) -> Result<Session, Unusable
     Err(Unusable::Session(Problem::Connection(last)))
 }
 
-/// Returns the client of TLS with the system's authorities.
-fn tls(shared: &Shared) -> Result<SystemClient, Failure> {
+/// Returns the client of TLS with the authorities of the system, or of the file that the document names.
+fn tls(route: &MailRoute, file: Option<OwnedFd>, shared: &Shared) -> Result<MailClient, Failure> {
+    let unusable = |problem: String| Failure::new(status::UNAVAILABLE, problem);
+    if let Some(path) = &route.authorities {
+        let unusable = |problem: &str| {
+            unusable(format!("\"authorities\" in {}: {path}: {problem}", key(route)))
+        };
+        let file = file.ok_or_else(|| unusable("cannot be read; see the server's log"))?;
+        let (mut file, mut text) = (File::from(file), Vec::new());
+        let read = file.rewind().and_then(|()| file.read_to_end(&mut text));
+        read.map_err(|error| unusable(&error.to_string()))?;
+        return MailClient::trusting(&text, Path::new(path)).map_err(|problem| unusable(&problem));
+    }
     if let Some(client) = &*shared.tls.borrow() {
         return Ok(client.clone());
     }
     let path = authorities::system_file();
-    let unusable = |problem: String| Failure::new(status::UNAVAILABLE, problem);
     let text = std::fs::read(path).map_err(|error| {
         unusable(authorities::unreadable(&path.display().to_string(), &error.to_string()))
     })?;
-    let client = SystemClient::new(&text)
+    let client = MailClient::system(&text)
         .map_err(|problem| unusable(format!("{}: {problem}", path.display())))?;
     Ok(shared.tls.borrow_mut().insert(client).clone())
 }

@@ -5,17 +5,15 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use howdah_sys::packet::{self, Received};
 use howdah_sys::sandbox::landlock::{Access, Domain, Grant};
 use howdah_sys::sandbox::router_calls::ROUTER;
-use howdah_sys::{reactor, signals};
-use howdah_wire::messages::{FromMail, MAX_MESSAGE, ToMail};
-use tokio::io::unix::AsyncFd;
+use howdah_sys::signals;
+use howdah_wire::messages::{FromMail, ToMail};
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::mpsc::unbounded_channel;
 
-use crate::delivery::{Shared, Submission, carry_out, minute};
-use crate::usage::Usage;
+use crate::delivery::{Shared, Submission, carry_out};
+use crate::socket::Socket;
 
 /// Time without submissions after which the process ends.
 const IDLE_TIME: Duration = Duration::from_secs(60);
@@ -56,24 +54,27 @@ pub fn run(socket: OwnedFd) -> u8 {
 }
 
 async fn serve(socket: OwnedFd, idle_time: Duration) -> io::Result<()> {
-    let socket = Socket::new(socket)?;
+    let socket = Rc::new(Socket::new(socket)?);
     let first = socket.receive().await?;
-    let Some((ToMail::Hello { sandbox, host, usage }, _)) = first else {
+    let Some((ToMail::Hello { sandbox, host }, _)) = first else {
         return Err(io::Error::other("the supervisor's first message is not Hello"));
     };
     if sandbox {
         restrict();
     }
-    let usage = Usage::of(usage).into();
-    let shared = Rc::new(Shared { host, usage, ..Shared::default() });
+    let supervisor = Some(Rc::clone(&socket));
+    let shared = Rc::new(Shared { host, supervisor, ..Shared::default() });
     let (done, mut finished) = unbounded_channel();
     let mut in_progress = 0u32;
     loop {
         let is_idle = in_progress == 0;
         tokio::select! {
             message = socket.receive() => match message? {
-                Some((ToMail::Deliver { number, application, user, route, is_to_file }, files)) => {
+                Some((ToMail::Deliver {
+                    number, application, user, route, is_to_file, has_file, has_authorities, counted,
+                }, files)) => {
                     in_progress += 1;
+                    shared.usage.borrow_mut().continue_from(&application, counted);
                     let (shared, done) = (Rc::clone(&shared), done.clone());
                     tokio::task::spawn_local(async move {
                         let mut files = files.into_iter();
@@ -81,15 +82,17 @@ async fn serve(socket: OwnedFd, idle_time: Duration) -> io::Result<()> {
                             && let (Ok(requests), Ok(answers)) =
                                 (Receiver::from_owned_fd(requests), sender(answers))
                         {
-                            let file = files.next();
+                            let file = if has_file { files.next() } else { None };
+                            let authorities = files.next().filter(|_| has_authorities);
                             let submission = Submission {
-                                application, user, route, requests, answers, file, is_to_file,
+                                application, user, route, requests, answers, file, authorities, is_to_file,
                             };
                             carry_out(submission, &shared).await;
                         }
                         let _ = done.send(number);
                     });
                 }
+                Some((ToMail::Add { usage }, _)) => shared.usage.borrow_mut().add(usage),
                 Some(_) => return Err(io::Error::other("the supervisor repeats Hello")),
                 None => return Ok(()),
             },
@@ -98,8 +101,7 @@ async fn serve(socket: OwnedFd, idle_time: Duration) -> io::Result<()> {
                 socket.send(&FromMail::Done { number })?;
             }
             () = tokio::time::sleep(idle_time), if is_idle => {
-                let usage = shared.usage.borrow().counts(minute());
-                socket.send(&FromMail::Idle { usage })?;
+                socket.send(&FromMail::Idle {})?;
             }
         }
     }
@@ -124,42 +126,6 @@ fn restrict() {
     };
     let _ = domain.enter();
     let _ = ROUTER.install();
-}
-
-/// The socket to the supervisor.
-struct Socket(AsyncFd<OwnedFd>);
-
-impl Socket {
-    fn new(socket: OwnedFd) -> io::Result<Socket> {
-        let flags = rustix::fs::fcntl_getfl(&socket)?;
-        rustix::fs::fcntl_setfl(&socket, flags | rustix::fs::OFlags::NONBLOCK)?;
-        Ok(Socket(reactor::readable(socket)?))
-    }
-
-    /// Waits for a message; returns `None` when the other end is closed. Safe to cancel.
-    async fn receive(&self) -> io::Result<Option<(ToMail, Vec<OwnedFd>)>> {
-        loop {
-            let mut ready = self.0.readable().await?;
-            let (received, message) = packet::receive_next(self.0.get_ref(), MAX_MESSAGE)?;
-            match received {
-                Received::Empty => ready.clear_ready(),
-                Received::Closed => return Ok(None),
-                Received::Packet(_, descriptors) => {
-                    let message = ToMail::decode(&message)
-                        .map_err(|_| io::Error::other("the supervisor's message is malformed"))?;
-                    return Ok(Some((message, descriptors)));
-                }
-            }
-        }
-    }
-
-    /// Sends a message. The supervisor reads all of them; a full socket means that it has ended.
-    fn send(&self, message: &FromMail) -> io::Result<()> {
-        match packet::send(self.0.get_ref(), &message.encode(), &[]) {
-            Err(rustix::io::Errno::PIPE) => Ok(()),
-            result => Ok(result?),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::io;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use howdah_sendmail::address::Address;
-use howdah_tls::SystemClient;
+use howdah_tls::MailClient;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::reply::{Extensions, NoReply, Reply};
@@ -82,7 +82,7 @@ impl Session {
     /// Begins TLS before the first reply.
     pub(crate) async fn begin_tls(
         self,
-        client: &SystemClient,
+        client: &MailClient,
         name: &str,
     ) -> Result<Session, Problem> {
         let Session { stream, host, .. } = self;
@@ -110,7 +110,7 @@ impl Session {
     /// Changes to TLS.
     pub(crate) async fn starttls(
         mut self,
-        client: &SystemClient,
+        client: &MailClient,
         name: &str,
     ) -> Result<Session, Problem> {
         if !self.extensions.starttls {
@@ -143,7 +143,7 @@ impl Session {
         } else {
             return Err(Problem::Lacks("AUTH PLAIN or AUTH LOGIN"));
         };
-        self.check("AUTH", reply).map(drop)
+        self.check("AUTH", without_secrets(reply, user, password)).map(drop)
     }
 
     /// Sends the envelope. Afterwards the server waits for the text.
@@ -236,4 +236,20 @@ impl Session {
             false => Err(Problem::Refused { command: command.to_owned(), reply }),
         }
     }
+}
+
+/// Takes a password out of a server's reply, also in the forms in which it was sent: the reply becomes a
+/// message for the script and the log.
+fn without_secrets(mut reply: Reply, user: &str, password: &str) -> Reply {
+    let secrets = [
+        STANDARD.encode(format!("\0{user}\0{password}")),
+        STANDARD.encode(password),
+        password.to_owned(),
+    ];
+    for line in &mut reply.lines {
+        for secret in &secrets {
+            *line = line.replace(secret, "[password]");
+        }
+    }
+    reply
 }

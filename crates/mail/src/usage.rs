@@ -12,9 +12,18 @@ const MINUTES: u64 = 60;
 pub(crate) struct Usage(HashMap<String, VecDeque<(u64, u32)>>);
 
 impl Usage {
-    /// Goes on with what another process has counted.
-    pub(crate) fn of(usage: Vec<MailUsage>) -> Usage {
-        Usage(usage.into_iter().map(|one| (one.application, one.minutes.into())).collect())
+    /// Goes on with what another process has counted, unless the application is known.
+    pub(crate) fn continue_from(&mut self, application: &str, minutes: Vec<(u64, u32)>) {
+        if !minutes.is_empty() && !self.0.contains_key(application) {
+            self.0.insert(application.to_owned(), minutes.into());
+        }
+    }
+
+    /// Adds what another server has counted to an application that is known.
+    pub(crate) fn add(&mut self, usage: MailUsage) {
+        let Some(minutes) = self.0.get_mut(&usage.application) else { return };
+        minutes.extend(usage.minutes);
+        minutes.make_contiguous().sort_unstable_by_key(|(minute, _)| *minute);
     }
 
     /// Counts recipients, unless there were too many in the last hour.
@@ -43,16 +52,12 @@ impl Usage {
         }
     }
 
-    /// Returns the counts of the last hour.
-    pub(crate) fn counts(&self, minute: u64) -> Vec<MailUsage> {
-        let of = |(application, minutes): (&String, &VecDeque<(u64, u32)>)| {
-            let minutes = minutes.iter().copied();
-            let minutes: Vec<_> =
-                minutes.filter(|(counted, n)| *n > 0 && *counted + MINUTES > minute).collect();
-            let application = application.clone();
-            (!minutes.is_empty()).then_some(MailUsage { application, minutes })
-        };
-        self.0.iter().filter_map(of).collect()
+    /// Returns the counts of an application in the last hour.
+    pub(crate) fn of(&self, application: &str, minute: u64) -> MailUsage {
+        let minutes = self.0.get(application).into_iter().flatten().copied();
+        let minutes =
+            minutes.filter(|(counted, n)| *n > 0 && *counted + MINUTES > minute).collect();
+        MailUsage { application: application.to_owned(), minutes }
     }
 }
 
@@ -76,8 +81,22 @@ mod tests {
         assert!(usage.admit("a", 3, 5, 100) && usage.admit("a", 2, 5, 101));
         usage.refund("a", 4);
         assert!(!usage.admit("a", 5, 5, 102) && usage.admit("a", 4, 5, 102));
-        let mut next = Usage::of(usage.counts(102));
+        let mut next = Usage::default();
+        next.continue_from("a", usage.of("a", 102).minutes);
         assert!(!next.admit("a", 1, 5, 102));
-        assert!(usage.counts(162).is_empty());
+        next.continue_from("a", Vec::new());
+        assert!(!next.admit("a", 1, 5, 102), "it is known");
+        assert!(usage.of("a", 162).minutes.is_empty() && usage.of("b", 0).minutes.is_empty());
+    }
+
+    #[test]
+    fn what_two_servers_have_counted_is_added() {
+        let mut usage = Usage::default();
+        assert!(usage.admit("a", 1, 5, 110));
+        let minutes = vec![(100, 2), (110, 2)];
+        usage.add(MailUsage { application: "a".to_owned(), minutes: minutes.clone() });
+        assert!(!usage.admit("a", 1, 5, 110) && usage.admit("a", 2, 5, 160));
+        usage.add(MailUsage { application: "b".to_owned(), minutes });
+        assert!(usage.of("b", 110).minutes.is_empty(), "it comes with the first message");
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use howdah_sys::log::Log;
 use howdah_sys::{machine, packet, pipe};
-use howdah_wire::messages::{MailUsage, ToMail};
+use howdah_wire::messages::ToMail;
 
 use crate::options::Options;
 use crate::unprivileged::{self, Kind};
@@ -108,15 +108,10 @@ pub(crate) struct MailProcess {
     pub(crate) started: Instant,
 }
 
-/// Starts the mail process. `usage` is what the previous one has counted.
-pub(crate) fn start(
-    options: &Options,
-    log: &Log,
-    usage: Vec<MailUsage>,
-    now: Instant,
-) -> io::Result<MailProcess> {
+/// Starts the mail process.
+pub(crate) fn start(options: &Options, log: &Log, now: Instant) -> io::Result<MailProcess> {
     let (pid, socket) = unprivileged::start(Kind::Mail, options, log)?;
-    let hello = ToMail::Hello { sandbox: options.sandbox, host: machine::name(), usage };
+    let hello = ToMail::Hello { sandbox: options.sandbox, host: machine::name() };
     packet::send(&socket, &hello.encode(), &[])?;
     Ok(MailProcess { pid, socket, started: now })
 }

@@ -7,7 +7,7 @@
 //!   ([`certificates`]) and the client certificate rule ([`clients`]) for the name in it.
 //!   [`sessions`] and [`tickets`] resume sessions.
 //! - A [`TlsClient`] connects to upstream servers.
-//! - A [`SystemClient`] connects to mail servers.
+//! - A [`MailClient`] connects to mail servers.
 //! - [`challenges`] has the answers to ACME challenges, for handshakes and requests.
 //!
 //! Keys stay in this process and are never part of a message or of a `Debug` text.
@@ -22,22 +22,22 @@ mod clients;
 mod facts;
 mod handshake;
 mod listener;
+mod mail_client;
 mod material;
 mod parameters;
 pub mod proof;
 mod sessions;
 pub mod stored;
 mod stream;
-mod system_client;
 mod tickets;
 
 pub use certificates::{CertificateInUse, UnusableCertificate, certified, names};
 pub use client::{TlsClient, TlsClients, client_sources};
 pub use handshake::{HandshakeOutcome, handshake};
 pub use listener::{Counters, TlsListener, sources};
+pub use mail_client::MailClient;
 pub use material::{CertificateFiles, Source};
 pub use stream::TlsConnection;
-pub use system_client::SystemClient;
 
 #[cfg(test)]
 mod tests;

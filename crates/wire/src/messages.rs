@@ -38,7 +38,10 @@ pub use self::control::{FromControl, FromRouter, ToControl, ToRouter};
 pub use self::exit::Exit;
 pub use self::field::Field;
 pub use self::handover::{FromSuccessor, HANDOVER_PROTOCOL, ToSuccessor};
-pub use self::mail::{FromMail, FromSendmail, MailRoute, MailTls, MailUsage, ToMail, ToSendmail};
+pub use self::mail::{
+    FromMail, FromSendmail, MailRoute, MailTls, MailUsage, ToMail, ToSendmail, put_mail_usage,
+    take_mail_usage,
+};
 pub use self::outcome::{ChangeOutcome, Restart};
 pub use self::prototype::{FromPrototype, Stack, ToPrototype};
 pub use self::router::{FromSupervisor, HAND_OVER_TIMEOUT, ToSupervisor};

@@ -15,6 +15,7 @@ pub mod fastcgi;
 pub mod hanging;
 pub mod http2;
 pub mod mail;
+pub mod postfix;
 pub mod processes;
 pub mod programs;
 pub mod raw;

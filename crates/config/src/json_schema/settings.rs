@@ -50,6 +50,7 @@ pub(super) const TABLE: &[Shape] = &[
             ),
             Key("user", Text, "User name at the server"),
             Key("password_file", Text, "File whose first line is the password"),
+            Key("authorities", Text, "File with the certificates of the trusted authorities"),
             Key("from", Text, "Sender of messages that name none"),
             Key("limit", Integer(1, COUNT), "Maximum number of recipients in an hour"),
             Key("timeout", Integer(1, 600), "Maximum seconds of a delivery (30)"),

@@ -1,8 +1,9 @@
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
+use howdah_sys::packet::{self, Received};
 use howdah_sys::pipe;
-use howdah_wire::messages::{FromSendmail, MailRoute, MailTls, MailUsage, ToSendmail};
+use howdah_wire::messages::{FromSendmail, MAX_MESSAGE, MailRoute, MailTls, ToSendmail};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, LocalSet};
@@ -12,6 +13,8 @@ use super::*;
 /// The supervisor's and a program's side of a process that runs in this thread.
 struct Peer {
     supervisor: Socket,
+    /// What earlier processes have counted.
+    counted: Vec<(u64, u32)>,
     _process: JoinHandle<()>,
 }
 
@@ -21,14 +24,14 @@ struct Program {
 }
 
 impl Peer {
-    fn start(usage: Vec<MailUsage>, idle_time: Duration) -> Peer {
+    fn start(counted: Vec<(u64, u32)>, idle_time: Duration) -> Peer {
         let (ours, theirs) = packet::pair().unwrap();
         let process = tokio::task::spawn_local(async move {
             serve(theirs, idle_time).await.unwrap();
         });
-        let hello = ToMail::Hello { sandbox: false, host: "h.test".to_owned(), usage };
+        let hello = ToMail::Hello { sandbox: false, host: "h.test".to_owned() };
         packet::send(&ours, &hello.encode(), &[]).unwrap();
-        Peer { supervisor: Socket::new(ours).unwrap(), _process: process }
+        Peer { supervisor: Socket::new(ours).unwrap(), counted, _process: process }
     }
 
     fn submit(&self, number: u32, route: &MailRoute, file: Option<std::fs::File>) -> Program {
@@ -40,6 +43,9 @@ impl Peer {
             user: "www".to_owned(),
             route: route.clone(),
             is_to_file: file.is_some() && route.password_file.is_none(),
+            has_file: file.is_some(),
+            has_authorities: false,
+            counted: self.counted.clone(),
         };
         let mut files = vec![requests.as_fd(), answers.as_fd()];
         files.extend(file.iter().map(AsFd::as_fd));
@@ -178,6 +184,8 @@ fn route(port: u16) -> MailRoute {
         tls: MailTls::Off,
         user: None,
         password_file: None,
+        authorities: None,
+        resolver: Vec::new(),
         from: None,
         limit: 0,
         timeout: 30,
@@ -305,6 +313,19 @@ fn a_password_goes_only_where_it_belongs() {
         let mut program = peer.submit(1, &with_user(server.port), None);
         program.envelope(None, &["a@a.org"]).await;
         assert!(program.failure().await.contains("/p cannot be read"));
+        // A server that repeats what it was told.
+        let server = Server::start(&[
+            ("EHLO", "250-h\r\n250 AUTH PLAIN\r\n"),
+            ("AUTH", "535-no: AGpvZQBnZWhlaW0=\r\n535 geheim, Z2VoZWlt\r\n"),
+        ]);
+        let server = server.await;
+        let mut program = peer.submit(1, &with_user(server.port), Some(file()));
+        program.envelope(None, &["a@a.org"]).await;
+        let reason = program.failure().await;
+        assert!(
+            reason.contains("535 no: [password] [password], [password]; see \"user\""),
+            "{reason}"
+        );
         // STARTTLS is not offered: the password stays here.
         let server = Server::start(OFFERS).await;
         let route = MailRoute { tls: MailTls::StartTls, ..with_user(server.port) };
@@ -362,17 +383,46 @@ fn the_limit_counts_recipients_and_outlives_the_process() {
             let mut program = peer.submit(1, &route, None);
             assert_eq!(program.message(b"x").await, ToSendmail::Sent {});
         }
-        let usage = loop {
-            if let FromMail::Idle { usage } = peer.done().await
-                && !usage.is_empty()
-            {
-                break usage;
+        let mut counted = Vec::new();
+        loop {
+            match peer.done().await {
+                FromMail::Counted { usage } => counted = usage.minutes,
+                FromMail::Done { .. } => {}
+                FromMail::Idle {} => break,
             }
-        };
-        let next = Peer::start(usage, LONG);
+        }
+        assert_eq!(counted.iter().map(|(_, count)| count).sum::<u32>(), 2);
+        let next = Peer::start(counted, LONG);
         let mut program = next.submit(1, &route, None);
         program.envelope(None, &["a@a.org"]).await;
         assert!(program.failure().await.contains("\"limit\""));
+    });
+}
+
+#[test]
+fn a_message_that_does_not_end_is_given_up() {
+    run_local(async {
+        let (peer, server) = (Peer::start(Vec::new(), LONG), Server::start(&[]).await);
+        let slow = MailRoute { timeout: 1, ..route(server.port) };
+        let mut program = peer.submit(1, &slow, None);
+        program.envelope(None, &["a@a.org"]).await;
+        assert!(matches!(program.answer().await, ToSendmail::Ready { .. }));
+        program.send(b"half of it\n").await;
+        assert!(program.failure().await.contains("within 1 seconds"));
+        let mut program = peer.submit(2, &route(server.port), None);
+        program.envelope(None, &["a@a.org"]).await;
+        assert!(matches!(program.answer().await, ToSendmail::Ready { .. }));
+        let piece = vec![b'x'; MAX_FRAME];
+        // The other end is closed once it has been too much.
+        let mut sent = 0;
+        while program.requests.write_all(&(piece.len() as u32).to_le_bytes()).await.is_ok()
+            && program.requests.write_all(&piece).await.is_ok()
+        {
+            sent += piece.len();
+            assert!(sent < MAX_MESSAGE_BYTES * 2);
+        }
+        assert!(program.failure().await.contains("too long"));
+        assert!(!server.text().contains("\r\n.\r\n"));
     });
 }
 
@@ -418,4 +468,4 @@ fn a_file_takes_messages_in_place_of_a_server() {
     });
 }
 
-use howdah_sendmail::MAX_RECIPIENTS;
+use howdah_sendmail::{MAX_FRAME, MAX_MESSAGE_BYTES, MAX_RECIPIENTS};

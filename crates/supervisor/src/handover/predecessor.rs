@@ -7,7 +7,9 @@ use std::rc::Rc;
 
 use howdah_sys::packet::{self, Received};
 use howdah_sys::process;
-use howdah_wire::messages::{FromSuccessor, HANDOVER_PROTOCOL, MAX_MESSAGE, ToSuccessor};
+use howdah_wire::messages::{
+    FromSuccessor, HANDOVER_PROTOCOL, MAX_MESSAGE, MailUsage, ToSuccessor, take_mail_usage,
+};
 
 use super::{SOCKET, VARIABLE, VERSION, check_protocol};
 use crate::memory::read_memory_file;
@@ -37,8 +39,8 @@ struct HandedOver {
 pub(crate) enum Instruction {
     /// None has arrived.
     None,
-    /// This server takes over.
-    TakeOver,
+    /// This server takes over. With the recipients of the applications' mail.
+    TakeOver(Vec<MailUsage>),
     /// The old server has ended.
     Ended,
 }
@@ -131,10 +133,16 @@ impl Predecessor {
         let mut buffer = [0; 256];
         let received = self.socket().map(|socket| packet::receive(&*socket, &mut buffer));
         match received {
-            Some(Ok(Received::Packet(length, _))) => match ToSuccessor::decode(&buffer[..length]) {
-                Ok(ToSuccessor::TakeOver {}) => Instruction::TakeOver,
-                _ => Instruction::None,
-            },
+            Some(Ok(Received::Packet(length, descriptors))) => {
+                match ToSuccessor::decode(&buffer[..length]) {
+                    Ok(ToSuccessor::TakeOver {}) => {
+                        let mail = read_memory_file(descriptors, u64::MAX).ok();
+                        let usage = mail.and_then(|mail| take_mail_usage(&mail).ok());
+                        Instruction::TakeOver(usage.unwrap_or_default())
+                    }
+                    _ => Instruction::None,
+                }
+            }
             Some(Ok(Received::Empty)) => Instruction::None,
             Some(Ok(Received::Closed) | Err(_)) | None => Instruction::Ended,
         }
@@ -213,8 +221,11 @@ fn receive(socket: &OwnedFd) -> Result<HandedOver, String> {
 mod tests {
     use std::os::fd::BorrowedFd;
 
+    use howdah_wire::messages::put_mail_usage;
+
     use super::*;
     use crate::handover::State;
+    use crate::memory::memory_file;
     use crate::sockets::OpenSocket;
 
     fn state(listeners: Vec<OpenSocket<'_>>) -> State<'_> {
@@ -252,6 +263,24 @@ mod tests {
         assert_eq!(sockets.len(), 200);
         assert_eq!((&*sockets[199].1, sockets[199].2), ("127.0.0.1=199", Owner::Server));
         assert_eq!(sockets[0].2, Owner::ServiceManager);
+    }
+
+    #[test]
+    fn what_mail_was_counted_comes_with_the_word_to_take_over() {
+        let (ours, theirs) = packet::pair().unwrap();
+        state(Vec::new()).send(&ours).unwrap();
+        let handed = receive(&theirs).unwrap();
+        handed.socket.replace(Some(Rc::new(theirs)));
+        let predecessor = Predecessor(Rc::new(handed));
+        let take_over = ToSuccessor::TakeOver {}.encode();
+        let minutes = vec![(7, 3), (9, 1)];
+        let usage = vec![MailUsage { application: "blog".to_owned(), minutes }; 5000];
+        let mail = memory_file("mail", &put_mail_usage(&usage)).unwrap();
+        packet::send(&ours, &take_over, &[mail.as_fd()]).unwrap();
+        assert_eq!(predecessor.instruction(), Instruction::TakeOver(usage));
+        // A server of an earlier version counts for itself.
+        packet::send(&ours, &take_over, &[]).unwrap();
+        assert_eq!(predecessor.instruction(), Instruction::TakeOver(Vec::new()));
     }
 
     #[test]

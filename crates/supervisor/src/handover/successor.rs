@@ -160,12 +160,15 @@ impl Successor {
         }
     }
 
-    /// Tells the new server to take over.
-    pub(crate) fn hand_over(&mut self, now: Instant) -> Result<(), String> {
+    /// Tells the new server to take over. `mail` are the recipients of the applications' mail, encoded.
+    pub(crate) fn hand_over(&mut self, mail: &[u8], now: Instant) -> Result<(), String> {
         self.limit = TAKE_OVER_TIMEOUT;
         self.deadline = Some(now + self.limit);
-        packet::send(&self.socket, &ToSuccessor::TakeOver {}.encode(), &[])
-            .map_err(|error| format!("cannot tell the new server to take over: {error}"))
+        let sent = memory_file("mail", mail).and_then(|mail| {
+            let take_over = ToSuccessor::TakeOver {}.encode();
+            packet::send(&self.socket, &take_over, &[mail.as_fd()]).map_err(io::Error::from)
+        });
+        sent.map_err(|error| format!("cannot tell the new server to take over: {error}"))
     }
 
     /// Records that the new server has taken over.
@@ -265,7 +268,7 @@ mod tests {
         let now = Instant::now();
         assert_eq!(successor.late(now), None);
         assert!(successor.late(now + START_TIMEOUT * 2).unwrap().contains("within 120 s"));
-        successor.hand_over(now).unwrap();
+        successor.hand_over(&[], now).unwrap();
         assert!(successor.late(now + TAKE_OVER_TIMEOUT).unwrap().contains("within 10 s"));
         successor.settle();
         assert_eq!((successor.late(now + START_TIMEOUT * 2), successor.due()), (None, None));

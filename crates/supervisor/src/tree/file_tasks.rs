@@ -91,7 +91,7 @@ impl Tree {
         let is_current = match origin {
             Origin::Router(pid) => self.router.as_ref().is_some_and(|router| router.pid == pid),
             Origin::Control(pid) => self.control_pid() == Some(pid),
-            Origin::Mail(number) => return self.secret_read(number, outcome),
+            Origin::Mail(number) => return self.mail_file_read(number, outcome),
             Origin::Supervisor => true,
         };
         if !is_current {

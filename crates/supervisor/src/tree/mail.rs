@@ -1,21 +1,25 @@
 //! Mail: passes the connections of scripts to the mail process, which is started for the first.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use howdah_sys::log::Level;
 use howdah_sys::packet::{self, Received};
 use howdah_sys::signals;
-use howdah_wire::messages::{Exit, FromMail, MailRoute, ToMail};
+use howdah_wire::messages::{Exit, FromMail, MAX_MESSAGE, MailUsage, ToMail};
+use rustix::io::Errno;
 
 use super::id::Id;
-use super::mail_state::Waiting;
+use super::mail_state::{MailFile, Waiting};
 use super::state::Tree;
 use crate::file_task::{Origin, Outcome, Task};
-use crate::mail::{self, Connection};
+use crate::mail::{self, MailProcess};
 
 /// Maximum number of messages of the mail process in one turn of the event loop.
 const MAX_MESSAGES_PER_TURN: usize = 32;
+
+/// Pause before the next attempt to send messages to a process that has no room for them.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time beyond its `timeout` within which the mail process must be done with a message.
 const GRACE: Duration = Duration::from_secs(120);
@@ -26,6 +30,12 @@ impl Tree {
         for application in self.applications.values_mut() {
             if let Some(submissions) = &mut application.submissions {
                 submissions.step(now);
+            }
+        }
+        if self.mail.retry_at.is_some_and(|due| due <= now) {
+            self.mail.retry_at = None;
+            for (number, waiting) in std::mem::take(&mut self.mail.unsent) {
+                self.send_mail(number, waiting);
             }
         }
         if self.mail.in_progress.values().any(|(_, deadline)| *deadline <= now)
@@ -42,7 +52,11 @@ impl Tree {
     pub(super) fn mail_due(&self) -> Option<Instant> {
         let submissions = self.applications.values().filter_map(|app| app.submissions.as_ref());
         let deadlines = self.mail.in_progress.values().map(|(_, deadline)| *deadline);
-        submissions.filter_map(|submissions| submissions.due()).chain(deadlines).min()
+        submissions
+            .filter_map(|submissions| submissions.due())
+            .chain(deadlines)
+            .chain(self.mail.retry_at)
+            .min()
     }
 
     /// A script has begun to send a message.
@@ -58,48 +72,64 @@ impl Tree {
         };
         self.mail.last_number = self.mail.last_number.wrapping_add(1);
         let number = self.mail.last_number;
-        match route.password_file.clone().filter(|_| self.options.mail_file.is_none()) {
-            Some(path) => {
-                self.mail.waiting.insert(number, Waiting { id, connection, route });
-                self.begin_file_task(Task::ReadSecret(path), Origin::Mail(number));
-            }
+        let mut waiting =
+            Waiting { id, connection, route, unread: Vec::new(), file: None, authorities: None };
+        match &self.options.mail_file {
+            Some(file) => waiting.file = file.try_clone().ok(),
             None => {
-                let file = self.options.mail_file.as_ref().map(OwnedFd::try_clone);
-                self.send_mail(number, id, &connection, route, file.and_then(Result::ok));
+                let is_named = |file: &MailFile| file.path(&waiting.route).is_some();
+                let all = [MailFile::Authorities, MailFile::Password];
+                waiting.unread = all.into_iter().filter(is_named).collect();
             }
         }
+        self.read_or_send(number, waiting);
     }
 
-    /// Takes the file with the password.
-    pub(super) fn secret_read(&mut self, number: u32, outcome: Outcome) {
-        let Some(Waiting { id, connection, route }) = self.mail.waiting.remove(&number) else {
-            return;
+    /// Reads the next file that a message needs, or sends the message.
+    fn read_or_send(&mut self, number: u32, waiting: Waiting) {
+        let next = waiting.unread.last().copied();
+        let Some((file, path)) = next.and_then(|file| Some((file, file.path(&waiting.route)?)))
+        else {
+            return self.send_mail(number, waiting);
         };
-        let file = outcome.unwrap_or_else(|error| {
-            let path = route.password_file.as_deref().unwrap_or_default();
-            let key = &route.key;
+        let task = match file {
+            MailFile::Password => Task::ReadSecret(path.to_owned()),
+            MailFile::Authorities => Task::ReadTls(path.to_owned()),
+        };
+        self.mail.waiting.insert(number, waiting);
+        self.begin_file_task(task, Origin::Mail(number));
+    }
+
+    /// Takes a file that a message needs.
+    pub(super) fn mail_file_read(&mut self, number: u32, outcome: Outcome) {
+        let Some(mut waiting) = self.mail.waiting.remove(&number) else { return };
+        let Some(file) = waiting.unread.pop() else { return };
+        let opened = outcome.unwrap_or_else(|error| {
+            let (key, path) = (&waiting.route.key, file.path(&waiting.route).unwrap_or_default());
+            let member = match file {
+                MailFile::Password => "password_file",
+                MailFile::Authorities => "authorities",
+            };
             self.log.write(
                 Level::Error,
-                format_args!("{key}/password_file: {path} cannot be read: {error}"),
+                format_args!("{key}/{member}: {path} cannot be read: {error}"),
             );
             None
         });
-        self.send_mail(number, id, &connection, route, file);
+        match file {
+            MailFile::Password => waiting.file = opened,
+            MailFile::Authorities => waiting.authorities = opened,
+        }
+        self.read_or_send(number, waiting);
     }
 
     /// Passes a message to the mail process. If that does not run, the script's end is closed, which
     /// is an answer.
-    fn send_mail(
-        &mut self,
-        number: u32,
-        id: Id,
-        connection: &Connection,
-        route: MailRoute,
-        file: Option<OwnedFd>,
-    ) {
+    fn send_mail(&mut self, number: u32, waiting: Waiting) {
         let now = Instant::now();
         self.start_mail_process(now);
-        let Some(application) = self.applications.get_mut(&id) else { return };
+        let Waiting { id, connection, route, file, authorities, .. } = &waiting;
+        let Some(application) = self.applications.get_mut(id) else { return };
         let Some(submissions) = &mut application.submissions else { return };
         let Some(process) = &self.mail.process else { return submissions.ended() };
         let deadline = now + Duration::from_secs(u64::from(route.timeout)) + GRACE;
@@ -107,13 +137,21 @@ impl Tree {
             number,
             application: application.name.clone(),
             user: submissions.user.clone(),
-            route,
+            route: route.clone(),
             is_to_file: self.options.mail_file.is_some(),
+            has_file: file.is_some(),
+            has_authorities: authorities.is_some(),
+            counted: self.mail.usage.get(&application.name).cloned().unwrap_or_default(),
         };
         let mut files = vec![connection.requests.as_fd(), connection.answers.as_fd()];
-        files.extend(file.iter().map(AsFd::as_fd));
+        files.extend(file.iter().chain(authorities).map(AsFd::as_fd));
         match packet::send(&process.socket, &deliver.encode(), &files) {
-            Ok(()) => drop(self.mail.in_progress.insert(number, (id, deadline))),
+            Ok(()) => drop(self.mail.in_progress.insert(number, (*id, deadline))),
+            // Many applications send at the same time. There are a few messages of each, so this has a limit.
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM | Errno::TOOMANYREFS) => {
+                self.mail.retry_at = Some(now + RETRY_INTERVAL);
+                self.mail.unsent.push((number, waiting));
+            }
             Err(error) => {
                 submissions.ended();
                 let problem =
@@ -128,7 +166,9 @@ impl Tree {
         if self.mail.process.is_some() || self.mail.start_after.is_some_and(|after| after > now) {
             return;
         }
-        match mail::start(&self.options, &self.log, self.mail.usage.clone(), now) {
+        let known = &self.changes.current.grants.mail;
+        self.mail.usage.retain(|application, _| known.contains_key(application));
+        match mail::start(&self.options, &self.log, now) {
             Ok(process) => self.mail.process = Some(process),
             Err(error) => {
                 self.mail.start_after = Some(self.mail.backoff.next_start(now, now));
@@ -159,8 +199,8 @@ impl Tree {
                         self.submission_ended(id);
                     }
                 }
-                Ok(FromMail::Idle { usage }) => {
-                    self.mail.usage = usage;
+                Ok(FromMail::Counted { usage }) => self.mail.counted(usage),
+                Ok(FromMail::Idle {}) => {
                     if self.mail.in_progress.is_empty()
                         && let Some(process) = self.mail.process.take()
                     {
@@ -189,10 +229,43 @@ impl Tree {
             return false;
         };
         self.log.write(Level::Alert, format_args!("mail process {pid} {exit}"));
+        for usage in last_counts(&process) {
+            self.mail.counted(usage);
+        }
         self.mail.start_after = Some(self.mail.backoff.next_start(process.started, Instant::now()));
         for (_, (id, _)) in std::mem::take(&mut self.mail.in_progress) {
             self.submission_ended(id);
         }
         true
+    }
+}
+
+impl Tree {
+    /// Takes what the server that this one replaces has counted.
+    pub(super) fn inherit_mail_usage(&mut self, all: Vec<MailUsage>) {
+        for usage in all {
+            self.mail.add_usage(&usage);
+            // Otherwise it comes with the first message.
+            if let Some(process) = &self.mail.process {
+                let _ = packet::send(&process.socket, &ToMail::Add { usage }.encode(), &[]);
+            }
+        }
+    }
+}
+
+/// Returns what a process has counted that has ended, and that was not read yet.
+fn last_counts(process: &MailProcess) -> Vec<MailUsage> {
+    let (mut buffer, mut counts, mut is_reset) = (vec![0; MAX_MESSAGE], Vec::new(), false);
+    loop {
+        match packet::receive(&process.socket, &mut buffer) {
+            Ok(Received::Packet(length, _)) => {
+                if let Ok(FromMail::Counted { usage }) = FromMail::decode(&buffer[..length]) {
+                    counts.push(usage);
+                }
+            }
+            // If a process ends with unread messages, the kernel reports that once, before its last messages.
+            Ok(Received::Closed) if !is_reset => is_reset = true,
+            _ => return counts,
+        }
     }
 }

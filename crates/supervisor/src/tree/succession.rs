@@ -69,7 +69,10 @@ impl Tree {
         let Some(predecessor) = self.upgrade.predecessor.clone() else { return };
         match predecessor.instruction() {
             Instruction::None => {}
-            Instruction::TakeOver => self.take_over(&predecessor),
+            Instruction::TakeOver(mail) => {
+                self.inherit_mail_usage(mail);
+                self.take_over(&predecessor);
+            }
             Instruction::Ended => {
                 predecessor.forget();
                 self.upgrade.predecessor = None;

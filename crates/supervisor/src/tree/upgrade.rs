@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use howdah_sys::log::Level;
 use howdah_sys::signals;
-use howdah_wire::messages::{Exit, FromSupervisor, ToControl};
+use howdah_wire::messages::{Exit, FromSupervisor, ToControl, put_mail_usage};
 
 use super::state::{Shutdown, Tree};
 use super::upgrade_state::Stage;
@@ -202,7 +202,9 @@ impl Tree {
         if let Some(file) = &mut self.pid_file {
             file.release();
         }
-        if let Err(problem) = successor.hand_over(Instant::now()) {
+        if let Err(problem) =
+            successor.hand_over(&put_mail_usage(&self.mail.all_usage()), Instant::now())
+        {
             self.fail_upgrade(&problem);
         }
     }

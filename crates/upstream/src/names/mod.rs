@@ -57,11 +57,12 @@ pub struct Names {
 }
 
 /// Returns the addresses of a host that is not a server of the configuration, for example of an
-/// ACME authority: the address itself, or the result of a look-up.
-pub async fn addresses(host: &str) -> Result<Vec<IpAddr>, String> {
+/// ACME authority: the address itself, or the result of a look-up. `servers` replace the machine's DNS
+/// servers, if there are any.
+pub async fn addresses(host: &str, servers: &[SocketAddr]) -> Result<Vec<IpAddr>, String> {
     match host.parse() {
         Ok(address) => Ok(vec![address]),
-        Err(_) => match look_up(host, &[]).await {
+        Err(_) => match look_up(host, servers).await {
             Ok(found) => Ok(found.addresses),
             Err(problem) => Err(problem.to_string()),
         },

@@ -51,7 +51,8 @@ messages! {
             /// Directories of the control groups that the server has created.
             control_groups: Vec<String>,
         }
-        /// The successor is the server from now on.
+        /// The successor is the server from now on. Descriptor: a memfd with the recipients of the
+        /// applications' mail ([`put_mail_usage`](super::put_mail_usage)).
         4 TakeOver {}
     }
 }

@@ -46,6 +46,11 @@ record! {
         user: Option<String>,
         /// Path of the file with the password; opened by the supervisor.
         password_file: Option<String>,
+        /// Path of the file with the trusted authorities, opened by the supervisor; `None` for those of
+        /// the system.
+        authorities: Option<String>,
+        /// Addresses of DNS servers; none for those of the machine.
+        resolver: Vec<String>,
         /// Sender of messages that name none.
         from: Option<String>,
         /// Maximum number of recipients in an hour; 0 for no limit.
@@ -76,12 +81,10 @@ messages! {
             sandbox: bool,
             /// Host name of the machine.
             host: String,
-            /// Recipients of the last hour, as the previous process has counted them.
-            usage: Vec<MailUsage>,
         }
         /// An application submits a message. Descriptors: the pipe of the submission, the pipe of
-        /// the answers, and the file with the password or the file that takes messages, if there
-        /// is one.
+        /// the answers, the file with the password or the file that takes messages, and the file
+        /// with the authorities, as far as there are such.
         2 Deliver {
             /// Number of the submission, repeated in `Done`.
             number: u32,
@@ -91,8 +94,19 @@ messages! {
             user: String,
             /// Its mail server.
             route: MailRoute,
-            /// The third descriptor is a file that messages are appended to; nothing is sent.
+            /// The first file is one that messages are appended to; nothing is sent.
             is_to_file: bool,
+            /// There is a file with the password, or one that takes messages.
+            has_file: bool,
+            /// There is a file with the authorities.
+            has_authorities: bool,
+            /// Recipients of the last hour, by minute, as earlier processes have counted them.
+            counted: Vec<(u64, u32)>,
+        }
+        /// Recipients that another server has counted, in addition to those that are known.
+        3 Add {
+            /// The recipients of an application.
+            usage: MailUsage,
         }
     }
 }
@@ -107,11 +121,29 @@ messages! {
         }
         /// The process has nothing to do. The supervisor closes the socket if it has sent nothing
         /// meanwhile, and the process ends.
-        2 Idle {
-            /// Recipients of the last hour.
-            usage: Vec<MailUsage>,
+        2 Idle {}
+        /// The recipients of an application have changed. Sent before a message of theirs is delivered, so
+        /// that whoever ends the process does not end the limit.
+        3 Counted {
+            /// All recipients of the last hour.
+            usage: MailUsage,
         }
     }
+}
+
+/// Encodes the recipients of all applications for another server.
+pub fn put_mail_usage(usage: &[MailUsage]) -> Vec<u8> {
+    let mut out = Vec::new();
+    usage.to_vec().put(&mut out);
+    out
+}
+
+/// Decodes the recipients of all applications.
+pub fn take_mail_usage(bytes: &[u8]) -> Result<Vec<MailUsage>, Malformed> {
+    let mut decoder = Decoder(bytes);
+    let usage = Field::take(&mut decoder)?;
+    decoder.end()?;
+    Ok(usage)
 }
 
 messages! {
