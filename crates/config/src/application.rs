@@ -133,6 +133,14 @@ impl Default for Limits {
 }
 
 impl Application {
+    /// Returns true if processes of one are processes of the other: the mail server is not theirs.
+    pub fn has_same_processes(&self, other: &Application) -> bool {
+        if self.smtp == other.smtp {
+            return self == other;
+        }
+        *self == Application { smtp: self.smtp.clone(), ..other.clone() }
+    }
+
     /// Returns the path of one of its limits in the document, without its first slash.
     pub fn limit_key(&self, key: &str) -> String {
         limit_key(&self.name, key)

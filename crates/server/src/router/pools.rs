@@ -162,7 +162,7 @@ impl Pools {
     /// Returns the queue of the application with the same settings that runs or is being prepared.
     pub(super) fn queue(&self, config: &config::Application) -> Option<Arc<Queue>> {
         let mut all = self.preparing.iter().chain(&self.applications);
-        all.find(|app| app.config == *config).map(|app| Arc::clone(&app.queue))
+        all.find(|app| app.config.has_same_processes(config)).map(|app| Arc::clone(&app.queue))
     }
 
     /// Returns the applications that are out.
