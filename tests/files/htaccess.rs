@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use harness::client::Response;
-use harness::{Site, programs, requirements};
+use harness::{Site, eventually, programs, requirements};
 use serde_json::json;
 
 const FRONT: &str = "<?php echo 'front ', $_SERVER['REQUEST_URI'];";
@@ -331,6 +331,37 @@ fn a_file_of_rules_that_root_has_linked_to_another_directory_is_read() {
     let server = site.serve();
     let response = server.get("/a.txt");
     assert_eq!((response.status, response.field("X-A")), (200, Some("b")), "{}", server.log());
+}
+
+/// Scenario: Debian's package of WordPress has `.htaccess` as a link of root's to `/etc/wordpress/htaccess`. The router may open
+/// nothing there by itself.
+#[test]
+fn a_link_of_root_opens_the_sandbox_for_its_own_directory_alone() {
+    if !requirements::is_root() {
+        return;
+    }
+    let etc = || {
+        let made = tempfile::Builder::new().prefix("howdah-test-").tempdir_in("/etc").unwrap();
+        harness::open_to_all(made.path(), 0o755);
+        fs::write(made.path().join("htaccess"), "Header set X-A b\n").unwrap();
+        made
+    };
+    let (granted, other) = (etc(), etc());
+    let site = Site::new().file("a.txt", "a").file("sub/a.txt", "a");
+    symlink(granted.path().join("htaccess"), site.root().join(".htaccess")).unwrap();
+    // Only files of rules in the roots of shares are looked for.
+    symlink(other.path().join("htaccess"), site.root().join("sub/.htaccess")).unwrap();
+    let server = site.serve();
+    let response = server.get("/a.txt");
+    assert_eq!((response.status, response.field("X-A")), (200, Some("b")), "{}", server.log());
+    // As packages replace it.
+    fs::write(granted.path().join("new"), "Header set X-A c\n").unwrap();
+    fs::rename(granted.path().join("new"), granted.path().join("htaccess")).unwrap();
+    eventually("the new file is read", || {
+        (server.get("/a.txt").field("X-A") == Some("c")).then_some(())
+    });
+    let response = server.get("/sub/a.txt");
+    assert_eq!((response.status, response.field("X-A")), (403, None), "{}", server.log());
 }
 
 #[test]

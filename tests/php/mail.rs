@@ -480,6 +480,8 @@ fn the_end_of_an_application_does_not_end_the_mail_process() {
     let pid = mail_process(&server).unwrap();
     let prototype = server.prototype();
     kill_process(Pid::from_raw(prototype as i32).unwrap(), Signal::KILL).unwrap();
+    // Until then, a worker of the old one may take another request.
+    server.wait_for_log("its prototype was killed");
     eventually("the application runs again", || (server.get("/a.php").status == 200).then_some(()));
     assert!(sends(&server));
     assert_eq!(mail_process(&server), Some(pid), "{}", server.log());

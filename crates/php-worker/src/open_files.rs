@@ -131,9 +131,19 @@ mod tests {
 
     use super::*;
 
-    /// One test, as the tests of a program share its descriptors.
+    /// Other tests of a program open and close files meanwhile, so this one has a process of its own.
     #[test]
     fn files_that_two_processes_must_not_share_are_found() {
+        const ALONE: &str = "HOWDAH_TEST_ALONE";
+        if std::env::var_os(ALONE).is_none() {
+            let name = "open_files::tests::files_that_two_processes_must_not_share_are_found";
+            let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+            again.env(ALONE, "1").args(["--exact", name, "--test-threads=1"]);
+            let output = again.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+            return;
+        }
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let before = OpenFiles::of_this_process();
