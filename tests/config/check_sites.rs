@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use harness::{Site, free_address, programs, requirements};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
 /// Checks a document beside the site.
@@ -66,6 +67,24 @@ fn all_errors_of_all_applications_are_told_with_their_files() {
     one(&output, &conf.join("c.json"), "line 1", "did you mean \"root\"?");
     one(&output, &site.data().join("sites.json"), "/applications/z/root: ", "/no/other");
     assert!(about(&output, &conf.join("d.json"), "").is_empty(), "{output:?}");
+}
+
+/// PHP would wait for the writer of a FIFO, and read a device until no memory is left.
+#[test]
+fn a_php_ini_without_an_end_is_an_error() {
+    let site = Site::script("index.php", "echo 1;");
+    let [fifo, endless] = ["fifo", "endless"].map(|name| site.data().join(name));
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+    symlink("/dev/zero", &endless).unwrap();
+    for (ini, reason) in
+        [(&fifo, "regular file"), (&endless, "regular file"), (&site.data(), "directory")]
+    {
+        let application = json!({"type": "php", "root": site.root(), "options": {"file": ini}});
+        let document = json!({"applications": {"a": application}});
+        let output = check(&site, "ini.json", &document);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        one(&output, &site.data().join("ini.json"), "/applications/a/options/file: ", reason);
+    }
 }
 
 #[test]

@@ -5,8 +5,13 @@ usage: tests/tools/random_changes.py HOWDAH [--seconds N] [--seed N] [--keep]
 
 Half of the sites are left alone: each of their requests must be answered with the right content. The files of the
 other half (scripts, directories, `.htaccess`, php.ini, certificates, included parts of the document) are created, cut,
-replaced by links and FIFOs, given other modes and owners, and filled with wrong content. Their processes are killed and
-stopped. In the end all files are restored, and each site must answer again without a reload.
+replaced by links and FIFOs, given other modes and owners, and filled with wrong content; so is the document. Their
+processes are killed and stopped, and so are processes of the server that are there for all sites. In the end the
+included parts are restored and the document is read again; then all other files are restored, and each site must answer
+again without another reload.
+
+A request on a connection that is open when the router is killed is lost with it, and is sent again once, as one on a
+connection that was kept. It fails if it is not answered then.
 
 HOWDAH is a built program with its howdah-php beside it. Takes root and openssl. Prints figures and the seed, and exits
 with 1 if a request for an untouched site has failed, or a site has not recovered.
@@ -38,6 +43,9 @@ from upgrades import children, descriptors, end  # noqa: E402 - it sits beside t
 KINDS = ("classic", "htaccess", "worker", "settings")
 # Existing users without files of their own.
 USERS = ("www-data", "nobody", "daemon")
+# Titles of the processes that are there for all sites, without the router.
+SHARED = re.compile("howdah: (control|files|tables|mail|PHP .* zygote)")
+MIN_SECONDS_BETWEEN_ROUTERS = 20
 RECOVERY_SECONDS = 30
 
 WORKER = """<?php
@@ -151,10 +159,14 @@ def replace(path, content):
 class Chaos:
     """The random changes. Each method of CHANGES takes a site and says what it has done."""
 
-    def __init__(self, chance, server, program, environment):
+    def __init__(self, chance, server, program, document, environment):
         self.chance, self.server, self.program, self.environment = chance, server, program, environment
+        self.document = document
         self.stopped = []
         self.reloads = {"accepted": 0, "refused": 0}
+        self.kills = {"sites": 0, "shared": 0, "router": 0}
+        # The time of the last signal for the router.
+        self.router_killed = 0.0
 
     def some_file(self, site):
         files = [path for path in site.files() if path.is_symlink() or path.is_file()]
@@ -230,15 +242,35 @@ class Chaos:
         mine = [pid for pid, title in titles if f'"{site.name}"' in title]
         if not mine:
             return f"no process of {site.name} to kill"
-        pid, number = self.chance.choice(mine), self.chance.choice(
-            [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGSTOP, signal.SIGUSR1])
+        return self.signal("sites", self.chance.choice(mine), site.name, [
+            signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGSTOP, signal.SIGUSR1])
+
+    def kill_shared(self, _):
+        found = [(pid, title) for pid, title in children(self.server()).items() if SHARED.search(title)]
+        if not found:
+            return "no shared process to kill"
+        pid, title = self.chance.choice(found)
+        # Nothing can be reloaded through a stopped control process, and no change would follow.
+        stop = [] if "control" in title else [signal.SIGSTOP]
+        return self.signal("shared", pid, title, [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, *stop])
+
+    def kill_router(self, _):
+        routers = [(pid, title) for pid, title in children(self.server()).items() if "router" in title]
+        if not routers or time.monotonic() < self.router_killed + MIN_SECONDS_BETWEEN_ROUTERS:
+            return "the router is left alone"
+        self.router_killed = time.monotonic()
+        return self.signal("router", *self.chance.choice(routers), [signal.SIGKILL, signal.SIGSEGV])
+
+    def signal(self, kind, pid, name, numbers):
+        number = self.chance.choice(numbers)
         try:
             os.kill(pid, number)
         except ProcessLookupError:
-            return "the process has gone"
+            return f"process {pid} of {name} has gone"
+        self.kills[kind] += 1
         if number == signal.SIGSTOP:
             self.stopped.append(pid)
-        return f"signal {number} for {pid} of {site.name}"
+        return f"signal {number} for {pid} of {name}"
 
     def resume(self):
         for pid in self.stopped:
@@ -252,13 +284,25 @@ class Chaos:
         if self.chance.random() < 0.5:
             os.kill(self.server(), signal.SIGHUP)
             return "SIGHUP"
-        result = subprocess.run([self.program, "reload"], env=self.environment, capture_output=True, text=True,
+        return self.command("reload")
+
+    def command(self, name):
+        result = subprocess.run([self.program, name], env=self.environment, capture_output=True, text=True,
                                 check=False, timeout=180)
         self.reloads["refused" if result.returncode else "accepted"] += 1
-        return f"reload: {result.returncode} {result.stderr.strip()[:200]}"
+        return f"{name}: {result.returncode} {result.stderr.strip()[:200]}"
+
+    def spoil_document(self, _):
+        """Reloads with a document that cannot be used, and puts the right one back."""
+        right = self.document.read_text()
+        self.document.write_text(self.chance.choice(["", "{", "[]", '{"listeners": {"x": 1}}', right[:len(right) // 2]]))
+        try:
+            return f"a wrong document; {self.reload(None)}"
+        finally:
+            replace(self.document, right)
 
     CHANGES = (cut, spoil, spoil, remove, link, special, mode, owner, lose, user, mend, mend, kill, kill, reload,
-               reload)
+               reload, kill_shared, kill_router, spoil_document)
 
     def step(self, sites):
         change, site = self.chance.choice(self.CHANGES), self.chance.choice(sites)
@@ -270,13 +314,24 @@ class Chaos:
             return f"{change.__name__} of {site.name}: {error}"
 
 
+class History:
+    """The changes in their order, which are also written to a file as they happen."""
+
+    def __init__(self, path):
+        self.lines, self.file = [], path.open("w", buffering=1)
+
+    def append(self, text):
+        self.lines.append(f"{time.strftime('%H:%M:%S')} {text}")
+        self.file.write(self.lines[-1] + "\n")
+
+
 class Visitor(threading.Thread):
     """Asks for the pages of one site until it is told to end. `failures` has what went wrong."""
 
-    def __init__(self, site, plain, secure, ended):
+    def __init__(self, site, plain, secure, chaos, ended):
         super().__init__()
-        self.site, self.plain, self.secure, self.ended = site, plain, secure, ended
-        self.requests = self.repeated = 0
+        self.site, self.plain, self.secure, self.chaos, self.ended = site, plain, secure, chaos, ended
+        self.requests = self.repeated = self.lost = 0
         self.slowest = 0.0
         self.failures = []
 
@@ -299,15 +354,18 @@ class Visitor(threading.Thread):
             begun = time.monotonic()
             try:
                 connection = kept.pop(secure, None) if keep else None
-                repeatable = connection is not None
+                was_kept = connection is not None
                 connection = connection or self.connect(secure)
                 try:
                     status, body = self.ask(connection, path)
-                except (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError):
+                except (http.client.RemoteDisconnected, http.client.IncompleteRead, ConnectionError, ssl.SSLEOFError):
                     # A kept connection may be closed at any time (RFC 9112, 9.5); a new one may not.
-                    if not repeatable:
+                    if self.chaos.router_killed >= begun:
+                        self.lost += 1
+                    elif was_kept:
+                        self.repeated += 1
+                    else:
                         raise
-                    self.repeated += 1
                     connection = self.connect(secure)
                     status, body = self.ask(connection, path)
                 if keep:
@@ -396,16 +454,20 @@ def main():
     before = {process: descriptors(pid) for pid, process in watched(server.pid)}
 
     ended = threading.Event()
-    visitors = [Visitor(site, plain, secure, ended) for site in untouched]
-    chaos = Chaos(random.Random(options.seed), lambda: int((place / "pid").read_text()), program, environment)
+    chaos = Chaos(random.Random(options.seed), lambda: int((place / "pid").read_text()), program,
+                  place / "howdah.json", environment)
+    visitors = [Visitor(site, plain, secure, chaos, ended) for site in untouched]
     for visitor in visitors:
         visitor.start()
-    history = []
+    history = History(place / "changes")
     deadline = time.monotonic() + options.seconds
     while time.monotonic() < deadline and not problems and server.poll() is None:
-        history.append(f"{time.strftime('%H:%M:%S')} {chaos.step(touched)}")
+        history.append(chaos.step(touched))
         time.sleep(chaos.chance.random() * 0.2)
     chaos.resume()
+    for site in touched:
+        replace(site.part, site.files()[site.part])
+    history.append(f"all parts are restored; {chaos.command('reload')}")
     for site in touched:
         site.restore()
     problems += [f"has not recovered: {line}" for line in all_answer(touched, plain, RECOVERY_SECONDS)]
@@ -420,13 +482,15 @@ def main():
     after = {process: descriptors(pid) for pid, process in watched(server.pid)}
 
     requests = sum(visitor.requests for visitor in visitors)
-    print(f"seed {options.seed}: {len(history)} changes, reloads {chaos.reloads}, {requests} requests, "
+    print(f"seed {options.seed}: {len(history.lines)} changes, reloads {chaos.reloads}, kills {chaos.kills}, "
+          f"{requests} requests, "
           f"{sum(len(visitor.failures) for visitor in visitors)} failed, "
           f"{sum(visitor.repeated for visitor in visitors)} sent again on a new connection, "
+          f"{sum(visitor.lost for visitor in visitors)} lost with a router and sent again, "
           f"slowest {max(visitor.slowest for visitor in visitors):.2f} s")
     print(f"descriptors before {before}, after {after}; {len(log.splitlines())} lines in the log")
     if problems:
-        print("last changes:", *history[-30:], sep="\n    ")
+        print("last changes:", *history.lines[-30:], sep="\n    ")
     for problem in problems[:30]:
         print("problem:", problem)
     end(place / "pid")

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use howdah_sys::credentials::Credentials;
 use howdah_sys::permission::{Obstacle, Wanted};
 use howdah_sys::protected::protected;
-use howdah_sys::{directory, pipe};
+use howdah_sys::{directory, pipe, regular_file};
 use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
@@ -18,6 +18,9 @@ use crate::ffi::{Php, Settings};
 use crate::lock_directory::{self, LockDirectory};
 use crate::settings;
 use crate::supervisor::Supervisor;
+
+/// Maximum length of a `php.ini`.
+const MAX_INI_FILE_BYTES: u64 = 16 << 20;
 
 /// The pipe of reports while PHP is being loaded.
 static LOADING: Mutex<Option<OwnedFd>> = Mutex::new(None);
@@ -86,7 +89,7 @@ fn take_lock_directory() -> Option<LockDirectory> {
 pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Problem> {
     let mut notices = Vec::new();
     let mut ini_file = spec.ini_file.as_deref();
-    match ini_file.map(|file| (file, std::fs::File::open(file))) {
+    match ini_file.map(|file| (file, check_ini_file(file))) {
         // PHP and Unit go on without the file, and documents rely on that.
         Some((file, Err(error))) if error.kind() == ErrorKind::NotFound => {
             let notice = format_args!("there is no {file}; php.ini of the system is used");
@@ -109,6 +112,19 @@ pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Pr
     let php = php.map_err(Problem::of)?;
     notices.extend(apply(spec, &php));
     Ok((php, notices))
+}
+
+/// Checks that a `php.ini` can be read to its end: PHP would wait for the writer of a FIFO, and read a device until
+/// no memory is left.
+fn check_ini_file(path: &str) -> io::Result<()> {
+    if path == "/dev/null" {
+        return Ok(());
+    }
+    let (_, found) = regular_file::open(Path::new(path))?;
+    match found.len() <= MAX_INI_FILE_BYTES {
+        true => Ok(()),
+        false => Err(io::Error::new(ErrorKind::FileTooLarge, "it is longer than 16 MiB")),
+    }
 }
 
 /// Sets the program that scripts send mail with by default. Must be called before PHP is loaded.
