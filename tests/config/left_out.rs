@@ -145,6 +145,13 @@ fn a_document_that_cannot_be_read_is_refused_by_a_reload_and_told_until_it_is_me
         refused["reason"].as_str().unwrap().contains("object").then_some(())
     });
     assert_eq!(statuses(&server), [201, 201, 201, 204]);
+    // An upgrade takes the document that is served, and the time.
+    let old = server.upgrade();
+    server.wait_for_end_of(old);
+    let refused = server.control("GET", "/status/document/refused", "").succeeded();
+    assert_eq!(refused["since"], since);
+    assert!(refused["reason"].as_str().unwrap().contains("object"), "{refused}");
+    assert_eq!(statuses(&server), [201, 201, 201, 204]);
     fs::write(&path, good).unwrap();
     assert!(howdah(&server, "reload").status.success());
     assert_eq!(server.control("GET", "/status", "").succeeded().get("document"), None);

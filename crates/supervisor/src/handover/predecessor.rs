@@ -28,6 +28,7 @@ struct HandedOver {
     bundles: Vec<u8>,
     pid: u32,
     origin: String,
+    refused: Option<(u64, String)>,
     control: Option<String>,
     running: Vec<String>,
     with_php: Vec<String>,
@@ -80,6 +81,11 @@ impl Predecessor {
     /// Returns the name of the document in error messages.
     pub fn origin(&self) -> &str {
         &self.0.origin
+    }
+
+    /// Returns since when the document at its source is refused, in seconds since 1970, and why.
+    pub(crate) fn refused(&self) -> Option<(u64, String)> {
+        self.0.refused.clone()
     }
 
     /// Tells the old server that this one cannot serve. The message is one line with the problem
@@ -180,7 +186,7 @@ fn receive(socket: &OwnedFd) -> Result<HandedOver, String> {
         Ok(ToSuccessor::Hello { protocol, version }) => check_protocol(protocol, &version)?,
         _ => return Err(MALFORMED.to_owned()),
     }
-    let mut listeners = Vec::new();
+    let (mut listeners, mut refused) = (Vec::new(), None);
     loop {
         let (packet, descriptors) = next()?;
         match ToSuccessor::decode(&packet) {
@@ -191,6 +197,7 @@ fn receive(socket: &OwnedFd) -> Result<HandedOver, String> {
                     (fd, name, owner)
                 }));
             }
+            Ok(ToSuccessor::Refused { since, reason }) => refused = Some((since, reason)),
             Ok(ToSuccessor::Server { pid, origin, control, running, with_php, control_groups }) => {
                 let read = |descriptor: Option<OwnedFd>| {
                     read_memory_file(descriptor.into_iter().collect(), u64::MAX)
@@ -206,6 +213,7 @@ fn receive(socket: &OwnedFd) -> Result<HandedOver, String> {
                     bundles,
                     pid,
                     origin,
+                    refused,
                     control,
                     running,
                     with_php,
@@ -234,6 +242,7 @@ mod tests {
             document: b"{}",
             bundles: b"bundles".to_vec(),
             origin: "site.json".to_owned(),
+            refused: Some((7, "é".repeat(MAX_MESSAGE))),
             control: None,
             running: vec!["blog".to_owned()],
             with_php: Vec::new(),
@@ -259,6 +268,8 @@ mod tests {
             (handed.running, handed.origin.as_str()),
             (vec!["blog".to_owned()], "site.json")
         );
+        let (since, reason) = handed.refused.unwrap();
+        assert!(since == 7 && reason.starts_with("éé") && reason.len() <= 4096, "{since} {reason}");
         let sockets = handed.listeners.into_inner();
         assert_eq!(sockets.len(), 200);
         assert_eq!((&*sockets[199].1, sockets[199].2), ("127.0.0.1=199", Owner::Server));

@@ -23,6 +23,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum time from [`ToSuccessor::TakeOver`] to its answer.
 const TAKE_OVER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Maximum length of the reason for which the document at its source is refused.
+const MAX_REASON_BYTES: usize = 4096;
+
 /// A new server.
 #[derive(Debug)]
 pub(crate) struct Successor {
@@ -41,6 +44,8 @@ pub(crate) struct State<'a> {
     /// Certificate bundles, encoded.
     pub(crate) bundles: Vec<u8>,
     pub(crate) origin: String,
+    /// Since when the document at its source is refused, in seconds since 1970, and why.
+    pub(crate) refused: Option<(u64, String)>,
     pub(crate) control: Option<String>,
     pub(crate) running: Vec<String>,
     pub(crate) with_php: Vec<String>,
@@ -182,6 +187,12 @@ impl Successor {
     }
 }
 
+/// Shortens a reason: all messages must have room in the socket.
+fn shortened(mut reason: String) -> String {
+    reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
+    reason
+}
+
 impl State<'_> {
     /// Sends everything; it waits in the socket.
     pub(super) fn send(&self, socket: &OwnedFd) -> io::Result<()> {
@@ -196,6 +207,9 @@ impl State<'_> {
             });
             let descriptors: Vec<_> = some.iter().map(|listening| listening.fd).collect();
             send(&ToSuccessor::Listeners { sockets: sockets.collect() }, &descriptors)?;
+        }
+        if let Some((since, reason)) = self.refused.clone() {
+            send(&ToSuccessor::Refused { since, reason: shortened(reason) }, &[])?;
         }
         let document = memory_file("document", self.document)?;
         let bundles = memory_file("certificates", &self.bundles)?;

@@ -48,6 +48,9 @@ impl Tree {
     pub(super) fn succeed(&mut self, predecessor: Option<Predecessor>) -> Result<(), String> {
         let Some(predecessor) = predecessor else { return Ok(()) };
         self.certificates = Certificates::inherit(predecessor.bundles())?;
+        if let Some((since, reason)) = predecessor.refused() {
+            self.document_state.source_read(reason, since);
+        }
         self.control_groups.share(true);
         self.upgrade.is_standby = true;
         self.upgrade.predecessor = Some(predecessor);

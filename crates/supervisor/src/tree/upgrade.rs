@@ -154,6 +154,7 @@ impl Tree {
             document: &self.changes.current.document,
             bundles: self.certificates.encode(|_| true),
             origin: self.options.origin.clone(),
+            refused: self.document_state.refused().cloned(),
             control: self.options.control.clone(),
             running,
             with_php: with_php.map(|spec| spec.name.clone()).collect(),

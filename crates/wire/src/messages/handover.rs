@@ -1,7 +1,7 @@
 //! Messages between a server and the program that replaces it (an upgrade).
 //!
 //! 1. The server sends everything that its successor needs before it starts the successor:
-//!    `Hello`, `Listeners`, `Server`. They wait in the socket, also if the server ends meanwhile.
+//!    `Hello`, `Listeners`, perhaps `Refused`, `Server`. They wait in the socket, also if the server ends meanwhile.
 //! 2. The successor answers `Hello`, and `Ready` when it serves, or `Failed`.
 //! 3. `TakeOver`: the server has released its PID file and its control socket; answered with
 //!    `TookOver`, or `Failed`. After `TookOver` the server finishes its requests and ends.
@@ -54,6 +54,13 @@ messages! {
         /// The successor is the server from now on. Descriptor: a memfd with the recipients of the
         /// applications' mail ([`put_mail_usage`](super::put_mail_usage)).
         4 TakeOver {}
+        /// The document at its source is refused, and another one is served. Before `Server`, and only in this case.
+        5 Refused {
+            /// Time of the first refusal, in seconds since 1970.
+            since: u64,
+            /// The reason of the last refusal.
+            reason: String,
+        }
     }
 }
 

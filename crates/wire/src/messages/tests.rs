@@ -154,6 +154,7 @@ fn every_message_is_read_back_whole() {
     assert_read_back!(ToSuccessor:
         ToSuccessor::Listeners { sockets: vec![(text("*=80"), true), (text("unix=/s"), false)] },
         ToSuccessor::TakeOver {},
+        ToSuccessor::Refused { since: 1, reason: text("no") },
     );
     assert_read_back!(FromSuccessor:
         FromSuccessor::Ready {},
