@@ -49,7 +49,7 @@ fn the_country_of_a_client_is_a_variable_and_a_new_database_is_used() {
 }
 
 #[test]
-fn a_database_that_is_missing_or_cut_off_is_named_by_check_and_has_no_values() {
+fn a_database_that_is_missing_or_cut_off_is_named_by_check() {
     let site = Site::new();
     let file = site.root().with_file_name("a.mmdb");
     let variable = json!({"geo": "$remote_addr", "database": file, "path": "country.iso_code"});
@@ -80,13 +80,44 @@ fn a_database_that_is_missing_or_cut_off_is_named_by_check_and_has_no_values() {
             assert!(printed.contains(&expected), "{command}: {printed}");
         }
     }
+}
+
+/// A country that is kept out must not be let in because the database is not there.
+#[test]
+fn what_a_missing_database_decides_is_refused_until_it_is_there() {
+    let site = Site::new();
+    let file = site.root().with_file_name("country.mmdb");
+    let log = site.root().with_file_name("access.log");
     let variable = json!({"geo": "$remote_addr", "database": file, "path": "country.iso_code", "default": "none"});
+    let page = json!({"return": 200, "response_headers": {"X-Country": "$country"}});
+    let mut limited = page.clone();
+    limited["limit"] = json!({"rate": "100/s", "burst": 1000, "key": "$key"});
     let server = site
         .with(json!({
-            "variables": {"country": variable},
-            "routes": [{"action": {"return": 302, "location": "/$country"}}],
+            "variables": {
+                "country": variable,
+                "key": {"map": "$country", "values": {"none": ""}, "default": "$country"},
+            },
+            "access_log": {"path": log, "format": "$uri $status $country"},
+            "routes": [
+                {"match": {"uri": "/open"}, "action": page},
+                {"match": {"uri": "/limit"}, "action": limited},
+                {"match": {"uri": "/location"}, "action": {"return": 302, "location": "/$country"}},
+                {"match": {"uri": "/closed", "if": "$key"}, "action": {"return": 403}},
+                {"action": page},
+            ],
         }))
         .serve();
-    server.wait_for_log("it has no values");
-    assert_eq!(server.get("/").field("Location"), Some("/none"));
+    let all =
+        || ["/open", "/limit", "/location", "/closed"].map(|target| server.get(target).status);
+    server.wait_for_log("country.mmdb: No such file");
+    assert_eq!(all(), [200, 503, 503, 503]);
+    assert_eq!(server.get("/open").field("X-Country"), Some("none"));
+    server.wait_for_log("503: its route or limit needs ");
+    eventually("the access log has lines", || {
+        fs::read_to_string(&log).ok()?.contains("/open 200 none\n").then_some(())
+    });
+    fs::write(&file, country("127.0.0.0/8", "DE")).unwrap();
+    eventually("the database is used", || (all()[1] == 200).then_some(()));
+    assert_eq!(all(), [200, 200, 302, 403]);
 }

@@ -89,6 +89,14 @@ impl Defined {
         out.len() > before
     }
 
+    /// Returns the database that the value is looked up in, if it could not be read yet.
+    pub fn unread_database(&self) -> Option<&Arc<GeoDatabase>> {
+        match &self.0.table {
+            Table::Database(database, _) if database.stamp().is_none() => Some(database),
+            _ => None,
+        }
+    }
+
     /// Returns true if the value depends on the response.
     pub(crate) fn is_of_response(&self) -> bool {
         let mut all = self.0.templates().flat_map(Template::parts);

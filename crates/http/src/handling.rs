@@ -7,6 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use howdah_config::geo_database::GeoDatabase;
+
 /// Facts that the handlers of a request record.
 #[derive(Debug, Clone, Default)]
 pub struct Handling {
@@ -15,6 +17,7 @@ pub struct Handling {
     script: RefCell<Option<Arc<dyn Script>>>,
     attempts: RefCell<Vec<Rc<ServerAttempt>>>,
     cache_status: Cell<Option<&'static str>>,
+    unread_database: RefCell<Option<Arc<GeoDatabase>>>,
 }
 
 /// A request that an application runs.
@@ -62,6 +65,16 @@ impl Handling {
     /// Returns nginx's word for what the cache did.
     pub fn cache_status(&self) -> Option<&'static str> {
         self.cache_status.get()
+    }
+
+    /// Records that a variable has its default because its database could not be read yet; `None` to forget it.
+    pub fn set_unread_database(&self, database: Option<Arc<GeoDatabase>>) {
+        self.unread_database.replace(database);
+    }
+
+    /// Returns the database that could not be read for a variable of the request.
+    pub fn unread_database(&self) -> Option<Arc<GeoDatabase>> {
+        self.unread_database.borrow().clone()
     }
 
     /// Calls `read` with the application that got the request, if any.

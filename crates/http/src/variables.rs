@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::thread::LocalKey;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -79,9 +79,14 @@ impl<'a> VariableSource<'a> {
             }
             Variable::BytesSent => self.transferred().is_some_and(|(_, sent)| number(out, sent)),
             Variable::Connection => number(out, self.connection.number),
-            Variable::Defined(defined) => defined.write(out, &|variable, out| {
-                self.write(variable, out);
-            }),
+            Variable::Defined(defined) => {
+                if let (Some(database), Some(request)) = (defined.unread_database(), self.request) {
+                    request.handling.set_unread_database(Some(Arc::clone(database)));
+                }
+                defined.write(out, &|variable, out| {
+                    self.write(variable, out);
+                })
+            }
             Variable::Hostname => text(out, hostname().as_bytes()),
             // As in nginx, `$https` and `$is_args` are never absent, but empty.
             Variable::Https => text(out, if self.connection.tls { b"on" } else { b"" }),

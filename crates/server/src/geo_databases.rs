@@ -147,8 +147,11 @@ fn renew(database: &GeoDatabase, refused: &mut Refused, log: &Log) {
         }
         Err(problem) => {
             refused.insert(file.clone(), found);
-            let line = format_args!("{problem}; its old content stays in use");
-            log.write(Level::Alert, line);
+            // One without an old content is a part that is out, which is logged as such.
+            if database.stamp().is_some() {
+                let line = format_args!("{problem}; its old content stays in use");
+                log.write(Level::Alert, line);
+            }
         }
     }
 }

@@ -73,6 +73,7 @@ impl Handler for RequestHandler {
 
         let mut routed = routing.route(&self.listener, &mut exchange.request);
         checks::check(&context, &mut routed, exchange).await;
+        refusals::log_unread_database(&context, exchange);
         esi::prepare(&routed.effects, &mut exchange.request);
         let (mut response, instruction) = match mirror::is_wanted(&routed, &exchange.request) {
             false => answer(&context, &mut routed, exchange).await,

@@ -40,6 +40,20 @@ pub fn log(
     write(context, exchange, response.status, &reason);
 }
 
+/// Logs that the request was refused because a database of addresses could not be read, and forgets that for its
+/// error page.
+pub fn log_unread_database(context: &Context<'_>, exchange: &Exchange<'_>) {
+    let handling = &exchange.request.handling;
+    if let Some(database) = handling.unread_database() {
+        handling.set_unread_database(None);
+        let file = database.file.display();
+        let reason = format!(
+            "its route or limit needs {file}, which could not be read; see \"howdah status\""
+        );
+        write(context, exchange, 503, &reason);
+    }
+}
+
 /// Logs the reason of a refusal with this status, unless there are too many lines about clients.
 pub fn write(context: &Context<'_>, exchange: &Exchange<'_>, status: u16, reason: &str) {
     let Some(left_out) = context.thread.client_errors.next(context.routing.now.monotonic) else {

@@ -306,7 +306,11 @@ impl<'s> Routing<'s> {
                     }
                 }
                 Next::Over(decision) => {
-                    routed.decision = decision;
+                    // Without its database, a country that is kept out would have the default, too.
+                    routed.decision = match request.handling.unread_database() {
+                        Some(_) => Decision::Refuse(503, None),
+                        None => decision,
+                    };
                     return;
                 }
             };
@@ -551,8 +555,11 @@ fn add_for_scripts(action: &Action, request: &mut Request, started_at: Instant) 
         return;
     }
     let source = VariableSource::of(request, started_at);
+    let unread = request.handling.unread_database();
     let values: Vec<_> =
         variables.iter().map(|(name, value)| (name, source.expand(value))).collect();
+    // Variables of a script decide nothing here.
+    request.handling.set_unread_database(unread);
     let additions = request.additions.get_or_insert_default();
     // A decoded argument may have a NUL, which would end the value for PHP.
     for (name, value) in values.into_iter().filter(|(_, value)| !value.contains(&0)) {

@@ -21,7 +21,7 @@ pub enum PartKind {
     Log,
     /// The file of a cache, which is in memory only.
     Cache,
-    /// A database of addresses, which has no values.
+    /// A database of addresses.
     Table,
     /// A file of the document: what it defines is out, or as it was before.
     Include,

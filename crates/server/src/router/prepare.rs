@@ -153,7 +153,7 @@ impl ControlThread {
         }
     }
 
-    /// Reads databases of addresses. One that cannot be read has no values.
+    /// Reads databases of addresses. Without one, requests whose routes or limits need it are refused.
     async fn prepare_databases(&mut self, config: &Config, trigger: Trigger) -> Result<(), String> {
         if config.geo_databases.is_empty() {
             return Ok(());
@@ -176,7 +176,10 @@ impl ControlThread {
                 return Err(problem);
             }
             if !is_known {
-                self.shared.log.write(Level::Alert, format_args!("{problem}; it has no values"));
+                self.shared.log.write(
+                    Level::Alert,
+                    format_args!("{problem}; requests whose routes or limits need it get 503"),
+                );
             }
             self.unread.insert(file, problem);
         }
