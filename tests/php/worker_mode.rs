@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
@@ -378,6 +379,24 @@ fn a_script_that_does_not_work_at_the_start_is_named() {
     let log = fs::read_to_string(broken.log_path()).unwrap_or_default();
     assert!(!output.status.success());
     assert!(format!("{said}{log}").contains("the database is down"), "{said}{log}");
+}
+
+/// No request is there for the message.
+#[test]
+fn a_script_that_may_not_be_read_is_named_when_it_boots() {
+    let site = uncontrolled(json!({"processes": 1})).file("a.txt", "served");
+    let script = site.root().join("worker.php");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0)).unwrap();
+    let static_file =
+        json!({"match": {"uri": "/a.txt"}, "action": {"share": site.root().join("a.txt")}});
+    let worker = json!({"action": {"pass": "applications/site"}});
+    let server = site.with(json!({"routes": [static_file, worker]})).serve();
+    assert_eq!(server.get("/").status, 503);
+    assert_eq!(server.get("/a.txt").text(), "served");
+    let log = server.wait_for_log("worker.php");
+    assert!(log.contains("denied") && !log.contains("signal 11"), "{log}");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o644)).unwrap();
+    eventually("it boots", || (server.get("/").status == 200).then_some(()));
 }
 
 #[test]

@@ -156,7 +156,11 @@ extern "C" fn read(context: *mut c_void, buffer: *mut c_char, len: usize) -> usi
 extern "C" fn log(context: *mut c_void, severity: c_int, message: *const c_char, len: usize) {
     // SAFETY: a string of PHP's, valid while this callback runs.
     let message = unsafe { bytes(message, len) };
-    let severity = severity.clamp(0, 7) as u8;
+    write_log(context, severity.clamp(0, 7) as u8, message);
+}
+
+/// Writes a message to the log of the request; without one (a worker script that boots), to standard error.
+fn write_log(context: *mut c_void, severity: u8, message: &[u8]) {
     if !context.is_null() {
         return guard(context, |exchange| exchange.log(severity, message));
     }
@@ -173,11 +177,9 @@ extern "C" fn log(context: *mut c_void, severity: c_int, message: *const c_char,
 extern "C" fn denied(context: *mut c_void, path: *const c_char, len: usize) {
     // SAFETY: the path of the script, valid while this callback runs.
     let path = Path::new(OsStr::from_bytes(unsafe { bytes(path, len) }));
-    guard(context, |exchange| {
-        let obstacle = Obstacle::explain(path, &Credentials::current(), Wanted::Read);
-        let message = format!("Access to the script denied: {obstacle}");
-        exchange.log(SEVERITY_ERROR, message.as_bytes());
-    });
+    let obstacle = Obstacle::explain(path, &Credentials::current(), Wanted::Read);
+    let message = format!("Access to the script denied: {obstacle}");
+    write_log(context, SEVERITY_ERROR, message.as_bytes());
 }
 
 extern "C" fn purge(context: *mut c_void, flags: c_int, tags: *const c_char, len: usize) {
