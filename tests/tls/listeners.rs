@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use harness::client::PATIENCE;
-use harness::tls::{Authority, get, protocol, send};
+use harness::tls::{Authority, certificate, get, protocol, send};
 use harness::{Server, Site, eventually, free_address};
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::{Value, json};
@@ -280,6 +280,70 @@ fn changed_files_are_in_use_without_a_restart() {
     fs::write(data.join("key.pem"), key).unwrap();
     server.wait_for_log("new certificates are in use");
     assert_eq!(get(server.address, &client, "c.example", "/a.txt").unwrap().status, 200);
+}
+
+/// Each customer has a certificate of the same listener. One that is lost, while the server runs or before it
+/// starts, keeps none of the others from being renewed, neither in files nor in the store.
+#[test]
+fn a_lost_certificate_keeps_no_other_from_being_renewed() {
+    let authority = Authority::new();
+    let server = Site::new().file("a.txt", "a file").controlled().serve();
+    let directory = server.site.data();
+    let issue = |name: &str| authority.issue(&[&format!("{name}.example")]);
+    let write = |name: &str| {
+        let (chain, key) = issue(name);
+        // One rename for both: no look at the files comes between them.
+        let new = directory.join("new");
+        fs::write(&new, chain + &key).unwrap();
+        fs::rename(&new, directory.join(format!("{name}.pem"))).unwrap();
+    };
+    let files = |name: &str| {
+        let file = directory.join(format!("{name}.pem"));
+        json!({"chain": file, "key": file})
+    };
+    let store = |server: &Server, name: &str| {
+        let (chain, key) = issue("stored");
+        server.control("PUT", &format!("/certificates/{name}"), chain + &key).succeeded();
+    };
+    ["lost", "renewed"].into_iter().for_each(write);
+    store(&server, "first");
+    let address = free_address();
+    let mut document = server.site.document(server.address);
+    let mut listener = document["listeners"][server.address.to_string()].clone();
+    listener["tls"] = json!({"certificate": [files("lost"), files("renewed"), "first"]});
+    document["listeners"][address.to_string()] = listener;
+    server.put("/config", &document);
+    let client = authority.client(None, &[]);
+    let of = |name: &str| certificate(address, &client, &format!("{name}.example"));
+    let is_served =
+        |name: &str| get(address, &client, &format!("{name}.example"), "/a.txt").is_ok();
+    let others_are_renewed = |server: &Server, new: &str| {
+        let before = ["renewed", "stored"].map(&of);
+        write("renewed");
+        store(server, new);
+        let place = format!("/config/listeners/{address}/tls/certificate/2");
+        server.put(&place, &json!(new));
+        for (name, before) in ["renewed", "stored"].iter().zip(before) {
+            let is_new = || (of(name) != before).then_some(());
+            eventually(&format!("{name} has its new certificate"), is_new);
+        }
+    };
+
+    let lost = of("lost");
+    fs::remove_file(directory.join("lost.pem")).unwrap();
+    server.wait_for_log("lost.pem cannot be read");
+    others_are_renewed(&server, "second");
+    assert_eq!(of("lost"), lost, "it stays in use");
+
+    let first = server.address.to_string();
+    let (_, site) = server.end(rustix::process::Signal::TERM);
+    let server = site.serve_at(&first);
+    eventually("the listener is there", || is_served("renewed").then_some(()));
+    assert!(!is_served("lost"));
+    others_are_renewed(&server, "third");
+    assert!(!is_served("lost"));
+    write("lost");
+    eventually("it is back", || is_served("lost").then_some(()));
 }
 
 #[test]
