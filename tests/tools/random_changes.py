@@ -322,7 +322,10 @@ class History:
 
     def append(self, text):
         self.lines.append(f"{time.strftime('%H:%M:%S')} {text}")
-        self.file.write(self.lines[-1] + "\n")
+        try:
+            self.file.write(self.lines[-1] + "\n")
+        except OSError:
+            pass  # a full disk, which the server must survive as well
 
 
 class Visitor(threading.Thread):
