@@ -64,6 +64,49 @@ fn a_listing_of_a_huge_directory_stalls_no_other_site() {
     is_alive(&server);
 }
 
+/// A thread whose tasks always have something to do takes the responses of scripts between them.
+#[test]
+fn listings_without_an_end_keep_no_script_of_another_site_from_being_answered() {
+    let site = Site::new().file("other/run.php", "<?php echo 'run';");
+    let directory = site.root().join("many");
+    fs::create_dir(&directory).unwrap();
+    (0..3_000).for_each(|number| {
+        fs::File::create(directory.join(format!("a-name-of-some-length-{number}"))).unwrap();
+    });
+    let root = site.root().display().to_string();
+    let server = site
+        .with(json!({
+            "routes": [
+                { "match": { "uri": "/other/*" }, "action": { "pass": "applications/other" } },
+                { "action": { "pass": "applications/site" } },
+            ],
+            "applications": {
+                "site": { "htaccess": true },
+                "other": { "type": "php", "root": root, "limits": { "timeout": 20 } },
+            },
+        }))
+        .serve();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for client in 0..24 {
+            let (server, is_over) = (&server, &is_over);
+            scope.spawn(move || {
+                for number in 0.. {
+                    if is_over.load(Relaxed) {
+                        return;
+                    }
+                    server.get(&format!("/many/?P=*{client}*;x={number}"));
+                }
+            });
+        }
+        let texts: Vec<_> = (0..20).map(|_| server.get("/other/run.php")).collect();
+        is_over.store(true, Relaxed);
+        for response in texts {
+            assert_eq!((response.status, response.text()), (200, "run".into()), "{}", server.log());
+        }
+    });
+}
+
 #[test]
 fn ten_thousand_variants_of_a_page_stall_no_other_site() {
     let site = Site::new().file(".htaccess", "Options +MultiViews\nAddLanguage en .en\n");

@@ -49,6 +49,10 @@ pub trait Handler {
     /// Reports a connection that is closed because the client misbehaves. Called at most once per
     /// connection.
     fn log_misbehaviour(&self, _connection: &ConnectionInfo, _reason: &dyn fmt::Display) {}
+
+    /// Called at the beginning of each turn of a task that answers a request of an HTTP/2 connection.
+    /// The tasks of connections are the server's own.
+    fn begin_turn(&self) {}
 }
 
 impl<H: Handler> Handler for &H {
@@ -74,6 +78,10 @@ impl<H: Handler> Handler for &H {
 
     fn log_misbehaviour(&self, connection: &ConnectionInfo, reason: &dyn fmt::Display) {
         (**self).log_misbehaviour(connection, reason);
+    }
+
+    fn begin_turn(&self) {
+        (**self).begin_turn();
     }
 }
 

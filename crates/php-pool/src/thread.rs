@@ -8,7 +8,8 @@
 //!    handles frames that are not part of the response.
 //! 4. [`sleep`] tells workers when the thread waits for events. Only then do workers write its
 //!    eventfd, so that under load a response needs no system call to be noticed.
-//!    While there are many, [`tick`] lets a worker write it once for several responses.
+//!    While there are many, [`tick`] lets a worker write it once for several responses. [`turns`]
+//!    looks for responses while the thread has no time to wait.
 //! 5. [`time_limits`] ends scripts that run too long; [`log_backlog`] delays the responses of
 //!    applications that log too fast.
 
@@ -26,6 +27,7 @@ mod sleep;
 mod tick;
 mod time_limit;
 mod time_limits;
+mod turns;
 
 pub(super) use answer_spin::is_server_idle;
 pub use control::ControlRequest;

@@ -1,11 +1,11 @@
 //! A connection: chooses the protocol that it speaks and serves its requests with the pipeline.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use howdah_config::CleartextHttp2;
 use howdah_http::drain::{DrainRegistration, Phase, Signal};
@@ -17,6 +17,7 @@ use howdah_limits::at_once::Permit;
 use howdah_limits::rules;
 use howdah_sys::clock;
 use howdah_tls::{HandshakeOutcome, TlsListener};
+use pin_project_lite::pin_project;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
@@ -48,30 +49,57 @@ pub fn serve(thread: &Rc<RouterThread>, accepted: Accepted, drain: DrainRegistra
     // One task type per protocol: the task of a plain connection stays small.
     match protocol {
         protocol if has_proxy_header => {
-            spawn(permits, serve_proxied(handler, protocol, stream, info, drain));
+            spawn(thread, permits, serve_proxied(handler, protocol, stream, info, drain));
         }
-        Protocol::Tls(tls) => spawn(permits, serve_tls(handler, tls, stream, info, drain)),
+        Protocol::Tls(tls) => spawn(thread, permits, serve_tls(handler, tls, stream, info, drain)),
         Protocol::Plain(CleartextHttp2::Never) => {
-            spawn(permits, h1::serve(stream, info, handler, drain));
+            spawn(thread, permits, h1::serve(stream, info, handler, drain));
         }
         Protocol::Plain(CleartextHttp2::Offered) => {
-            spawn(permits, serve_either_version(handler, stream, info, drain));
+            spawn(thread, permits, serve_either_version(handler, stream, info, drain));
         }
         Protocol::Plain(CleartextHttp2::Only) => {
-            spawn(permits, serve_http2_only(handler, stream, info, drain));
+            spawn(thread, permits, serve_http2_only(handler, stream, info, drain));
         }
     }
 }
 
 /// Serves a connection as a task, which holds the permits. Without any it is smaller.
-fn spawn(permits: Vec<Permit>, serving: impl Future<Output = ()> + 'static) {
+fn spawn(
+    thread: &Rc<RouterThread>,
+    permits: Vec<Permit>,
+    serving: impl Future<Output = ()> + 'static,
+) {
+    let thread = Rc::clone(thread);
     drop(match permits.is_empty() {
-        true => spawn_local(serving),
-        false => spawn_local(async move {
-            serving.await;
-            drop(permits);
+        true => spawn_local(InTurns { thread, task: serving }),
+        false => spawn_local(InTurns {
+            thread,
+            task: async move {
+                serving.await;
+                drop(permits);
+            },
         }),
     });
+}
+
+pin_project! {
+    /// A task of a thread that takes responses of scripts between the turns of its tasks.
+    struct InTurns<F> {
+        thread: Rc<RouterThread>,
+        #[pin]
+        task: F,
+    }
+}
+
+impl<F: Future> Future for InTurns<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        this.thread.php.begin_turn();
+        this.task.poll(cx)
+    }
 }
 
 /// The protocol of a listener's connections.

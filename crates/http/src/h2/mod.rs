@@ -106,7 +106,8 @@ async fn run<H: Handler + 'static>(
         poll_fn(|cx| {
             for (request, respond) in driver.accepted.drain(..) {
                 let answer = stream::answer(handler(), Rc::clone(&shared), request, respond);
-                tasks.start(answer, cx);
+                let handler = handler();
+                tasks.start(answer, move || handler.begin_turn(), cx);
             }
             Poll::Ready(())
         })

@@ -33,8 +33,9 @@ impl<F> Default for StreamTasks<F> {
 }
 
 impl<F: Future<Output = StreamEnd> + 'static> StreamTasks<F> {
-    /// Polls a future once, and spawns a task for it if it is not ready.
-    pub fn start(&mut self, answer: F, cx: &mut Context<'_>) {
+    /// Polls a future once, and spawns a task for it if it is not ready. Each turn of the task begins
+    /// with a call of `begin_turn`.
+    pub fn start(&mut self, answer: F, begin_turn: impl Fn() + 'static, cx: &mut Context<'_>) {
         let mut future = self.spare.take().unwrap_or_else(|| Box::pin(None));
         future.set(Some(answer));
         if let Poll::Ready(end) = poll(&mut future, cx) {
@@ -42,7 +43,10 @@ impl<F: Future<Output = StreamEnd> + 'static> StreamTasks<F> {
             self.spare = Some(future);
             self.ended.push(end);
         } else {
-            self.tasks.spawn_local(async move { poll_fn(|cx| poll(&mut future, cx)).await });
+            self.tasks.spawn_local(poll_fn(move |cx| {
+                begin_turn();
+                poll(&mut future, cx)
+            }));
         }
     }
 

@@ -16,6 +16,7 @@ use super::log_backlog::LogBacklog;
 use super::requests::{Entry, RequestTable};
 use super::tick::Tick;
 use super::time_limit::CheckedRequests;
+use super::turns::Turns;
 use crate::pending::Failure;
 use crate::queue::Queue;
 use crate::request::RequestKey;
@@ -37,6 +38,7 @@ pub struct PhpThread {
     pub(super) log_backlog: LogBacklog,
     pub(super) spin: AnswerSpin,
     pub(super) tick: Tick,
+    pub(super) turns: Turns,
 }
 
 impl PhpThread {
@@ -55,6 +57,7 @@ impl PhpThread {
             log_backlog: LogBacklog::default(),
             spin: AnswerSpin::default(),
             tick: Tick::default(),
+            turns: Turns::default(),
         })
     }
 

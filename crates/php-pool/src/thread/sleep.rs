@@ -13,10 +13,8 @@ impl PhpThread {
     /// Prepares for a wait for events: from now on workers write the thread's eventfd. If there are
     /// frames already, the drainer runs instead.
     pub fn before_wait(&self) {
+        self.spin.wait_for(|| self.is_dirty());
         let attached = self.attached.borrow();
-        self.spin.wait_for(|| {
-            attached.values().any(|attached| attached.instance.region.is_dirty(self.number))
-        });
         let mut is_dirty = false;
         let is_brief = self.tick.is_running();
         for attached in attached.values() {
@@ -31,6 +29,7 @@ impl PhpThread {
 
     /// Ends a wait for events.
     pub fn after_wait(&self) {
+        self.turns.restart();
         for attached in self.attached.borrow().values() {
             attached.instance.region.thread_wakes(self.number);
         }

@@ -32,6 +32,8 @@ impl PhpThread {
                 self.checked.added.notified().await;
             }
             tokio::time::sleep(CHECK_INTERVAL).await;
+            // A script whose response is complete has ended, even if this thread is late.
+            self.drain();
             let attached: Vec<_> = self.attached.borrow().values().cloned().collect();
             attached.iter().for_each(|attached| self.end_overdue(attached));
         }

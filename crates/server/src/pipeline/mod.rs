@@ -145,6 +145,10 @@ impl Handler for RequestHandler {
     fn log_misbehaviour(&self, connection: &ConnectionInfo, why: &dyn fmt::Display) {
         self.log_client_error(connection, format_args!("HTTP/2 connection closed: {why}"));
     }
+
+    fn begin_turn(&self) {
+        self.thread.php.begin_turn();
+    }
 }
 
 /// Returns the access logs of a request: those of an action, else those of the application that has run
