@@ -386,7 +386,7 @@ fn a_script_that_does_not_work_at_the_start_is_named() {
 fn a_script_that_may_not_be_read_is_named_when_it_boots() {
     let site = uncontrolled(json!({"processes": 1})).file("a.txt", "served");
     let script = site.root().join("worker.php");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o0)).unwrap();
     let static_file =
         json!({"match": {"uri": "/a.txt"}, "action": {"share": site.root().join("a.txt")}});
     let worker = json!({"action": {"pass": "applications/site"}});
