@@ -35,6 +35,23 @@ impl PhpThread {
         }
     }
 
+    /// Counts a turn of a task, which is about to begin. Every few turns, takes the responses that
+    /// there are: tasks that always have something to do keep the runtime from waiting for events,
+    /// and workers write the eventfd of a waiting thread only.
+    pub fn begin_turn(&self) {
+        if self.turns.count() && self.is_dirty() {
+            self.drain();
+        }
+    }
+
+    /// Returns true if a worker has written a part of a response for this thread.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.attached
+            .borrow()
+            .values()
+            .any(|attached| attached.instance.region.is_dirty(self.number))
+    }
+
     /// Takes responses for as long as the thread runs.
     pub async fn run_drainer(self: Rc<Self>) {
         poll_fn(|cx| {

@@ -1,11 +1,6 @@
-//! Takes responses while the thread has no time to sleep.
-//!
-//! Workers write the thread's eventfd only if it sleeps. Tasks that always have something to do keep the
-//! runtime from waiting for events, so the thread looks for responses between the turns of its tasks.
+//! Counts the turns of a thread's tasks since it has last looked for responses.
 
 use std::cell::Cell;
-
-use super::php_thread::PhpThread;
 
 /// Number of turns of tasks between two looks.
 const INTERVAL: u32 = 8;
@@ -16,7 +11,7 @@ pub(super) struct Turns(Cell<u32>);
 
 impl Turns {
     /// Counts a turn. Returns true if responses should be looked for.
-    fn count(&self) -> bool {
+    pub fn count(&self) -> bool {
         let turns = self.0.get() + 1;
         self.0.set(turns % INTERVAL);
         turns == INTERVAL
@@ -25,24 +20,6 @@ impl Turns {
     /// Begins to count again: the thread has looked for responses.
     pub fn restart(&self) {
         self.0.set(0);
-    }
-}
-
-impl PhpThread {
-    /// Counts a turn of a task, which is about to begin. Every few turns, takes the responses that
-    /// there are.
-    pub fn begin_turn(&self) {
-        if self.turns.count() && self.is_dirty() {
-            self.drain();
-        }
-    }
-
-    /// Returns true if a worker has written a part of a response for this thread.
-    pub(super) fn is_dirty(&self) -> bool {
-        self.attached
-            .borrow()
-            .values()
-            .any(|attached| attached.instance.region.is_dirty(self.number))
     }
 }
 
