@@ -12,7 +12,7 @@ use howdah_htaccess::outcome::Action;
 use howdah_htaccess::parse::{self, review};
 use howdah_htaccess::record::{Connection, FileInfo, FileKind, Record};
 use howdah_htaccess::table::Table;
-use howdah_htaccess::world::{Broken, Later, Level, World};
+use howdah_htaccess::world::{Broken, Later, Level, Reading, World};
 
 use crate::split;
 
@@ -164,13 +164,17 @@ impl World for Site<'_> {
         compiled.map(|config| Some(Arc::new(config)))
     }
 
-    fn list(&self, _: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        Ok([&b"a.html"[..], b"a.html.fr", b"<b>.txt"].map(<[u8]>::to_vec).to_vec())
+    fn list<'a>(&'a self, _: &'a [u8]) -> Later<'a, io::Result<Vec<Vec<u8>>>> {
+        Box::pin(async move {
+            Ok([&b"a.html"[..], b"a.html.fr", b"<b>.txt"].map(<[u8]>::to_vec).to_vec())
+        })
     }
 
-    fn read(&self, _: &[u8], limit: usize) -> io::Result<Arc<[u8]>> {
-        let text = b"user:secret\ngroup: user\nURI: a.html\nContent-type: text/html; qs=0.5\n";
-        Ok(text[..text.len().min(limit)].into())
+    fn read<'a>(&'a self, _: &'a [u8], reading: Reading) -> Later<'a, io::Result<Arc<[u8]>>> {
+        Box::pin(async move {
+            let text = b"user:secret\ngroup: user\nURI: a.html\nContent-type: text/html; qs=0.5\n";
+            Ok(reading.of(text.as_slice())?.into())
+        })
     }
 
     fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, Option<bool>> {

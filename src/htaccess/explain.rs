@@ -20,7 +20,7 @@ use howdah_htaccess::parse::review::{Line, Review};
 use howdah_htaccess::parse::{self, review};
 use howdah_htaccess::record::{Connection, FileInfo, FileKind, Record};
 use howdah_htaccess::table::Table;
-use howdah_htaccess::world::{Broken, Later, Level, World};
+use howdah_htaccess::world::{Broken, Later, Level, Reading, World};
 
 use super::effects::{Removed, effective, without};
 use super::site_file;
@@ -307,14 +307,19 @@ impl World for Site<'_> {
             .map(|found| Some(Arc::new(found)))
     }
 
-    fn list(&self, directory: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        let path = self.path(directory).ok_or(io::ErrorKind::NotFound)?;
-        fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().into_vec())).collect()
+    fn list<'a>(&'a self, directory: &'a [u8]) -> Later<'a, io::Result<Vec<Vec<u8>>>> {
+        Box::pin(async move {
+            let path = self.path(directory).ok_or(io::ErrorKind::NotFound)?;
+            fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().into_vec())).collect()
+        })
     }
 
-    fn read(&self, path: &[u8], limit: usize) -> io::Result<Arc<[u8]>> {
-        let path = self.path(path).ok_or(io::ErrorKind::NotFound)?;
-        Ok(site_file::read(&self.root, path, limit as u64)?.into())
+    fn read<'a>(&'a self, path: &'a [u8], reading: Reading) -> Later<'a, io::Result<Arc<[u8]>>> {
+        Box::pin(async move {
+            let path = self.path(path).ok_or(io::ErrorKind::NotFound)?;
+            let bytes = site_file::read(&self.root, path, reading.limit() as u64 + 1)?;
+            Ok(reading.of(bytes.as_slice())?.into())
+        })
     }
 
     fn verify<'a>(&'a self, _: &'a [u8], _: &'a [u8]) -> Later<'a, Option<bool>> {

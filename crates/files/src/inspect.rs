@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 
 use super::Files;
 use super::reason::NotServedReason;
@@ -154,30 +155,16 @@ impl Files {
         Ok(Inspected::of(&found))
     }
 
-    /// Returns the names in a directory, at most this number. Links on the way to it are followed under the
-    /// share's rules.
+    /// Opens a directory to read its names. Links on the way to it are followed under the share's rules.
     ///
     /// # Errors
     ///
     /// There is no such directory, or it cannot be read.
-    pub fn list_at(
-        &self,
-        share: &Share,
-        place: FileLocation<'_>,
-        limit: usize,
-    ) -> io::Result<Vec<Vec<u8>>> {
+    pub fn open_directory_at(&self, share: &Share, place: FileLocation<'_>) -> io::Result<OwnedFd> {
         let directory = self.directory(share, &place)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // The descriptor above is only a path; its directory cannot become another one meanwhile.
-        let readable = rustix::fs::openat(&directory, ".", flags, Mode::empty())?;
-        let mut names = Vec::new();
-        for entry in Dir::new(readable)?.take(limit) {
-            let name = entry?.file_name().to_bytes().to_vec();
-            if !matches!(name.as_slice(), b"." | b"..") {
-                names.push(name);
-            }
-        }
-        Ok(names)
+        Ok(rustix::fs::openat(&directory, ".", flags, Mode::empty())?)
     }
 
     fn open_and_log(

@@ -16,7 +16,7 @@ use howdah_htaccess::config::DirConfig;
 use howdah_htaccess::engine::{self, Base, Engine};
 use howdah_htaccess::record::{Connection, FileInfo, FileKind, Record};
 use howdah_htaccess::table::Table;
-use howdah_htaccess::world::{Broken, Later, Level, World};
+use howdah_htaccess::world::{Broken, Later, Level, Reading, World};
 
 /// The rules that WordPress writes.
 const WORDPRESS: &str = r"
@@ -78,12 +78,12 @@ impl World for Memory {
         Ok(self.directives.get(directory).cloned())
     }
 
-    fn list(&self, _: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        Ok(Vec::new())
+    fn list<'a>(&'a self, _: &'a [u8]) -> Later<'a, io::Result<Vec<Vec<u8>>>> {
+        Box::pin(async move { Ok(Vec::new()) })
     }
 
-    fn read(&self, _: &[u8], _: usize) -> io::Result<Arc<[u8]>> {
-        Err(io::ErrorKind::NotFound.into())
+    fn read<'a>(&'a self, _: &'a [u8], _: Reading) -> Later<'a, io::Result<Arc<[u8]>>> {
+        Box::pin(async move { Err(io::ErrorKind::NotFound.into()) })
     }
 
     fn verify<'a>(&'a self, _: &'a [u8], _: &'a [u8]) -> Later<'a, Option<bool>> {

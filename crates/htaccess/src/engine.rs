@@ -77,13 +77,19 @@ impl Engine {
     /// Takes a request through all phases. The record needs its connection, `request_line`, `method`,
     /// `protocol`, `unparsed_uri` and `headers_in`.
     pub async fn handle(&self, record: Record, world: &dyn World) -> Outcome {
-        work::limited(Server { site: &self.site, world }.handle(record)).await
+        self.limited(Server { site: &self.site, world }.handle(record)).await
     }
 
     /// Looks for the answer to an error that the server had with the outcome of a request. An error of a script
     /// that has answered is its own: Apache with mod_php has no error document for it.
     pub async fn fail(&self, record: Record, status: u16, world: &dyn World) -> Outcome {
-        work::limited(Server { site: &self.site, world }.fail(record, status)).await
+        self.limited(Server { site: &self.site, world }.fail(record, status)).await
+    }
+
+    async fn limited(&self, phases: impl Future<Output = Outcome>) -> Outcome {
+        let (mut outcome, is_unprepared) = work::limited(phases).await;
+        outcome.is_unprepared = is_unprepared;
+        outcome
     }
 
     /// Applies directives to the head of a response: after this, `record.status` and `record.headers_out` are

@@ -26,6 +26,7 @@ pub mod outcome;
 pub mod parse;
 pub mod phases;
 pub mod query;
+mod reading;
 pub mod record;
 pub mod regex;
 pub mod registry;

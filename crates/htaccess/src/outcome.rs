@@ -13,6 +13,9 @@ pub struct Outcome {
     pub record: Box<Record>,
     /// What the server is to send.
     pub action: Action,
+    /// True if the request was stopped because many patterns were used for the first time: the same request gets
+    /// further the next time.
+    pub is_unprepared: bool,
 }
 
 /// Kind of an answer.

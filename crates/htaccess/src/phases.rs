@@ -58,7 +58,9 @@ impl<'a> Server<'a> {
                 Err(status) => Err(status),
             };
             let next = match handled {
-                Ok(handler::Handled::Answer(action)) => return Outcome { record, action },
+                Ok(handler::Handled::Answer(action)) => {
+                    return Outcome { record, action, is_unprepared: false };
+                }
                 Ok(handler::Handled::Redirect(target)) => self.redirect(record, &target),
                 Err(status) => self.die(record, status),
             };

@@ -244,6 +244,7 @@ impl Regex {
             Some(known) => known,
             None => {
                 self.count_variant(uses_jit).map_err(|_| overrun())?;
+                work::record_prepared();
                 place.get_or_init(|| self.compile(class, uses_jit).ok())
             }
         };

@@ -15,7 +15,7 @@ use crate::config::DirConfig;
 use crate::engine::{Action, Base, Engine, Outcome, Script, compile};
 use crate::modules::testing::now;
 use crate::record::{Connection, FileInfo, FileKind, Record};
-use crate::world::{Broken, FileRule, Later, Level, World};
+use crate::world::{Broken, FileRule, Later, Level, Reading, World};
 
 /// Site in a temporary directory; removed at the end.
 pub(crate) struct Site {
@@ -223,18 +223,16 @@ impl World for Site {
         Ok(Some(config))
     }
 
-    fn list(&self, directory: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        fs::read_dir(path_of(directory))?
-            .map(|entry| entry.map(|entry| entry.file_name().into_vec()))
-            .collect()
+    fn list<'a>(&'a self, directory: &'a [u8]) -> Later<'a, io::Result<Vec<Vec<u8>>>> {
+        Box::pin(async move {
+            fs::read_dir(path_of(directory))?
+                .map(|entry| entry.map(|entry| entry.file_name().into_vec()))
+                .collect()
+        })
     }
 
-    fn read(&self, path: &[u8], limit: usize) -> io::Result<Arc<[u8]>> {
-        let bytes = fs::read(path_of(path))?;
-        if bytes.len() > limit {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        Ok(bytes.into())
+    fn read<'a>(&'a self, path: &'a [u8], reading: Reading) -> Later<'a, io::Result<Arc<[u8]>>> {
+        Box::pin(async move { Ok(reading.of(fs::File::open(path_of(path))?)?.into()) })
     }
 
     fn is_source(&self, path: &[u8]) -> bool {

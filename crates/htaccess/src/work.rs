@@ -17,13 +17,25 @@ const MAX_TIME: Duration = Duration::from_millis(500);
 /// Processor time that a request may then still use: on a busy machine, it may have waited for a processor.
 const MAX_MORE: Duration = Duration::from_millis(200);
 
+/// The same for one run, which nothing interrupts: until the request waits or lets others run. Builds without
+/// optimization are slower.
+const MAX_RUN_TIME: Duration = Duration::from_millis(if cfg!(debug_assertions) { 300 } else { 20 });
+
+/// Processor time that a run may then still use.
+const MAX_MORE_OF_RUN: Duration = MAX_RUN_TIME;
+
+/// Time after which a run lets others run, where it can.
+const SHORT_RUN: Duration = Duration::from_millis(1);
+
 /// Time that sub-requests of conditions may take of one run, which cannot be interrupted. Builds without optimization
 /// are slower.
 const MAX_LOOK_UP_TIME: Duration =
-    Duration::from_millis(if cfg!(debug_assertions) { 300 } else { 40 });
+    Duration::from_millis(if cfg!(debug_assertions) { 300 } else { 15 });
 
 #[derive(Clone, Copy)]
 struct Deadline {
+    /// Time at which the run has begun.
+    start: Instant,
     /// Time of the next look at the processor time of the thread.
     at: Instant,
     /// Processor time of the thread at the first look.
@@ -37,28 +49,41 @@ thread_local! {
     static DEADLINE: Cell<Option<Deadline>> = const { Cell::new(None) };
     /// A pattern of the request that runs has exceeded a limit.
     static HAS_OVERRUN: Cell<bool> = const { Cell::new(false) };
+    /// The run has prepared patterns, which are kept.
+    static HAS_PREPARED: Cell<bool> = const { Cell::new(false) };
     /// Time of sub-requests of conditions in this run, and the number of those that run inside of each other.
     static LOOK_UPS: Cell<(Duration, u32)> = const { Cell::new((Duration::ZERO, 0)) };
 }
 
-/// Runs a future with a limit on the time that it runs.
-pub async fn limited<T>(future: impl Future<Output = T>) -> T {
+/// Runs a future with a limit on the time that it runs. Also returns true if a run was stopped that has prepared
+/// patterns: they are kept, so that the same work gets further the next time.
+pub async fn limited<T>(future: impl Future<Output = T>) -> (T, bool) {
     let mut future = pin!(future);
     let (mut rest, mut more) = (MAX_TIME, MAX_MORE);
     let mut has_overrun = false;
+    let mut is_unprepared = false;
     poll_fn(move |context| {
         let start = Instant::now();
-        let outer = DEADLINE.replace(Some(Deadline { at: start + rest, mark: None, more }));
+        let deadline = Deadline {
+            start,
+            at: start + rest.min(MAX_RUN_TIME),
+            mark: None,
+            more: more.min(MAX_MORE_OF_RUN),
+        };
+        let outer = DEADLINE.replace(Some(deadline));
         let outer_overrun = HAS_OVERRUN.replace(has_overrun);
+        let outer_prepared = HAS_PREPARED.replace(false);
         let outer_look_ups = LOOK_UPS.replace((Duration::ZERO, 0));
         let polled = future.as_mut().poll(context);
+        let had_overrun = has_overrun;
         has_overrun = HAS_OVERRUN.replace(outer_overrun);
+        is_unprepared |= HAS_PREPARED.replace(outer_prepared) && has_overrun && !had_overrun;
         LOOK_UPS.set(outer_look_ups);
         if let Some(mark) = DEADLINE.replace(outer).and_then(|deadline| deadline.mark) {
             more = more.saturating_sub(processor_time().saturating_sub(mark));
         }
         rest = rest.saturating_sub(start.elapsed());
-        polled
+        polled.map(|result| (result, is_unprepared))
     })
     .await
 }
@@ -66,7 +91,7 @@ pub async fn limited<T>(future: impl Future<Output = T>) -> T {
 /// Runs a function, and returns true beside its result if a pattern has exceeded a limit.
 pub fn checked<T>(run: impl FnOnce() -> T) -> (T, bool) {
     let start = Instant::now();
-    let deadline = Deadline { at: start + MAX_TIME, mark: None, more: MAX_MORE };
+    let deadline = Deadline { start, at: start + MAX_RUN_TIME, mark: None, more: MAX_MORE_OF_RUN };
     let outer = DEADLINE.replace(Some(deadline));
     let outer_overrun = HAS_OVERRUN.replace(false);
     let result = run();
@@ -92,6 +117,26 @@ pub fn look_up<T>(run: impl FnOnce() -> T) -> Option<T> {
 /// Records that a pattern of the request that runs has exceeded a limit.
 pub fn record_overrun() {
     HAS_OVERRUN.set(true);
+}
+
+/// Records that the run has prepared a pattern, which is kept.
+pub(crate) fn record_prepared() {
+    HAS_PREPARED.set(true);
+}
+
+/// Returns true, and fails the request, if it has no time left. For work without patterns that a hostile file can
+/// repeat.
+pub(crate) fn must_stop() -> bool {
+    let is_over = is_spent();
+    if is_over {
+        record_overrun();
+    }
+    is_over
+}
+
+/// Returns true if the run has lasted so long that others should have their turn.
+pub(crate) fn is_long() -> bool {
+    DEADLINE.get().is_some_and(|deadline| deadline.start.elapsed() >= SHORT_RUN)
 }
 
 /// Returns true if a pattern of the request that runs has exceeded a limit: whether it matches is not known, so
@@ -132,12 +177,13 @@ mod tests {
     #[test]
     fn a_request_is_stopped_after_its_processor_time_and_not_for_waiting() {
         assert!(!is_spent());
-        now(limited(async {
+        let _ = now(limited(async {
             // Real time is over; processor time is counted from the first look.
             let past = Instant::now();
-            DEADLINE.set(Some(Deadline { at: past, mark: None, more: MAX_MORE }));
+            let deadline = Deadline { start: past, at: past, mark: None, more: MAX_MORE };
+            DEADLINE.set(Some(deadline));
             assert!(!is_spent());
-            DEADLINE.set(Some(Deadline { at: past, mark: Some(Duration::ZERO), more: MAX_MORE }));
+            DEADLINE.set(Some(Deadline { mark: Some(Duration::ZERO), ..deadline }));
             while processor_time() < MAX_MORE {}
             assert!(is_spent());
         }));
@@ -172,6 +218,36 @@ mod tests {
         let site = Site::new(&[(".htaccess", &rules), ("a.html", "a")]);
         let target = format!("/a.html?{}!", "a".repeat(13));
         assert_eq!(site.get(&target).status(), 500);
+    }
+
+    #[test]
+    fn work_without_patterns_that_a_file_repeats_ends_with_500() {
+        let text = "%{HTTP:X}".repeat(30);
+        let functions: String = (0..1000)
+            .map(|n| format!("<If \"sha1(md5('{text}').'{text}') == '{n}'\">\nHeader set A b\n</If>\n"))
+            .collect();
+        let sections: String = (0..3000)
+            .map(|n| format!("<FilesMatch a>\nHeader set X{n} y\n</FilesMatch>\n"))
+            .collect();
+        let edits = "Header set X-A a\n".to_owned()
+            + &"Header edit* X-A a aa\n".repeat(10)
+            + &"Header edit* X-A a b\nHeader edit* X-A b a\n".repeat(2000);
+        for rules in [functions, sections, edits] {
+            let site = Site::new(&[(".htaccess", &rules), ("a.html", "a")]);
+            let answer = site.send("GET /a.html", &[("X", &"x".repeat(8000))]);
+            assert_eq!(answer.status(), 500, "{}", &rules[..100]);
+        }
+    }
+
+    #[test]
+    fn a_request_that_prepares_many_patterns_is_answered_when_all_are_prepared() {
+        let lines: String =
+            (0..8000).map(|n| format!("SetEnvIf User-Agent \"b(a|c)*d{n}\" e=1\n")).collect();
+        let site = Site::new(&[(".htaccess", &lines), ("a.html", "a")]);
+        let agent = "x".repeat(300);
+        let mut answers = (0..32).map(|_| site.send("GET /a.html", &[("User-Agent", &agent)]));
+        let answer = answers.find(|answer| !answer.0.is_unprepared).unwrap();
+        assert_eq!(answer.status(), 200);
     }
 
     #[test]

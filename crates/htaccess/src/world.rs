@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::config::DirConfig;
 use crate::query::{Found, MAX_SEARCHED_BYTES, Query};
+pub use crate::reading::Reading;
 use crate::record::FileInfo;
 
 /// A result that may take time.
@@ -20,17 +21,24 @@ pub struct Broken {
     pub message: String,
     /// True for a file that is there but cannot be read: requests are refused with 403 in place of 500.
     pub is_unreadable: bool,
+    /// True if the file is still to be read and compiled: the server runs the request again, once that is done.
+    pub is_pending: bool,
 }
 
 impl Broken {
     /// A file with an error in it.
     pub fn new(message: impl Into<String>) -> Broken {
-        Broken { message: message.into(), is_unreadable: false }
+        Broken { message: message.into(), is_unreadable: false, is_pending: false }
+    }
+
+    /// A file that is to be read and compiled first.
+    pub fn pending() -> Broken {
+        Broken { is_pending: true, ..Broken::new("its directives are not known yet") }
     }
 
     /// A file that cannot be read.
     pub fn unreadable(message: impl Into<String>) -> Broken {
-        Broken { message: message.into(), is_unreadable: true }
+        Broken { is_unreadable: true, ..Broken::new(message) }
     }
 }
 
@@ -47,10 +55,10 @@ pub trait World {
     fn directives(&self, directory: &[u8]) -> Result<Option<Arc<DirConfig>>, Broken>;
 
     /// Returns the names in a directory.
-    fn list(&self, directory: &[u8]) -> io::Result<Vec<Vec<u8>>>;
+    fn list<'a>(&'a self, directory: &'a [u8]) -> Later<'a, io::Result<Vec<Vec<u8>>>>;
 
-    /// Reads a small file: passwords, groups, a type map, the text around a listing.
-    fn read(&self, path: &[u8], limit: usize) -> io::Result<Arc<[u8]>>;
+    /// Reads a file: passwords, groups, a type map, the text around a listing.
+    fn read<'a>(&'a self, path: &'a [u8], reading: Reading) -> Later<'a, io::Result<Arc<[u8]>>>;
 
     /// Returns true if a file is source of scripts by its name, which the server never sends. Names of scripts of the
     /// base are known to the engine.
@@ -72,7 +80,9 @@ pub trait World {
     ///
     /// `ResourceBusy` if too many searches wait.
     fn search<'a>(&'a self, path: &'a [u8], query: &'a Query) -> Later<'a, io::Result<Found>> {
-        Box::pin(async move { query.answer(&self.read(path, MAX_SEARCHED_BYTES)?) })
+        Box::pin(
+            async move { query.answer(&self.read(path, Reading::All(MAX_SEARCHED_BYTES)).await?) },
+        )
     }
 
     /// Checks a password against its stored form (bcrypt, apr1, SHA, crypt); `None` if too many checks wait.

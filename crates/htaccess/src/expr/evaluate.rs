@@ -9,6 +9,7 @@ use super::tree::{Comparison, Cond, Function, Order, Wildcard, Word};
 use super::variable::Variable;
 use super::{ascii, functions, operators, wildcard};
 use crate::record::Record;
+use crate::work;
 
 /// An expression and a request.
 pub(super) struct Evaluation<'a, 'c> {
@@ -47,6 +48,9 @@ impl<'a> Evaluation<'a, '_> {
             Cond::In(word, list) => {
                 let word = self.word(word)?;
                 // From the last one on, as by Apache: `Vary` has the fields up to the one that matches.
+                if work::must_stop() {
+                    return Err(Failure::Overrun);
+                }
                 for element in list.iter().rev() {
                     if self.word(element)? == word {
                         return Ok(true);
@@ -69,6 +73,9 @@ impl<'a> Evaluation<'a, '_> {
             }
             Cond::Test(test, word) => {
                 let word = self.word(word)?;
+                if work::must_stop() {
+                    return Err(Failure::Overrun);
+                }
                 operators::test(*test, &word, self.record, self.scope)
             }
             Cond::Wildcard(kind, text, pattern) => {
@@ -112,6 +119,9 @@ impl<'a> Evaluation<'a, '_> {
                 let argument = self.word(argument)?;
                 if argument.len() > MAX_TEXT_BYTES {
                     return Err(Failure::Other("String too long".to_owned()));
+                }
+                if work::must_stop() {
+                    return Err(Failure::Overrun);
                 }
                 self.call(*function, argument)
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Scope;
 use crate::config::DirConfig;
 use crate::record::{Connection, FileInfo, FileKind, Record};
-use crate::world::{Broken, Later, Level, World};
+use crate::world::{Broken, Later, Level, Reading, World};
 
 /// Files by their paths; those with a slash at the end are directories.
 #[derive(Default)]
@@ -50,12 +50,12 @@ impl World for Fake {
         Ok(None)
     }
 
-    fn list(&self, _: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        Ok(Vec::new())
+    fn list<'a>(&'a self, _: &'a [u8]) -> Later<'a, io::Result<Vec<Vec<u8>>>> {
+        Box::pin(async move { Ok(Vec::new()) })
     }
 
-    fn read(&self, _: &[u8], _: usize) -> io::Result<Arc<[u8]>> {
-        Err(io::ErrorKind::NotFound.into())
+    fn read<'a>(&'a self, _: &'a [u8], _: Reading) -> Later<'a, io::Result<Arc<[u8]>>> {
+        Box::pin(async move { Err(io::ErrorKind::NotFound.into()) })
     }
 
     fn verify<'a>(&'a self, _: &'a [u8], _: &'a [u8]) -> Later<'a, Option<bool>> {

@@ -6,6 +6,7 @@
 mod compare;
 mod entries;
 mod page;
+mod turns;
 
 pub use page::handle;
 

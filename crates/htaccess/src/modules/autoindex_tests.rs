@@ -3,7 +3,7 @@ use crate::engine::{Base, Engine};
 use crate::modules::mime::{self, Types};
 use crate::modules::negotiation::Candidate;
 use crate::modules::testing::{Stub, apply, now, record};
-use crate::world::World;
+use crate::world::{Reading, World};
 
 #[test]
 fn errors_are_those_of_apache() {
@@ -69,7 +69,8 @@ impl Directory for Site<'_> {
         Box::pin(async move {
             let name = uri.split(|&byte| byte == b'?').next().unwrap();
             let Some(candidate) = self.lookup(record, name).await else { return Insert::None };
-            let Ok(content) = self.stub.read(&candidate.record.filename, 1000) else {
+            let Ok(content) = self.stub.read(&candidate.record.filename, Reading::All(1000)).await
+            else {
                 return Insert::None;
             };
             match candidate.record.content_type.as_deref() {

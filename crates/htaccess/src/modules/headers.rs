@@ -10,6 +10,7 @@ use crate::modules::services::Services;
 use crate::modules::support::{lossy, merge, word};
 use crate::record::Record;
 use crate::table::Table;
+use crate::work;
 use crate::world::{Level, World};
 
 /// Longest value that `edit*` may produce.
@@ -443,7 +444,7 @@ fn apply_all(
         if !entry.when.holds(record, world, services) {
             continue;
         }
-        if apply(entry, target, record, world, services).is_none() {
+        if work::must_stop() || apply(entry, target, record, world, services).is_none() {
             // As Apache: a replacement that is too long ends the whole list.
             return;
         }

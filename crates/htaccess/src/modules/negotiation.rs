@@ -106,7 +106,7 @@ pub async fn type_checker(
         return Ok(Multiviews::Declined);
     };
     if let Some(map) = state.read_directory(record, world, lookup, slash + 1).await? {
-        state.variants = map::variants(&map, record, world)?.0;
+        state.variants = map::variants(&map, record, world).await?.0;
     }
     if state.variants.is_empty() {
         return Ok(Multiviews::Declined);
@@ -138,7 +138,7 @@ pub async fn handle_map(
     lookup: &dyn Lookup,
 ) -> Result<Map, u16> {
     let mut state = State::new(record);
-    let (variants, content) = map::variants(&record.filename, record, world)?;
+    let (variants, content) = map::variants(&record.filename, record, world).await?;
     state.variants = variants;
     let best = state.negotiate(record, world, lookup, false).await?;
     let best = state.variants.swap_remove(best);
@@ -221,7 +221,7 @@ impl State {
         start: usize,
     ) -> Result<Option<Vec<u8>>, u16> {
         let wanted = record.filename.get(start..).unwrap_or_default();
-        let Ok(names) = world.list(&self.directory) else {
+        let Ok(names) = world.list(&self.directory).await else {
             world.log(
                 Level::Error,
                 &format!("cannot read directory for multi: {}", lossy(&self.directory)),
@@ -241,7 +241,8 @@ impl State {
             has_match = true;
             lookups += 1;
             // A condition that asks for a path cannot wait.
-            if lookups.is_multiple_of(LOOKUPS_BETWEEN_PAUSES) && record.main.is_none() {
+            let is_pause = lookups.is_multiple_of(LOOKUPS_BETWEEN_PAUSES) || work::is_long();
+            if is_pause && record.main.is_none() {
                 world.pause().await;
             }
             if work::is_spent() {

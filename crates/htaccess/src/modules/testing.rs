@@ -11,7 +11,7 @@ use crate::modules::pattern::{Condition, Text};
 use crate::modules::services::Services;
 use crate::modules::support::{skip_space, word, words};
 use crate::record::{Connection, FileInfo, FileKind, Record};
-use crate::world::{Broken, Later, Level, World};
+use crate::world::{Broken, Later, Level, Reading, World};
 
 /// A world of fixed files.
 #[derive(Debug, Default)]
@@ -47,21 +47,26 @@ impl World for Stub {
         Ok(None)
     }
 
-    fn list(&self, directory: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        let directory = [directory.strip_suffix(b"/").unwrap_or(directory), b"/"].concat();
-        let below = self.files.keys().filter_map(|file| file.strip_prefix(directory.as_slice()));
-        let mut names: Vec<Vec<u8>> = below
-            .filter_map(|file| file.split(|&byte| byte == b'/').next())
-            .map(<[u8]>::to_vec)
-            .collect();
-        names.sort();
-        names.dedup();
-        Ok(names)
+    fn list<'a>(&'a self, directory: &'a [u8]) -> Later<'a, io::Result<Vec<Vec<u8>>>> {
+        Box::pin(async move {
+            let directory = [directory.strip_suffix(b"/").unwrap_or(directory), b"/"].concat();
+            let below =
+                self.files.keys().filter_map(|file| file.strip_prefix(directory.as_slice()));
+            let mut names: Vec<Vec<u8>> = below
+                .filter_map(|file| file.split(|&byte| byte == b'/').next())
+                .map(<[u8]>::to_vec)
+                .collect();
+            names.sort();
+            names.dedup();
+            Ok(names)
+        })
     }
 
-    fn read(&self, path: &[u8], _: usize) -> io::Result<Arc<[u8]>> {
-        let content = self.files.get(path).ok_or(io::ErrorKind::NotFound)?;
-        Ok(content.as_slice().into())
+    fn read<'a>(&'a self, path: &'a [u8], reading: Reading) -> Later<'a, io::Result<Arc<[u8]>>> {
+        Box::pin(async move {
+            let content = self.files.get(path).ok_or(io::ErrorKind::NotFound)?;
+            Ok(reading.of(content.as_slice())?.into())
+        })
     }
 
     fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, Option<bool>> {

@@ -71,7 +71,11 @@ impl Server<'_> {
                 page.also = Some(500);
             }
         }
-        Next::Answer(Box::new(Outcome { record, action: Action::Error(page) }))
+        Next::Answer(Box::new(Outcome {
+            record,
+            action: Action::Error(page),
+            is_unprepared: false,
+        }))
     }
 
     fn error_document(&self, record: &Record, status: u16) -> Option<Document> {
@@ -161,5 +165,5 @@ fn first_error(mut record: Box<Record>, status: u16) -> Outcome {
         record = previous;
     }
     let action = Action::Error(ErrorPage { text: None, also: Some(status) });
-    Outcome { record, action }
+    Outcome { record, action, is_unprepared: false }
 }

@@ -11,7 +11,7 @@ use crate::modules::support::{escape_html, lossy};
 use crate::outcome::{Action, PHP_HANDLER, Script};
 use crate::record::{FileKind, Record};
 use crate::uri;
-use crate::world::{FileRule, Later, Level};
+use crate::world::{FileRule, Later, Level, Reading};
 
 /// What a handler says.
 pub(super) enum Handled {
@@ -86,7 +86,13 @@ impl Server<'_> {
         };
         match handled {
             Some(action) => Ok(Handled::Answer(action)),
-            None => self.file(record, is_source).map(Handled::Answer),
+            None => {
+                let action = self.file(record, is_source)?;
+                if matches!(action, Action::File) {
+                    self.add_digest(record).await;
+                }
+                Ok(Handled::Answer(action))
+            }
         }
     }
 
@@ -238,7 +244,8 @@ impl Directory for Server<'_> {
             if is_closed || self.world.is_source(&sub.filename) || self.is_source(&sub.filename) {
                 return Insert::None;
             }
-            let Ok(text) = self.world.read(&sub.filename, MAX_INSERT_BYTES) else {
+            let reading = Reading::All(MAX_INSERT_BYTES);
+            let Ok(text) = self.world.read(&sub.filename, reading).await else {
                 return Insert::None;
             };
             if kind.starts_with(b"text/html") {

@@ -1,7 +1,5 @@
 //! The head of a response.
 
-use md5::{Digest, Md5};
-
 use super::handler::{ALLOWED, REFUSED_METHOD};
 use super::script_variables;
 use super::server::Server;
@@ -13,7 +11,7 @@ use crate::outcome::Action;
 use crate::record::Record;
 use crate::table::Table;
 use crate::work;
-use crate::world::Level;
+use crate::world::{Level, Reading};
 
 impl Server<'_> {
     /// Applies directives to the head of a response and puts all of it into `headers_out`.
@@ -34,9 +32,6 @@ impl Server<'_> {
         add_vary(record);
         if is_own {
             self.begin_error(record);
-        }
-        if matches!(action, Action::File) {
-            self.add_digest(record);
         }
         expires::response(record);
         let compression = self.compression(record, action);
@@ -97,12 +92,13 @@ impl Server<'_> {
     }
 
     /// `ContentDigest`.
-    fn add_digest(&self, record: &mut Record) {
+    pub(super) async fn add_digest(&self, record: &mut Record) {
         if record.config.core.content_digest != Some(true) {
             return;
         }
-        if let Ok(content) = self.world.read(&record.filename, MAX_DIGEST_BYTES) {
-            record.headers_out.set("Content-MD5", base64(&Md5::digest(&content)));
+        let sum = Reading::Digest(MAX_DIGEST_BYTES);
+        if let Ok(sum) = self.world.read(&record.filename, sum).await {
+            record.headers_out.set("Content-MD5", base64(&sum));
         }
     }
 

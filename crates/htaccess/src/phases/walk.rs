@@ -65,10 +65,11 @@ impl Server<'_> {
         let mut end = root + 1;
         let reads_files = !self.site.base.allow.is_none();
         let mut directory = FileInfo { kind: FileKind::Directory, ..FileInfo::default() };
+        let mut pending = None;
         loop {
             // `path[..end]` is a directory, with a slash at its end.
             if reads_files {
-                self.read_directives(&path[..end], &mut chain)?;
+                self.read_directives(&path[..end], &mut chain, &mut pending)?;
             }
             let options = chain.core.options.get();
             let rest = &path[end..];
@@ -94,12 +95,15 @@ impl Server<'_> {
                 // A directory without a slash behind its name: its directives hold all the same.
                 if reads_files {
                     let slashed = [path, b"/"].concat();
-                    self.read_directives(&slashed, &mut chain)?;
+                    self.read_directives(&slashed, &mut chain, &mut pending)?;
                 }
                 end = segment;
                 break;
             }
             end = segment + 1;
+        }
+        if let Some(refused) = pending {
+            return Err(refused);
         }
         if file.kind == FileKind::None {
             file = directory;
@@ -114,7 +118,14 @@ impl Server<'_> {
         Ok(Walk { config, file, end })
     }
 
-    fn read_directives(&self, directory: &[u8], chain: &mut Arc<DirConfig>) -> Result<(), Refused> {
+    /// Adds the directives of a directory. If they are not known yet, those of the directories below are asked for,
+    /// too, so that the request is run again once for all of them.
+    fn read_directives(
+        &self,
+        directory: &[u8],
+        chain: &mut Arc<DirConfig>,
+        pending: &mut Option<Refused>,
+    ) -> Result<(), Refused> {
         if work::is_spent() {
             // Files on the way take time to compile, and each of them has a limit of its own.
             let text = format!("{}: no time is left to read its directives", lossy(directory));
@@ -126,6 +137,10 @@ impl Server<'_> {
             Ok(Some(own)) => {
                 self.world.explain(&|| format!("rules of {} apply", lossy(directory)));
                 *chain = self.site.merges.merge(chain, &own);
+                Ok(())
+            }
+            Err(broken) if broken.is_pending => {
+                *pending = Some(Refused { status: 500, end: directory.len(), is_final: true });
                 Ok(())
             }
             Err(broken) => {
@@ -192,6 +207,10 @@ impl Server<'_> {
             if !section.pattern.matches(name) {
                 continue;
             }
+            // What a section adds may be large, and sections many.
+            if work::must_stop() {
+                return;
+            }
             self.world
                 .explain(&|| format!("a section of files applies to the name {}", lossy(name)));
             for (variable, value) in section.pattern.variables(name) {
@@ -225,6 +244,9 @@ impl Server<'_> {
         let mut sections: Option<Arc<DirConfig>> = None;
         let mut was_true = false;
         for section in &scope.core.branches {
+            if work::must_stop() {
+                return sections;
+            }
             let condition = match &section.branch {
                 Branch::If(condition) => Some(condition),
                 Branch::ElseIf(condition) if !was_true => Some(condition),

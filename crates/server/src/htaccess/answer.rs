@@ -42,8 +42,8 @@ const MAX_ATTEMPTS: usize = 4;
 /// Most times that a request that found no memory for directives is tried again.
 const MAX_MEMORY_ROUNDS: u32 = 3;
 
-/// Most times that a request is run again because its conditions needed what takes time to know.
-const MAX_LOOKUP_ROUNDS: u32 = 8;
+/// Most times that a request is run again because it needed at once what takes time to know, or to prepare.
+const MAX_LOOKUP_ROUNDS: u32 = 32;
 
 /// An answer to a request.
 pub struct Answered<'s> {
@@ -83,7 +83,7 @@ pub async fn answer<'s>(
     exchange: &mut Exchange<'_>,
 ) -> Answered<'s> {
     let asked = exchange.request.clone();
-    let Some(turn) = site.allowance.turn().await else {
+    let refused = || {
         let problem = format_args!(
             "503, the directives of {} have used up the processor time of the site; patterns that take long \
              on such requests are to be simplified",
@@ -91,8 +91,9 @@ pub async fn answer<'s>(
         );
         context.log_error(&asked, problem);
         let response = respond::error(503);
-        return Answered { response, instruction: None, is_missing: false };
+        Answered { response, instruction: None, is_missing: false }
     };
+    let Some(turn) = site.allowance.turn().await else { return refused() };
     let mut known = match turn.has_waited() {
         true => world::known(context, site, root),
         false => known,
@@ -100,7 +101,7 @@ pub async fn answer<'s>(
     let engine = match context.thread.engines.of(site) {
         Ok(engine) => engine,
         Err(broken) => {
-            let lookups = Lookups::new(None);
+            let lookups = Lookups::new(None, None);
             let world = SiteWorld::new(context, site, root, &asked, &lookups, known);
             world.log(Level::Error, &broken.message);
             return Answered {
@@ -110,14 +111,29 @@ pub async fn answer<'s>(
             };
         }
     };
-    let lookups = Lookups::new(asked.connection.peer.map(|peer| peer.ip()));
+    let lookups = Lookups::new(asked.connection.peer.map(|peer| peer.ip()), Some(turn));
     let software = context.software(site.scripts.as_deref());
     let record = || exchange::record(&asked, root, &software, context.routing.now.wall);
     let (mut round, mut lookup_rounds) = (0, 0);
+    let mut refusals = site.memory.refusals();
     let (world, mut outcome) = loop {
-        let refusals = site.memory.refusals();
         let world = SiteWorld::new(context, site, root, &asked, &lookups, known.take());
         let outcome = site.allowance.metered(engine.handle(record(), &world)).await;
+        let is_unfinished = world.catch_up().await || outcome.is_unprepared;
+        if lookups.is_refused() {
+            return refused();
+        }
+        if is_unfinished && lookup_rounds < MAX_LOOKUP_ROUNDS {
+            lookup_rounds += 1;
+            drop((world, outcome));
+            // Others of the site have their turn, or its debt is paid off.
+            lookups.elsewhere(site, tokio::task::yield_now()).await;
+            if lookups.is_refused() {
+                return refused();
+            }
+            known = world::known(context, site, root);
+            continue;
+        }
         let has_no_memory = outcome.record.status >= 500 && site.memory.refusals() != refusals;
         if has_no_memory && round >= MAX_MEMORY_ROUNDS {
             let text = "503, the directives of the site take too much memory: there are too many, or too many of \
@@ -131,11 +147,7 @@ pub async fn answer<'s>(
         }
         if has_no_memory {
             free_memory(context, site);
-        } else if lookup_rounds < MAX_LOOKUP_ROUNDS && world.catch_up().await {
-            lookup_rounds += 1;
-            drop((world, outcome));
-            known = world::known(context, site, root);
-            continue;
+            refusals = site.memory.refusals();
         } else if round >= world.settling_rounds() {
             break (world, outcome);
         }
@@ -143,10 +155,11 @@ pub async fn answer<'s>(
         // dropped before.
         round += 1;
         drop((world, outcome));
+        lookups.forget_compiled();
         tokio::time::sleep(SETTLING_TIME).await;
         known = world::known(context, site, root);
     };
-    drop(turn);
+    lookups.end_turn();
     let attempt = Attempt {
         context,
         site,
@@ -160,8 +173,19 @@ pub async fn answer<'s>(
         match attempt.carry_out(outcome, exchange).await {
             Ok(answered) => return answered,
             Err((record, status)) => {
-                let failing = engine.fail(*record, status, &world);
-                outcome = site.allowance.metered(failing).await;
+                if !lookups.begin_turn(site).await {
+                    return refused();
+                }
+                let mut round = 0;
+                outcome = loop {
+                    let failing = engine.fail((*record).clone(), status, &world);
+                    let outcome = site.allowance.metered(failing).await;
+                    round += 1;
+                    if round >= MAX_LOOKUP_ROUNDS || !world.catch_up().await {
+                        break outcome;
+                    }
+                };
+                lookups.end_turn();
             }
         }
     }
@@ -204,7 +228,7 @@ impl<'s> Attempt<'_, 's> {
         outcome: Outcome,
         exchange: &mut Exchange<'_>,
     ) -> Result<Answered<'s>, (Box<Record>, u16)> {
-        let Outcome { mut record, action } = outcome;
+        let Outcome { mut record, action, .. } = outcome;
         let is_missing = matches!(&action, Action::Error(ErrorPage { text: None, .. }))
             && record.status == 404
             && record.previous.is_none();

@@ -5,7 +5,8 @@
 //! - `site`: the settings of an application or a share, and the compiled files that threads share.
 //! - `allowance`: the processor time that the directives of a site may take from other sites.
 //! - `world`: the file system and the passwords, as the directives see them.
-//! - `lookups`: passwords and groups of a request, which take time.
+//! - `lookups`: what takes time: files that are read, passwords and groups.
+//! - `compiling`: files of directives are compiled, on other threads.
 //! - `exchange`: a request becomes a record, and a record the head of a response.
 //! - `head`: heads that are made once, of answers that depend on a file alone.
 //! - `answer`: files, scripts, pages and errors, in the order of the engine's outcome.
@@ -13,6 +14,7 @@
 mod allowance;
 mod answer;
 mod compiled;
+mod compiling;
 mod exchange;
 mod head;
 mod lookups;

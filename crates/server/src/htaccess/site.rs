@@ -15,6 +15,7 @@ use howdah_htaccess::engine::{Base, Engine};
 use howdah_htaccess::memory::SiteMemory;
 use howdah_htaccess::merge;
 use howdah_htaccess::world::{Broken, FileRule};
+use tokio::sync::Semaphore;
 
 use super::allowance::Allowance;
 use super::compiled::CompiledFiles;
@@ -48,8 +49,10 @@ pub struct Site {
     pub(super) lines: Mutex<ClientErrorLimiter>,
     /// Checks of passwords.
     pub(super) passwords: Passwords,
-    /// Permits to search files of passwords and groups.
+    /// Permits to read and search files.
     pub(super) searches: Permits,
+    /// The turn to compile a file.
+    pub(super) compiling: Arc<Semaphore>,
     /// Processor time for directives.
     pub(super) allowance: Allowance,
     /// Handlers of other servers that the log has.
@@ -107,6 +110,7 @@ impl Site {
             lines: Mutex::default(),
             passwords: Passwords::default(),
             searches: Permits::for_files(),
+            compiling: Arc::new(Semaphore::new(1)),
             allowance: Allowance::default(),
             foreign_handlers: Mutex::default(),
             closed,

@@ -6,39 +6,34 @@
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;
-use std::io::{self, Read};
+use std::fs::File;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use howdah_files::{FileLocation, Inspected, NotServedReason, WatchedEntry, WatchedView};
-use howdah_htaccess::config::DirConfig;
-use howdah_htaccess::engine;
 use howdah_htaccess::query::{Found, Query};
 use howdah_htaccess::record::{FileInfo, FileKind};
-use howdah_htaccess::world::{self, Broken, FileRule, Later, World};
+use howdah_htaccess::world::{self, Broken, FileRule, Later, Reading, World};
 use howdah_http::message::Request;
 use howdah_sys::log::Level;
 
 use super::compiled::{Compiled, Directives, KnownDirectives, Stamp};
+use super::compiling;
 use super::head::{self, Head};
-use super::lookups::{Answer, Lookups, Wanted};
+use super::lookups::{Answer, Lookups, Opener, Wanted};
 use super::site::Site;
 use crate::pipeline::{Context, refusals};
-
-/// Largest `.htaccess` that is read, in bytes.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Most times that a request waits for a file that is being written. A file that never settles must not hold up its
 /// site.
 const MAX_ROUNDS: u32 = 3;
 /// The same for a file that is empty.
 const MAX_ROUNDS_OF_EMPTY: u32 = 60;
-
-/// Largest number of names that a listing has.
-const MAX_LISTED_NAMES: usize = 200_000;
 
 /// What is known of a site without a system call.
 pub type Known<'a> = WatchedView<'a, KnownDirectives, Head>;
@@ -190,14 +185,23 @@ impl SiteWorld<'_, '_> {
         self.context.thread.files.open_at(&self.site.files, place)
     }
 
-    /// Computes what conditions wanted to know at once. Returns false if that was nothing; otherwise the request can be
+    /// Computes what the request wanted to know at once. Returns false if that was nothing; otherwise the request can be
     /// run again.
     pub async fn catch_up(&self) -> bool {
-        self.lookups.catch_up(self.site, &|path| self.open(path)).await
+        let directories = self.lookups.take_wanted_directories();
+        let compile = async {
+            for directory in &directories {
+                self.compile(directory).await;
+            }
+        };
+        if !directories.is_empty() {
+            self.lookups.elsewhere(self.site, compile).await;
+        }
+        self.lookups.catch_up(self.site, self).await || !directories.is_empty()
     }
 
     async fn look_up(&self, wanted: &Wanted) -> Answer {
-        self.lookups.get(wanted, self.site, &|path| self.open(path)).await
+        self.lookups.get(wanted, self.site, self).await
     }
 
     /// Returns the compiled file of a directory, as it is now.
@@ -244,22 +248,45 @@ impl SiteWorld<'_, '_> {
                 return (compiled.map(Some), is_final);
             }
         }
-        let refusals = self.site.memory.refusals();
-        let compiled = self.compile(directory, &path);
-        self.site.compiled.record_change();
-        if compiled.is_err() && self.site.memory.refusals() != refusals {
-            // Not the file's mistake.
-            return (compiled.map(Some), false);
-        }
+        let Some(compiled) = self.lookups.compiled(directory, &stamp) else {
+            self.lookups.want_directives(directory);
+            return (Err(Broken::pending()), false);
+        };
         let is_settled = stamp.is_settled(SystemTime::now());
-        if is_settled {
-            self.site.compiled.put(directory, stamp, compiled.clone());
-        } else {
+        if !is_settled {
             let rounds = if stamp.size == 0 { MAX_ROUNDS_OF_EMPTY } else { MAX_ROUNDS };
             self.settling_rounds.set(self.settling_rounds.get().max(rounds));
         }
         let is_final = is_settled && !depends_on_others(&compiled);
         (compiled.map(Some), is_final)
+    }
+
+    /// Compiles the file of a directory for this request, and keeps it for others.
+    async fn compile(&self, directory: &[u8]) {
+        // Nobody closes the semaphore.
+        let turn = Arc::clone(&self.site.compiling).acquire_owned().await.ok();
+        let path = [directory, &*self.site.file].concat();
+        let Ok(Some(stamp)) = self.stamp(&path) else { return };
+        let exists = |path: &[u8]| self.inspect(path).is_ok();
+        if let Some(compiled) = self.site.compiled.get(directory, &stamp) {
+            let is_outdated = compiled.as_ref().is_ok_and(|compiled| compiled.is_outdated(&exists));
+            if !is_outdated {
+                return self.lookups.keep_compiled(directory, stamp, compiled);
+            }
+        }
+        let refusals = self.site.memory.refusals();
+        let compiled = match self.open(&path) {
+            Ok(file) => compiling::compile(self.site, turn, file, &path, directory, &exists).await,
+            Err(error) => {
+                Err(Broken::unreadable(format!("{}: {error}", String::from_utf8_lossy(&path))))
+            }
+        };
+        self.site.compiled.record_change();
+        let is_file_at_fault = compiled.is_ok() || self.site.memory.refusals() == refusals;
+        if is_file_at_fault && stamp.is_settled(SystemTime::now()) {
+            self.site.compiled.put(directory, stamp, compiled.clone());
+        }
+        self.lookups.keep_compiled(directory, stamp, compiled);
     }
 
     /// Returns the state of a file; `None` if there is none.
@@ -282,25 +309,16 @@ impl SiteWorld<'_, '_> {
             Err(error) => Err(cannot_be_seen(path, &error)),
         }
     }
+}
 
-    /// Reads and compiles the file of a directory.
-    fn compile(&self, directory: &[u8], path: &[u8]) -> Result<Arc<DirConfig>, Broken> {
-        let text = |problem: &dyn std::fmt::Display| {
-            format!("{}: {problem}", String::from_utf8_lossy(path))
-        };
-        let broken = |problem: &dyn std::fmt::Display| Broken::unreadable(text(problem));
-        let mut file = self.open(path).map_err(|error| broken(&error))?;
-        let mut bytes = Vec::new();
-        file.by_ref()
-            .take(MAX_FILE_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| broken(&error))?;
-        if bytes.len() as u64 > MAX_FILE_BYTES {
-            return Err(broken(&format_args!("has more than {MAX_FILE_BYTES} bytes")));
-        }
-        let exists = |path: &[u8]| self.inspect(path).is_ok();
-        let base = self.site.base.as_ref().map_err(Clone::clone)?;
-        engine::compile(&bytes, path, directory, base, &exists).map(Arc::new)
+impl Opener for SiteWorld<'_, '_> {
+    fn file(&self, path: &[u8]) -> io::Result<File> {
+        self.open(path)
+    }
+
+    fn directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
+        let place = self.location(path).ok_or(io::ErrorKind::NotFound)?;
+        self.context.thread.files.open_directory_at(&self.site.files, place)
     }
 }
 
@@ -341,13 +359,20 @@ impl World for SiteWorld<'_, '_> {
             return known.clone();
         }
         let found = self.current_directives(directory);
-        self.seen.borrow_mut().push((directory.into(), found.clone()));
+        if !found.as_ref().is_err_and(|broken| broken.is_pending) {
+            self.seen.borrow_mut().push((directory.into(), found.clone()));
+        }
         found
     }
 
-    fn list(&self, directory: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        let place = self.location(directory).ok_or(io::ErrorKind::NotFound)?;
-        self.context.thread.files.list_at(&self.site.files, place, MAX_LISTED_NAMES)
+    fn list<'a>(&'a self, directory: &'a [u8]) -> Later<'a, io::Result<Vec<Vec<u8>>>> {
+        let wanted = Wanted::List { path: directory.to_vec() };
+        Box::pin(async move {
+            match self.look_up(&wanted).await {
+                Answer::Names(names) => names.map(Arc::unwrap_or_clone).map_err(io::Error::from),
+                _ => Err(io::ErrorKind::NotFound.into()),
+            }
+        })
     }
 
     fn pause(&self) -> Later<'_, ()> {
@@ -357,13 +382,14 @@ impl World for SiteWorld<'_, '_> {
         }
     }
 
-    fn read(&self, path: &[u8], limit: usize) -> io::Result<Arc<[u8]>> {
-        let mut bytes = Vec::new();
-        self.open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
-        match bytes.len() > limit {
-            true => Err(io::ErrorKind::FileTooLarge.into()),
-            false => Ok(bytes.into()),
-        }
+    fn read<'a>(&'a self, path: &'a [u8], reading: Reading) -> Later<'a, io::Result<Arc<[u8]>>> {
+        let wanted = Wanted::Read { path: path.to_vec(), reading };
+        Box::pin(async move {
+            match self.look_up(&wanted).await {
+                Answer::Content(content) => content.map_err(io::Error::from),
+                _ => Err(io::ErrorKind::NotFound.into()),
+            }
+        })
     }
 
     fn is_source(&self, path: &[u8]) -> bool {
@@ -384,7 +410,7 @@ impl World for SiteWorld<'_, '_> {
         Box::pin(async move {
             match self.look_up(&wanted).await {
                 Answer::Found(found) => found.map_err(io::Error::from),
-                Answer::Checked(_) => Err(io::ErrorKind::NotFound.into()),
+                _ => Err(io::ErrorKind::NotFound.into()),
             }
         })
     }
@@ -394,7 +420,7 @@ impl World for SiteWorld<'_, '_> {
         Box::pin(async move {
             match self.look_up(&wanted).await {
                 Answer::Checked(result) => result,
-                Answer::Found(_) => Some(false),
+                _ => Some(false),
             }
         })
     }

@@ -2,7 +2,9 @@
 
 use std::cmp::Ordering;
 
+use super::turns::let_others_run;
 use crate::modules::support::is_space;
+use crate::world::World;
 
 /// Most characters of a pattern's classes that are looked at.
 const MAX_PATTERN_BYTES: usize = 4096;
@@ -56,24 +58,49 @@ fn fractions(a: &[u8], b: &[u8]) -> Ordering {
     a.get(..digits(a)).cmp(&b.get(..digits(b)))
 }
 
-/// Sorts by an order that need not be a total one (the standard library's sort may panic then).
-pub(super) fn sort<T>(mut items: Vec<T>, order: &dyn Fn(&T, &T) -> Ordering) -> Vec<T> {
-    if items.len() < 2 {
-        return items;
+/// Sorts by an order that need not be a total one (the standard library's sort may panic then). Other requests have their turn meanwhile.
+pub(super) async fn sort<T>(
+    items: Vec<T>,
+    order: &dyn Fn(&T, &T) -> Ordering,
+    world: &dyn World,
+) -> Vec<T> {
+    let mut runs: Vec<Vec<T>> = items.into_iter().map(|item| vec![item]).collect();
+    while runs.len() > 1 {
+        let mut merged = Vec::with_capacity(runs.len().div_ceil(2));
+        let mut pairs = runs.into_iter();
+        while let Some(left) = pairs.next() {
+            merged.push(merge(left, pairs.next().unwrap_or_default(), order, world).await);
+        }
+        runs = merged;
     }
-    let right = items.split_off(items.len() / 2);
-    let mut left = sort(items, order).into_iter().peekable();
-    let mut right = sort(right, order).into_iter().peekable();
+    runs.pop().unwrap_or_default()
+}
+
+/// Number of comparisons after which other requests may have their turn.
+const COMPARISONS_BETWEEN_PAUSES: usize = 64;
+
+async fn merge<T>(
+    left: Vec<T>,
+    right: Vec<T>,
+    order: &dyn Fn(&T, &T) -> Ordering,
+    world: &dyn World,
+) -> Vec<T> {
     let mut merged = Vec::with_capacity(left.len() + right.len());
+    let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
     loop {
         let takes_left = match (left.peek(), right.peek()) {
             (Some(first), Some(second)) => order(first, second) != Ordering::Greater,
             (Some(_), None) => true,
             (None, Some(_)) => false,
-            (None, None) => return merged,
+            (None, None) => break,
         };
         merged.extend(if takes_left { left.next() } else { right.next() });
+        if merged.len().is_multiple_of(COMPARISONS_BETWEEN_PAUSES) {
+            let_others_run(world).await;
+        }
     }
+    let_others_run(world).await;
+    merged
 }
 
 /// Returns true if a name is a pattern of `fnmatch`.

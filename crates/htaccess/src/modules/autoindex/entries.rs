@@ -12,13 +12,10 @@ use crate::modules::rewrite::adopt_cookies;
 use crate::modules::support::{lossy, matches_wildcard, without_parameters};
 use crate::record::{FileKind, Record};
 use crate::work;
-use crate::world::{FileRule, Level, World};
+use crate::world::{FileRule, Level, Reading, World};
 
 /// Bytes at the start of a file in which its title is looked for.
 const TITLE_BYTES: usize = 8191;
-
-/// Largest file whose title is looked for.
-const MAX_TITLE_FILE_BYTES: usize = 16 << 20;
 
 /// Line of a listing.
 #[derive(Debug, Clone, Default)]
@@ -61,7 +58,7 @@ pub(super) async fn read(
 ) -> Result<Vec<Entry>, u16> {
     let mut entries: Vec<Entry> = parent(config, view, record, directory).into_iter().collect();
     for (number, name) in names.into_iter().enumerate() {
-        if number % ENTRIES_BETWEEN_PAUSES == ENTRIES_BETWEEN_PAUSES - 1 {
+        if number % ENTRIES_BETWEEN_PAUSES == ENTRIES_BETWEEN_PAUSES - 1 || work::is_long() {
             world.pause().await;
             if work::is_spent() {
                 let text = format!("Listing takes too long: {}", lossy(directory));
@@ -85,9 +82,9 @@ pub(super) async fn read(
         let own = &candidate.record.filename;
         let is_file = candidate.record.file.kind == FileKind::File;
         let path = if is_file && own.starts_with(b"redirect:") { own } else { &path };
-        entries.extend(entry(config, view, &name, path, &candidate, world));
+        entries.extend(entry(config, view, &name, path, &candidate, world).await);
     }
-    Ok(sort(entries, &|a, b| order(view, a, b)))
+    Ok(sort(entries, &|a, b| order(view, a, b), world).await)
 }
 
 fn parent(config: &Config, view: &View, record: &Record, directory: &[u8]) -> Option<Entry> {
@@ -110,7 +107,7 @@ fn parent(config: &Config, view: &View, record: &Record, directory: &[u8]) -> Op
     Some(entry)
 }
 
-fn entry(
+async fn entry(
     config: &Config,
     view: &View,
     name: &[u8],
@@ -150,7 +147,7 @@ fn entry(
         && view.options & SCAN_HTML_TITLES != 0
         && candidate.status == 200
     {
-        entry.description = title(record, path, world);
+        entry.description = title(record, path, world).await;
     }
     Some(entry)
 }
@@ -214,7 +211,7 @@ fn is_ignored(config: &Config, path: &[u8]) -> bool {
 }
 
 /// Finds the title of an HTML file.
-fn title(record: &Record, path: &[u8], world: &dyn World) -> Option<Vec<u8>> {
+async fn title(record: &Record, path: &[u8], world: &dyn World) -> Option<Vec<u8>> {
     let content_type = without_parameters(record.content_type.as_deref()?).to_ascii_lowercase();
     let is_html = matches!(
         content_type.as_slice(),
@@ -224,8 +221,7 @@ fn title(record: &Record, path: &[u8], world: &dyn World) -> Option<Vec<u8>> {
     if !is_html || record.content_encoding.is_some() || world.is_source(path) || is_closed() {
         return None;
     }
-    let content = world.read(path, MAX_TITLE_FILE_BYTES).ok()?;
-    let head = content.get(..content.len().min(TITLE_BYTES))?;
+    let head = world.read(path, Reading::Start(TITLE_BYTES)).await.ok()?;
     let head = head.split(|&byte| byte == 0).next()?;
     let start = memchr::memmem::find(&head.to_ascii_lowercase(), b"<title>")? + 7;
     let text = head.get(start..)?;

@@ -1,6 +1,7 @@
 //! The listing as HTML.
 
 use super::entries::{Entry, View, find, read};
+use super::turns::let_others_run;
 use super::{
     ADD_ALT_CLASS, Config, Directory, FANCY, ICONS_ARE_LINKS, IGNORE_CLIENT, Insert,
     SUPPRESS_DESCRIPTION, SUPPRESS_ICON, SUPPRESS_LAST_MODIFIED, SUPPRESS_PREAMBLE, SUPPRESS_RULES,
@@ -32,7 +33,7 @@ pub async fn handle(
         record.filename.push(b'/');
     }
     let directory = record.filename.clone();
-    let Ok(names) = world.list(&directory) else {
+    let Ok(names) = world.list(&directory).await else {
         world.log(Level::Error, &format!("Can't open directory for index: {}", lossy(&directory)));
         return Err(403);
     };
@@ -59,9 +60,9 @@ pub async fn handle(
     page.head(record, server, &title).await;
     let entries = read(config, &view, record, &directory, names, (world, server)).await?;
     match view.options {
-        options if options & TABLE != 0 => page.table(&entries),
-        options if options & FANCY != 0 => page.columns(&entries),
-        _ => page.list(&entries),
+        options if options & TABLE != 0 => page.table(&entries, world).await,
+        options if options & FANCY != 0 => page.columns(&entries, world).await,
+        _ => page.list(&entries, world).await,
     }
     page.tail(record, server).await;
     Ok(page.text)
@@ -295,7 +296,7 @@ impl Page<'_> {
         }
     }
 
-    fn table(&mut self, entries: &[Entry]) {
+    async fn table(&mut self, entries: &[Entry], world: &dyn World) {
         let is_styled = self.config.style_sheet.is_some();
         self.push(&[match is_styled {
             true => b"  <table id=\"indexlist\">\n   <tr class=\"indexhead\">".as_slice(),
@@ -337,6 +338,7 @@ impl Page<'_> {
         self.push(&[b"</th></tr>\n", &rule]);
         for (index, entry) in entries.iter().enumerate() {
             self.row(entry, index);
+            let_others_run(world).await;
         }
         self.push(&[&rule, b"</table>\n"]);
     }
@@ -413,7 +415,7 @@ impl Page<'_> {
         self.push(&[b"</td></tr>\n"]);
     }
 
-    fn columns(&mut self, entries: &[Entry]) {
+    async fn columns(&mut self, entries: &[Entry], world: &dyn World) {
         let widest = |all: &mut dyn Iterator<Item = usize>, width: Width| match width {
             Width::Adjusted => all.max().unwrap_or(0).max(width.columns()),
             width => width.columns(),
@@ -451,6 +453,7 @@ impl Page<'_> {
         self.push(&[if rule.is_empty() { b"\n" } else { rule }]);
         for entry in entries {
             self.line(entry, name_width, description_width);
+            let_others_run(world).await;
         }
         self.push(&[rule, b"</pre>\n"]);
     }
@@ -484,11 +487,12 @@ impl Page<'_> {
         self.push(&[b"\n"]);
     }
 
-    fn list(&mut self, entries: &[Entry]) {
+    async fn list(&mut self, entries: &[Entry], world: &dyn World) {
         self.push(&[b"<ul>"]);
         for entry in entries {
             let (anchor, shown) = names(entry);
             self.push(&[b"<li><a href=\"", &anchor, b"\"> ", &escape_html(&shown), b"</a></li>\n"]);
+            let_others_run(world).await;
         }
         self.push(&[b"</ul>\n"]);
     }

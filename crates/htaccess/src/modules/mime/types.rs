@@ -3,13 +3,6 @@
 use std::collections::HashMap;
 
 use crate::modules::support::{is_space, words};
-use crate::world::World;
-
-/// File of types that Apache reads on Debian.
-const TYPES_FILE: &[u8] = b"/etc/mime.types";
-
-/// Largest file of types in bytes.
-const MAX_FILE_BYTES: usize = 4 << 20;
 
 /// Types of Debian's package `media-types`, for systems without the file.
 const BUILT_IN: &str = include_str!("types.txt");
@@ -21,14 +14,6 @@ pub struct Types {
 }
 
 impl Types {
-    /// Reads the system's types, or takes the built-in ones.
-    pub fn load(world: &dyn World) -> Types {
-        match world.read(TYPES_FILE, MAX_FILE_BYTES) {
-            Ok(content) => Types::parse(&content),
-            Err(_) => Types::built_in(),
-        }
-    }
-
     /// Returns the built-in types.
     pub fn built_in() -> Types {
         Types::parse(BUILT_IN.as_bytes())

@@ -6,7 +6,7 @@ use super::accept;
 use super::variant::{MAX_VARIANTS, Variant};
 use crate::modules::support::{is_space, lossy, skip_space, trimmed};
 use crate::record::Record;
-use crate::world::{Level, World};
+use crate::world::{Level, Reading, World};
 
 /// Largest type map in bytes.
 const MAX_FILE_BYTES: usize = 1 << 20;
@@ -15,12 +15,12 @@ const MAX_FILE_BYTES: usize = 1 << 20;
 const MAX_BODY_BYTES: usize = 8191;
 
 /// Reads the variants of a type map. The error is the status of the answer.
-pub(super) fn variants(
+pub(super) async fn variants(
     path: &[u8],
     record: &Record,
     world: &dyn World,
 ) -> Result<(Vec<Variant>, Arc<[u8]>), u16> {
-    let content = world.read(path, MAX_FILE_BYTES).map_err(|error| {
+    let content = world.read(path, Reading::All(MAX_FILE_BYTES)).await.map_err(|error| {
         world.log(Level::Error, &format!("cannot access type map file: {}", lossy(path)));
         if error.kind() == std::io::ErrorKind::NotFound { 404u16 } else { 403 }
     })?;
