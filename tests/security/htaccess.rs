@@ -108,6 +108,22 @@ fn listings_without_an_end_keep_no_script_of_another_site_from_being_answered() 
 }
 
 #[test]
+fn files_of_directives_are_compiled_on_threads_that_serve_no_requests() {
+    let lines: String =
+        (0..6000).map(|n| format!("SetEnvIf User-Agent \"b(a|c)*d{n}\" e=1\n")).collect();
+    let server = with_rules(format!("<Files none>\n{lines}</Files>\n"));
+    let before = processes::thread_times(server.router());
+    assert_eq!(server.get("/a.txt").status, 200);
+    let after = processes::thread_times(server.router());
+    let time = |is_new: bool| {
+        let chosen = after.iter().filter(|(thread, _)| before.contains_key(thread) != is_new);
+        let used = chosen.map(|(thread, time)| time - before.get(thread).unwrap_or(&0.0));
+        used.sum::<f64>()
+    };
+    assert!(time(true) > 2.0 * time(false), "{before:?} {after:?}");
+}
+
+#[test]
 fn ten_thousand_variants_of_a_page_stall_no_other_site() {
     let site = Site::new().file(".htaccess", "Options +MultiViews\nAddLanguage en .en\n");
     (0..10_000).for_each(|number| {

@@ -1,6 +1,6 @@
 //! A world over a real temporary directory, for tests.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -23,6 +23,9 @@ pub(crate) struct Site {
     pub(crate) engine: Engine,
     files: RefCell<HashMap<Vec<u8>, Compiled>>,
     pub(crate) messages: RefCell<Vec<String>>,
+    /// Directives are not known yet, and directories are noted.
+    pub(crate) is_pending: Cell<bool>,
+    pub(crate) asked: RefCell<Vec<String>>,
 }
 
 /// Content and compiled form of a file.
@@ -45,6 +48,8 @@ impl Site {
             engine: Engine::new(base).unwrap(),
             files: RefCell::default(),
             messages: RefCell::default(),
+            is_pending: Cell::default(),
+            asked: RefCell::default(),
         };
         for (path, content) in files {
             site.write(path, content);
@@ -209,6 +214,10 @@ impl World for Site {
 
     fn directives(&self, directory: &[u8]) -> Result<Option<Arc<DirConfig>>, Broken> {
         assert!(directory.ends_with(b"/"));
+        if self.is_pending.get() {
+            self.asked.borrow_mut().push(self.local(directory));
+            return Err(Broken::pending());
+        }
         let path = [directory, b".htaccess"].concat();
         let Ok(bytes) = fs::read(path_of(&path)) else { return Ok(None) };
         if let Some((known, config)) = self.files.borrow().get(directory)

@@ -224,7 +224,9 @@ mod tests {
     fn work_without_patterns_that_a_file_repeats_ends_with_500() {
         let text = "%{HTTP:X}".repeat(30);
         let functions: String = (0..1000)
-            .map(|n| format!("<If \"sha1(md5('{text}').'{text}') == '{n}'\">\nHeader set A b\n</If>\n"))
+            .map(|n| {
+                format!("<If \"sha1(md5('{text}').'{text}') == '{n}'\">\nHeader set A b\n</If>\n")
+            })
             .collect();
         let sections: String = (0..3000)
             .map(|n| format!("<FilesMatch a>\nHeader set X{n} y\n</FilesMatch>\n"))

@@ -1,5 +1,6 @@
 //! Information of the kernel about processes.
 
+use std::collections::HashMap;
 use std::fs;
 
 use rustix::process::{Pid, Signal};
@@ -94,6 +95,18 @@ pub fn processor_time(pid: u32) -> f64 {
     let ticks = |index| after_name(&stat).nth(index)?.parse::<f64>().ok();
     let per_second = rustix::param::clock_ticks_per_second() as f64;
     (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / per_second
+}
+
+/// Returns the processor time of each thread of a process in seconds.
+pub fn thread_times(pid: u32) -> HashMap<u32, f64> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return HashMap::new() };
+    let time = |thread: u32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?;
+        let nanoseconds: f64 = text.split(' ').next()?.parse().ok()?;
+        Some((thread, nanoseconds / 1e9))
+    };
+    let ids = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.filter_map(time).collect()
 }
 
 /// Returns the descriptors of a process, each with its target.

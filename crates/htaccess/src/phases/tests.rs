@@ -430,3 +430,16 @@ fn files_that_the_server_closes_are_reached_on_no_way() {
     assert_eq!(site.summary("/to/hidden/a.txt"), "404");
     assert_eq!(site.summary("/to/uploads/a.png"), "200 file /uploads/a.png");
 }
+
+#[test]
+fn directories_whose_directives_are_not_known_are_asked_for_together() {
+    let site = Site::new(&[("a/b/c.txt", "x"), ("a/b/.htaccess", "Deny from all\n")]);
+    site.is_pending.set(true);
+    assert_eq!(site.get("/a/b/c.txt").status(), 500);
+    let mut asked = site.asked.take();
+    asked.dedup();
+    assert_eq!(asked[..3], ["/", "/a/", "/a/b/"]);
+    assert!(site.messages.borrow().is_empty(), "the request is run again");
+    site.is_pending.set(false);
+    assert_eq!(site.get("/a/b/c.txt").status(), 403);
+}

@@ -8,7 +8,8 @@
 //! 4. With a large debt, the requests of the site run one after the other, each once the debt is small again. Those
 //!    that would wait too long are refused.
 //!
-//! Short runs are never charged: they hold up nobody.
+//! The short runs of a request count together: a listing lets others run every millisecond, and many listings would still
+//! take all processors. Requests that take less time than a long run are never charged.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -111,30 +112,45 @@ impl Allowance {
         Some(Turn { permit: Some(permit) })
     }
 
-    /// Charges each long run of a future.
+    /// Charges each long run of a future, and all runs after they have taken as long together.
     pub async fn metered<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
-        poll_fn(|context| self.timed(|| future.as_mut().poll(context))).await
+        let mut rest = LONG_RUN;
+        poll_fn(|context| {
+            let polled = self.timed(|| future.as_mut().poll(context), rest);
+            rest = rest.saturating_sub(polled.1);
+            polled.0
+        })
+        .await
     }
 
     /// Charges a function if it runs long.
-    pub fn timed<T>(&self, run: impl FnOnce() -> T) -> T {
+    pub fn run<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.timed(run, LONG_RUN).0
+    }
+
+    /// Charges a function that runs for at least `long`. Also returns the time that it has taken.
+    fn timed<T>(&self, run: impl FnOnce() -> T, long: Duration) -> (T, Duration) {
         if self.watched.load(Ordering::Relaxed) == 0 {
             let start = Instant::now();
             let result = run();
-            self.note(None, start.elapsed());
-            return result;
+            let time = start.elapsed();
+            self.note(None, time, long);
+            return (result, time);
         }
         let start = processor_time();
         let result = run();
-        self.note(Some(Instant::now()), processor_time().saturating_sub(start));
-        result
+        let time = processor_time().saturating_sub(start);
+        self.note(Some(Instant::now()), time, long);
+        (result, time)
     }
 
-    /// Notes a run; `charged_at` is the time if it was measured in processor time.
-    fn note(&self, charged_at: Option<Instant>, time: Duration) {
-        self.was_long.store(time >= LONG_RUN, Ordering::Relaxed);
-        if time >= LONG_RUN {
+    /// Notes a run, which is a long one if it has taken `long`; `charged_at` is the time if it was measured in processor
+    /// time.
+    fn note(&self, charged_at: Option<Instant>, time: Duration, long: Duration) {
+        let is_long = time >= long;
+        self.was_long.store(is_long, Ordering::Relaxed);
+        if is_long {
             self.watched.store(WATCHED_RUNS, Ordering::Relaxed);
             if let Some(now) = charged_at {
                 self.charge(time, now);
@@ -210,16 +226,34 @@ mod tests {
         let allowance = Allowance::default();
         let now = Instant::now();
         // In real time: the thread may have waited for a processor.
-        allowance.note(None, MAX_DEBT * 2);
+        allowance.note(None, MAX_DEBT * 2, LONG_RUN);
         assert_eq!(allowance.wait(now), None);
         assert_eq!(allowance.watched.load(Ordering::Relaxed), WATCHED_RUNS);
         for _ in 0..WATCHED_RUNS {
-            allowance.note(Some(now), LONG_RUN - MILLISECOND);
+            allowance.note(Some(now), LONG_RUN - MILLISECOND, LONG_RUN);
         }
         assert_eq!(allowance.watched.load(Ordering::Relaxed), 0);
         assert_eq!(allowance.wait(now), None);
-        allowance.note(Some(now), MAX_DEBT + MILLISECOND);
+        allowance.note(Some(now), MAX_DEBT + MILLISECOND, LONG_RUN);
         assert_eq!(allowance.wait(now), Some(MILLISECOND * SECONDS_PER_SECOND + MILLISECOND));
+    }
+
+    #[tokio::test]
+    async fn the_short_runs_of_a_request_count_together() {
+        let allowance = Allowance::default();
+        allowance.watched.store(WATCHED_RUNS, Ordering::Relaxed);
+        let mut runs = 0;
+        let listing = poll_fn(|context| {
+            let start = processor_time();
+            while processor_time() - start < LONG_RUN / 4 {}
+            runs += 1;
+            context.waker().wake_by_ref();
+            if runs < 8 { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
+        });
+        allowance.metered(listing).await;
+        assert!(allowance.has_debt.load(Ordering::Relaxed));
+        assert!(allowance.debt.lock().unwrap().amount > Duration::ZERO);
+        assert!(allowance.was_long.load(Ordering::Relaxed));
     }
 
     #[test]
@@ -227,8 +261,8 @@ mod tests {
         const RUNS: u32 = 100_000;
         let allowance = Allowance::default();
         allowance.watched.store(2 * RUNS + 7, Ordering::Relaxed);
-        let short_runs =
-            || (0..RUNS).for_each(|_| allowance.note(Some(Instant::now()), Duration::ZERO));
+        let short_run = |_| allowance.note(Some(Instant::now()), Duration::ZERO, LONG_RUN);
+        let short_runs = || (0..RUNS).for_each(short_run);
         std::thread::scope(|scope| {
             scope.spawn(short_runs);
             scope.spawn(short_runs);

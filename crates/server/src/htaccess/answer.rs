@@ -476,7 +476,7 @@ impl<'s> Attempt<'_, 's> {
         }
         record.length = response.body.len().filter(|_| !matches!(response.body, Body::Stream(_)));
         let compression =
-            self.site.allowance.timed(|| self.engine.finish(&mut record, action, self.world));
+            self.site.allowance.run(|| self.engine.finish(&mut record, action, self.world));
         response.status = record.status;
         if matches!(record.status, 204 | 304) {
             record.headers_out.unset(b"Content-Type");

@@ -216,7 +216,7 @@ impl Lookups {
         answer
     }
 
-    /// Waits for work on another thread, during which other requests of the site have their turn.
+    /// Waits for work on another thread, or for a moment, during which other requests of the site have their turn.
     pub async fn elsewhere<T>(&self, site: &Site, work: impl Future<Output = T>) -> T {
         let turn = self.turn.take();
         let had_turn = turn.is_some();

@@ -378,7 +378,7 @@ impl World for SiteWorld<'_, '_> {
     fn pause(&self) -> Later<'_, ()> {
         match self.lookups.is_immediate() {
             true => Box::pin(async {}),
-            false => Box::pin(tokio::task::yield_now()),
+            false => Box::pin(self.lookups.elsewhere(self.site, tokio::task::yield_now())),
         }
     }
 
