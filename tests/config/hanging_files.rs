@@ -117,6 +117,39 @@ fn a_certificate_that_hangs_is_refused() {
     served.refused_while_hanging(&files[1], &target, &listener, &place);
 }
 
+/// A process that is killed or stopped says nothing about the file.
+#[test]
+fn a_file_whose_process_is_killed_is_opened_by_another_one() {
+    let served = Served::new(|_| json!({}));
+    let file = served.file("access.log");
+    fs::write(&file, "").unwrap();
+    let log = json!({"path": file}).to_string();
+    let Some(hanging) = HangingFiles::new(&[&file]) else { return };
+    let opens_log = || {
+        let all = served.server.processes().into_iter();
+        all.filter(|process| process.title == "howdah: files").map(|process| process.pid).max()
+    };
+    std::thread::scope(|scope| {
+        let change = scope.spawn(|| served.server.control("PUT", "/config/access_log", &log));
+        let first = eventually("a process opens the log", opens_log);
+        std::thread::sleep(Duration::from_millis(300));
+        processes::signal(first, Signal::KILL);
+        eventually("another one opens it", || opens_log().filter(|other| *other != first));
+        drop(hanging);
+        change.join().unwrap().succeeded();
+    });
+    // One that has nothing to do is stopped, and gets no task.
+    let idle = eventually("a process is there", || {
+        let _ = served.server.control("PUT", "/config/access_log", &log);
+        opens_log()
+    });
+    processes::signal(idle, Signal::STOP);
+    let begun = Instant::now();
+    let other = json!({"path": served.file("other.log")}).to_string();
+    served.server.control("PUT", "/config/access_log", &other).succeeded();
+    assert!(begun.elapsed() < PATIENCE);
+}
+
 #[test]
 fn a_certificate_that_hangs_while_it_is_served_stays_in_use_and_stops_nothing() {
     let authority = Authority::new();

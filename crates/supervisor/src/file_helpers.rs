@@ -9,6 +9,7 @@
 //! - A task that makes no progress for its [time](Task::timeout) fails. Its process is left alone: it shows when the drive
 //!   answers again. Until then, tasks for files of the same directory fail at once, so that the certificates
 //!   of a thousand sites on the drive cost the time once.
+//! - A task whose process is killed is carried out once more, unless it writes. A process that a signal has stopped is killed.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -46,7 +47,14 @@ pub(crate) struct FileHelpers {
     running: Vec<Running>,
     /// Processes that have nothing to do any more and are about to end.
     ending: Vec<u32>,
-    waiting: VecDeque<Errand>,
+    waiting: VecDeque<Waiting>,
+}
+
+/// A task that waits for a process.
+struct Waiting {
+    errand: Errand,
+    /// The first process has ended unexpectedly.
+    is_again: bool,
 }
 
 struct Running {
@@ -62,6 +70,7 @@ enum State {
     },
     Busy {
         errand: Errand,
+        is_again: bool,
         begun_at: Instant,
         /// Time of the last progress, and the file that was begun then.
         progress: (Instant, String),
@@ -80,7 +89,9 @@ impl FileHelpers {
     /// Adds a task. It is begun by [`FileHelpers::advance`].
     pub(crate) fn add(&mut self, task: Task, origin: Origin) -> Result<(), Errand> {
         match self.waiting.len() < MAX_WAITING {
-            true => self.waiting.push_back((task, origin)),
+            true => {
+                self.waiting.push_back(Waiting { errand: (task, origin), is_again: false });
+            }
             false => return Err((task, origin)),
         }
         Ok(())
@@ -91,10 +102,10 @@ impl FileHelpers {
         let mut done = self.fail_late(now);
         self.end_idle(now);
         while let Some(at) = self.next() {
-            let hangs = self.waiting.get(at).is_some_and(|(task, _)| self.is_hung(task));
+            let hangs = self.waiting.get(at).is_some_and(|waiting| self.is_hung(&waiting.errand.0));
             if hangs {
                 let failed = self.waiting.remove(at).into_iter();
-                done.extend(failed.map(|errand| {
+                done.extend(failed.map(|Waiting { errand, .. }| {
                     let error = not_answered("", errand.0.timeout());
                     (errand, Err(error))
                 }));
@@ -113,14 +124,15 @@ impl FileHelpers {
             State::Busy { errand, .. } => errand.0.is_of_state(),
             State::Idle { .. } | State::Hung { .. } => false,
         });
-        self.waiting.iter().position(|(task, _)| !(is_writing && task.is_of_state()))
+        let waits = |waiting: &Waiting| is_writing && waiting.errand.0.is_of_state();
+        self.waiting.iter().position(|waiting| !waits(waiting))
     }
 
     /// Begins a task that waits. Returns `None` if all processes are busy, or the task if no process
     /// can be started for it.
     fn begin(&mut self, at: usize, now: Instant, options: &Options) -> Option<Result<(), Done>> {
         let is_idle = |running: &Running| matches!(running.state, State::Idle { .. });
-        let message = self.waiting.get(at)?.0.message();
+        let message = self.waiting.get(at)?.errand.0.message();
         if let Some(idle) = self.running.iter().position(is_idle) {
             let running = self.running.get_mut(idle)?;
             if message.is_some_and(|message| running.helper.send(&message).is_ok()) {
@@ -138,17 +150,17 @@ impl FileHelpers {
         if busy.len() >= MAX_BUSY || busy.iter().any(|is_slow| !is_slow) {
             return None;
         }
-        let errand = self.waiting.remove(at)?;
-        Some(match Helper::start(&First { task: &errand.0, options }) {
+        let waiting = self.waiting.remove(at)?;
+        Some(match Helper::start(&First { task: &waiting.errand.0, options }) {
             Ok(helper) => {
                 self.running.push(Running {
                     helper,
                     has_begun: false,
-                    state: State::begun(errand, now),
+                    state: State::begun(waiting, now),
                 });
                 Ok(())
             }
-            Err(error) => Err((errand, Err(format!("no process can be started: {error}")))),
+            Err(error) => Err((waiting.errand, Err(format!("no process can be started: {error}")))),
         })
     }
 
@@ -232,7 +244,8 @@ impl FileHelpers {
         });
         // A document that is being kept is that of the next server, too.
         let must_end = |task: &Task| task.is_of_state() && !matches!(task, Task::KeepDocument(_));
-        self.waiting.iter().chain(busy).any(|(task, _)| must_end(task))
+        let waiting = self.waiting.iter().map(|waiting| &waiting.errand);
+        waiting.chain(busy).any(|(task, _)| must_end(task))
     }
 
     /// Returns true while a new process may have copies of the server's sockets.
@@ -287,7 +300,31 @@ impl FileHelpers {
         }
         running.helper.kill();
         self.ending.push(pid);
-        self.running.remove(at).state.cut_off()
+        let state = self.running.remove(at).state;
+        self.cut_off(state)
+    }
+
+    /// Handles a task whose process has ended: another process carries it out, once. Returns a task that has failed.
+    fn cut_off(&mut self, state: State) -> Option<Done> {
+        let State::Busy { errand, is_again, .. } = state else { return None };
+        if is_again || errand.0.is_of_state() {
+            let error = "the process that opens it has ended unexpectedly".to_owned();
+            return Some((errand, Err(error)));
+        }
+        self.waiting.push_front(Waiting { errand, is_again: true });
+        None
+    }
+
+    /// Kills a process that a signal has stopped, unless it writes.
+    pub(crate) fn stopped(&self, pid: u32) {
+        let stopped = self.running.iter().find(|running| running.helper.pid() == pid);
+        let writes = |running: &Running| match &running.state {
+            State::Busy { errand, .. } => errand.0.is_of_state(),
+            State::Idle { .. } | State::Hung { .. } => false,
+        };
+        if let Some(running) = stopped.filter(|running| !writes(running)) {
+            running.helper.kill();
+        }
     }
 
     /// Handles the end of a process, which has been reaped: its id may be another one's. `None` if it was
@@ -309,7 +346,7 @@ impl FileHelpers {
         };
         let done = match answer {
             Some(outcome) => state.errand().map(|errand| (errand, outcome)),
-            None => state.cut_off(),
+            None => self.cut_off(state),
         };
         Some(done.into_iter().collect())
     }
@@ -340,8 +377,8 @@ impl Work for First<'_> {
 }
 
 impl State {
-    fn begun(errand: Errand, now: Instant) -> State {
-        State::Busy { errand, begun_at: now, progress: (now, String::new()) }
+    fn begun(Waiting { errand, is_again }: Waiting, now: Instant) -> State {
+        State::Busy { errand, is_again, begun_at: now, progress: (now, String::new()) }
     }
 
     /// Returns the task, if it has not ended.
@@ -350,12 +387,6 @@ impl State {
             State::Busy { errand, .. } => Some(errand),
             State::Idle { .. } | State::Hung { .. } => None,
         }
-    }
-
-    /// Fails the task of a process that has ended.
-    fn cut_off(self) -> Option<Done> {
-        let error = "the process that opens it has ended unexpectedly".to_owned();
-        self.errand().map(|errand| (errand, Err(error)))
     }
 }
 

@@ -42,7 +42,11 @@ impl Tree {
                 process::Change::Ended(process::Exit::Status(status)) => Exit::Status(status),
                 process::Change::Ended(process::Exit::Signal(signal)) => Exit::Signal(signal),
                 process::Change::Stopped | process::Change::Continued => {
-                    self.prototype_stopped(pid, change == process::Change::Stopped);
+                    let is_stopped = change == process::Change::Stopped;
+                    self.prototype_stopped(pid, is_stopped);
+                    if is_stopped {
+                        self.file_helpers.stopped(pid);
+                    }
                     continue;
                 }
             };
