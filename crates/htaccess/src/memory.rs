@@ -42,6 +42,12 @@ impl SiteMemory {
         TOTAL.load(Relaxed) > MAX_TOTAL_BYTES / 4 * 3
     }
 
+    /// Counts a text until it is dropped; `None` if the site or all sites would have too much.
+    pub fn hold(self: &Arc<Self>, text: Vec<u8>) -> Option<Held> {
+        let charge = Charge::new(self);
+        charge.add(text.capacity()).then_some(Held { text, _charge: charge })
+    }
+
     fn add(&self, bytes: usize) -> bool {
         let own = self.bytes.fetch_add(bytes, Relaxed) + bytes;
         let total = TOTAL.fetch_add(bytes, Relaxed) + bytes;
@@ -56,6 +62,19 @@ impl SiteMemory {
     fn remove(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Relaxed);
         TOTAL.fetch_sub(bytes, Relaxed);
+    }
+}
+
+/// A text that counts as memory of a site.
+#[derive(Debug)]
+pub struct Held {
+    text: Vec<u8>,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
     }
 }
 
@@ -160,6 +179,17 @@ mod tests {
         kept.clear();
         assert_eq!(memory.bytes(), 0);
         assert!(compiled(&memory, &lines).is_ok());
+    }
+
+    #[test]
+    fn pages_count_until_they_are_sent() {
+        let memory = Arc::new(SiteMemory::default());
+        let pages: Vec<_> =
+            (0..10).filter_map(|_| memory.hold(vec![b'x'; MAX_SITE_BYTES / 5])).collect();
+        assert!((1..=5).contains(&pages.len()) && memory.bytes() <= MAX_SITE_BYTES);
+        assert_eq!(pages[0].as_ref().len(), MAX_SITE_BYTES / 5);
+        drop(pages);
+        assert_eq!(memory.bytes(), 0);
     }
 
     #[test]

@@ -249,7 +249,11 @@ impl<'s> Attempt<'_, 's> {
                 // The length of a listing is not known to a request for its head only, for which it is empty.
                 let body = match text.is_empty() {
                     true => Body::unsent(None),
-                    false => Bytes::from(text.clone()).into(),
+                    // Clients may take their time, and listings may be large.
+                    false => match self.site.memory.hold(text.clone()) {
+                        Some(held) => Bytes::from_owner(held).into(),
+                        None => return Err((record, 503)),
+                    },
                 };
                 (Response::new(record.status, body), None)
             }

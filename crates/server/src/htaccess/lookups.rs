@@ -21,6 +21,7 @@ use std::time::Duration;
 use howdah_htaccess::query::{Found, MAX_SEARCHED_BYTES, Query};
 use howdah_htaccess::world::Reading;
 use rustix::fs::Dir;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::allowance::{Turn, processor_time};
@@ -93,6 +94,8 @@ pub(super) struct Lookups {
     logged: RefCell<Vec<String>>,
     /// The turn of the request among those of the site.
     turn: RefCell<Option<Turn>>,
+    /// The permit to have the names of a directory.
+    listing: RefCell<Option<OwnedSemaphorePermit>>,
     /// The request would have to wait too long for a further turn, or for its files.
     is_refused: Cell<bool>,
 }
@@ -110,6 +113,7 @@ impl Lookups {
             bytes: Cell::new(0),
             logged: RefCell::default(),
             turn: RefCell::new(turn),
+            listing: RefCell::default(),
             is_refused: Cell::new(false),
         }
     }
@@ -124,6 +128,7 @@ impl Lookups {
     /// Ends the turn of the request.
     pub fn end_turn(&self) {
         self.turn.take();
+        self.listing.take();
     }
 
     /// Returns true if the request is to be refused, because it would have to wait too long.
@@ -254,6 +259,11 @@ impl Lookups {
                 Answer::Content(self.read(site, open, read).await.map_err(|e| e.kind()))
             }
             Wanted::List { path } => {
+                if self.listing.borrow().is_none() {
+                    // Nobody closes the semaphore.
+                    let permit = Arc::clone(&site.listings).acquire_owned().await.ok();
+                    self.listing.replace(permit);
+                }
                 let open = || opener.directory(path);
                 let list = |directory, _| (names(directory).map(Arc::new), 0);
                 Answer::Names(self.read(site, open, list).await.map_err(|e| e.kind()))
@@ -272,7 +282,10 @@ impl Lookups {
         open: impl FnOnce() -> io::Result<O>,
         read: impl FnOnce(O, u64) -> (io::Result<T>, u64) + Send + 'static,
     ) -> io::Result<T> {
-        let turn = site.searches.next(self.client).await.ok_or(io::ErrorKind::ResourceBusy)?;
+        let Some(turn) = site.searches.next(self.client).await else {
+            self.refuse();
+            return Err(io::ErrorKind::ResourceBusy.into());
+        };
         let opened = open()?;
         let rest = MAX_BYTES.saturating_sub(self.bytes.get()).min(MAX_SEARCHED_BYTES as u64);
         let job = tokio::task::spawn_blocking(move || {

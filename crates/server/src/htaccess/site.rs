@@ -25,6 +25,9 @@ use crate::thread::ClientErrorLimiter;
 /// Number of engines of sites that are gone which a thread keeps at most.
 const MAX_UNUSED_ENGINES: usize = 32;
 
+/// Maximum number of requests of a site that have the names of a directory at a time: they may take 50 MiB.
+const MAX_LISTINGS: usize = 2;
+
 /// Maximum number of handlers of other servers that the log has of a site.
 const MAX_FOREIGN_HANDLERS: usize = 16;
 
@@ -51,6 +54,8 @@ pub struct Site {
     pub(super) passwords: Passwords,
     /// Permits to read and search files.
     pub(super) searches: Permits,
+    /// Permits to have the names of a directory.
+    pub(super) listings: Arc<Semaphore>,
     /// The turn to compile a file.
     pub(super) compiling: Arc<Semaphore>,
     /// Processor time for directives.
@@ -110,6 +115,7 @@ impl Site {
             lines: Mutex::default(),
             passwords: Passwords::default(),
             searches: Permits::for_files(),
+            listings: Arc::new(Semaphore::new(MAX_LISTINGS)),
             compiling: Arc::new(Semaphore::new(1)),
             allowance: Allowance::default(),
             foreign_handlers: Mutex::default(),

@@ -25,6 +25,12 @@ const TIME_TO_LIVE: Duration = Duration::from_secs(60);
 /// Maximum number of results that are kept, of names and of addresses.
 const MAX_RESULTS: usize = 4096;
 
+/// Longest name (RFC 1035).
+const MAX_NAME_BYTES: usize = 255;
+
+/// Maximum number of addresses of a name.
+const MAX_ADDRESSES: usize = 64;
+
 /// Maximum number of look-ups at once, in the whole process.
 const MAX_LOOK_UPS: usize = 64;
 
@@ -51,12 +57,15 @@ impl ClientNames {
 
     /// Returns the addresses of a name; none if it cannot be looked up.
     pub async fn addresses(&self, name: &str, servers: &[SocketAddr]) -> Arc<[IpAddr]> {
+        if name.len() > MAX_NAME_BYTES {
+            return Arc::new([]);
+        }
         if let Some(known) = self.addresses.get(name, Instant::now()) {
             return known;
         }
         let found = limited(look_up(name, servers)).await;
         let found: Arc<[IpAddr]> = match found {
-            Some(Ok(found)) => found.addresses.into(),
+            Some(Ok(found)) => found.addresses.into_iter().take(MAX_ADDRESSES).collect(),
             Some(Err(_)) | None => Arc::new([]),
         };
         self.addresses.put(name.to_owned(), Arc::clone(&found), Instant::now());
@@ -122,6 +131,14 @@ mod tests {
             results.put(address(number), 2, now);
         }
         assert!(results.0.lock().unwrap().len() <= MAX_RESULTS);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_too_long_is_neither_looked_up_nor_kept() {
+        let names = ClientNames::default();
+        let name = "a".repeat(MAX_NAME_BYTES + 1);
+        assert!(names.addresses(&name, &[]).await.is_empty());
+        assert!(names.addresses.0.lock().unwrap().is_empty());
     }
 
     #[tokio::test]
