@@ -97,3 +97,31 @@ fn a_try_ends_at_a_file_that_may_not_be_read() {
     assert_eq!(server.get("/nothing").text(), "open");
     assert_eq!(server.get("/closed.txt").status, 403);
 }
+
+/// A `.htaccess` that may not be read, or that may be there: the requests below it are refused.
+#[test]
+fn directives_that_may_not_be_read_are_in_the_log_once() {
+    let site = site().file(".htaccess", "Options -Indexes\n").file("a/file.txt", "a");
+    let site = site.file("a/.htaccess", "Options -Indexes\n");
+    let directives = site.root().join("a/.htaccess");
+    fs::set_permissions(&directives, fs::Permissions::from_mode(0o000)).unwrap();
+    let server = site.serve();
+    for _ in 0..5 {
+        for path in ["/a/file.txt", "/a/", "/a/none", "/closed/file.txt"] {
+            assert_eq!(server.get(path).status, 403, "{path}");
+        }
+    }
+    assert_eq!(server.get("/open.txt").text(), "open");
+    let log = server.wait_for_log("a/.htaccess cannot be opened: the user \"");
+    let of_directives = |line: &&str| line.contains(".htaccess") && line.contains("cannot");
+    let found: Vec<_> = log.lines().filter(of_directives).collect();
+    assert!(found.len() <= 2, "{found:?}");
+    assert_eq!(lines(&server, "a/.htaccess").len(), 1, "{:?}", lines(&server, "a/.htaccess"));
+    assert_eq!(lines(&server, "\" may not enter ").len(), 1);
+    assert_eq!(lines(&server, "request ").len(), 0, "{:?}", lines(&server, "request "));
+    // Permitted, and without a restart: the next request is served.
+    fs::set_permissions(&directives, fs::Permissions::from_mode(0o644)).unwrap();
+    harness::eventually("the directives are read", || {
+        (server.get("/a/file.txt").status == 200).then_some(())
+    });
+}

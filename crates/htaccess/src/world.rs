@@ -21,6 +21,8 @@ pub struct Broken {
     pub message: String,
     /// True for a file that is there but cannot be read: requests are refused with 403 in place of 500.
     pub is_unreadable: bool,
+    /// True if the log has the reason already.
+    pub is_logged: bool,
     /// True if the file is still to be read and compiled: the server runs the request again, once that is done.
     pub is_pending: bool,
 }
@@ -28,7 +30,12 @@ pub struct Broken {
 impl Broken {
     /// A file with an error in it.
     pub fn new(message: impl Into<String>) -> Broken {
-        Broken { message: message.into(), is_unreadable: false, is_pending: false }
+        Broken {
+            message: message.into(),
+            is_unreadable: false,
+            is_logged: false,
+            is_pending: false,
+        }
     }
 
     /// A file that is to be read and compiled first.

@@ -144,7 +144,9 @@ impl Server<'_> {
                 Ok(())
             }
             Err(broken) => {
-                self.world.log(Level::Error, &broken.message);
+                if !broken.is_logged {
+                    self.world.log(Level::Error, &broken.message);
+                }
                 let status = if broken.is_unreadable { 403 } else { 500 };
                 Err(Refused { status, end: directory.len(), is_final: false })
             }

@@ -277,12 +277,13 @@ impl SiteWorld<'_, '_> {
         let refusals = self.site.memory.refusals();
         let compiled = match self.open(&path) {
             Ok(file) => compiling::compile(self.site, turn, file, &path, directory, &exists).await,
-            Err(error) => {
-                Err(Broken::unreadable(format!("{}: {error}", String::from_utf8_lossy(&path))))
-            }
+            Err(error) => Err(cannot_be_seen(&path, &error)),
         };
         self.site.compiled.record_change();
-        let is_file_at_fault = compiled.is_ok() || self.site.memory.refusals() == refusals;
+        // What is not permitted is to be in the log again after some time.
+        let is_logged = compiled.as_ref().is_err_and(|broken| broken.is_logged);
+        let is_other_mistake = is_logged || self.site.memory.refusals() != refusals;
+        let is_file_at_fault = compiled.is_ok() || !is_other_mistake;
         if is_file_at_fault && stamp.is_settled(SystemTime::now()) {
             self.site.compiled.put(directory, stamp, compiled.clone());
         }
@@ -306,7 +307,8 @@ impl SiteWorld<'_, '_> {
                 Err(error) => Err(cannot_be_seen(path, &error)),
             },
             Err(error) if is_missing(&error) => Ok(None),
-            Err(error) => Err(cannot_be_seen(path, &error)),
+            // Fails likewise, with a line in the log.
+            Err(error) => Err(cannot_be_seen(path, &self.open(path).err().unwrap_or(error))),
         }
     }
 }
@@ -496,9 +498,11 @@ fn stamp_of(metadata: &std::fs::Metadata) -> Stamp {
     }
 }
 
-fn cannot_be_seen(path: &[u8], problem: &dyn std::fmt::Display) -> Broken {
+/// Returns the result of a file that cannot be opened. What is not permitted has its line in the log already.
+fn cannot_be_seen(path: &[u8], problem: &io::Error) -> Broken {
     let path = String::from_utf8_lossy(path);
-    Broken::unreadable(format!("{path}: cannot be looked at: {problem}"))
+    let is_logged = problem.kind() == io::ErrorKind::PermissionDenied;
+    Broken { is_logged, ..Broken::unreadable(format!("{path}: cannot be opened: {problem}")) }
 }
 
 /// Returns true for a link to a name in its own directory that does not exist.
