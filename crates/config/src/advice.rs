@@ -50,6 +50,7 @@ impl Config {
                                counts; write it in these steps";
                 add(&mut all, format!("{place}/response_headers"), message);
             }
+            shares::of_fallback(&place, action, &mut all);
             habits::of_action(&place, action, &mut all);
             caches::of_cache(&place, action, &mut all);
             caches::of_expires(&place, action, &mut all);

@@ -1,11 +1,42 @@
 //! Shares: file names that are nearly always a mistake, and scripts that would be refused.
 
-use super::line::{Advice, add, relative};
+use super::line::{Advice, add, note, relative};
 use super::scripts::{how_to_run_scripts, is_script};
-use crate::action::Share;
+use crate::action::{Action, ActionKind, Share};
 use crate::config::Config;
 use crate::node::Shown;
+use crate::target::{Pass, Target};
 use crate::template::{Part, Template, Variable};
+
+/// Checks whether pages of a `fallback` lack `response_headers` of its share, whose action is at `place`. Fields about
+/// files, such as their lifetime, are not for pages.
+pub(super) fn of_fallback(place: &str, action: &Action, all: &mut Vec<Advice>) {
+    const OF_FILES: [&str; 4] = ["cache-control", "expires", "pragma", "vary"];
+    let ActionKind::Share(share) = &action.kind else { return };
+    let Some(fallback) = &share.fallback else { return };
+    let has_fields = |action: &Action| !action.options.response_headers.is_empty();
+    let has_own = match &fallback.kind {
+        ActionKind::Return(answer) => answer.status >= 400,
+        // Its steps have their own.
+        ActionKind::Pass(Pass::Fixed(Target::Route(_))) => true,
+        ActionKind::Pass(Pass::Fixed(_)) | ActionKind::Proxy(_) | ActionKind::Share(_) => false,
+        _ => true,
+    };
+    let mut names = action.options.response_headers.iter().map(|header| header.name.as_str());
+    let missing = names.find(|name| {
+        let name = name.to_ascii_lowercase();
+        !OF_FILES.contains(&&*name)
+            && name != "content-type"
+            && !name.starts_with("access-control-")
+    });
+    if let (false, false, Some(name)) = (has_own, has_fields(fallback), missing) {
+        let message = format!(
+            "is for the files of the share: responses of the fallback have no \"{}\"; write it there, too",
+            Shown(name)
+        );
+        note(all, format!("{place}/response_headers"), message);
+    }
+}
 
 /// Checks a share whose action is at `place`.
 pub(super) fn of_share(config: &Config, place: &str, share: &Share, all: &mut Vec<Advice>) {

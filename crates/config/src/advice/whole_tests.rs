@@ -110,3 +110,35 @@ fn mistakes_of_form_are_answered_with_what_to_write() {
         assert!(found.contains(hint), "{hint}: {found}");
     }
 }
+
+#[test]
+fn response_headers_of_a_share_are_not_for_its_fallback() {
+    let on = |headers: serde_json::Value, fallback: serde_json::Value| {
+        let action =
+            json!({"share": "/www$uri", "response_headers": headers, "fallback": fallback});
+        notes(json!({
+            "listeners": {"*:80": {"pass": "routes/a"}},
+            "routes": {
+                "a": [{"action": action}],
+                "b": [{"action": {"return": 200}}],
+            },
+            "applications": {"php": {"type": "php", "root": "/www"}},
+        }))
+        .into_iter()
+        .filter(|line| line.contains("response_headers"))
+        .collect::<Vec<_>>()
+    };
+    let (place, fields) =
+        ("/routes/a/0/action/response_headers", json!({"X-Frame-Options": "DENY"}));
+    let php = json!({"pass": "applications/php"});
+    for fallback in [php.clone(), json!({"proxy": "http://127.0.0.1:1"}), json!({"return": 200})] {
+        only(&on(fields.clone(), fallback), place, "no \"X-Frame-Options\"");
+    }
+    only(&on(json!({"Expires": "0", "X-Powered-By": null}), php.clone()), place, "X-Powered-By");
+    let own = json!({"pass": "applications/php", "response_headers": {"X-A": "b"}});
+    for fallback in [own, json!({"pass": "routes/b"}), json!({"return": 404})] {
+        assert_eq!(on(fields.clone(), fallback), [""; 0]);
+    }
+    let of_files = json!({"Cache-Control": "max-age=60", "Access-Control-Allow-Origin": "*"});
+    assert_eq!(on(of_files, php), [""; 0]);
+}
