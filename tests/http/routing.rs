@@ -255,3 +255,41 @@ fn variables_of_the_document_choose_steps_files_and_fields() {
     assert_eq!(ask(&server, "GET /a.txt", "").text(), "main");
     assert_eq!(ask(&server, "GET /a.txt?area=evil", "").status, 404);
 }
+
+/// Scenario: `Cookie: debug` without `=` is a cookie without a value for PHP, and evaded each condition on it.
+#[test]
+fn conditions_know_cookies_without_a_value_as_php_does() {
+    let code = "header('Cache-Control: max-age=600');
+        echo isset($_COOKIE['debug']) ? 'debug' : 'plain', isset($_COOKIE['my_id']) ? ' id' : '';";
+    let cookies = |name: &str| json!({"cookies": {name: "*"}});
+    let document = json!({"routes": [
+        {"match": {"uri": "/match", "cookies": {"debug": "*"}}, "action": {"return": 403}},
+        {"match": {"uri": "/cache"}, "action": {
+            "rewrite": "/a.php", "pass": "applications/site",
+            "cache": {"bypass": cookies("debug"), "store": {"cookies": {"my_id": "*"}}},
+        }},
+        {"match": {"uri": "/limit"}, "action": {
+            "return": 204, "limit": {"rate": "1/h", "match": cookies("debug")},
+        }},
+        {"action": {"rewrite": "/a.php", "pass": "applications/site"}},
+    ]});
+    let site = || Site::script("a.php", code);
+    let server = serve(site(), document.clone());
+    let get = |server: &Server, path: &str, cookie: &str| {
+        ask(server, &format!("GET {path}"), &format!("Cookie: {cookie}\r\n"))
+    };
+    for cookie in ["debug", "a=b; debug", "debug[x]", " debug;a"] {
+        assert_eq!(get(&server, "/match", cookie).status, 403, "{cookie}");
+        assert!(get(&server, "/a", cookie).text().starts_with("debug"), "{cookie}");
+        let answer = get(&server, "/cache", cookie);
+        assert_eq!(answer.field("Cache-Status"), Some("Howdah; fwd=bypass"), "{cookie}");
+    }
+    assert_eq!(get(&server, "/match", "debugger; a=debug; debug ;").text(), "plain");
+    let answer = get(&server, "/cache", "my.id");
+    assert_eq!(answer.text(), "plain id");
+    assert!(answer.field("Cache-Status").unwrap().ends_with("; stored"), "{answer:?}");
+    assert_eq!([0; 2].map(|_| get(&server, "/limit", "a").status), [204, 204]);
+    assert_eq!([0; 2].map(|_| get(&server, "/limit", "debug").status), [204, 429]);
+    let unit = serve(site().argument("--unit"), document);
+    assert_eq!(get(&unit, "/match", "debug").text(), "debug", "as in Unit");
+}

@@ -18,6 +18,8 @@ pub struct Defaults {
     pub access_log_flush: Duration,
     /// True if `"return": 444` closes the connection without a response, as in nginx. Unit sends any status.
     pub closes_on_444: bool,
+    /// True if conditions know cookies without `=`, which PHP takes for cookies without a value.
+    pub takes_bare_cookies: bool,
 }
 
 impl Default for Defaults {
@@ -30,6 +32,7 @@ impl Default for Defaults {
             keepalive: 32,
             access_log_flush: Duration::from_millis(10),
             closes_on_444: true,
+            takes_bare_cookies: true,
         }
     }
 }
@@ -49,6 +52,7 @@ impl Defaults {
             keepalive: 0,
             access_log_flush: Duration::ZERO,
             closes_on_444: false,
+            takes_bare_cookies: false,
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::php_name::{is_known_as, php_name};
 #[derive(Debug, Clone)]
 pub struct FieldPatterns {
     names: Names,
+    takes_bare: bool,
     alternatives: Vec<Vec<FieldPattern>>,
 }
 
@@ -44,6 +45,11 @@ impl FieldPatterns {
         let holds = |field: &FieldPattern| self.holds(field, fields.clone());
         self.alternatives.is_empty()
             || self.alternatives.iter().any(|alternative| alternative.iter().all(holds))
+    }
+
+    /// Returns true if text without `=` in a `Cookie` field is the name of a cookie without a value.
+    pub fn takes_bare(&self) -> bool {
+        self.takes_bare
     }
 
     fn holds<'r>(
@@ -109,7 +115,8 @@ impl FieldPatterns {
             }
             alternatives.push(fields);
         }
-        Ok(FieldPatterns { names, alternatives })
+        let takes_bare = node.scope.defaults.takes_bare_cookies;
+        Ok(FieldPatterns { names, takes_bare, alternatives })
     }
 }
 

@@ -187,7 +187,8 @@ fn request_variable(
         }
         Variable::ConnectionRequests => number(out, request.handling.ordinal),
         Variable::Cookie(name) => {
-            let mut cookies = request.fields.get_all("cookie").flat_map(query::cookies);
+            let fields = request.fields.get_all("cookie");
+            let mut cookies = fields.flat_map(|field| query::cookies(field, true));
             let found = cookies.find(|(other, _)| is_known_as(other, name.as_bytes()));
             found.is_some_and(|(_, value)| text(out, value))
         }

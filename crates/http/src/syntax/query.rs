@@ -41,11 +41,15 @@ pub fn argument<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
 }
 
 /// Iterates over the names and values of a `Cookie` field, without blanks before a name and after a
-/// value. As in Unit, text without `=` is no cookie.
-pub fn cookies(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-    field.split(|byte| *byte == b';').filter_map(|pair| {
-        let equals = memchr::memchr(b'=', pair)?;
-        let (name, value) = (pair.get(..equals)?, pair.get(equals + 1..)?);
+/// value. Text without `=` is the name of a cookie without a value, as for PHP, if `takes_bare` is true;
+/// otherwise it is no cookie, as in Unit.
+pub fn cookies(field: &[u8], takes_bare: bool) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    field.split(|byte| *byte == b';').filter_map(move |pair| {
+        let (name, value) = match memchr::memchr(b'=', pair) {
+            Some(equals) => (pair.get(..equals)?, pair.get(equals + 1..)?),
+            None if takes_bare && !pair.trim_ascii().is_empty() => (pair, &b""[..]),
+            None => return None,
+        };
         Some((name.trim_ascii_start(), value.trim_ascii_end()))
     })
 }
@@ -175,8 +179,11 @@ mod tests {
 
     #[test]
     fn cookies_are_taken_apart() {
-        let found: Vec<_> = cookies(b" a=1; b=2=3 ;c; =x").collect();
+        let field = b" a=1; b=2=3 ;c ; ;; =x";
+        let found: Vec<_> = cookies(field, false).collect();
         assert_eq!(found, [(&b"a"[..], &b"1"[..]), (b"b", b"2=3"), (b"", b"x")]);
+        let found: Vec<_> = cookies(field, true).collect();
+        assert_eq!(found, [(&b"a"[..], &b"1"[..]), (b"b", b"2=3"), (b"c ", b""), (b"", b"x")]);
     }
 
     #[test]

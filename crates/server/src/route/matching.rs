@@ -68,7 +68,9 @@ pub fn holds_for(
         && source.as_ref().is_none_or(|source| source.matches(connection.peer))
         && destination.as_ref().is_none_or(|local| local.matches(connection.local))
         && headers.as_ref().is_none_or(|headers| headers.matches(request.fields.iter()))
-        && cookies.as_ref().is_none_or(|cookies| cookies.matches(cookies_of(request)))
+        && cookies
+            .as_ref()
+            .is_none_or(|cookies| cookies.matches(cookies_of(request, cookies.takes_bare())))
         && query.as_ref().is_none_or(|query| query.matches(scratch.query.text(&request.query)))
         && arguments
             .as_ref()
@@ -88,8 +90,8 @@ pub fn captures(conditions: &Match, request: &Request) -> Captures {
     Captures::of(uri, host)
 }
 
-fn cookies_of(request: &Request) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-    request.fields.get_all("cookie").flat_map(query::cookies)
+fn cookies_of(request: &Request, takes_bare: bool) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    request.fields.get_all("cookie").flat_map(move |field| query::cookies(field, takes_bare))
 }
 
 #[cfg(test)]
