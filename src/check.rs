@@ -246,7 +246,7 @@ impl Findings {
 
     /// Puts the file in front of a line about a part of the document.
     fn with_file(&self, problem: impl Display) -> String {
-        let line = without_numbers(&problem.to_string());
+        let line = Plain(problem).to_string();
         let is_within = |part: &str| {
             let rest = line.strip_prefix(part).filter(|_| !part.is_empty());
             rest.is_some_and(|rest| rest.starts_with(['/', ':']))
@@ -416,21 +416,6 @@ impl Findings {
             self.should(&place, named(&path, fs::metadata(&path).map(|_| ())));
         }
     }
-}
-
-/// Removes the numbers of errors of the system, which stand behind their names: ` (os error 13)`.
-fn without_numbers(line: &str) -> String {
-    let mut parts = line.split(" (os error ");
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        match part.split_once(')') {
-            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
-                text.push_str(rest)
-            }
-            _ => text.extend([" (os error ", part]),
-        }
-    }
-    text
 }
 
 fn place(application: &Application) -> String {
