@@ -95,3 +95,37 @@ fn a_page_that_an_error_has_cut_takes_the_place_of_no_good_one() {
     }
     server.wait_for_log("Uncaught Exception: no");
 }
+
+/// Scenario: a page is assembled from parts, and one of them ends by an error in the middle of its content.
+#[test]
+fn a_part_that_an_error_has_cut_is_not_stored_and_shown_to_nobody_later() {
+    let page =
+        "header('Surrogate-Control: content=\"ESI/1.0\"'); header('Cache-Control: max-age=60');
+        echo 'page<esi:include src=\"/part.php\"/>end';";
+    for how in ["exception", "memory"] {
+        let site = Site::script("index.php", page).file("part.php", format!("<?php {PAGE}"));
+        let site = site.file("how", how);
+        let (root, path) = (site.root(), site.root().join("how"));
+        let action = json!({
+            "share": format!("{}$uri", root.display()), "index": ["index.php"],
+            "scripts": "applications/site", "cache": {"esi": true},
+        });
+        let server =
+            site.with(json!({"routes": null})).with(json!({"routes": [{"action": action}]}));
+        let server = server.serve();
+        for _ in 0..2 {
+            let response = server.get("/");
+            assert!(!response.text().contains("article "), "{how}: {response:?}");
+            let (_, cache, _) = status(&server, "/part.php");
+            assert!(!cache.contains("hit"), "{how}: {cache}");
+        }
+        std::fs::write(&path, "good").unwrap();
+        for _ in 0..2 {
+            let (code, _, text) = status(&server, "/");
+            assert!(code == 200 && text.starts_with("page<html>"), "{how}: {code}");
+            assert!(text.ends_with("</html>end"), "{how}: {text}");
+        }
+        let (_, cache, _) = status(&server, "/part.php");
+        assert!(cache.contains("hit"), "{how}: {cache}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Entity tags of scripts and servers behind compression: what a browser returns leads to 304.
 
 use harness::client::Response;
+use harness::fastcgi::{Socket, cgi, fpm};
 use harness::raw::Raw;
 use harness::{Server, Site};
 use serde_json::{Value, json};
@@ -97,5 +98,30 @@ fn so_does_that_of_a_server() {
         assert_eq!(ask(&server, "").field("ETag"), Some("W/\"abc\""));
         let again = ask(&server, "If-None-Match: W/\"abc\"\r\n");
         assert_eq!((again.status, again.field("ETag")), (304, Some("W/\"abc\"")));
+    }
+}
+
+#[test]
+fn so_does_that_of_a_script_of_a_fastcgi_server() {
+    for fastcgi in [cgi(1), fpm(&Socket::Tcp, 1, "")] {
+        for cache in [json!({}), json!({"cache": {}})] {
+            let site = Site::script("a.php", &page("\"abc\""));
+            let application =
+                json!({"type": "fastcgi", "server": fastcgi.address, "root": site.root()});
+            let mut action = json!({"pass": "applications/site"});
+            harness::merge(&mut action, cache);
+            let server = site
+                .with(json!({"routes": null, "applications": null}))
+                .with(json!({"applications": {"site": application}}))
+                .with(json!({"routes": [{"action": action}]}))
+                .with(compressed())
+                .serve();
+            let first = ask(&server, "");
+            assert_eq!((first.status, first.field("ETag")), (200, Some("W/\"abc\"")), "{first:?}");
+            assert_eq!(first.field("Content-Encoding"), Some("gzip"));
+            let again = ask(&server, "If-None-Match: W/\"abc\"\r\n");
+            assert_eq!((again.status, again.field("ETag")), (304, Some("W/\"abc\"")), "{again:?}");
+            assert_eq!(ask(&server, "If-None-Match: W/\"other\"\r\n").status, 200);
+        }
     }
 }
