@@ -5,7 +5,7 @@
 
 mod reload;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ use howdah_tls::stored::Certificates;
 use howdah_wire::messages::{ChangeOutcome, Restart, Secret};
 use serde_json::{Map, Value};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -114,6 +114,7 @@ pub fn start(options: ApiOptions) -> Rc<Api> {
         certificates: RefCell::new(describe(&certificates)),
         large: Mutex::new(()),
         changing: Mutex::new(()),
+        changes_waiting: Cell::default(),
         accepting: RefCell::default(),
         transport: match address.starts_with("unix:") {
             true => Transport::Unix,
@@ -203,6 +204,8 @@ pub struct Api {
     /// Held during a change, from before its body is parsed: a tree takes several times the memory
     /// of its text.
     changing: Mutex<()>,
+    /// Number of changes that wait for [`Self::changing`].
+    changes_waiting: Cell<usize>,
     /// The task that accepts connections.
     accepting: RefCell<Option<JoinHandle<()>>>,
     transport: Transport,
@@ -232,7 +235,7 @@ impl Api {
         }
         let _changing = match &*request.method {
             b"GET" => None,
-            _ => Some(self.changing.lock().await),
+            _ => Some(self.turn().await),
         };
         if method != b"GET" && self.supervisor.is_upgrading() {
             return Refusal::Upgrading.into();
@@ -250,6 +253,16 @@ impl Api {
         reply
     }
 
+    /// Waits until no other change is made. One that waits for a slow application has less time from then on.
+    async fn turn(&self) -> MutexGuard<'_, ()> {
+        if let Ok(turn) = self.changing.try_lock() {
+            return turn;
+        }
+        let _waiting = Waiting::new(&self.changes_waiting);
+        self.supervisor.hurry();
+        self.changing.lock().await
+    }
+
     /// Logs what somebody has changed, or why that was refused. Bodies may contain secrets.
     fn log_outcome(&self, method: &[u8], target: &[u8], reply: &Reply) {
         let target = &target[..target.len().min(MAX_LOGGED_TARGET)];
@@ -263,6 +276,10 @@ impl Api {
     }
 
     async fn carry_out(&self, command: Command) -> Reply {
+        let needs_router = !matches!(command, Command::GetConfig(_) | Command::GetCertificates(_));
+        if needs_router && let Err(detail) = self.router.answers().await {
+            return Refusal::NoAnswer { detail }.into();
+        }
         match command {
             Command::Change(change) => {
                 let store = Arc::clone(&self.store.borrow());
@@ -277,15 +294,18 @@ impl Api {
             }
             Command::GetConfig(path) => self.store.borrow().get(&path),
             Command::GetPools(path) => self.pools(&path).await,
-            Command::GetStatus(path) => status_part(&self.status().await, &path),
-            Command::GetEverything => {
-                let status = self.status().await;
-                Reply::value(serde_json::json!({
+            Command::GetStatus(path) => match self.status().await {
+                Ok(status) => status_part(&status, &path),
+                Err(detail) => Refusal::NoAnswer { detail }.into(),
+            },
+            Command::GetEverything => match self.status().await {
+                Ok(status) => Reply::value(serde_json::json!({
                     "certificates": &*self.certificates.borrow(),
                     "config": self.store.borrow().document(),
                     "status": status,
-                }))
-            }
+                })),
+                Err(detail) => Refusal::NoAnswer { detail }.into(),
+            },
             Command::GetCertificates(path) => {
                 howdah_control::list_certificates(&self.certificates.borrow(), &path)
             }
@@ -337,7 +357,13 @@ impl Api {
     /// Applies a configuration, and restarts applications that it has not changed.
     async fn apply(&self, prepared: Prepared, restart: Restart) -> Result<(), Refusal> {
         let Prepared { config: _, text, store } = prepared;
-        let outcome = self.supervisor.apply(&text, restart).await;
+        // The change is sent first.
+        let hurry = async {
+            if self.changes_waiting.get() > 0 {
+                self.supervisor.hurry();
+            }
+        };
+        let (outcome, ()) = tokio::join!(biased; self.supervisor.apply(&text, restart), hurry);
         if matches!(outcome, ChangeOutcome::Done | ChangeOutcome::NotRestarted(_)) {
             self.store.replace(Arc::new(store));
         }
@@ -353,7 +379,7 @@ impl Api {
     /// Replaces the server. Changes in progress are completed first; those that come meanwhile are
     /// refused, so this one does not hold their lock.
     async fn upgrade(&self) -> Reply {
-        let changing = self.changing.lock().await;
+        let changing = self.turn().await;
         if self.supervisor.is_upgrading() {
             return Refusal::Upgrading.into();
         }
@@ -366,13 +392,13 @@ impl Api {
     }
 
     /// Returns the content of `/status`: that of the router, and whether the document at its source is refused.
-    async fn status(&self) -> Value {
-        let mut status = self.router.status().await;
+    async fn status(&self) -> Result<Value, String> {
+        let mut status = self.router.status().await?;
         let document = self.refused.borrow().as_ref().map(document_status);
         if let (Some(status), Some(document)) = (status.as_object_mut(), document) {
             status.insert("document".to_owned(), document);
         }
-        status
+        Ok(status)
     }
 
     /// Accepts no more connections: the server that has replaced this one does.
@@ -416,7 +442,10 @@ impl Api {
         if !self.certificates.borrow().contains_key(name) {
             return Refusal::NoSuchCertificate.into();
         }
-        let status = self.router.status().await;
+        let status = match self.router.status().await {
+            Ok(status) => status,
+            Err(detail) => return Refusal::NoAnswer { detail }.into(),
+        };
         let is_managed = !status["certificates"][name]["renewal"].is_null();
         if self.store.borrow().uses_certificate(name) || is_managed {
             return Refusal::CertificateInUse.into();
@@ -443,6 +472,22 @@ impl Api {
                 _ => Refusal::NoSuchValue.into(),
             },
         }
+    }
+}
+
+/// A change that waits; its client may give up meanwhile.
+struct Waiting<'a>(&'a Cell<usize>);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 

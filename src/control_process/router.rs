@@ -4,14 +4,19 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::time::Duration;
 
 use howdah_control::{CachePurge, CacheUrl};
 use howdah_server::packets::{Packets, from_memory};
 use howdah_wire::messages::{FromRouter, ToRouter};
 use serde_json::Value;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::limits::{MAX_TEXT, STOPPING};
+
+/// Time within which the router answers. Only a restart takes longer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The text of an answer, if it has one. `Err` is the error of the router.
 type RouterAnswer = Result<Option<OwnedFd>, String>;
@@ -59,7 +64,26 @@ impl Router {
         is_current
     }
 
+    /// Waits until the router has answered a question without work. Error: it does not answer, so it hangs.
+    pub async fn answers(&self) -> Result<(), String> {
+        let name = Some(String::new());
+        self.ask(|number| ToRouter::Pools { number, name }).await.map(drop)
+    }
+
     async fn ask(&self, question: impl FnOnce(u32) -> ToRouter) -> Result<Option<Value>, String> {
+        let silent = |_| {
+            format!(
+                "the router has not answered for {} s; one that hangs is replaced within 30 s, and the log says so",
+                ANSWER_TIMEOUT.as_secs()
+            )
+        };
+        timeout(ANSWER_TIMEOUT, self.ask_without_limit(question)).await.map_err(silent)?
+    }
+
+    async fn ask_without_limit(
+        &self,
+        question: impl FnOnce(u32) -> ToRouter,
+    ) -> Result<Option<Value>, String> {
         let number = self.last.get().wrapping_add(1);
         self.last.set(number);
         let (done, answer) = oneshot::channel();
@@ -72,9 +96,9 @@ impl Router {
         serde_json::from_slice(&text).map(Some).map_err(|error| error.to_string())
     }
 
-    /// Returns the content of `/status`; null if the router does not answer.
-    pub async fn status(&self) -> Value {
-        self.ask(|number| ToRouter::Status { number }).await.ok().flatten().unwrap_or_default()
+    /// Returns the content of `/status`. Error: the router does not answer.
+    pub async fn status(&self) -> Result<Value, String> {
+        self.ask(|number| ToRouter::Status { number }).await.map(Option::unwrap_or_default)
     }
 
     /// Returns the pools of applications by name: that of `name`, or all.
@@ -129,6 +153,6 @@ impl Router {
     /// Replaces all processes of an application. Error: the reason why the new processes do not
     /// start; the old processes then stay.
     pub async fn restart(&self, name: String) -> Result<(), String> {
-        self.ask(|number| ToRouter::Restart { number, name }).await.map(drop)
+        self.ask_without_limit(|number| ToRouter::Restart { number, name }).await.map(drop)
     }
 }

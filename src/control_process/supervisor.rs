@@ -126,6 +126,12 @@ impl Supervisor {
         }
     }
 
+    /// Another change waits for the one that is being made.
+    pub fn hurry(&self) {
+        // A supervisor that has ended is noticed elsewhere.
+        let _ = self.tell(&FromControl::Hurry {});
+    }
+
     /// Reads the configuration again from its source at the start of the server. Error: the reason
     /// why it cannot be read. With `tables`, reads only the tables of the running configuration.
     pub async fn read_document(&self, tables: bool) -> Result<Vec<u8>, String> {

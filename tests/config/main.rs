@@ -7,6 +7,7 @@ mod check_sites;
 mod control_access;
 mod control_commands;
 mod control_limits;
+mod hanging_applications;
 mod hanging_files;
 mod include;
 mod left_out;

@@ -89,6 +89,35 @@ fn a_router_of_which_one_thread_hangs_is_replaced() {
 }
 
 #[test]
+fn the_control_api_says_after_5_seconds_that_the_router_does_not_answer() {
+    let server = Site::new().file("a.txt", "served").controlled().serve();
+    let router = server.router();
+    server.control("GET", "/status", "").succeeded();
+    processes::signal(router, Signal::STOP);
+    let requests = [
+        ("GET", "/status", ""),
+        ("GET", "/", ""),
+        ("GET", "/status/applications", ""),
+        ("PUT", "/config/routes", "[]"),
+        ("POST", "/control/reload", ""),
+        ("GET", "/control/applications/site/restart", ""),
+    ];
+    std::thread::scope(|scope| {
+        let ask = |(method, target, body)| server.control(method, target, body);
+        let asked = requests.map(|request| (request, scope.spawn(move || ask(request))));
+        // What the control process knows by itself is answered.
+        server.control("GET", "/config/listeners", "").succeeded();
+        for (request, answer) in asked {
+            let answer = answer.join().unwrap();
+            assert_eq!(answer.status, 503, "{request:?}: {answer:?}");
+            assert!(answer.text("detail").contains("has not answered for 5 s"), "{answer:?}");
+        }
+    });
+    processes::signal(router, Signal::CONT);
+    server.control("GET", "/status", "").succeeded();
+}
+
+#[test]
 fn status_says_after_5_seconds_that_the_server_does_not_answer() {
     let server = Site::new().file("a.txt", "served").controlled().serve();
     let router = server.router();

@@ -286,3 +286,27 @@ fn a_machine_of_a_service_that_is_not_known_yet_keeps_nobody_waiting() {
     });
     assert_eq!(server.get("/").text(), one.0[0].to_string(), "the first one is kept");
 }
+
+/// A name server that does not answer keeps no site from being served after a reboot.
+#[test]
+fn a_start_does_not_wait_for_a_name_server_that_is_silent() {
+    let dns = Dns::start(None);
+    let (addresses, port) = backends(1, http);
+    dns.set("late.test", &addresses);
+    dns.silence("late.test");
+    let server = Site::new()
+        .controlled()
+        .with(json!({
+            "settings": {"resolver": dns.address.to_string()},
+            "routes": [
+                {"match": {"uri": "/own"}, "action": {"return": 204}},
+                {"action": {"proxy": format!("http://late.test:{port}")}},
+            ],
+        }))
+        .serve();
+    assert_eq!(server.get("/own").status, 204);
+    assert_eq!(server.get("/").status, 502);
+    assert!(!server.log().contains("cannot be looked up"), "the question is not given up yet");
+    dns.answer("late.test");
+    eventually("the server is known", || (server.get("/").status == 200).then_some(()));
+}

@@ -127,6 +127,11 @@ pub enum Refusal {
     },
     /// An upgrade is in progress.
     Upgrading,
+    /// The router does not answer.
+    NoAnswer {
+        /// How long it has not.
+        detail: String,
+    },
     /// The status could not be assembled.
     StatusUnavailable,
 }

@@ -229,6 +229,10 @@ impl From<Refusal> for Reply {
                      seconds",
                 )
             },
+            Refusal::NoAnswer { detail } => Reply {
+                retry_after: Some(UPGRADE_RETRY_SECONDS),
+                ..error(503, "Server doesn't answer.").detail(detail)
+            },
             Refusal::StatusUnavailable => error(500, "Failed to get status."),
         }
     }

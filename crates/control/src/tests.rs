@@ -405,6 +405,8 @@ fn an_application_is_restarted_by_its_name() {
     assert_eq!(translate(b"POST", b"/control/upgrade", b""), Ok(Command::Upgrade));
     let reply = Reply::from(Refusal::Upgrading);
     assert_eq!((reply.status(), reply.retry_after()), (503, Some("5")));
+    let reply = Reply::from(Refusal::NoAnswer { detail: "for 5 s".to_owned() });
+    assert_eq!((reply.status(), reply.retry_after()), (503, Some("5")));
 }
 
 #[test]

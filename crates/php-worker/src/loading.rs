@@ -102,6 +102,7 @@ pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Pr
         }
         _ => {}
     }
+    check_scripts(spec)?;
     let ini = settings::text(spec)?;
     if spec.htaccess {
         Php::define_apache_functions();
@@ -127,6 +128,27 @@ fn check_ini_file(path: &str) -> io::Result<()> {
     }
 }
 
+/// Checks that no script of the start is a FIFO or a device, on which PHP would wait without an end. Whether it
+/// exists is PHP's to say.
+fn check_scripts(spec: &ApplicationSpec) -> Result<(), Problem> {
+    let parts = [("admin", &spec.ini_admin), ("user", &spec.ini_user)];
+    let settings = parts.into_iter().flat_map(|(part, settings)| {
+        let of_part = move |name: &str| format!("options/{part}/{name}");
+        settings.iter().map(move |(name, value)| (of_part(name), name.as_str(), value))
+    });
+    let preloaded = settings
+        .filter(|(_, name, value)| *name == "opcache.preload" && value.starts_with('/'))
+        .map(|(key, _, value)| (key, value));
+    let worker = spec.worker.as_ref().filter(|worker| !worker.has_fallback);
+    let worker = worker.map(|worker| ("worker".to_owned(), &worker.script));
+    for (key, script) in preloaded.chain(worker) {
+        if std::fs::metadata(script).is_ok_and(|found| !found.is_file()) {
+            return Err(Problem::at(key, format_args!("{script} is not a regular file")));
+        }
+    }
+    Ok(())
+}
+
 /// Sets the program that scripts send mail with by default. Must be called before PHP is loaded.
 pub fn use_sendmail(path: &str) {
     if !path.is_empty()
@@ -143,6 +165,7 @@ pub fn begin(
     spec: &ApplicationSpec,
     tmp: &str,
 ) -> Result<Settings, Problem> {
+    check_scripts(spec)?;
     loading_begins(supervisor);
     let c = |text: String| CString::new(text).map_err(Problem::of);
     let ini = c(settings::text(spec)?)?;

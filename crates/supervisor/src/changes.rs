@@ -32,6 +32,8 @@ pub(crate) struct Changes {
     pub(crate) current: Current,
     candidate: Option<Candidate>,
     last_generation: u32,
+    /// Another change waits for the one that was asked for last.
+    pub(crate) is_hurried: bool,
     former: VecDeque<Former>,
     /// Numbers of former configurations, the oldest first, and when the router cannot use them any more.
     former_generations: VecDeque<(u32, Instant)>,

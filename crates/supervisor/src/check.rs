@@ -16,6 +16,7 @@ use howdah_sys::{packet, process, signals};
 use howdah_wire::messages::{ApplicationSpec, FromPrototype, MAX_REPORT, Problem, ToPrototype};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, FileType};
+use rustix::io::Errno;
 
 use crate::control_groups::ControlGroups;
 use crate::launch::Launch;
@@ -128,6 +129,8 @@ fn try_application(
         Launch { spec, identity: &identity, executable, socket, reports, output, is_dry_run: true };
     let pid = launch.start(&mut ControlGroups::default()).map_err(failed)?;
     let sent = packet::send(&commands, &check.encode(), &[]);
+    // `PIPE`: it has ended already, and has reported the reason.
+    let sent = sent.or_else(|error| if error == Errno::PIPE { Ok(()) } else { Err(error) });
     let ended = sent.map_err(failed).and_then(|()| read_reports(&reader, &messages, findings));
     let _ = signals::send(pid, signals::SIGKILL);
     let exit = process::wait();

@@ -71,7 +71,7 @@ impl Api {
 
     /// Reloads on a signal: like [`Api::reload`], with the outcome in the log.
     pub async fn reload_and_log(&self, origin: &str) {
-        let (_changing, log) = (self.changing.lock().await, &self.log);
+        let (_changing, log) = (self.turn().await, &self.log);
         match self.reload(false, Restart::Changed).await {
             Ok(()) => log.write(Level::Notice, format_args!("{origin} was read again")),
             Err(refusal) => {
@@ -90,7 +90,7 @@ impl Api {
 
     /// Reads tables in files that have changed, with the outcome in the log.
     pub async fn reload_tables_and_log(&self) {
-        let (_changing, log) = (self.changing.lock().await, &self.log);
+        let (_changing, log) = (self.turn().await, &self.log);
         match self.reload(true, Restart::NothingAfterReading).await {
             Ok(()) => {
                 log.write(Level::Notice, "changed files of the configuration were read again")

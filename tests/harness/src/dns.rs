@@ -110,6 +110,11 @@ impl Dns {
     pub fn silence(&self, name: &str) {
         self.silent.lock().unwrap().insert(name.to_owned());
     }
+
+    /// Answers questions for a name again.
+    pub fn answer(&self, name: &str) {
+        self.silent.lock().unwrap().remove(name);
+    }
 }
 
 impl Drop for Dns {

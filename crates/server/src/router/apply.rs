@@ -55,6 +55,7 @@ impl ControlThread {
         restart: Restart,
         document: Option<OwnedFd>,
     ) -> std::io::Result<()> {
+        self.is_hurried = false;
         let config = from_memory(document, u64::MAX).map_err(text).and_then(|document| {
             howdah_config::parse_with(&document, &self.defaults).map_err(|error| error.to_string())
         });
@@ -142,11 +143,22 @@ impl ControlThread {
         }
     }
 
-    /// Goes on with the restarts of applications whose scripts have asked for that, or whose files have
-    /// changed.
-    pub(super) fn advance_wanted_restarts(&mut self) -> io::Result<()> {
+    /// Goes on with the restarts of applications.
+    pub(super) fn advance_restarts(&mut self) -> io::Result<()> {
         let now = std::time::Instant::now();
         let log = Arc::clone(&self.shared.log);
+        for (name, result) in self.pools.advance_asked_restarts(now, CHANGE_TIMEOUT)? {
+            match result {
+                Ok(()) => log.write(
+                    Level::Notice,
+                    format_args!("\"{name}\" application was restarted, after a while"),
+                ),
+                Err(problem) => log.write(
+                    Level::Alert,
+                    format_args!("\"{name}\" application could not be restarted: {problem}"),
+                ),
+            }
+        }
         for (Wanted { name, reason }, result) in
             self.pools.advance_wanted_restarts(now, CHANGE_TIMEOUT)?
         {

@@ -47,8 +47,6 @@ pub struct Commands {
 /// A command and the channel for its result.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// Restart an application.
-    Restart { name: String, done: oneshot::Sender<Result<(), String>> },
     /// A command of certificate renewal.
     Certificates(acme::Command),
 }
@@ -81,7 +79,7 @@ impl Commands {
     /// the old workers go on.
     pub async fn restart(&self, name: String) -> Result<(), String> {
         let (done, outcome) = oneshot::channel();
-        let _ = self.sender.send(Command::Restart { name, done });
+        let _ = self.questions.send(Question::Restart { name, done });
         outcome.await.unwrap_or_else(|_| Err(STOPPED.to_owned()))
     }
 
@@ -189,7 +187,6 @@ impl ControlThread {
     /// Carries a command out. Its sender may have gone meanwhile.
     pub(super) async fn carry_out(&mut self, command: Command) {
         match command {
-            Command::Restart { name, done } => drop(done.send(self.restart(&name).await)),
             Command::Certificates(command) => self.carry_out_renewal(command).await,
         }
     }

@@ -80,7 +80,7 @@ impl ControlThread {
         for name in removed {
             self.remove_listener(name).await?;
         }
-        self.pools.keep_only(&snapshot);
+        self.pools.keep_only(&snapshot).map_err(text)?;
         self.names.commit(&snapshot.config);
         Ok(())
     }

@@ -20,6 +20,7 @@ use super::closed_listeners::ClosedListeners;
 use super::link::{Link, Message};
 use super::out::OutParts;
 use super::pools::Pools;
+use super::prepare::CHANGE_TIMEOUT;
 use super::programs::Programs;
 use super::question::Question;
 use super::sandbox::RouterSandbox;
@@ -45,6 +46,8 @@ pub(super) struct ControlThread {
     pub(super) questions: (UnboundedSender<Question>, UnboundedReceiver<Question>),
     /// Defaults of documents.
     pub(super) defaults: Defaults,
+    /// Another change waits for the one that is being made.
+    pub(super) is_hurried: bool,
     /// A document of which a part cannot run is refused, also when it is read again.
     pub(super) is_strict: bool,
     /// Parts of the configuration that are out.
@@ -97,6 +100,10 @@ impl ControlThread {
                 drop(done.send((self.pools.report(), self.out.list())));
             }
             Question::Tune { name, done } => drop(done.send(self.pools.tuning(&name))),
+            Question::Restart { name, done } => {
+                // Without the supervisor, the server ends.
+                let _ = self.pools.ask_for_restart(&name, done, Instant::now(), CHANGE_TIMEOUT);
+            }
         }
     }
 
@@ -146,6 +153,8 @@ impl ControlThread {
     ) -> Result<Option<Message>, String> {
         loop {
             let due = self.pools.tick().map_err(text)?;
+            self.advance_restarts().map_err(text)?;
+            let due = due.into_iter().chain(self.pools.wanted_restart_due()).min();
             tokio::select! {
                 message = self.link.receive_new() => {
                     let message = message.map_err(text)?.ok_or("the supervisor has ended")?;
@@ -174,6 +183,10 @@ impl ControlThread {
     ) -> Result<(), String> {
         if let FromSupervisor::Ping { number } = message {
             self.answer_ping(number);
+            return Ok(());
+        }
+        if matches!(message, FromSupervisor::Hurry {}) {
+            self.is_hurried = true;
             return Ok(());
         }
         if matches!(

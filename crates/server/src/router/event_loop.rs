@@ -97,14 +97,14 @@ impl EventLoop {
             let out_timer = out_due.filter(|_| !self.control.out.is_empty());
             self.update_renewer();
             let control = &mut self.control;
-            control.advance_wanted_restarts()?;
+            control.advance_restarts()?;
             let due = due.into_iter().chain(control.pools.wanted_restart_due()).chain(files_due);
             let due = due.chain(listeners_due).chain(appearance_due).chain(out_timer).min();
             tokio::select! {
                 message = control.link.receive() => {
                     let Some((message, descriptors)) = message? else { return Ok(()) };
                     if let FromSupervisor::Quit { graceful, is_replaced } = message {
-                        control.pools.postpone_wanted_restarts()?;
+                        control.pools.end_restarts()?;
                         return self.control.shut_down(graceful, is_replaced).await;
                     }
                     self.on_message(message, descriptors).await?;
@@ -114,15 +114,12 @@ impl EventLoop {
                 }
                 Some(question) = control.questions.1.recv() => control.answer(question),
                 Some(command) = self.commands.recv() => {
-                    control.pools.postpone_wanted_restarts()?;
                     control.carry_out(command).await;
                 }
                 () = control.names.changed() => {
-                    control.pools.postpone_wanted_restarts()?;
                     control.refresh_addresses().await;
                 }
                 () = self.certificate_watch.wait(&control.shared) => {
-                    control.pools.postpone_wanted_restarts()?;
                     control.renew_from_files(&mut self.certificate_watch).await;
                 }
                 // `update_renewer` has just taken over the current configuration.
@@ -158,12 +155,10 @@ impl EventLoop {
                 descriptors.into_iter().next().map(|fd| self.control_processes.send(fd));
             }
             FromSupervisor::Apply { generation, restart } => {
-                control.pools.postpone_wanted_restarts()?;
                 let document = descriptors.into_iter().next();
                 control.change(generation, restart, document).await?;
             }
             FromSupervisor::Certificate { name } => {
-                control.pools.postpone_wanted_restarts()?;
                 control.on_certificate(name.clone(), descriptors.into_iter().next());
                 control.renew_stored(&name).await;
             }

@@ -6,6 +6,7 @@
 
 mod adopt;
 mod application;
+mod asked;
 mod changed;
 mod file_checks;
 mod memory;
@@ -30,6 +31,7 @@ use howdah_php_pool::sizing::shortage::MemoryShortage;
 use howdah_sys::log::Level;
 
 use self::application::PooledApplication;
+use self::asked::AskedRestart;
 use self::file_checks::FileChecks;
 use self::retired::{LEAVE_TIMEOUT, RetiredInstances};
 pub(in crate::router) use self::wanted::Wanted;
@@ -75,6 +77,8 @@ pub(super) struct Pools {
     pub(super) generation: u32,
     /// Names of the applications without which the start fails.
     pub(super) required: Vec<String>,
+    /// Restarts that somebody waits for.
+    asked_restarts: Vec<AskedRestart>,
     /// Restarts that nobody waits for.
     wanted_restarts: WantedRestarts,
     file_checks: FileChecks,
@@ -103,6 +107,7 @@ impl Pools {
             unload_unused_since: None,
             divided_at: None,
             is_started: false,
+            asked_restarts: Vec::new(),
             wanted_restarts: WantedRestarts::default(),
             file_checks: FileChecks::default(),
         }
@@ -122,16 +127,7 @@ impl Pools {
         }
         let mut ended = Vec::new();
         for (name, is_late) in self.wanted_restarts.in_progress(now) {
-            let result = match self.is_restarting(&name) {
-                Ok(true) if is_late => Err(self.not_restarted(&name, limit)),
-                Ok(true) => continue,
-                Ok(false) => Ok(()),
-                Err(problem) => Err(problem),
-            };
-            match &result {
-                Ok(()) => self.adopt_restarted(&name)?,
-                Err(_) => self.discard_restarted(&name)?,
-            }
+            let Some(result) = self.end_restart(&name, is_late, limit)? else { continue };
             let wanted = self.wanted_restarts.end(&name, result.is_ok(), now);
             ended.extend(wanted.map(|wanted| (wanted, result)));
         }
@@ -140,15 +136,35 @@ impl Pools {
 
     /// Returns the time at which [`Pools::advance_wanted_restarts`] has something to do without an event.
     pub(super) fn wanted_restart_due(&self) -> Option<Instant> {
-        self.wanted_restarts.due()
+        self.wanted_restarts.due().into_iter().chain(self.asked_restart_due()).min()
     }
 
-    /// Ends the restarts in progress that nobody waits for, if there are any; they begin again later.
-    pub(super) fn postpone_wanted_restarts(&mut self) -> io::Result<()> {
-        match self.wanted_restarts.postpone() {
-            true => self.discard(),
-            false => Ok(()),
+    /// Adopts the new instance of an application if it can serve, or ends it if it cannot or `is_late`. Returns
+    /// the outcome; `None` if it is still starting.
+    fn end_restart(
+        &mut self,
+        name: &str,
+        is_late: bool,
+        limit: Duration,
+    ) -> io::Result<Option<Result<(), String>>> {
+        let result = match self.is_restarting(name) {
+            Ok(true) if is_late => Err(self.not_restarted(name, limit)),
+            Ok(true) => return Ok(None),
+            Ok(false) => Ok(()),
+            Err(problem) => Err(problem),
+        };
+        match &result {
+            Ok(()) => self.adopt_restarted(name)?,
+            Err(_) => self.discard_restarted(name)?,
         }
+        Ok(Some(result))
+    }
+
+    /// Ends all restarts in progress: the server stops.
+    pub(super) fn end_restarts(&mut self) -> io::Result<()> {
+        self.asked_restarts.clear();
+        self.wanted_restarts = WantedRestarts::default();
+        self.discard_restarts(|_| true)
     }
 
     /// Sets the maximum memory of all PHP processes. Returns the former one.

@@ -12,7 +12,7 @@ use howdah_access_log::{LogFile, LogFiles};
 use howdah_config::{Config, Destination};
 use howdah_http::spool;
 use howdah_sys::log::Level;
-use howdah_upstream::names::{NameTable, Names};
+use howdah_upstream::names::{self, NameTable, Names};
 use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
@@ -30,9 +30,9 @@ pub(super) const DEFAULT_BACKLOG: u32 = 4096;
 /// take a while.
 pub(super) const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Maximum time that a start waits for applications. Those that are not ready then serve once they
-/// are; until then their requests wait.
-const START_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum time that a start or a reload waits for applications, and a change while another one waits. Those
+/// that are not ready then serve once they are; until then their requests wait, or fail.
+pub(super) const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time for which a start tries to listen on an address that another program has: those of a killed
 /// server are in use until its last process has ended. Listeners that are open do not wait as long.
@@ -98,7 +98,7 @@ impl ControlThread {
         self.prepare_databases(config, trigger).await?;
         prepared.tls = self.prepare_tls_listeners(current, config, trigger).await?;
         prepared.known.clients = self.prepare_tls_clients(current, config, trigger).await?;
-        prepared.known.names = self.prepare_names(config).await?;
+        prepared.known.names = self.prepare_names(config, trigger).await?;
         let sockets = self.bind(current, config, prepared)?;
         // Several applications load PHP when they are needed; the supervisor checks them at the start.
         let is_single = config.applications.len() == 1;
@@ -187,10 +187,18 @@ impl ControlThread {
     }
 
     /// Looks up the names of servers. Meanwhile the applications get workers: an answer may not come.
-    async fn prepare_names(&mut self, config: &Config) -> Result<NameTable, String> {
+    async fn prepare_names(
+        &mut self,
+        config: &Config,
+        trigger: Trigger,
+    ) -> Result<NameTable, String> {
+        let limit = match trigger {
+            Trigger::Start(_) => names::START_LOOK_UP_TIMEOUT,
+            Trigger::Change { .. } | Trigger::CertificateFiles => names::CHANGE_LOOK_UP_TIMEOUT,
+        };
         let other = Names::new(Arc::clone(&self.shared.log));
         let mut names = std::mem::replace(&mut self.names, other);
-        let table = self.meanwhile(names.prepare(config)).await;
+        let table = self.meanwhile(names.prepare(config, limit)).await;
         self.names = names;
         table
     }
@@ -328,11 +336,12 @@ impl ControlThread {
                 }
                 Trigger::Change { is_reload: true, .. } => {
                     self.pools.waive_failed(true)?;
-                    (self.pools.is_preparing()?, started_at + CHANGE_TIMEOUT)
+                    (self.pools.is_preparing()?, started_at + START_TIMEOUT)
                 }
                 Trigger::Change { .. } | Trigger::CertificateFiles => {
                     self.pools.waive_missing_roots();
-                    (self.pools.is_preparing()?, started_at + CHANGE_TIMEOUT)
+                    let limit = if self.is_hurried { START_TIMEOUT } else { CHANGE_TIMEOUT };
+                    (self.pools.is_preparing()?, started_at + limit)
                 }
             };
             if !is_preparing && awaited.is_empty() {
@@ -356,7 +365,13 @@ impl ControlThread {
                     }
                     Trigger::Change { is_reload: true, .. } => self.pools.waive_late(),
                     Trigger::Start(_) | Trigger::Change { .. } | Trigger::CertificateFiles => {
-                        return Err(self.pools.not_ready(CHANGE_TIMEOUT));
+                        return Err(match self.is_hurried {
+                            true => {
+                                let problem = self.pools.not_ready(START_TIMEOUT);
+                                format!("{problem}; it had no more time, as another change waits")
+                            }
+                            false => self.pools.not_ready(CHANGE_TIMEOUT),
+                        });
                     }
                 }
                 continue;

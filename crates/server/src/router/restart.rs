@@ -1,15 +1,20 @@
-//! Restarts applications: on a request, and after a configuration was read again.
+//! Restarts applications after a configuration was read again.
 
 use std::time::{Duration, Instant};
 
 use howdah_sys::log::Level;
 use howdah_wire::messages::Restart;
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 use super::control_thread::{ControlThread, text};
-use super::prepare::CHANGE_TIMEOUT;
+use super::prepare::{CHANGE_TIMEOUT, START_TIMEOUT};
 
 /// Maximum time to look at the files that applications were started from.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time for which the next restart of a reload waits for the one before.
+const TURN: Duration = Duration::from_secs(1);
 
 impl ControlThread {
     /// Restarts applications after a change of the configuration. Returns the problems.
@@ -23,21 +28,57 @@ impl ControlThread {
                 Err(problem) => return vec![problem],
             },
         };
-        for (name, reason) in due {
-            // One that cannot run is tried again anyway, and must not keep others from new files.
-            if self.pools.is_failing(&name) {
-                continue;
+        // One that cannot run is tried again anyway, and must not keep others from new files.
+        let due: Vec<_> =
+            due.into_iter().filter(|(name, _)| !self.pools.is_failing(name)).collect();
+        if let Err(problem) = self.pools.end_overdue() {
+            return vec![text(problem)];
+        }
+        // One after the other, as each doubles the memory of its application; but not behind a slow one.
+        let (mut late, mut last) = (Vec::new(), Instant::now());
+        for (name, file) in due {
+            let (done, mut outcome) = oneshot::channel();
+            last = Instant::now();
+            if let Err(error) = self.pools.ask_for_restart(&name, done, last, CHANGE_TIMEOUT) {
+                return vec![text(error)];
             }
-            match (self.restart(&name).await, reason) {
-                (Ok(()), Some(file)) => self.shared.log.write(
-                    Level::Notice,
-                    format_args!("\"{name}\" application was restarted: changed: {file}"),
-                ),
-                (Ok(()), None) => {}
-                (Err(problem), _) => problems.push(problem),
+            match self.restarted(&mut outcome, last + TURN).await {
+                Ok(Some(result)) => self.has_restarted(&name, file, result, &mut problems),
+                Ok(None) => late.push((name, file, outcome)),
+                Err(problem) => return vec![problem],
+            }
+        }
+        for (name, file, mut outcome) in late {
+            match self.restarted(&mut outcome, last + START_TIMEOUT).await {
+                Ok(Some(result)) => self.has_restarted(&name, file, result, &mut problems),
+                Ok(None) => problems.push(format!(
+                    "application \"{name}\" goes on as it was: its new processes are not ready after {} s; \
+                     they take over once they are, within {} s",
+                    START_TIMEOUT.as_secs(),
+                    CHANGE_TIMEOUT.as_secs()
+                )),
+                Err(problem) => return vec![problem],
             }
         }
         problems
+    }
+
+    /// Logs that an application was restarted because of a changed file, or adds the problem.
+    fn has_restarted(
+        &self,
+        name: &str,
+        file: Option<String>,
+        result: Result<(), String>,
+        problems: &mut Vec<String>,
+    ) {
+        match (result, file) {
+            (Ok(()), Some(file)) => self.shared.log.write(
+                Level::Notice,
+                format_args!("\"{name}\" application was restarted: changed: {file}"),
+            ),
+            (Ok(()), None) => {}
+            (Err(problem), _) => problems.push(problem),
+        }
     }
 
     /// Returns the applications of which files have changed, each with a file. Adds those whose files
@@ -66,29 +107,22 @@ impl ControlThread {
         Ok(changed.into_iter().map(|(name, file)| (name, Some(file))).collect())
     }
 
-    /// Restarts an application: new workers take over its queue when they are ready. Error: the
-    /// reason why they are not; then the old workers go on.
-    pub(super) async fn restart(&mut self, name: &str) -> Result<(), String> {
-        if !self.pools.prepare_restart(name).map_err(text)? {
-            return Err(format!("there is no application \"{name}\""));
-        }
-        let deadline = Instant::now() + CHANGE_TIMEOUT;
+    /// Waits for the outcome of a restart; `None` if there is none at the deadline.
+    async fn restarted(
+        &mut self,
+        outcome: &mut oneshot::Receiver<Result<(), String>>,
+        deadline: Instant,
+    ) -> Result<Option<Result<(), String>>, String> {
         loop {
-            match self.pools.is_preparing() {
-                Ok(true) => {}
-                Ok(false) => return self.pools.adopt().map_err(text),
-                Err(problem) => {
-                    self.pools.discard().map_err(text)?;
-                    return Err(problem);
-                }
+            self.advance_restarts().map_err(text)?;
+            match outcome.try_recv() {
+                Ok(result) => return Ok(Some(result)),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Closed) => return Err("the server is being stopped".to_owned()),
             }
             match self.receive_until(Some(deadline)).await? {
                 Some((message, descriptors)) => self.on_unrelated(message, descriptors)?,
-                None => {
-                    let problem = self.pools.not_ready(CHANGE_TIMEOUT);
-                    self.pools.discard().map_err(text)?;
-                    return Err(problem);
-                }
+                None => return Ok(outcome.try_recv().ok()),
             }
         }
     }

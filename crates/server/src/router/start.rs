@@ -132,6 +132,7 @@ fn control_thread(
         thread_requests,
         questions: unbounded_channel(),
         defaults: hello.defaults,
+        is_hurried: false,
         is_strict: hello.strict,
         out: OutParts::default(),
         closed: ClosedListeners::default(),

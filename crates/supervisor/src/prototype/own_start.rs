@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use howdah_sys::protected::protected;
 use howdah_wire::messages::ApplicationSpec;
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 
 /// Settings of PHP itself that are read while it starts. Its other settings, whose names have no
 /// dot, can be applied later.
@@ -119,9 +120,24 @@ pub(crate) fn own_start(spec: &ApplicationSpec) -> Option<String> {
 }
 
 /// Returns the path of the application's `php.ini` without links; `None` if it has none, or if other
-/// users could change it: it names extensions, whose code the zygote runs.
+/// users could change it: it names extensions, whose code the zygote runs. Nothing but the root file system is
+/// touched: this process must not wait for a drive that does not answer.
 pub(crate) fn shared_ini_file(spec: &ApplicationSpec) -> Option<PathBuf> {
-    spec.ini_file.as_ref().and_then(|file| protected(file.as_ref()).ok())
+    let file = spec.ini_file.as_ref()?;
+    is_regular_at_root(file).then(|| protected(file.as_ref()).ok()).flatten()
+}
+
+/// Returns true if a path names a regular file of the root file system.
+fn is_regular_at_root(file: &str) -> bool {
+    let found = openat2(
+        CWD,
+        file,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_XDEV | ResolveFlags::NO_MAGICLINKS,
+    );
+    let kind = found.and_then(|found| fstat(&found)).map(|found| found.st_mode);
+    kind.is_ok_and(|mode| FileType::from_raw_mode(mode) == FileType::RegularFile)
 }
 
 fn is_applied_later(name: &str) -> bool {

@@ -68,7 +68,18 @@ impl Tree {
             self.send_certificate(name);
         }
         self.send_to_router(&FromSupervisor::Apply { generation, restart }, &[memory.as_fd()]);
+        if self.changes.is_hurried {
+            self.send_to_router(&FromSupervisor::Hurry {}, &[]);
+        }
         Ok(())
+    }
+
+    /// Another change waits for the one that is being made, or looked at before that.
+    pub(super) fn hurry(&mut self) {
+        self.changes.is_hurried = true;
+        if self.changes.is_changing() {
+            self.send_to_router(&FromSupervisor::Hurry {}, &[]);
+        }
     }
 
     /// Returns the applications that a configuration adds or changes, each as it is now.

@@ -173,7 +173,9 @@ impl Tree {
             }
             FromControl::Upgrade {} => self.upgrade(),
             FromControl::SourceRead { error } => self.source_read(error),
+            FromControl::Hurry {} => self.hurry(),
             FromControl::Apply { restart } => {
+                self.changes.is_hurried = false;
                 if let Err(problem) = self.apply(restart, descriptors) {
                     let outcome = ChangeOutcome::NotApplied(problem);
                     self.send_to_control(&ToControl::Applied { outcome }, &[]);

@@ -29,8 +29,11 @@ use self::target::Target;
 /// Servers by name. A name without an address is missing.
 pub type NameTable = HashMap<String, Arc<[Target]>>;
 
-/// Maximum wait of a configuration for names that were never looked up.
-const FIRST_LOOK_UP_TIMEOUT: Duration = Duration::from_secs(3);
+/// Maximum wait of a changed configuration for names that were never looked up.
+pub const CHANGE_LOOK_UP_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The same at a start, which no name server may delay.
+pub const START_LOOK_UP_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Time after which a failed look-up is repeated.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -107,9 +110,9 @@ impl Names {
         }
     }
 
-    /// Looks up the new names of a configuration, waits for a limited time, and returns all
-    /// addresses.
-    pub async fn prepare(&mut self, config: &Config) -> NameTable {
+    /// Looks up the new names of a configuration, waits for `limit` at most, and returns all
+    /// addresses. Those that come later are reported by [`Names::changed`].
+    pub async fn prepare(&mut self, config: &Config, limit: Duration) -> NameTable {
         self.servers.clone_from(&config.settings.resolver);
         for name in config.server_names() {
             if !self.entries.contains_key(&name) {
@@ -117,7 +120,7 @@ impl Names {
                 self.entries.insert(name, Entry::default());
             }
         }
-        let end = Instant::now() + FIRST_LOOK_UP_TIMEOUT;
+        let end = Instant::now() + limit;
         while self.entries.values().any(|entry| !entry.has_result)
             && let Ok(Some(result)) = timeout_at(end, self.results.recv()).await
         {
@@ -309,7 +312,7 @@ mod tests {
                 };
                 names.result.send((name.to_owned(), Ok(targets))).unwrap();
             }
-            assert_eq!(names.prepare(&refused).await.len(), 2);
+            assert_eq!(names.prepare(&refused, CHANGE_LOOK_UP_TIMEOUT).await.len(), 2);
             match is_used {
                 true => names.commit(&refused),
                 false => names.discard(&running),

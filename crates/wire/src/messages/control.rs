@@ -40,6 +40,8 @@ messages! {
         }
         /// Replaces the server by a new start of its program; answered with `UpgradeEnded`.
         6 Upgrade {}
+        /// Another change waits for the one that is being made, which must not take long now.
+        8 Hurry {}
         /// Result of a reload: whether the document at its source is the one that runs.
         7 SourceRead {
             /// Why it is refused; empty if it is not.

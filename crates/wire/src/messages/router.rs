@@ -351,6 +351,8 @@ messages! {
             /// Applications that are restarted afterwards.
             restart: Restart,
         }
+        /// Another change waits for the one that is being made, which must not take long now.
+        33 Hurry {}
         /// Answer to `Prepared`: the configuration is stored, and applies from now on.
         18 Commit {
             /// As given to `Apply`.

@@ -17,18 +17,20 @@ impl Pools {
     /// the old instance finishes the requests of its workers. Any other one of the same name
     /// leaves.
     pub(in crate::router) fn adopt(&mut self) -> io::Result<()> {
-        let prepared = std::mem::take(&mut self.preparing);
+        let prepared = self.preparing.extract_if(.., |app| !app.is_restart).collect();
         self.adopt_these(prepared)
     }
 
     /// Adopts the new instance of one application.
     pub(super) fn adopt_restarted(&mut self, name: &str) -> io::Result<()> {
-        let prepared = self.preparing.extract_if(.., |app| app.config.name == name).collect();
+        let is_it = |app: &mut PooledApplication| app.is_restart && app.config.name == name;
+        let prepared = self.preparing.extract_if(.., is_it).collect();
         self.adopt_these(prepared)
     }
 
     fn adopt_these(&mut self, prepared: Vec<PooledApplication>) -> io::Result<()> {
         for mut app in prepared {
+            app.is_restart = false;
             let same_name =
                 self.applications.iter().position(|old| old.config.name == app.config.name);
             let old = same_name.and_then(|index| self.applications.swap_remove_back(index));
@@ -38,6 +40,8 @@ impl Pools {
             match old {
                 Some(old) if Arc::ptr_eq(&old.queue, &app.queue) => {
                     app.snapshots = old.snapshots;
+                    // The configuration may have changed since this instance began to start.
+                    app.generation = old.generation;
                     if let Some(instance) = old.instance {
                         self.retire(old.config.name, old.queue, instance, REMOVAL_GRACE)?;
                     }
@@ -52,7 +56,7 @@ impl Pools {
 
     /// Keeps the applications of this snapshot. The others leave when no request of theirs can come
     /// any more.
-    pub(in crate::router) fn keep_only(&mut self, snapshot: &Arc<Snapshot>) {
+    pub(in crate::router) fn keep_only(&mut self, snapshot: &Arc<Snapshot>) -> io::Result<()> {
         for mut app in std::mem::take(&mut self.applications) {
             if snapshot.applications.contains_key(app.config.name.as_str()) {
                 app.snapshots.retain(|snapshot| snapshot.strong_count() > 0);
@@ -63,6 +67,9 @@ impl Pools {
                 self.leaving.push(app);
             }
         }
+        // Of one that has changed or was removed, no new instance is needed.
+        let kept: Vec<_> = self.applications.iter().map(|app| Arc::clone(&app.queue)).collect();
+        self.discard_restarts(|app| !kept.iter().any(|queue| Arc::ptr_eq(queue, &app.queue)))
     }
 
     /// Lets an instance finish the requests of its workers, and ends it after `grace` at the

@@ -37,6 +37,12 @@ pub(super) struct PooledApplication {
     pub(super) must_be_ready: bool,
     /// Is adopted although it must be ready and is not.
     pub(super) is_waived: bool,
+    /// Is a new instance of a running application, which starts beside changes of the configuration.
+    pub(super) is_restart: bool,
+    /// The start of the instance, until it is ready or is stopped because it takes too long.
+    pub(super) starting_since: Option<Instant>,
+    /// Requests fail because it has been starting for so long.
+    pub(super) is_overdue: bool,
     pub(super) pool: Pool,
     /// Workers that were asked for and have not started yet.
     pub(super) starting: u32,
@@ -96,6 +102,9 @@ impl PooledApplication {
             unused_since: None,
             must_be_ready: is_required || sizing.wanted().initial() > 0,
             is_waived: false,
+            is_restart: false,
+            starting_since: None,
+            is_overdue: false,
             sizing,
             pool: Pool::default(),
             starting: 0,
@@ -124,6 +133,8 @@ impl PooledApplication {
     pub(super) fn set_instance(&mut self, instance: Arc<Instance>) {
         self.instance = Some(instance);
         self.ready_since = None;
+        self.starting_since = Some(Instant::now());
+        self.is_overdue = false;
         self.boot = None;
         self.unused_since = None;
         self.pool.reset_retirements();
@@ -177,7 +188,7 @@ impl PooledApplication {
     pub(super) fn out_because(&self) -> Option<&str> {
         let failure = self.failure.as_deref();
         match self.ready_since {
-            None if self.restarts.is_pausing() => failure,
+            None if self.restarts.is_pausing() || self.is_overdue => failure,
             None if self.instance.is_none() => failure.or(self.foreseen.as_deref()),
             Some(_) if self.workers() == 0 && self.pool.not_before().is_some() => failure,
             _ => None,

@@ -48,6 +48,9 @@ impl Pools {
         let Some(index) = self.applications.iter().position(|app| app.config.name == name) else {
             return Ok(false);
         };
+        if self.restarts().any(|app| app.config.name == name) {
+            return Ok(true);
+        }
         let running = &self.applications[index];
         if running.instance.is_none() && running.failure.is_none() && running.initial() == 0 {
             return Ok(true); // its next request loads it
@@ -56,7 +59,8 @@ impl Pools {
         let generation = running.generation;
         let machine_state = self.machine_state(0, 0, config.isolation.group());
         let sizing = self.applications[index].sizing.renewed(machine_state);
-        self.add(PooledApplication::new(config, queue, sizing, generation, true))?;
+        let app = PooledApplication::new(config, queue, sizing, generation, true);
+        self.add(PooledApplication { is_restart: true, ..app })?;
         Ok(true)
     }
 
@@ -92,13 +96,22 @@ impl Pools {
 
     /// Drops all prepared applications; the change that needs them has failed.
     pub(in crate::router) fn discard(&mut self) -> io::Result<()> {
-        let prepared = std::mem::take(&mut self.preparing);
+        let prepared = self.preparing.extract_if(.., |app| !app.is_restart).collect();
         self.discard_these(prepared)
     }
 
     /// Ends the new instance of one application.
     pub(super) fn discard_restarted(&mut self, name: &str) -> io::Result<()> {
-        let prepared = self.preparing.extract_if(.., |app| app.config.name == name).collect();
+        self.discard_restarts(|app| app.config.name == name)
+    }
+
+    /// Ends the new instances of running applications that `is_discarded` chooses.
+    pub(super) fn discard_restarts(
+        &mut self,
+        is_discarded: impl Fn(&PooledApplication) -> bool,
+    ) -> io::Result<()> {
+        let is_chosen = |app: &mut PooledApplication| app.is_restart && is_discarded(app);
+        let prepared = self.preparing.extract_if(.., is_chosen).collect();
         self.discard_these(prepared)
     }
 

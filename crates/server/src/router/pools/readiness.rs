@@ -11,17 +11,27 @@ impl Pools {
     /// Returns true while prepared applications must be waited for. Error: the reason why one
     /// cannot run.
     pub(in crate::router) fn is_preparing(&self) -> Result<bool, String> {
-        must_be_waited_for(self.preparing.iter())
+        must_be_waited_for(self.changed())
     }
 
     /// The same for the new instance of one application.
     pub(super) fn is_restarting(&self, name: &str) -> Result<bool, String> {
-        must_be_waited_for(self.preparing.iter().filter(|app| app.config.name == name))
+        must_be_waited_for(self.restarts().filter(|app| app.config.name == name))
+    }
+
+    /// Returns the prepared applications of a configuration that is being applied.
+    fn changed(&self) -> impl Iterator<Item = &PooledApplication> {
+        self.preparing.iter().filter(|app| !app.is_restart)
+    }
+
+    /// Returns the new instances of running applications that are not adopted yet.
+    pub(super) fn restarts(&self) -> impl Iterator<Item = &PooledApplication> {
+        self.preparing.iter().filter(|app| app.is_restart)
     }
 
     /// Returns the message about applications that are not ready after `time`.
     pub(in crate::router) fn not_ready(&self, time: Duration) -> String {
-        let late = self.preparing.iter().filter(|app| app.is_late());
+        let late = self.changed().filter(|app| app.is_late());
         let names: Vec<_> = late.map(|app| format!("\"{}\"", app.config.name)).collect();
         are_not_ready(&names.join(", "), time)
     }
@@ -40,22 +50,21 @@ impl Pools {
         even_without_all: bool,
     ) -> Result<bool, String> {
         let is_failed = |app: &PooledApplication| app.failure.is_some();
-        let indispensable = self.preparing.iter().find(|app| is_failed(app) && self.requires(app));
+        let indispensable = self.changed().find(|app| is_failed(app) && self.requires(app));
         if let Some(app) = indispensable {
             return Err(app.cannot_run(app.failure.as_deref().unwrap_or_default()));
         }
-        let mut required = self.preparing.iter().filter(|app| app.must_be_ready);
+        let must_be_ready = || self.changed().filter(|app| app.must_be_ready);
         if !even_without_all
-            && let Some(first) =
-                self.preparing.iter().find(|app| app.must_be_ready && is_failed(app))
-            && required.all(is_failed)
+            && let Some(first) = must_be_ready().find(|app| is_failed(app))
+            && must_be_ready().all(is_failed)
         {
             let failure = first.failure.as_deref().unwrap_or_default();
             return Err(first.cannot_run(failure));
         }
         let is_known = |app: &PooledApplication| !app.is_late() && !is_failed(app);
-        let has_failed = self.preparing.iter().any(|app| app.must_be_ready && is_failed(app));
-        if !even_without_all && has_failed && !self.preparing.iter().any(is_known) {
+        let has_failed = must_be_ready().any(is_failed);
+        if !even_without_all && has_failed && !self.changed().any(is_known) {
             return Ok(false);
         }
         self.waive(|_, _| true);
@@ -72,7 +81,8 @@ impl Pools {
     fn waive(&mut self, is_waived: impl Fn(&PooledApplication, &str) -> bool) {
         let now = Instant::now();
         let (threads, log) = (&self.threads, &self.shared.log);
-        for app in self.preparing.iter_mut().filter(|app| app.is_awaited()) {
+        let changed = self.preparing.iter_mut().filter(|app| !app.is_restart);
+        for app in changed.filter(|app| app.is_awaited()) {
             let Some(failure) = app.failure.clone().filter(|why| is_waived(app, why)) else {
                 continue;
             };
@@ -93,7 +103,8 @@ impl Pools {
     pub(in crate::router) fn waive_late(&mut self) {
         let required = std::mem::take(&mut self.required);
         let is_required = |app: &PooledApplication| required.contains(&app.config.name);
-        for app in self.preparing.iter_mut().filter(|app| app.is_late() && !is_required(app)) {
+        let changed = self.preparing.iter_mut().filter(|app| !app.is_restart);
+        for app in changed.filter(|app| app.is_late() && !is_required(app)) {
             let name = &app.config.name;
             let message =
                 format_args!("\"{name}\" application is not ready yet; the others are served");
@@ -141,9 +152,13 @@ fn must_be_waited_for<'a>(
 }
 
 fn are_not_ready(names: &str, time: Duration) -> String {
-    format!(
-        "application {names} is not ready after {} s: PHP, its extensions or a preload script \
-         take that long",
-        time.as_secs()
-    )
+    format!("application {names} is not ready after {} s: {WAITS_FOR}", time.as_secs())
 }
+
+/// Returns the reason for which an application fails that has not started within `time`.
+pub(super) fn has_not_started(time: Duration) -> String {
+    format!("it has not started for {} s: {WAITS_FOR}", time.as_secs())
+}
+
+const WAITS_FOR: &str = "PHP, its extensions or a preload script take that long, or wait for a drive \
+                         or another server";

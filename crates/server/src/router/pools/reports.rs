@@ -106,6 +106,10 @@ impl Pools {
         let link = Rc::clone(&self.link);
         let Some(app) = self.by_number(number) else { return Ok(()) };
         app.ready_since = Some(Instant::now());
+        app.starting_since = None;
+        if std::mem::take(&mut app.is_overdue) {
+            app.queue.resume();
+        }
         app.shares_start = shares_start;
         app.queue.set_php_version(version);
         app.failure = None;
@@ -211,6 +215,10 @@ impl Pools {
         let Some(app) = self.by_number(number) else { return };
         let now = Instant::now();
         let ready_for = app.ready_since.take().map(|since| now - since);
+        // The supervisor only knows that it was told to end it.
+        let overdue = std::mem::take(&mut app.is_overdue).then(|| app.failure.clone()).flatten();
+        let message = overdue.as_deref().unwrap_or(message);
+        app.starting_since = None;
         app.instance = None;
         app.starting = 0;
         app.started.clear();

@@ -8,11 +8,16 @@ use howdah_sys::log::Level;
 use howdah_wire::messages::ToSupervisor;
 
 use super::application::{Absence, PooledApplication};
+use super::readiness::has_not_started;
 use super::reports::named;
 use super::{Pools, REMOVAL_GRACE};
+use crate::router::prepare::CHANGE_TIMEOUT;
 
 /// Interval between two checks whether a leaving application has requests left.
 const LEAVING_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Time for which requests wait for an application that starts.
+const START_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Interval between two checks for superfluous workers and for damage.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -88,10 +93,54 @@ impl Pools {
         if app.instance.is_none() && app.queue.take_load().waiting > 0 {
             self.start(app)?; // it serves once it is ready
         }
-        if app.ready_since.is_none() || app.is_damaged || self.end_if_damaged(app)? {
+        if app.ready_since.is_none() {
+            return self.check_start(app, now);
+        }
+        if app.is_damaged || self.end_if_damaged(app)? {
             return Ok(None); // a report of the supervisor comes next
         }
         self.adjust_workers(app, now)
+    }
+
+    /// Lets the requests of an application fail that does not start, and ends its instance if that does not
+    /// help: another start begins after a pause. Returns the time of the next call.
+    fn check_start(
+        &mut self,
+        app: &mut PooledApplication,
+        now: Instant,
+    ) -> io::Result<Option<Instant>> {
+        let (Some(since), Some(number)) = (app.starting_since, app.number()) else {
+            return Ok(None); // a report of the supervisor comes next
+        };
+        let (overdue, end) = (since + START_PATIENCE, since + CHANGE_TIMEOUT);
+        if now < overdue {
+            return Ok(Some(overdue));
+        }
+        if !app.is_overdue {
+            let reason = has_not_started(START_PATIENCE);
+            let name = &app.config.name;
+            let line = "its requests get 503 until it has; the others are served";
+            self.log(Level::Alert, format_args!("application \"{name}\": {reason}; {line}"));
+            app.is_overdue = true;
+            app.suspend(&reason, &self.threads);
+            app.failure = Some(reason);
+        }
+        if now < end {
+            return Ok(Some(end));
+        }
+        app.starting_since = None;
+        self.link.send(&ToSupervisor::Stop { application: number, grace_ms: 0 })?;
+        Ok(None)
+    }
+
+    /// Ends the instances that do not start, so that they start anew: what they wait for may have been mended.
+    pub(in crate::router) fn end_overdue(&mut self) -> io::Result<()> {
+        for app in self.applications.iter_mut().filter(|app| app.is_overdue) {
+            if let (Some(number), Some(_)) = (app.number(), app.starting_since.take()) {
+                self.link.send(&ToSupervisor::Stop { application: number, grace_ms: 0 })?;
+            }
+        }
+        Ok(())
     }
 
     /// Ends workers that take no request although requests wait: a process has been stopped or held up,

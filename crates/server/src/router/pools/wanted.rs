@@ -1,8 +1,7 @@
 //! Restarts that nobody waits for: a script has called `opcache_reset()`, a watched file has changed, or a
 //! worker script works again.
 //!
-//! They run beside everything else. A change of the configuration or a restart that somebody waits for
-//! comes first: it ends the restarts that are in progress, which begin again afterwards.
+//! They run beside everything else.
 //!
 //! No application keeps others from their restarts: one that takes long does not hold the next one up, and
 //! one that asks again and again has to wait longer.
@@ -122,23 +121,6 @@ impl WantedRestarts {
         }
         Some(wanted)
     }
-
-    /// Lets the restarts in progress begin again later. Returns false if there are none.
-    pub(super) fn postpone(&mut self) -> bool {
-        let wanted: Vec<_> = self.running.drain(..).map(|running| running.wanted).collect();
-        for Wanted { name, .. } in &wanted {
-            self.waiting.retain(|other| other.name != *name);
-            // It has not restarted.
-            if let Some(until) = self.spent.get_mut(name)
-                && let Some(earlier) = until.checked_sub(REFILL)
-            {
-                *until = earlier;
-            }
-        }
-        let has_any = !wanted.is_empty();
-        self.waiting.splice(..0, wanted);
-        has_any
-    }
 }
 
 #[cfg(test)]
@@ -232,19 +214,5 @@ mod tests {
         restarts.end("a", true, now);
         restarts.add("a".to_owned(), String::new());
         assert_eq!(restarts.due(), Some(now + INTERVAL));
-    }
-
-    #[test]
-    fn a_restart_that_is_postponed_is_the_next_one() {
-        let (mut restarts, now) = (WantedRestarts::default(), Instant::now());
-        assert!(!restarts.postpone());
-        restarts.add("a".to_owned(), String::new());
-        restarts.add("b".to_owned(), String::new());
-        assert_eq!(begun(&mut restarts, now).as_deref(), Some("a"));
-        restarts.add("a".to_owned(), String::new());
-        assert!(restarts.postpone() && !restarts.is_running("a"));
-        assert_eq!(begun(&mut restarts, now + INTERVAL).as_deref(), Some("a"));
-        restarts.end("a", true, now);
-        assert_eq!(begun(&mut restarts, now + INTERVAL * 2).as_deref(), Some("b"));
     }
 }

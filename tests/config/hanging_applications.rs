@@ -1,0 +1,222 @@
+//! Applications whose start hangs: nothing else waits for them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use harness::control::Answer;
+use harness::hanging::HangingFiles;
+use harness::{Server, Site, eventually, open_to_all, programs};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use serde_json::{Value, json};
+
+/// The time within which something ends that does not wait for an application, on a machine that is busy. One that
+/// waited took 60 seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A site with a script and a control API, and applications that have a `php.ini` of their own.
+struct Served {
+    server: Server,
+    directory: PathBuf,
+}
+
+impl Served {
+    /// Serves these applications beside `site`, each with a `php.ini` and one worker.
+    fn new(names: &[&str]) -> Served {
+        let site = Site::script("a.php", "echo getmypid(), ' ', ini_get('user_agent');").workers(1);
+        let directory = site.root().with_file_name("ini");
+        fs::create_dir(&directory).unwrap();
+        open_to_all(&directory, 0o755);
+        let control = format!("unix:{}", site.control_socket().display());
+        let site = site.argument("--control").argument(&control);
+        let mut document = json!({"applications": {}, "routes": []});
+        for name in names {
+            write_ini(&directory, name, "");
+            let application = application(&site.root(), &directory.join(name));
+            document["applications"][name] = application;
+        }
+        document["routes"] = routes(names);
+        Served { server: site.with(document).serve(), directory }
+    }
+
+    fn ini(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    fn application(&self, name: &str) -> Value {
+        application(&self.server.site.root(), &self.ini(name))
+    }
+
+    /// Changes the document on the disk.
+    fn write(&self, change: impl FnOnce(&mut Value)) {
+        let path = self.server.site.root().with_file_name("config.json");
+        let mut document = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        change(&mut document);
+        fs::write(path, document.to_string()).unwrap();
+    }
+
+    fn reload(&self) -> Output {
+        let control = format!("unix:{}", self.server.site.control_socket().display());
+        let mut command = Command::new(programs::howdah());
+        within_patience(|| command.args(["reload", "--control", &control]).output().unwrap())
+    }
+
+    fn put(&self, target: &str, value: &Value) -> Answer {
+        within_patience(|| self.server.control("PUT", target, value.to_string()))
+    }
+
+    /// Returns what an application answers.
+    fn get(&self, name: &str) -> (u16, String) {
+        let response = self.server.get(&format!("/{name}/a.php"));
+        (response.status, response.text().to_owned())
+    }
+
+    fn is_out(&self, name: &str) -> bool {
+        let status = self.server.control("GET", "/status", "").succeeded();
+        let parts = status.get("out").and_then(Value::as_array).cloned().unwrap_or_default();
+        parts.iter().any(|part| part["kind"] == "application" && part["name"] == name)
+    }
+}
+
+fn within_patience<T>(work: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let done = work();
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    done
+}
+
+fn write_ini(directory: &Path, name: &str, agent: &str) {
+    let path = directory.join(name);
+    fs::write(&path, format!("user_agent = \"{agent}\"\n")).unwrap();
+    open_to_all(&path, 0o644);
+}
+
+fn application(root: &Path, ini: &Path) -> Value {
+    json!({"type": "php", "root": root, "script": "a.php", "processes": 1, "options": {"file": ini}})
+}
+
+/// Routes to applications, and to what a test adds.
+fn routes(names: &[&str]) -> Value {
+    let step = |name: &&str| {
+        let action = json!({"pass": format!("applications/{name}")});
+        json!({"match": {"uri": format!("/{name}/*")}, "action": action})
+    };
+    let mut steps: Vec<_> = names.iter().map(step).collect();
+    steps.push(json!({"action": {"pass": "applications/site"}}));
+    steps.into()
+}
+
+/// Puts a step in front of the routes of a document.
+fn add_step(document: &mut Value, uri: &str) {
+    let step = json!({"match": {"uri": uri}, "action": {"return": 204}});
+    document["routes"].as_array_mut().unwrap().insert(0, step);
+}
+
+#[test]
+fn a_php_ini_that_is_no_file_is_refused_at_once() {
+    let served = Served::new(&[]);
+    let fifo = served.ini("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+    for file in [fifo.as_path(), Path::new("/dev/zero")] {
+        let application = application(&served.server.site.root(), file);
+        let answer = served.put("/config/applications/new", &application);
+        let expected =
+            format!("options/file: {} cannot be read: it is not a regular file", file.display());
+        assert_eq!(answer.status, 500, "{answer:?}");
+        assert!(answer.text("detail").contains(&expected), "{answer:?}");
+    }
+    let mut application = served.application("none");
+    let admin = json!({"opcache.enable": "1", "opcache.preload": fifo});
+    application["options"] = json!({"admin": admin});
+    let answer = served.put("/config/applications/new", &application);
+    let expected = "options/admin/opcache.preload: ";
+    assert!(answer.text("detail").contains(expected), "{answer:?}");
+    assert!(answer.text("detail").ends_with("is not a regular file"), "{answer:?}");
+}
+
+#[test]
+fn an_application_that_does_not_start_holds_no_reload_and_no_change() {
+    let served = Served::new(&[]);
+    let before = served.server.get("/a.php").text().to_owned();
+    write_ini(&served.directory, "hung", "");
+    let Some(hanging) = HangingFiles::new(&[&served.ini("hung")]) else { return };
+    served.write(|document| {
+        document["applications"]["hung"] = served.application("hung");
+        document["routes"] = routes(&["hung"]);
+        add_step(document, "/new");
+    });
+    let output = served.reload();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(served.server.get("/new").status, 204);
+    assert_eq!(served.server.get("/a.php").text(), before, "the same process");
+    // It is known now, and holds nothing up any more.
+    let step = json!([{"match": {"uri": "/api"}, "action": {"return": 201}}]);
+    served.put("/config/routes", &step).succeeded();
+    assert_eq!(served.server.get("/api").status, 201);
+    served.write(|document| add_step(document, "/newer"));
+    let output = served.reload();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(served.server.get("/newer").status, 204);
+    eventually("it is named", || served.is_out("hung").then_some(()));
+    assert_eq!(served.get("hung").0, 503);
+    let log = served.server.log();
+    assert!(log.contains("application \"hung\": it has not started for 10 s"), "{log}");
+    drop(hanging);
+    eventually("it is served", || (served.get("hung").0 == 200).then_some(()));
+    assert!(!served.is_out("hung"));
+}
+
+/// The first change is refused as its application does not start, and the second one does not wait for long.
+#[test]
+fn a_change_waits_only_for_a_moment_for_one_whose_application_does_not_start() {
+    let served = Served::new(&[]);
+    write_ini(&served.directory, "hung", "");
+    let Some(_hanging) = HangingFiles::new(&[&served.ini("hung")]) else { return };
+    let hung = served.application("hung");
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| served.put("/config/applications/hung", &hung));
+        std::thread::sleep(Duration::from_millis(500));
+        let routes = json!([{"action": {"return": 201}}]);
+        served.put("/config/routes", &routes).succeeded();
+        let refused = first.join().unwrap();
+        assert_eq!(refused.status, 500, "{refused:?}");
+        let detail = refused.text("detail");
+        assert!(
+            detail.contains("\"hung\" is not ready") && detail.contains("another change waits"),
+            "{detail}"
+        );
+    });
+    assert_eq!(served.server.get("/").status, 201);
+}
+
+#[test]
+fn an_application_that_cannot_start_anew_keeps_its_processes_and_holds_no_other_restart() {
+    let served = Served::new(&["hung", "other"]);
+    let [hung, other] = ["hung", "other"].map(|name| served.get(name));
+    assert_eq!((hung.0, other.0), (200, 200));
+    for name in ["hung", "other"] {
+        write_ini(&served.directory, name, "new");
+    }
+    let Some(hanging) = HangingFiles::new(&[&served.ini("hung")]) else { return };
+    let output = served.reload();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && text.contains("\"hung\" goes on as it was"), "{text}");
+    assert!(served.get("other").1.ends_with("new"), "it was restarted");
+    assert_eq!(served.get("hung"), hung);
+    // A restart that somebody waits for holds no change up.
+    std::thread::scope(|scope| {
+        let target = "/control/applications/hung/restart";
+        let restart = scope.spawn(|| served.server.control("GET", target, ""));
+        std::thread::sleep(Duration::from_millis(500));
+        let step = json!([{"action": {"return": 201}}]);
+        served.put("/config/routes", &step).succeeded();
+        assert!(!restart.is_finished(), "{:?}", restart.join());
+        assert_eq!(served.server.get("/").status, 201);
+        drop(hanging);
+        restart.join().unwrap().succeeded();
+    });
+    let routes = routes(&["hung"]);
+    served.put("/config/routes", &routes).succeeded();
+    assert!(served.get("hung").1.ends_with("new"), "it was restarted");
+}
