@@ -172,8 +172,10 @@ impl Findings {
             self.must(&path, check::socket(&listener.name));
             self.must(&path, addresses.problem(listener).map_or(Ok(()), Err));
             let is_own = |pid| file.is_some_and(|file| own_server::serves(pid, file));
-            if let Some(note) = ports.taken(&listener.name, is_own) {
-                self.note(format_args!("{path}: {note}"));
+            match ports.taken(&listener.name, is_own) {
+                Some(Ok(note)) => self.note(format_args!("{path}: {note}")),
+                Some(Err(problem)) => self.fail(format_args!("{path}: {problem}")),
+                None => {}
             }
         }
         self.tls(config, options);

@@ -352,7 +352,7 @@ fn certificates_that_have_expired_or_are_not_yet_valid_are_told() {
 }
 
 #[test]
-fn an_address_that_somebody_listens_on_is_a_note() {
+fn an_address_that_another_program_listens_on_is_an_error() {
     if !Path::new("/proc/net/tcp").exists() || !Path::new("/proc/net/unix").exists() {
         return requirements::skipped("this machine does not tell who listens");
     }
@@ -365,14 +365,15 @@ fn an_address_that_somebody_listens_on_is_a_note() {
     let listeners =
         json!({address.clone(): {"pass": "routes"}, socket.clone(): {"pass": "routes"}});
     let (output, name) = check(&site, &json!({"listeners": listeners}));
-    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = String::from_utf8_lossy(&output.stderr);
     for address in [address, socket] {
         let place = format!("/listeners/{}", address.replace('/', "%2F"));
-        let beginning = format!("howdah: note: {}: {place}: ", name.display());
-        let note = text.lines().find(|line| line.starts_with(&beginning));
-        let note = note.unwrap_or_else(|| panic!("{place}: {text}"));
-        assert!(note.contains(&format!(" listens on {address} now")), "{note}");
+        let beginning = format!("howdah: {}: {place}: ", name.display());
+        let line = text.lines().find(|line| line.starts_with(&beginning));
+        let line = line.unwrap_or_else(|| panic!("{place}: {text}"));
+        assert!(line.contains("another program listens there ("), "{line}");
+        assert!(line.contains(&format!(" on {address})")), "{line}");
     }
 }
 

@@ -295,7 +295,6 @@ fn a_start_does_not_wait_for_a_name_server_that_is_silent() {
     dns.set("late.test", &addresses);
     dns.silence("late.test");
     let server = Site::new()
-        .controlled()
         .with(json!({
             "settings": {"resolver": dns.address.to_string()},
             "routes": [

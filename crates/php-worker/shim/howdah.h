@@ -297,6 +297,10 @@ enum howdah_end howdah_php_run_worker_script(const struct howdah_request *boot, 
 void howdah_php_handle_resident(const struct howdah_request *request,
                                 struct howdah_outcome *outcome);
 
+/* Compiles a worker script and does not run it. Returns false if it cannot be compiled;
+ * howdah_php_boot_error() says why. */
+bool howdah_php_compiles(const struct howdah_request *boot);
+
 /* The error with which a worker script ended that never called frankenphp_handle_request(); empty if
  * there was none. */
 const char *howdah_php_boot_error(void);

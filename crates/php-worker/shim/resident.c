@@ -515,6 +515,33 @@ static void keep_error(void)
     }
 }
 
+bool howdah_php_compiles(const struct howdah_request *request)
+{
+    volatile bool compiles = false;
+
+    boot = request;
+    SG(server_context) = (void *)request;
+    zend_first_try {
+        howdah_fill_request_info(request);
+        if (php_request_startup() == SUCCESS) {
+            zend_file_handle file;
+
+            zend_stream_init_filename(&file, SG(request_info).path_translated);
+            compiles = php_lint_script(&file) == SUCCESS;
+            zend_destroy_file_handle(&file);
+        }
+    } zend_catch {
+    } zend_end_try();
+    if (!compiles) {
+        keep_error();
+    }
+    zend_first_try {
+        php_request_shutdown(NULL);
+    } zend_end_try();
+    SG(server_context) = NULL;
+    return compiles;
+}
+
 enum howdah_end howdah_php_run_worker_script(const struct howdah_request *request, void *context)
 {
     resident = context;

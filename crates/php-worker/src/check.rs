@@ -1,5 +1,5 @@
 //! Checks for `howdah check` that an application could run: loads PHP as the prototype does, but
-//! runs no script of the site. The preload script is only opened, and PHP's messages are written to
+//! runs no script of the site. A worker script is compiled, the preload script is only opened, and PHP's messages are written to
 //! no file.
 
 use std::fs::{self, File};
@@ -11,6 +11,7 @@ use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem, WorkerScrip
 
 use crate::ffi::Php;
 use crate::loading::{check_roots, load};
+use crate::resident;
 use crate::supervisor::Supervisor;
 use crate::watch;
 
@@ -60,6 +61,17 @@ pub fn run(supervisor: &Supervisor, spec: &ApplicationSpec, tmp: &str) -> Result
             };
             Problem::at(key, format_args!("the preload script {script} cannot be read: {error}"))
         })?;
+    }
+    if let Some(script) = &spec.worker
+        && let Err(message) = resident::check_syntax(&php, script)
+    {
+        match script.has_fallback {
+            true => {
+                let problem = Problem::at("worker", message);
+                let _ = supervisor.report(&FromPrototype::Noticed { problem, is_note: false });
+            }
+            false => return Err(Problem::at("worker", message)),
+        }
     }
     Ok(php.version())
 }

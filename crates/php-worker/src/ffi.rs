@@ -239,6 +239,7 @@ unsafe extern "C" {
     fn howdah_php_release_memory();
     fn howdah_php_handle(request: *const RawRequest, outcome: *mut RequestResult);
     fn howdah_php_run_worker_script(boot: *const RawRequest, context: *mut c_void) -> u32;
+    fn howdah_php_compiles(boot: *const RawRequest) -> bool;
     fn howdah_php_handle_resident(request: *const RawRequest, outcome: *mut RequestResult);
     fn howdah_php_boot_error() -> *const c_char;
 }
@@ -447,6 +448,15 @@ impl Php {
         // only to the callback `serve`, which does not nest: C refuses that.
         let end = unsafe { howdah_php_run_worker_script(&boot, context.cast()) };
         retirement(end.into())
+    }
+
+    /// Compiles a worker script and does not run it. Returns false if it cannot be compiled; then
+    /// [`Php::boot_error`] says why.
+    pub fn compiles(&self, params: &Params<'_>) -> bool {
+        let boot = params.raw(ptr::null_mut(), 0);
+        // SAFETY: PHP is loaded, and the parameters outlive the call. C makes no callback with a null
+        // context but `log`, which permits it, and catches PHP's jumps itself.
+        unsafe { howdah_php_compiles(&boot) }
     }
 
     /// Handles a request with a body of `length` bytes in the running worker script; without

@@ -14,7 +14,7 @@ use howdah_wire::frame::Retirement;
 use howdah_wire::messages::WorkerScript;
 
 use crate::application::Application;
-use crate::ffi::Params;
+use crate::ffi::{Params, Php};
 use crate::worker::{Progress, RESIDENT_MARK, Worker};
 
 /// Exit status of a worker whose worker script has ended without asking for a request (EX_CONFIG).
@@ -106,12 +106,24 @@ pub fn warm_up(application: &Application, script: &WorkerScript, target: &str) -
     result.end().is_none()
 }
 
+/// Checks that a worker script can be compiled. Error: as it is reported when it runs.
+pub fn check_syntax(php: &Php, script: &WorkerScript) -> Result<(), String> {
+    match php.compiles(&Variables::new(script, "/").params()) {
+        true => Ok(()),
+        false => Err(does_not_work(&script.script, &php.boot_error())),
+    }
+}
+
+fn does_not_work(path: &str, error: &str) -> String {
+    format!("the worker script {path} does not work: {error}")
+}
+
 /// Returns why a worker script has ended without asking for a request.
 pub fn boot_problem(application: &Application, script: &WorkerScript) -> String {
     let error = application.php.boot_error();
     let path = &script.script;
     match error.is_empty() {
-        false => format!("the worker script {path} does not work: {error}"),
+        false => does_not_work(path, &error),
         true => format!(
             "the worker script {path} has ended without calling frankenphp_handle_request(); its \
              output is in the log"

@@ -4,10 +4,11 @@
 //! accept IPv4 connections, which `/proc` does not show; it counts for both.
 
 use std::fs;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use crate::sockets::parse;
+use crate::sockets::{explain, parse};
 
 /// A listening socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,16 +41,24 @@ impl Ports {
     }
 
     /// Returns a line about the process that listens on an address already, if there is one for which `is_own`
-    /// is not true.
-    pub fn taken(&self, address: &str, is_own: impl Fn(u32) -> bool) -> Option<String> {
+    /// is not true: an error, in the words of the server, if it is another program for sure.
+    pub fn taken(
+        &self,
+        address: &str,
+        is_own: impl Fn(u32) -> bool,
+    ) -> Option<Result<String, String>> {
         let other = self.0.iter().find(|other| other.is_in_the_way(address))?;
-        if holder(other.inode).is_some_and(|(_, pid)| is_own(pid)) {
-            return None;
+        match holder(other.inode) {
+            Some((_, pid)) if is_own(pid) => return None,
+            // A server with another document, or with one of the control API.
+            Some((name, _)) if name.starts_with("howdah") => {}
+            Some(_) => return Some(Err(explain(address, &io::ErrorKind::AddrInUse.into()))),
+            None => {}
         }
         let (place, who) = self.listener(address)?;
-        Some(format!(
+        Some(Ok(format!(
             "{who} listens on {place} now; if that is not this server, it has to end first"
-        ))
+        )))
     }
 
     /// Returns the address that keeps another one from being bound, and the process that listens there.

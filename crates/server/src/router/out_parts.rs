@@ -4,6 +4,7 @@
 use std::time::SystemTime;
 
 use howdah_sys::log::Level;
+use howdah_sys::plain::without_numbers;
 
 use super::control_thread::ControlThread;
 use super::out::{Differences, Found, PartKind};
@@ -15,6 +16,9 @@ impl ControlThread {
         if found.is_empty() && self.out.is_empty() {
             return;
         }
+        let plain =
+            |(kind, name, reason): Found| (kind, name, without_numbers(&reason).into_owned());
+        let found = found.into_iter().map(plain).collect();
         let Differences { begun, ended } = self.out.update(found, SystemTime::now());
         let log = &self.shared.log;
         for part in begun {
