@@ -174,7 +174,9 @@ impl Findings {
             let is_own = |pid| file.is_some_and(|file| own_server::serves(pid, file));
             match ports.taken(&listener.name, is_own) {
                 Some(Ok(note)) => self.note(format_args!("{path}: {note}")),
-                Some(Err(problem)) => self.fail(format_args!("{path}: {problem}")),
+                Some(Err(check::Taken)) => {
+                    self.fail(format_args!("{path}: {}", check::taken(&listener.name)));
+                }
                 None => {}
             }
         }

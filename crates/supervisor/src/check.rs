@@ -27,7 +27,7 @@ use crate::{certificates, pid_file, sockets};
 
 pub use crate::cache_file::check as cache_file;
 pub use crate::certificates::read_for_tls;
-pub use crate::ports::Ports;
+pub use crate::ports::{Ports, Taken};
 pub use crate::programs::trusted as program;
 pub use crate::store::check_log as log;
 
@@ -222,6 +222,11 @@ pub fn socket(address: &str) -> Result<(), String> {
         }
     };
     check().map_err(|error| sockets::explain(address, &error))
+}
+
+/// Returns what the server says about an address on which another program listens.
+pub fn taken(address: &str) -> String {
+    sockets::explain(address, &io::ErrorKind::AddrInUse.into())
 }
 
 /// Reads a certificate bundle that is stored below the state directory.

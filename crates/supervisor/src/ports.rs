@@ -4,11 +4,10 @@
 //! accept IPv4 connections, which `/proc` does not show; it counts for both.
 
 use std::fs;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use crate::sockets::{explain, parse};
+use crate::sockets::parse;
 
 /// A listening socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +22,10 @@ enum Endpoint {
     Inet(SocketAddr),
     Unix(String),
 }
+
+/// Another program listens on an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken;
 
 /// All listening sockets of this machine.
 #[derive(Default)]
@@ -41,18 +44,18 @@ impl Ports {
     }
 
     /// Returns a line about the process that listens on an address already, if there is one for which `is_own`
-    /// is not true: an error, in the words of the server, if it is another program for sure.
+    /// is not true; an error if it is another program for sure.
     pub fn taken(
         &self,
         address: &str,
         is_own: impl Fn(u32) -> bool,
-    ) -> Option<Result<String, String>> {
+    ) -> Option<Result<String, Taken>> {
         let other = self.0.iter().find(|other| other.is_in_the_way(address))?;
         match holder(other.inode) {
             Some((_, pid)) if is_own(pid) => return None,
             // A server with another document, or with one of the control API.
             Some((name, _)) if name.starts_with("howdah") => {}
-            Some(_) => return Some(Err(explain(address, &io::ErrorKind::AddrInUse.into()))),
+            Some(_) => return Some(Err(Taken)),
             None => {}
         }
         let (place, who) = self.listener(address)?;

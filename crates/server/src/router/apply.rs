@@ -15,9 +15,9 @@ use howdah_wire::messages::{ChangeOutcome, Restart, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
 use super::pools::Wanted;
-use super::prepare::{CHANGE_TIMEOUT, Prepared};
+use super::prepare::Prepared;
 use super::threads::thread_count;
-use super::trigger::Trigger;
+use super::trigger::{CHANGE_TIMEOUT, Trigger};
 use crate::packets::from_memory;
 use crate::snapshot::Listener;
 

@@ -20,11 +20,11 @@ use super::closed_listeners::ClosedListeners;
 use super::link::{Link, Message};
 use super::out::OutParts;
 use super::pools::Pools;
-use super::prepare::CHANGE_TIMEOUT;
 use super::programs::Programs;
 use super::question::Question;
 use super::sandbox::RouterSandbox;
 use super::threads::Threads;
+use super::trigger::CHANGE_TIMEOUT;
 use crate::thread::Shared;
 
 /// State of the control thread. Other files of this folder add its functions.

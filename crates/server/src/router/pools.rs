@@ -7,6 +7,7 @@
 mod adopt;
 mod application;
 mod asked;
+mod asking;
 mod changed;
 mod file_checks;
 mod memory;

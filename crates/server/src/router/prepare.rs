@@ -19,20 +19,12 @@ use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use super::control_thread::{ControlThread, text};
 use super::disk::DiskError;
 use super::tls::TlsListeners;
-use super::trigger::{StartPolicy, Trigger};
+use super::trigger::{CHANGE_TIMEOUT, START_TIMEOUT, StartPolicy, Trigger};
 use crate::geo_databases;
 use crate::snapshot::Snapshot;
 
 /// Default length of a listening socket's backlog; the kernel limits it to `net.core.somaxconn`.
 pub(super) const DEFAULT_BACKLOG: u32 = 4096;
-
-/// Maximum time until the applications of a changed configuration are ready. A preload script may
-/// take a while.
-pub(super) const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Maximum time that a start or a reload waits for applications, and a change while another one waits. Those
-/// that are not ready then serve once they are; until then their requests wait, or fail.
-pub(super) const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time for which a start tries to listen on an address that another program has: those of a killed
 /// server are in use until its last process has ended. Listeners that are open do not wait as long.

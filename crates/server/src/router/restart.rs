@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::control_thread::{ControlThread, text};
-use super::prepare::{CHANGE_TIMEOUT, START_TIMEOUT};
+use super::trigger::{CHANGE_TIMEOUT, START_TIMEOUT};
 
 /// Maximum time to look at the files that applications were started from.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,5 +1,15 @@
 //! Why a configuration is applied, and what may be out in it.
 
+use std::time::Duration;
+
+/// Maximum time until the applications of a changed configuration are ready. A preload script may
+/// take a while.
+pub(super) const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Maximum time that a start or a reload waits for applications, and a change while another one waits. Those
+/// that are not ready then serve once they are; until then their requests wait, or fail.
+pub(super) const START_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The reason for which a configuration is applied.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Trigger {

@@ -1,79 +1,17 @@
 //! Restarts that somebody waits for. They run beside changes of the configuration and beside each other: one
 //! application that does not start holds nothing else up.
 
-use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::oneshot;
-
-use super::Pools;
 
 /// A restart in progress, and who waits for its outcome.
 #[derive(Debug)]
 pub(super) struct AskedRestart {
-    name: String,
+    /// Name of the application.
+    pub(super) name: String,
     /// Time at which it has failed.
-    deadline: Instant,
-    waiting: Vec<oneshot::Sender<Result<(), String>>>,
-}
-
-impl Pools {
-    /// Begins to replace all workers of an application. `done` gets the outcome; with an error, the former
-    /// workers go on. A restart in progress begins anew: what it waits for may have been mended.
-    pub(in crate::router) fn ask_for_restart(
-        &mut self,
-        name: &str,
-        done: oneshot::Sender<Result<(), String>>,
-        now: Instant,
-        limit: Duration,
-    ) -> io::Result<()> {
-        self.discard_restarted(name)?;
-        if !self.prepare_restart(name)? {
-            let _ = done.send(Err(format!("there is no application \"{name}\"")));
-            return Ok(());
-        }
-        let deadline = now + limit;
-        match self.asked_restarts.iter_mut().find(|asked| asked.name == name) {
-            Some(asked) => {
-                asked.deadline = deadline;
-                asked.waiting.push(done);
-            }
-            None => self.asked_restarts.push(AskedRestart {
-                name: name.to_owned(),
-                deadline,
-                waiting: vec![done],
-            }),
-        }
-        Ok(())
-    }
-
-    /// Ends the restarts that are ready or have failed, and tells those who wait. Returns the outcomes for
-    /// which nobody waits any more.
-    pub(in crate::router) fn advance_asked_restarts(
-        &mut self,
-        now: Instant,
-        limit: Duration,
-    ) -> io::Result<Vec<(String, Result<(), String>)>> {
-        let mut unheard = Vec::new();
-        for mut asked in std::mem::take(&mut self.asked_restarts) {
-            let Some(result) = self.end_restart(&asked.name, asked.deadline <= now, limit)? else {
-                self.asked_restarts.push(asked);
-                continue;
-            };
-            asked.waiting.retain(|done| !done.is_closed());
-            if asked.waiting.is_empty() {
-                unheard.push((asked.name, result));
-                continue;
-            }
-            for done in asked.waiting {
-                let _ = done.send(result.clone());
-            }
-        }
-        Ok(unheard)
-    }
-
-    /// Returns the time at which the next one has failed.
-    pub(super) fn asked_restart_due(&self) -> Option<Instant> {
-        self.asked_restarts.iter().map(|asked| asked.deadline).min()
-    }
+    pub(super) deadline: Instant,
+    /// Those who wait.
+    pub(super) waiting: Vec<oneshot::Sender<Result<(), String>>>,
 }

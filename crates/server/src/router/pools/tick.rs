@@ -11,7 +11,7 @@ use super::application::{Absence, PooledApplication};
 use super::readiness::has_not_started;
 use super::reports::named;
 use super::{Pools, REMOVAL_GRACE};
-use crate::router::prepare::CHANGE_TIMEOUT;
+use crate::router::trigger::CHANGE_TIMEOUT;
 
 /// Interval between two checks whether a leaving application has requests left.
 const LEAVING_CHECK_INTERVAL: Duration = Duration::from_millis(50);
