@@ -8,13 +8,16 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::control_thread::{ControlThread, text};
-use super::trigger::{CHANGE_TIMEOUT, START_TIMEOUT};
+use super::trigger::CHANGE_TIMEOUT;
 
 /// Maximum time to look at the files that applications were started from.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time for which the next restart of a reload waits for the one before.
 const TURN: Duration = Duration::from_secs(1);
+
+/// Time for which a reload waits for restarts that take longer: a busy machine needs seconds for one.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl ControlThread {
     /// Restarts applications after a change of the configuration. Returns the problems.
@@ -49,12 +52,12 @@ impl ControlThread {
             }
         }
         for (name, file, mut outcome) in late {
-            match self.restarted(&mut outcome, last + START_TIMEOUT).await {
+            match self.restarted(&mut outcome, last + PATIENCE).await {
                 Ok(Some(result)) => self.has_restarted(&name, file, result, &mut problems),
                 Ok(None) => problems.push(format!(
                     "application \"{name}\" goes on as it was: its new processes are not ready after {} s; \
                      they take over once they are, within {} s",
-                    START_TIMEOUT.as_secs(),
+                    PATIENCE.as_secs(),
                     CHANGE_TIMEOUT.as_secs()
                 )),
                 Err(problem) => return vec![problem],
