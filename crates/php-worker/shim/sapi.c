@@ -263,6 +263,8 @@ int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
     howdah_sapi.ini_defaults = ini_defaults;
     zend_first_try {
         status = howdah_sapi.startup(&howdah_sapi);
+        /* With display_startup_errors, PHP writes its warnings to the library's buffer. */
+        fflush(stdout);
     } zend_catch {
         status = FAILURE;
     } zend_end_try();

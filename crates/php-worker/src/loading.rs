@@ -108,7 +108,7 @@ pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Pr
         Php::define_apache_functions();
     }
     let lock_directory = make_lock_directory(tmp);
-    let php = Php::start(&ini, ini_file, lock_directory.as_deref(), ended_by_php);
+    let php = Php::start(&ini, ini_file, Some(&lock_directory), ended_by_php);
     drop(take_lock_directory());
     let php = php.map_err(Problem::of)?;
     notices.extend(apply(spec, &php));
@@ -172,16 +172,16 @@ pub fn begin(
     if spec.htaccess {
         Php::define_apache_functions();
     }
-    let lock_directory = make_lock_directory(tmp).map(c).transpose()?;
+    let lock_directory = Some(c(make_lock_directory(tmp))?);
     Ok(Settings { ini, lock_directory })
 }
 
-/// Makes the directory of OPcache's lock file. Returns its path.
-fn make_lock_directory(tmp: &str) -> Option<String> {
+/// Makes the directory of OPcache's lock file. Returns its path, or one with which OPcache does not start.
+fn make_lock_directory(tmp: &str) -> String {
     let directory = LockDirectory::make(tmp);
     let path = directory.as_ref().and_then(LockDirectory::path).map(str::to_owned);
     *LOCK_DIRECTORY.lock().unwrap_or_else(PoisonError::into_inner) = directory;
-    path
+    path.unwrap_or_else(|| lock_directory::NO_DIRECTORY.to_owned())
 }
 
 /// Applies the settings that take effect once PHP is loaded. Returns notices about settings that are

@@ -4,21 +4,27 @@
 //! writable for everybody, and removes its name at once. Another site's script that opens it in
 //! between can hold its lock for ever, and PHP waits for that. So the file is created in a
 //! directory that only this process's user can enter and that exists only while PHP is being
-//! loaded. It is the default of `opcache.lockfile_path`, which `php.ini` and the application's
-//! settings can change.
+//! loaded. Its name is random, so that nobody can take it first. Without a directory, OPcache gets a
+//! path that is none, and does not start: otherwise it would use `/tmp` itself. The directory is the
+//! default of `opcache.lockfile_path`, which `php.ini` and the application's settings can change.
 
 use std::fs;
-use std::io;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Advice for the log if no such directory can be made.
 pub const ADVICE: &str = "OPcache can make its lock file neither in /tmp nor in the directories of \
                           --tmp and TMPDIR nor in /dev/shm; let the application's user write to one \
                           of them, or name another in PHP's opcache.lockfile_path";
 
+/// What stands for the directory if there is none: no file can be created below it.
+pub const NO_DIRECTORY: &str = "/dev/null";
+
 /// Maximum number of names that are tried until one is free.
-const MAX_ATTEMPTS: u32 = 100;
+const MAX_ATTEMPTS: u32 = 10;
 
 /// A directory that is removed on drop.
 #[derive(Debug)]
@@ -46,9 +52,8 @@ impl Drop for LockDirectory {
 }
 
 fn make_in(place: &Path) -> Option<LockDirectory> {
-    let process = std::process::id();
-    for number in 0..MAX_ATTEMPTS {
-        let path = place.join(format!(".howdah-{process}-{number}"));
+    for _ in 0..MAX_ATTEMPTS {
+        let path = place.join(format!(".howdah-{}", random_name()));
         match fs::DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => return Some(LockDirectory(path)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -56,6 +61,16 @@ fn make_in(place: &Path) -> Option<LockDirectory> {
         }
     }
     None
+}
+
+/// Returns a name that nobody can guess.
+fn random_name() -> String {
+    let mut random = [0; 16];
+    // A root directory of its own may have no devices.
+    let _ = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random));
+    // The keys of the hash are random, but processes that were forked from one share them.
+    let own = RandomState::new().hash_one((std::process::id(), SystemTime::now()));
+    format!("{:032x}{own:016x}", u128::from_ne_bytes(random))
 }
 
 #[cfg(test)]
@@ -78,10 +93,12 @@ mod tests {
     }
 
     #[test]
-    fn names_that_others_have_taken_are_passed_over() {
-        let place = tempfile::tempdir().unwrap();
-        let taken = format!(".howdah-{}-0", std::process::id());
-        fs::write(place.path().join(taken), "").unwrap();
-        assert!(make_in(place.path()).is_some());
+    fn no_name_follows_from_the_process_or_from_another_name() {
+        let names: std::collections::HashSet<_> = (0..100).map(|_| random_name()).collect();
+        assert_eq!(names.len(), 100);
+        let halves: std::collections::HashSet<_> =
+            names.iter().flat_map(|name| [&name[..16], &name[16..32]]).collect();
+        assert_eq!(halves.len(), 200, "each part is random");
+        assert!(fs::File::create(Path::new(NO_DIRECTORY).join(".ZendSem.x")).is_err());
     }
 }
