@@ -1,5 +1,5 @@
-//! Commands to the control thread, from the control API and from certificate renewal. It carries
-//! them out one after the other. A [`Question`] does not wait for them.
+//! Commands to the control thread, from certificate renewal. It carries them out one after the other.
+//! A [`Question`] of the control API does not wait for them.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct Queries {
 /// Sends commands and questions to the control thread. Every command waits for those before it.
 #[derive(Debug, Clone)]
 pub struct Commands {
-    sender: UnboundedSender<Command>,
+    renewal: UnboundedSender<acme::Command>,
     questions: UnboundedSender<Question>,
     shared: Arc<Shared>,
     threads: Threads,
@@ -42,13 +42,6 @@ pub struct Commands {
     certificates: AcmeReports,
     /// The start of the router, for the status.
     started: (SystemTime, Instant),
-}
-
-/// A command and the channel for its result.
-#[derive(Debug)]
-pub(super) enum Command {
-    /// A command of certificate renewal.
-    Certificates(acme::Command),
 }
 
 const STOPPED: &str = "the server is being stopped";
@@ -60,10 +53,10 @@ impl Commands {
         control: &ControlThread,
         php: Vec<(String, String)>,
         certificates: AcmeReports,
-    ) -> (Self, UnboundedReceiver<Command>) {
-        let (sender, receiver) = unbounded_channel();
+    ) -> (Self, UnboundedReceiver<acme::Command>) {
+        let (renewal, receiver) = unbounded_channel();
         let commands = Commands {
-            sender,
+            renewal,
             questions: control.questions.0.clone(),
             shared: Arc::clone(&control.shared),
             threads: control.threads.clone(),
@@ -92,8 +85,8 @@ impl Commands {
 
     /// Returns the commands that certificate renewal uses.
     pub(super) fn for_renewal(&self) -> acme::Commands {
-        let sender = self.sender.clone();
-        acme::Commands::new(move |command| drop(sender.send(Command::Certificates(command))))
+        let renewal = self.renewal.clone();
+        acme::Commands::new(move |command| drop(renewal.send(command)))
     }
 
     /// Returns the state of all applications, or of the application with this name, with all
@@ -184,14 +177,8 @@ impl Commands {
 }
 
 impl ControlThread {
-    /// Carries a command out. Its sender may have gone meanwhile.
-    pub(super) async fn carry_out(&mut self, command: Command) {
-        match command {
-            Command::Certificates(command) => self.carry_out_renewal(command).await,
-        }
-    }
-
-    async fn carry_out_renewal(&mut self, command: acme::Command) {
+    /// Carries a command of certificate renewal out. Its sender may have gone meanwhile.
+    pub(super) async fn carry_out(&mut self, command: acme::Command) {
         match command {
             acme::Command::KeepCertificate { name, pem: acme::Secret(pem), done } => {
                 let _ = done.send(self.keep_certificate(name, pem).await);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use howdah_acme::{AcmeReports, Renewer};
+use howdah_acme::{self as acme, AcmeReports, Renewer};
 use howdah_tls::challenges::OnDemandRequest;
 use howdah_upstream::names;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
@@ -15,7 +15,7 @@ use tokio::task::spawn_local;
 
 use super::appeared::AppearanceWatch;
 use super::certificate_reload::CertificateWatch;
-use super::command::{Command, Commands, Queries};
+use super::command::{Commands, Queries};
 use super::control_thread::{ControlThread, sleep_until};
 use crate::geo_databases::GeoWatch;
 use crate::snapshot::Snapshot;
@@ -26,7 +26,7 @@ const OUT_INTERVAL: Duration = Duration::from_secs(1);
 /// The control thread and the sources of its events.
 pub(super) struct EventLoop {
     control: ControlThread,
-    commands: UnboundedReceiver<Command>,
+    commands: UnboundedReceiver<acme::Command>,
     /// Takes the sockets of new control processes.
     control_processes: UnboundedSender<OwnedFd>,
     certificate_watch: CertificateWatch,
