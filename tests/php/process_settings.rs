@@ -68,3 +68,15 @@ fn requests_of_an_application_are_in_its_own_log() {
     assert!(lines(&action).contains("/special/c"), "{}", lines(&action));
     assert!(lines(&usual).contains("/b.txt") && lines(&usual).contains("/none.php"));
 }
+
+/// As with PHP-FPM, a `php.ini` with such a mistake does not keep its site from being served.
+#[test]
+fn an_extension_that_cannot_be_loaded_is_in_the_log_and_the_site_is_served() {
+    let site = Site::new()
+        .file("index.php", "<?php echo ini_get('memory_limit');")
+        .file("php.ini", "memory_limit = 77M\nextension = nothere.so\n");
+    let file = site.root().join("php.ini");
+    let server = site.with(json!({"applications": {"site": {"options": {"file": file}}}})).serve();
+    assert_eq!(server.get("/index.php").text(), "77M");
+    assert!(server.wait_for_log("nothere.so").contains("Unable to load dynamic library"));
+}

@@ -137,6 +137,18 @@ fn ten_thousand_variants_of_a_page_stall_no_other_site() {
 }
 
 #[test]
+fn fields_of_directives_have_the_limit_of_those_of_scripts() {
+    let fields = |count: usize| -> String {
+        (0..count).map(|n| format!("Header set X-H{n} \"{}\"\n", "v".repeat(8000))).collect()
+    };
+    assert_eq!(with_rules(fields(4)).get("/a.txt").status, 200);
+    let server = with_rules(fields(5));
+    assert_eq!(server.get("/a.txt").status, 500);
+    let log = server.wait_for_log("a.txt give the response");
+    assert!(log.contains("at most 32760 are sent: let \"Header\" set fewer"), "{log}");
+}
+
+#[test]
 fn sub_requests_that_start_sub_requests_end() {
     let rules = "RewriteEngine On\nRewriteCond %{REQUEST_URI}x -U [OR]\nRewriteCond %{REQUEST_URI}y -F [OR]\n\
                  RewriteCond expr \"-U '%{REQUEST_URI}z' || -F '%{REQUEST_FILENAME}z'\"\nRewriteRule . - [E=A:b]\n";

@@ -59,7 +59,7 @@ fn compiled_directives_of_many_directories_stay_within_their_memory() {
 fn heads_of_responses_that_are_large_are_not_kept() {
     let site = Site::new();
     let rules: String =
-        (0..100).map(|n| format!("Header set X-H{n} \"{}\"\n", "v".repeat(8000))).collect();
+        (0..4).map(|n| format!("Header set X-H{n} \"{}\"\n", "v".repeat(8000))).collect();
     fs::write(site.root().join(".htaccess"), rules).unwrap();
     for number in 0..150 {
         fs::write(site.root().join(format!("f{number}.txt")), "x").unwrap();

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -203,6 +204,17 @@ impl<'c> Exchange<'c> {
     /// closed the connection until something is sent: as in nginx, both are [`Disconnect::Closed`].
     pub async fn client_gone(&self) -> Disconnect {
         poll_fn(|cx| self.poll_gone(cx)).await
+    }
+
+    /// Does `work` until the client has closed or reset the connection; then returns `None`. Work that yields now and
+    /// then ends soon.
+    pub async fn unless_gone<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => self.poll_gone(cx).map(|_| None),
+        })
+        .await
     }
 
     /// Polls for the event of [`Exchange::client_gone`].

@@ -71,9 +71,9 @@ pub fn plain_request(request: &Request) -> Request {
     asked
 }
 
-/// Replaces a response by a page, which may be that nothing is sent. Fields of the error that the page does not have stay, such as
-/// `Allow` and `WWW-Authenticate`. If the status is kept, validators of the page's file are
-/// removed.
+/// Replaces a response by a page, or by nothing if the action of the page sends none. Fields of the
+/// error that the page does not have stay, such as `Allow` and `WWW-Authenticate`. If the status is
+/// kept, validators of the page's file are removed.
 pub fn replace(response: &mut Response, page: Response, keep_status: bool) {
     const OF_FILES: [&[u8]; 3] = [b"accept-ranges", b"etag", b"last-modified"];
     let error = std::mem::replace(response, page);

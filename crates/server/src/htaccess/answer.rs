@@ -30,11 +30,15 @@ use super::lookups::Lookups;
 use super::site::Site;
 use super::world::{self, Known, SiteWorld};
 use crate::filters::own_tags::{self, has_mark, without_marks};
-use crate::pipeline::{Context, carry_out};
+use crate::pipeline::{Context, carry_out, refusals};
 use crate::route::Decision;
 use crate::snapshot::delegations::Instruction;
 use crate::snapshot::effects::Handling;
 use crate::thread::ThreadCommand;
+
+/// Maximum length in bytes of the fields that directives add to a response: that of the head of a script,
+/// which has to fit into a quarter of its ring in shared memory.
+const MAX_FIELDS_BYTES: usize = 32_760;
 
 /// Most attempts to answer a request: the answer to an error can fail as well.
 const MAX_ATTEMPTS: usize = 4;
@@ -93,7 +97,8 @@ pub async fn answer<'s>(
         let response = respond::error(503);
         Answered { response, instruction: None, is_missing: false }
     };
-    let Some(turn) = site.allowance.turn().await else { return refused() };
+    let Some(turn) = exchange.unless_gone(site.allowance.turn()).await else { return gone() };
+    let Some(turn) = turn else { return refused() };
     let mut known = match turn.has_waited() {
         true => world::known(context, site, root),
         false => known,
@@ -118,7 +123,8 @@ pub async fn answer<'s>(
     let mut refusals = site.memory.refusals();
     let (world, mut outcome) = loop {
         let world = SiteWorld::new(context, site, root, &asked, &lookups, known.take());
-        let outcome = site.allowance.metered(engine.handle(record(), &world)).await;
+        let handled = site.allowance.metered(engine.handle(record(), &world));
+        let Some(outcome) = exchange.unless_gone(handled).await else { return gone() };
         let is_unfinished = world.catch_up().await || outcome.is_unprepared;
         if lookups.is_refused() {
             return refused();
@@ -179,7 +185,8 @@ pub async fn answer<'s>(
                 let mut round = 0;
                 outcome = loop {
                     let failing = engine.fail((*record).clone(), status, &world);
-                    let outcome = site.allowance.metered(failing).await;
+                    let failing = exchange.unless_gone(site.allowance.metered(failing));
+                    let Some(outcome) = failing.await else { return gone() };
                     round += 1;
                     if round >= MAX_LOOKUP_ROUNDS || !world.catch_up().await {
                         break outcome;
@@ -190,6 +197,12 @@ pub async fn answer<'s>(
         }
     }
     Answered { response: respond::error(500), instruction: None, is_missing: false }
+}
+
+/// Returns the answer to a client that has gone: for the log.
+fn gone<'s>() -> Answered<'s> {
+    let response = refusals::client_gone();
+    Answered { response, instruction: None, is_missing: false }
 }
 
 /// Forgets compiled files, because there is no memory for further ones: those of the site, or those of all sites.
@@ -458,6 +471,7 @@ impl<'s> Attempt<'_, 's> {
         mut response: Response,
     ) -> (Response, Compression) {
         let is_error = matches!(action, Action::Error(_));
+        let own_bytes = response.fields.as_bytes().len();
         let is_script = matches!(action, Action::Script(_));
         if !is_error {
             record.status = response.status;
@@ -496,6 +510,17 @@ impl<'s> Attempt<'_, 's> {
             response = respond::error(500);
         }
         response.fields = exchange::fields(&record.headers_out);
+        let bytes = response.fields.as_bytes().len();
+        if bytes > own_bytes + MAX_FIELDS_BYTES {
+            let text = format!(
+                "500, the {} files on the way to {} give the response {bytes} bytes of header fields; at most \
+                 {MAX_FIELDS_BYTES} are sent: let \"Header\" set fewer or shorter ones",
+                String::from_utf8_lossy(&self.site.file).trim_start_matches('/'),
+                String::from_utf8_lossy(&record.filename),
+            );
+            self.world.log(Level::Error, &text);
+            response = respond::error(500);
+        }
         if compression == Compression::Gzip {
             let client = self.world.request.connection.peer.map(|peer| peer.ip());
             compress::gzip_as_apache(client, &mut response);

@@ -21,9 +21,6 @@ use super::refusals;
 use crate::route::matching::{self, Scratch};
 use crate::route::{Decision, Routed};
 
-/// Status of a request whose client left while it waited; nginx's 499, for the log only.
-const CLIENT_GONE: u16 = 499;
-
 /// Checks limits and passwords until the request is refused or routing is complete.
 pub async fn check<'s>(
     context: &Context<'s>,
@@ -91,9 +88,7 @@ async fn limit(
         tokio::select! {
             () = tokio::time::sleep(Duration::from_nanos(delay)) => {}
             _ = exchange.client_gone() => {
-                let mut response = respond::error(CLIENT_GONE);
-                response.close = true;
-                return Err(response);
+                return Err(refusals::client_gone());
             }
         }
     }

@@ -24,8 +24,8 @@ pub async fn carry_out<'s>(
         Decision::Respond(response) => return (response, None),
         Decision::List(listing) => {
             let listings = &context.thread.shared.listings;
-            let response = listings.respond(*listing, &exchange.request);
-            return (Box::pin(response).await, None);
+            let listed = exchange.unless_gone(listings.respond(*listing, &exchange.request));
+            return (Box::pin(listed).await.unwrap_or_else(refusals::client_gone), None);
         }
         Decision::NotRunning => {
             let reason = "the application of \"ping\" does not run; lines with its name say why";

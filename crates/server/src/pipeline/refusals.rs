@@ -4,6 +4,7 @@
 use howdah_config::BodyLimit;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
+use howdah_http::respond;
 use howdah_sys::log::Level;
 
 use super::context::Context;
@@ -52,6 +53,13 @@ pub fn log_unread_database(context: &Context<'_>, exchange: &Exchange<'_>) {
         );
         write(context, exchange, 503, &reason);
     }
+}
+
+/// Returns the response to a client that has left while its request waited: nginx's status, for the log only.
+pub fn client_gone() -> Response {
+    let mut response = respond::error(499);
+    response.close = true;
+    response
 }
 
 /// Logs the reason of a refusal with this status, unless there are too many lines about clients.
