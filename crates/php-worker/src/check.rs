@@ -1,6 +1,6 @@
 //! Checks for `howdah check` that an application could run: loads PHP as the prototype does, but
-//! runs no script of the site. A worker script is compiled, the preload script is only opened, and PHP's messages are written to
-//! no file.
+//! runs no script of the site. A worker script is compiled, the preload script is only opened, and
+//! PHP's messages are written to no file.
 
 use std::fs::{self, File};
 use std::io;

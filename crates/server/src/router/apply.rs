@@ -151,7 +151,9 @@ impl ControlThread {
             match result {
                 Ok(()) => log.write(
                     Level::Notice,
-                    format_args!("\"{name}\" application was restarted, after a while"),
+                    format_args!(
+                        "\"{name}\" application was restarted; the command no longer waited for it"
+                    ),
                 ),
                 Err(problem) => log.write(
                     Level::Alert,
