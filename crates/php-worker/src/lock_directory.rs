@@ -70,7 +70,7 @@ fn random_name() -> String {
     let _ = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random));
     // The keys of the hash are random, but processes that were forked from one share them.
     let own = RandomState::new().hash_one((std::process::id(), SystemTime::now()));
-    format!("{:032x}{own:016x}", u128::from_ne_bytes(random))
+    format!("{:039}{own:020}", u128::from_ne_bytes(random))
 }
 
 #[cfg(test)]
