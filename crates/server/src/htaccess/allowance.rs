@@ -3,8 +3,8 @@
 //! 1. Each run of a request's directives, until it waits or ends, is timed. One that takes long puts the site under
 //!    watch: the clock of processor time, unlike that of real time, costs a system call.
 //! 2. Under watch, the processor time of long runs is charged to the site. A debt is paid off at a fixed rate.
-//! 3. After a long run, the next requests of the site run one after the other, and other connections of the thread are
-//!    served between them: many long runs that are due at once would hold those up for all of their time.
+//! 3. After a run that is not short, the next requests of the site run one after the other on all threads, and other
+//!    connections are served between them: many such runs that are due at once would hold those up for all of their time.
 //! 4. With a large debt, the requests of the site run one after the other, each once the debt is small again. Those
 //!    that would wait too long are refused.
 //!
@@ -23,8 +23,14 @@ use tokio::time::{sleep, timeout};
 /// Shortest run that is charged. Those of ordinary sites take a part of it. Builds without optimization are slower.
 const LONG_RUN: Duration = Duration::from_millis(if cfg!(debug_assertions) { 20 } else { 2 });
 
-/// Number of runs that are measured after a long one.
+/// Longest run that is short. Most runs of ordinary sites take a tenth of it.
+const SHORT_RUN: Duration = Duration::from_micros(if cfg!(debug_assertions) { 5000 } else { 250 });
+
+/// Number of runs that are measured after one that was not short.
 const WATCHED_RUNS: u32 = 100;
+
+/// Number of requests that run one after the other after one whose run was not short.
+const RUNS_IN_TURN: u32 = 16;
 
 /// Debt up to which requests do not wait.
 const MAX_DEBT: Duration = Duration::from_millis(250);
@@ -35,19 +41,22 @@ const SECONDS_PER_SECOND: u32 = 4;
 /// Longest time that a request waits for the debt of its site.
 const MAX_WAIT: Duration = Duration::from_secs(3);
 
-/// Most requests of a site that wait.
-const MAX_WAITING: usize = 64;
+/// Most requests of a site that wait for their turn.
+const MAX_WAITING: usize = 1024;
+
+/// The same while the debt of the site is large.
+const MAX_WAITING_IN_DEBT: usize = 64;
 
 /// The allowance of a site, shared by all threads.
 #[derive(Debug)]
 pub(super) struct Allowance {
     /// Number of further runs that are measured.
     watched: AtomicU32,
-    /// The last run was a long one.
-    was_long: AtomicBool,
+    /// Number of further requests that run one after the other.
+    in_turn: AtomicU32,
     has_debt: AtomicBool,
     debt: Mutex<Debt>,
-    /// The turn of one request while the debt is large.
+    /// The turn of one request.
     turn: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
@@ -76,7 +85,7 @@ impl Default for Allowance {
     fn default() -> Allowance {
         Allowance {
             watched: AtomicU32::new(0),
-            was_long: AtomicBool::new(false),
+            in_turn: AtomicU32::new(0),
             has_debt: AtomicBool::new(false),
             debt: Mutex::new(Debt { amount: Duration::ZERO, at: Instant::now() }),
             turn: Arc::new(Semaphore::new(1)),
@@ -89,12 +98,12 @@ impl Allowance {
     /// Waits until a request may run, which ends with the turn; `None` if that would take too long.
     pub async fn turn(&self) -> Option<Turn> {
         let has_debt = self.wait(Instant::now()).is_some();
-        let is_free = !has_debt && !self.was_long.load(Ordering::Relaxed);
-        if is_free || (!has_debt && self.waiting.load(Ordering::Relaxed) >= MAX_WAITING) {
+        if !has_debt && self.in_turn.load(Ordering::Relaxed) == 0 {
             return Some(Turn { permit: None });
         }
+        let max_waiting = if has_debt { MAX_WAITING_IN_DEBT } else { MAX_WAITING };
         // In one step: one that is refused must not count for others, not even for a moment.
-        let one_more = |waiting: usize| (waiting < MAX_WAITING).then(|| waiting + 1);
+        let one_more = |waiting: usize| (waiting < max_waiting).then(|| waiting + 1);
         self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         let waiting = Waiting(&self.waiting);
         let permit = timeout(MAX_WAIT, async {
@@ -149,16 +158,23 @@ impl Allowance {
     /// time.
     fn note(&self, charged_at: Option<Instant>, time: Duration, long: Duration) {
         let is_long = time >= long;
-        self.was_long.store(is_long, Ordering::Relaxed);
-        if is_long {
-            self.watched.store(WATCHED_RUNS, Ordering::Relaxed);
-            if let Some(now) = charged_at {
-                self.charge(time, now);
-            }
-        } else if charged_at.is_some() {
+        let is_short = !is_long && time < SHORT_RUN;
+        if is_short {
             // In one step: another thread may put the site under watch at the same moment.
-            let one_less = |watched: u32| watched.checked_sub(1);
-            let _ = self.watched.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+            let one_less = |count: u32| count.checked_sub(1);
+            if charged_at.is_some() {
+                let _ = self.watched.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+            }
+            let _ = self.in_turn.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+            return;
+        }
+        self.watched.store(WATCHED_RUNS, Ordering::Relaxed);
+        // Real time alone tells little of a run that is not long: the thread may have waited for a processor.
+        if is_long || charged_at.is_some() {
+            self.in_turn.store(RUNS_IN_TURN, Ordering::Relaxed);
+        }
+        if let Some(now) = charged_at.filter(|_| is_long) {
+            self.charge(time, now);
         }
     }
 
@@ -230,7 +246,7 @@ mod tests {
         assert_eq!(allowance.wait(now), None);
         assert_eq!(allowance.watched.load(Ordering::Relaxed), WATCHED_RUNS);
         for _ in 0..WATCHED_RUNS {
-            allowance.note(Some(now), LONG_RUN - MILLISECOND, LONG_RUN);
+            allowance.note(Some(now), SHORT_RUN / 2, LONG_RUN);
         }
         assert_eq!(allowance.watched.load(Ordering::Relaxed), 0);
         assert_eq!(allowance.wait(now), None);
@@ -253,7 +269,32 @@ mod tests {
         allowance.metered(listing).await;
         assert!(allowance.has_debt.load(Ordering::Relaxed));
         assert!(allowance.debt.lock().unwrap().amount > Duration::ZERO);
-        assert!(allowance.was_long.load(Ordering::Relaxed));
+        assert_eq!(allowance.in_turn.load(Ordering::Relaxed), RUNS_IN_TURN);
+    }
+
+    #[tokio::test]
+    async fn requests_after_a_run_that_is_not_short_have_their_turn_one_after_the_other_without_a_charge()
+     {
+        let allowance = Allowance::default();
+        let now = Instant::now();
+        // In real time: the thread may have waited for a processor.
+        allowance.note(None, SHORT_RUN, LONG_RUN);
+        assert!(!allowance.turn().await.unwrap().has_waited());
+        allowance.note(Some(now), SHORT_RUN, LONG_RUN);
+        assert_eq!(allowance.wait(now), None);
+        let first = allowance.turn().await.unwrap();
+        assert!(first.has_waited());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(pin!(allowance.turn()).poll(&mut context).is_pending());
+        drop(first);
+        for _ in 0..RUNS_IN_TURN {
+            allowance.note(Some(now), SHORT_RUN / 2, LONG_RUN);
+        }
+        assert!(!allowance.turn().await.unwrap().has_waited());
+        // More than may wait are refused; none of them runs beside the others.
+        allowance.note(Some(now), SHORT_RUN, LONG_RUN);
+        allowance.waiting.store(MAX_WAITING, Ordering::Relaxed);
+        assert!(allowance.turn().await.is_none());
     }
 
     #[test]
@@ -304,8 +345,9 @@ mod tests {
         allowance.charge(MAX_WAIT, Instant::now());
         assert!(second.await.is_none());
         assert_eq!(allowance.waiting.load(Ordering::Relaxed), 0);
-        allowance.waiting.store(MAX_WAITING, Ordering::Relaxed);
+        allowance.charge(MAX_DEBT + MILLISECOND, Instant::now());
+        allowance.waiting.store(MAX_WAITING_IN_DEBT, Ordering::Relaxed);
         assert!(allowance.turn().await.is_none());
-        assert_eq!(allowance.waiting.load(Ordering::Relaxed), MAX_WAITING);
+        assert_eq!(allowance.waiting.load(Ordering::Relaxed), MAX_WAITING_IN_DEBT);
     }
 }
