@@ -1,13 +1,15 @@
 //! Applications whose start hangs: nothing else waits for them.
 
 use std::fs;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use harness::client::Client;
 use harness::control::Answer;
 use harness::hanging::HangingFiles;
-use harness::{Server, Site, eventually, open_to_all, programs};
+use harness::{Server, Site, eventually, free_address, merge, open_to_all, programs};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
@@ -219,4 +221,123 @@ fn an_application_that_cannot_start_anew_keeps_its_processes_and_holds_no_other_
     let routes = routes(&["hung"]);
     served.put("/config/routes", &routes).succeeded();
     assert!(served.get("hung").1.ends_with("new"), "it was restarted");
+}
+
+/// Applications whose start never returns until there is a file: in a preload script, and in a worker script.
+struct Endless {
+    root: PathBuf,
+    end: PathBuf,
+}
+
+impl Endless {
+    const NAMES: [&str; 2] = ["preload", "worker"];
+
+    /// Writes the scripts. The script of the others answers, and ends the wait with `?go`.
+    fn new(site: Site) -> (Endless, Site) {
+        let end = site.data().join("go");
+        let waits = format!("while (!file_exists('{}')) usleep(20000);", end.display());
+        let handles = "while (frankenphp_handle_request(fn() => print 'up'));";
+        let answers = format!("isset($_GET['go']) && touch('{}'); echo 'up';", end.display());
+        let site = site
+            .file("a.php", format!("<?php {answers}"))
+            .file("preload.php", format!("<?php {waits}"))
+            .file("worker.php", format!("<?php {waits} {handles}"));
+        (Endless { root: site.root(), end }, site)
+    }
+
+    /// Returns the applications, with others that start.
+    fn applications(&self) -> Value {
+        let php = json!({"type": "php", "root": self.root, "script": "a.php", "processes": 1});
+        let mut all = json!({"one": php, "preload": php, "two": php, "worker": php});
+        let preload = self.root.join("preload.php");
+        all["preload"]["options"] = json!({"admin": {"opcache.preload": preload}});
+        all["worker"]["worker"] = json!({"script": "worker.php"});
+        all
+    }
+
+    fn routes() -> Value {
+        routes(&["one", "two", "preload", "worker"])
+    }
+
+    /// Waits until a listener and an application answer.
+    fn answered(address: SocketAddr, target: &str) {
+        eventually(&format!("{target} is answered"), || {
+            TcpStream::connect(address).ok()?;
+            let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            let response = Client::connect(address).send(request).response();
+            (response.status == 200 && response.text() == "up").then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_start_serves_the_others_while_applications_hang() {
+    let (endless, site) = Endless::new(Site::new());
+    let control = format!("unix:{}", site.control_socket().display());
+    let site = site.argument("--control").argument(&control);
+    let site =
+        site.with(json!({"applications": endless.applications(), "routes": Endless::routes()}));
+    let address = free_address();
+    // The others answer before the server has told that it has started.
+    let server = std::thread::scope(|scope| {
+        let answered = scope.spawn(|| {
+            Endless::answered(address, "/one/");
+            Endless::answered(address, "/two/?go");
+        });
+        let server = site.serve_at(&address.to_string());
+        answered.join().unwrap();
+        server
+    });
+    for name in Endless::NAMES {
+        Endless::answered(address, &format!("/{name}/"));
+    }
+    let log = server.log();
+    assert!(!log.contains("not ready"), "the start has waited for them:\n{log}");
+}
+
+#[test]
+fn a_reload_serves_new_applications_while_others_hang() {
+    let (endless, site) = Endless::new(Site::script("index.php", ""));
+    let control = format!("unix:{}", site.control_socket().display());
+    let site = site.argument("--control").argument(&control);
+    let server = site.with(json!({"routes": [{"action": {"return": 404}}]})).serve();
+    let served = Served { directory: endless.root.clone(), server };
+    served.write(|document| {
+        merge(&mut document["applications"], endless.applications());
+        document["routes"] = Endless::routes();
+    });
+    std::thread::scope(|scope| {
+        let reload = scope.spawn(|| served.reload());
+        Endless::answered(served.server.address, "/one/");
+        Endless::answered(served.server.address, "/two/?go");
+        let output = reload.join().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    });
+    for name in Endless::NAMES {
+        Endless::answered(served.server.address, &format!("/{name}/"));
+    }
+    let log = served.server.log();
+    assert!(!log.contains("not ready"), "the reload has waited for them:\n{log}");
+}
+
+/// A preload script and a worker script that never return cost only their own requests.
+#[test]
+fn scripts_of_the_start_that_never_return_are_named_and_recover() {
+    let (endless, site) = Endless::new(Site::new());
+    let control = format!("unix:{}", site.control_socket().display());
+    let site = site.argument("--control").argument(&control);
+    let document = json!({"applications": endless.applications(), "routes": Endless::routes()});
+    let served = Served { directory: endless.root.clone(), server: site.with(document).serve() };
+    for name in Endless::NAMES {
+        eventually(&format!("{name} is named"), || served.is_out(name).then_some(()));
+        assert_eq!(served.get(name).0, 503);
+        let line = format!("application \"{name}\": it has not started for 10 s");
+        assert!(served.server.log().contains(&line), "{}", served.server.log());
+    }
+    assert_eq!(served.get("one").0, 200);
+    fs::write(&endless.end, "").unwrap();
+    for name in Endless::NAMES {
+        Endless::answered(served.server.address, &format!("/{name}/"));
+        assert!(!served.is_out(name));
+    }
 }

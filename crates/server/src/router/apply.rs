@@ -70,6 +70,7 @@ impl ControlThread {
             Err(problem) => ChangeOutcome::NotApplied(problem),
         };
         if outcome == ChangeOutcome::Done {
+            let _ = self.wait_for_starts().await; // if it fails, the restarts do, too
             let problems = self.restart_after_change(restart).await;
             if !problems.is_empty() {
                 outcome = ChangeOutcome::NotRestarted(problems.join("; "));

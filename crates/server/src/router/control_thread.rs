@@ -24,7 +24,7 @@ use super::programs::Programs;
 use super::question::Question;
 use super::sandbox::RouterSandbox;
 use super::threads::Threads;
-use super::trigger::CHANGE_TIMEOUT;
+use super::trigger::{CHANGE_TIMEOUT, START_TIMEOUT};
 use crate::thread::Shared;
 
 /// State of the control thread. Other files of this folder add its functions.
@@ -143,6 +143,19 @@ impl ControlThread {
                 }
             }
         }
+    }
+
+    /// Waits until the applications that were adopted early are ready or have failed, for [`START_TIMEOUT`] at
+    /// most. All are served meanwhile: only who has begun the start or the reload waits.
+    pub(super) async fn wait_for_starts(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while self.pools.are_starting() && !self.is_hurried {
+            match self.receive_until(Some(deadline)).await? {
+                Some((message, descriptors)) => self.on_unrelated(message, descriptors)?,
+                None => break,
+            }
+        }
+        Ok(())
     }
 
     /// Waits for the next message of the supervisor; returns `None` at the deadline. Meanwhile the

@@ -309,7 +309,7 @@ impl ControlThread {
         Ok(())
     }
 
-    /// Waits until the applications that must be ready are, and until all answers have come.
+    /// Waits until the applications that others must wait for are ready, and until all answers have come.
     async fn wait_until_prepared(
         &mut self,
         mut awaited: Awaited,
@@ -324,10 +324,15 @@ impl ControlThread {
             let (is_preparing, deadline) = match trigger {
                 Trigger::Start(_) => {
                     let is_decided = self.pools.waive_failed(trigger.tolerates_new())?;
+                    // In an upgrade, the former server goes on meanwhile.
+                    if trigger.tolerates_new() && self.pools.required.is_empty() {
+                        self.pools.waive_new();
+                    }
                     (!is_decided || self.pools.is_preparing()?, started_at + start_timeout)
                 }
                 Trigger::Change { is_reload: true, .. } => {
                     self.pools.waive_failed(true)?;
+                    self.pools.waive_new();
                     (self.pools.is_preparing()?, started_at + START_TIMEOUT)
                 }
                 Trigger::Change { .. } | Trigger::CertificateFiles => {

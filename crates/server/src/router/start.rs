@@ -59,7 +59,8 @@ pub(super) async fn serve(socket: OwnedFd, answer_queries: impl FnOnce(Queries))
     let (mut control, on_demand) = control_thread(&link, hello, &config)?;
     let policy = StartPolicy { has_control, has_served, is_strict };
     match control.apply(config, Trigger::Start(policy)).await {
-        Ok(()) => {}
+        // If it fails, the event loop handles the reason: the server is being stopped.
+        Ok(()) => drop(control.wait_for_starts().await),
         // The supervisor starts another router, which tries again.
         Err(problem) if has_served => {
             return Err(io::Error::other(format!("{origin}: {problem}")));

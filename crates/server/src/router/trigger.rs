@@ -6,8 +6,9 @@ use std::time::Duration;
 /// take a while.
 pub(super) const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Maximum time that a start or a reload waits for applications, and a change while another one waits. Those
-/// that are not ready then serve once they are; until then their requests wait, or fail.
+/// Maximum time that the report of a start or a reload waits for applications that start, a reload for those that
+/// replace running ones, and a change while another one waits. Those that are not ready then serve once they
+/// are; until then their requests wait, or fail.
 pub(super) const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The reason for which a configuration is applied.

@@ -37,6 +37,8 @@ pub(super) struct PooledApplication {
     pub(super) must_be_ready: bool,
     /// Is adopted although it must be ready and is not.
     pub(super) is_waived: bool,
+    /// Was adopted before it was ready, and has neither been ready nor failed since.
+    pub(super) is_early: bool,
     /// Is a new instance of a running application, which starts beside changes of the configuration.
     pub(super) is_restart: bool,
     /// The start of the instance, until it is ready or is stopped because it takes too long.
@@ -102,6 +104,7 @@ impl PooledApplication {
             unused_since: None,
             must_be_ready: is_required || sizing.wanted().initial() > 0,
             is_waived: false,
+            is_early: false,
             is_restart: false,
             starting_since: None,
             is_overdue: false,
@@ -153,8 +156,12 @@ impl PooledApplication {
 
     /// Returns true if its adoption must wait for it, and it cannot serve yet.
     pub(super) fn is_late(&self) -> bool {
-        let is_ready = self.ready_since.is_some() && (self.started.len() as u32) >= self.initial();
-        self.is_awaited() && !is_ready
+        self.is_awaited() && !self.has_started()
+    }
+
+    /// Returns true if it can serve, with the workers that it has from the start.
+    pub(super) fn has_started(&self) -> bool {
+        self.ready_since.is_some() && (self.started.len() as u32) >= self.initial()
     }
 
     /// Fails all queued and new requests until the next start.

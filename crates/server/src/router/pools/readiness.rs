@@ -86,9 +86,7 @@ impl Pools {
             let Some(failure) = app.failure.clone().filter(|why| is_waived(app, why)) else {
                 continue;
             };
-            let problem = app.cannot_run(&failure);
-            let line = "its requests get 503 until it can run; the others are served";
-            log.write(Level::Alert, format_args!("{problem}; {line}"));
+            log.write(Level::Alert, app.is_out(&failure));
             app.is_waived = true;
             if app.instance.is_none() {
                 let pause = app.restarts.ended(None);
@@ -96,6 +94,31 @@ impl Pools {
                 app.suspend(&failure, threads);
             }
         }
+    }
+
+    /// Lets applications be adopted while they start, unless running ones of the same name serve meanwhile:
+    /// their requests wait, and no others do.
+    pub(in crate::router) fn waive_new(&mut self) {
+        let Pools { preparing, applications, .. } = self;
+        let is_running = |name: &str| {
+            let mut running = applications.iter().filter(|app| app.instance.is_some());
+            running.any(|app| app.config.name == name)
+        };
+        let changed = preparing.iter_mut().filter(|app| !app.is_restart && app.failure.is_none());
+        for app in changed.filter(|app| app.is_late() && !is_running(&app.config.name)) {
+            app.is_waived = true;
+            app.is_early = true;
+        }
+    }
+
+    /// Returns true while an application has been adopted before it was ready, and still starts.
+    pub(in crate::router) fn are_starting(&mut self) -> bool {
+        let mut are_starting = false;
+        for app in self.applications.iter_mut().filter(|app| app.is_early) {
+            app.is_early = app.failure.is_none() && !app.has_started();
+            are_starting |= app.is_early;
+        }
+        are_starting
     }
 
     /// Lets applications that are not ready yet be adopted, except those that the router must not
@@ -123,6 +146,12 @@ impl Pools {
 impl PooledApplication {
     fn cannot_run(&self, why: &str) -> String {
         format!("application \"{}\": {why}", self.config.name)
+    }
+
+    /// Returns the line of the log about one that cannot run while the others are served.
+    pub(super) fn is_out(&self, why: &str) -> String {
+        let consequence = "its requests get 503 until it can run; the others are served";
+        format!("{}; {consequence}", self.cannot_run(why))
     }
 }
 

@@ -227,9 +227,11 @@ impl Pools {
         if is_preparing && app.is_awaited() {
             return; // the change or restart that waits for it fails with the message
         }
-        if !is_known {
-            let name = &app.config.name;
-            log.write(Level::Alert, format_args!("\"{name}\" application: {message}"));
+        let name = &app.config.name;
+        match ready_for {
+            _ if is_known => {}
+            None => log.write(Level::Alert, app.is_out(message)),
+            Some(_) => log.write(Level::Alert, format_args!("\"{name}\" application: {message}")),
         }
         let pause = app.restarts.ended(ready_for);
         app.restart_at = Some(now + pause);
