@@ -9,3 +9,4 @@ mod paths;
 mod permissions;
 mod releases;
 mod sendfile;
+mod uploads;

@@ -12,6 +12,7 @@
 //! 1 to 6 and tells what would happen.
 
 mod access;
+mod closed;
 mod errors;
 mod fixups;
 mod handler;
@@ -26,6 +27,8 @@ mod walk;
 
 #[cfg(test)]
 mod canary_tests;
+#[cfg(test)]
+mod closed_tests;
 #[cfg(test)]
 mod tests;
 
@@ -89,10 +92,12 @@ impl<'a> Server<'a> {
 
     /// The phases of a request that has the name of a file.
     async fn after_translation(&self, record: &mut Record) -> Progress {
-        self.directory_walk(record)?;
+        let walked = self.directory_walk(record);
+        let has_left = closed::leave(record);
+        walked?;
         self.file_walk(record);
         self.if_walk(record)?;
-        if !record.is_sub_request {
+        if !record.is_sub_request || has_left {
             self.header_parser(record)?;
         }
         self.authorize(record).await?;

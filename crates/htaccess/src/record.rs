@@ -97,6 +97,9 @@ pub struct Record {
     pub modified: i64,
     /// Header fields of the request.
     pub headers_in: Table,
+    /// Header fields that the client has sent, if directives hold of a directory whose scripts are not run; see
+    /// `phases::closed`.
+    pub client_fields: Option<Arc<Table>>,
     /// Header fields of the response.
     pub headers_out: Table,
     /// Header fields that responses with errors have as well (`Header always`).
@@ -162,6 +165,8 @@ pub struct Main {
     pub user: Option<Vec<u8>>,
     /// Type of authentication.
     pub auth_type: Option<Vec<u8>>,
+    /// As in [`Record`].
+    pub client_fields: Option<Arc<Table>>,
     /// Number of requests above it.
     pub depth: u8,
 }

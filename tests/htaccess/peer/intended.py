@@ -60,7 +60,12 @@ TABLE = (
     Intended(
         "`SetEnv` of AUTH_TYPE and REMOTE_USER also counts as PHP_AUTH_USER",
         "PHP takes the user from these variables, as under PHP-FPM",
-        ("env: names that the server uses",), {"body": ANY}),
+        ("env: names that the server uses", "env: variables of a directory reach *"), {"body": ANY}),
+    Intended(
+        "directives of a directory in `without_scripts` or `closed` set nothing for scripts elsewhere: an index file, a "
+        "fallback, an error document or the target of a rule has no variable, user or request field of theirs",
+        "who may write to a directory of uploads must not become somebody in the scripts of the site",
+        ("env: variables of a directory without scripts *",), {"body": ANY}),
     Intended(
         "a request body that is too large has one answer",
         "Apache sends the error document and the output of the script together",

@@ -44,7 +44,8 @@ class Howdah(Server):
         document = {
             "listeners": {f"127.0.0.1:{self.ports[site]}": {"pass": f"applications/{site}"} for site in roots},
             "applications": {
-                site: {"type": "php", "root": str(root), "htaccess": True, "processes": {"max": 2, "spare": 1}}
+                site: {"type": "php", "root": str(root), "htaccess": {"without_scripts": "~/without-scripts/"},
+                       "processes": {"max": 2, "spare": 1}}
                 for site, root in roots.items()
             },
         }

@@ -329,7 +329,7 @@ fn variables(record: &Record) -> Vec<(Vec<u8>, Vec<u8>)> {
     } else {
         let mut previous = record.previous.as_deref();
         while let Some(before) = previous {
-            if let Some(user) = &before.user {
+            if let Some(user) = before.user.as_ref().filter(|_| before.client_fields.is_none()) {
                 set(b"REDIRECT_REMOTE_USER", user);
                 break;
             }

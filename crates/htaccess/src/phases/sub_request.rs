@@ -130,7 +130,12 @@ impl Server<'_> {
         overlay(&mut record.notes, &mut sub.notes);
         overlay(&mut record.headers_out, &mut sub.headers_out);
         overlay(&mut record.err_headers_out, &mut sub.err_headers_out);
-        overlay(&mut record.env, &mut sub.env);
+        if record.client_fields.is_some() && sub.client_fields.is_none() {
+            (record.env, record.user, record.auth_type) = (sub.env, sub.user, sub.auth_type);
+        } else {
+            overlay(&mut record.env, &mut sub.env);
+        }
+        record.client_fields = sub.client_fields;
     }
 }
 
@@ -141,6 +146,7 @@ fn sub_request(record: &Record, headers_in: Table) -> Record {
         config: record.config.clone(),
         user: record.user.clone(),
         auth_type: record.auth_type.clone(),
+        client_fields: record.client_fields.clone(),
         depth: record.main.as_ref().map_or(0, |main| main.depth.saturating_add(1)),
     };
     Record {

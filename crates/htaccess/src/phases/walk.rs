@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use super::closed;
 use super::server::{Progress, Server};
 use crate::config::DirConfig;
 use crate::modules::core::{Branch, Options};
 use crate::modules::support::lossy;
 use crate::record::{FileInfo, FileKind, Record};
 use crate::work;
-use crate::world::Level;
+use crate::world::{FileRule, Level};
 
 /// Longest name of a file (Linux: 4096 with its NUL).
 pub(super) const MAX_PATH_BYTES: usize = 4095;
@@ -26,7 +27,11 @@ impl Server<'_> {
             return Ok(());
         }
         let path = std::mem::take(&mut record.filename);
-        let walked = self.walk(&path, root, record.file);
+        let mut is_closed = false;
+        let walked = self.walk(&path, root, record.file, &mut is_closed);
+        if is_closed {
+            closed::enter(record);
+        }
         let (result, end) = match walked {
             Ok(walk) => {
                 record.config = walk.config;
@@ -50,7 +55,14 @@ impl Server<'_> {
         result
     }
 
-    fn walk(&self, path: &[u8], root: usize, known: FileInfo) -> Result<Walk, Refused> {
+    /// Walks along a path. `is_closed` is set if directives hold of a directory whose scripts are not run.
+    fn walk(
+        &self,
+        path: &[u8],
+        root: usize,
+        known: FileInfo,
+        is_closed: &mut bool,
+    ) -> Result<Walk, Refused> {
         let mut file = known;
         if file.kind == FileKind::None || file.is_link {
             file = self.world.stat(path).unwrap_or_default();
@@ -69,7 +81,7 @@ impl Server<'_> {
         loop {
             // `path[..end]` is a directory, with a slash at its end.
             if reads_files {
-                self.read_directives(&path[..end], &mut chain, &mut pending)?;
+                *is_closed |= self.read_directives(&path[..end], &mut chain, &mut pending)?;
             }
             let options = chain.core.options.get();
             let rest = &path[end..];
@@ -95,7 +107,7 @@ impl Server<'_> {
                 // A directory without a slash behind its name: its directives hold all the same.
                 if reads_files {
                     let slashed = [path, b"/"].concat();
-                    self.read_directives(&slashed, &mut chain, &mut pending)?;
+                    *is_closed |= self.read_directives(&slashed, &mut chain, &mut pending)?;
                 }
                 end = segment;
                 break;
@@ -119,13 +131,14 @@ impl Server<'_> {
     }
 
     /// Adds the directives of a directory. If they are not known yet, those of the directories below are asked for,
-    /// too, so that the request is run again once for all of them.
+    /// too, so that the request is run again once for all of them. Returns true if there are directives, and the scripts
+    /// of the directory are not run.
     fn read_directives(
         &self,
         directory: &[u8],
         chain: &mut Arc<DirConfig>,
         pending: &mut Option<Refused>,
-    ) -> Result<(), Refused> {
+    ) -> Result<bool, Refused> {
         if work::is_spent() {
             // Files on the way take time to compile, and each of them has a limit of its own.
             let text = format!("{}: no time is left to read its directives", lossy(directory));
@@ -133,15 +146,15 @@ impl Server<'_> {
             return Err(Refused { status: 500, end: directory.len(), is_final: false });
         }
         match self.world.directives(directory) {
-            Ok(None) => Ok(()),
+            Ok(None) => Ok(false),
             Ok(Some(own)) => {
                 self.world.explain(&|| format!("rules of {} apply", lossy(directory)));
                 *chain = self.site.merges.merge(chain, &own);
-                Ok(())
+                Ok(self.world.rule(directory) != FileRule::Open)
             }
             Err(broken) if broken.is_pending => {
                 *pending = Some(Refused { status: 500, end: directory.len(), is_final: true });
-                Ok(())
+                Ok(false)
             }
             Err(broken) => {
                 if !broken.is_logged {
