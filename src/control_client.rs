@@ -36,7 +36,8 @@ use find::connect;
 use output::{json_text, print_outcome, write_out};
 
 /// Runs a command and prints errors on standard error. The exit status is 0 for success, 1 for
-/// failure and 3 if no server responds (2 is for mistakes in the command line).
+/// failure, 3 if no server responds, and 4 after a reload with parts that are out (2 is for mistakes in the
+/// command line).
 pub fn run(command: Command) -> ExitCode {
     match execute(command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -44,6 +45,7 @@ pub fn run(command: Command) -> ExitCode {
             eprintln!("howdah: {}", without_controls(&problem));
             ExitCode::FAILURE
         }
+        Err(Failure::PartsOut(status)) => ExitCode::from(status),
         Err(Failure::Unreachable(problem)) => {
             eprintln!("howdah: {}", without_controls(&problem));
             ExitCode::from(3)
@@ -54,7 +56,7 @@ pub fn run(command: Command) -> ExitCode {
 /// Replaces control characters other than the ends of lines: the message may be that of an application,
 /// which must not command the terminal.
 fn without_controls(text: &str) -> String {
-    let lines: Vec<_> = without_numbers(text).lines().map(status::printable).collect();
+    let lines: Vec<_> = without_numbers(text).lines().map(output::printable).collect();
     lines.join("\n")
 }
 
@@ -78,7 +80,14 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Reload(args) => {
             let client = connect(&args.server)?;
             let body: &[u8] = if args.restart { br#"{"restart": true}"# } else { b"" };
-            print_outcome(&client.request("POST", "/control/reload", body)?)
+            let answer = client.request("POST", "/control/reload", body)?;
+            print_outcome(&answer)?;
+            let out = status::problems::out(&answer);
+            out.iter().for_each(|line| eprintln!("howdah: {line}"));
+            match out.is_empty() || args.tolerant {
+                true => Ok(()),
+                false => Err(Failure::PartsOut(4)),
+            }
         }
         Command::Restart(args) => restart(&args),
         Command::Status(args) => {
@@ -88,6 +97,9 @@ fn execute(command: Command) -> Result<(), Failure> {
                 None => ("/status".to_owned(), status::table),
             };
             let status = client.request("GET", &target, b"")?;
+            if args.problems {
+                return problems(&status, args.json);
+            }
             if args.json { write_out(&json_text(&status)) } else { write_out(&table(&status)) }
         }
         Command::Top(args) => {
@@ -114,6 +126,17 @@ fn execute(command: Command) -> Result<(), Failure> {
             }
         }
     }
+}
+
+/// Prints what needs attention. Fails if there is anything.
+fn problems(status: &Value, json: bool) -> Result<(), Failure> {
+    let lines = status::problems::lines(status);
+    match (json, lines.is_empty()) {
+        (true, _) => write_out(&json_text(&status::problems::value(status)))?,
+        (false, false) => write_out(&lines)?,
+        (false, true) => write_out("No problems.\n")?,
+    }
+    if lines.is_empty() { Ok(()) } else { Err(Failure::PartsOut(1)) }
 }
 
 fn config(args: ConfigArgs) -> Result<(), Failure> {

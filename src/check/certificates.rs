@@ -1,12 +1,13 @@
-//! Certificates of a document that have expired or are not yet valid.
+//! Certificates of a document that have expired, expire soon or are not yet valid.
 
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use howdah_config::{Certificate, Config, path};
 use howdah_control::validity;
+use howdah_tls::{Untimely, Validity};
 
-/// Returns lines about certificates that are not valid at a time, each with its path. `stored`
+/// Returns lines about certificates that are not valid at a time, or will soon not be, each with its path. `stored`
 /// returns a bundle of the certificate store.
 pub(super) fn untimely(
     config: &Config,
@@ -22,15 +23,20 @@ pub(super) fn untimely(
             // The server renews this certificate itself.
             Certificate::Managed(_) => return,
         };
-        for (number, validity) in validity(&text.unwrap_or_default()).into_iter().enumerate() {
+        for (number, found) in validity(&text.unwrap_or_default()).into_iter().enumerate() {
             let number = number + 1;
-            let date = httpdate::fmt_http_date;
-            let problem = if now > validity.until {
-                format!("has expired on {}; renew it", date(validity.until))
-            } else if now < validity.since {
-                format!("is not valid before {}; check the clock too", date(validity.since))
-            } else {
-                continue;
+            let seconds =
+                |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            let validity = Validity { since: seconds(found.since), until: seconds(found.until) };
+            let (since, until) =
+                (httpdate::fmt_http_date(found.since), httpdate::fmt_http_date(found.until));
+            let problem = match validity.problem(seconds(now)) {
+                Some(Untimely::Expired) => format!("has expired on {until}; renew it"),
+                Some(Untimely::NotYet) => {
+                    format!("is not valid before {since}; check the clock too")
+                }
+                Some(Untimely::Soon) => format!("expires on {until}; renew it"),
+                None => continue,
             };
             all.push((place.to_owned(), format!("certificate {number} of {name} {problem}")));
         }

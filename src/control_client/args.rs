@@ -79,11 +79,20 @@ pub enum ConfigCommand {
 
 /// Arguments of `status`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+The tables begin with what needs attention, if there is anything: a document that is refused, the
+parts of the configuration that are out, and warnings.
+
+Exit status: 0 shown, 1 with --problems if there are any, or the server refuses the request,
+2 mistake in the command line, 3 no server answers.")]
 pub struct StatusArgs {
     #[command(flatten)]
     pub server: Server,
     /// Name of an application: show its processes
     pub application: Option<String>,
+    /// Print only what needs attention, and exit with 1 if there is anything
+    #[arg(long, conflicts_with = "application")]
+    pub problems: bool,
     /// Print the response of the API as JSON
     #[arg(long)]
     pub json: bool,
@@ -264,6 +273,14 @@ pub struct RestartArgs {
 
 /// Arguments of `reload`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Reads the configuration again from its source, and takes over what can be used. Each part that is
+out after that (an application, a certificate, an included file and so on) has a line on standard
+error.
+
+Exit status: 0 everything is in use, 1 the document is refused, or an application could not be
+restarted, 2 mistake in the command line, 3 no server answers, 4 the document is in use and parts
+of it are out (0 with --tolerant).")]
 pub struct ReloadArgs {
     #[command(flatten)]
     pub server: Server,
@@ -271,6 +288,9 @@ pub struct ReloadArgs {
     /// php.ini, preload script or worker script
     #[arg(long)]
     pub restart: bool,
+    /// Succeed also if parts of the configuration are out, as in the unit of systemd
+    #[arg(long)]
+    pub tolerant: bool,
 }
 
 /// Arguments of `upgrade`.

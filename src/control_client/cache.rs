@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::args::{CacheArgs, CacheCommand, PurgeArgs};
 use super::client::{Client, encode};
 use super::failure::Failure;
-use super::output::{json_text, print_outcome, write_out};
-use super::status::{columns, printable, size};
+use super::output::{json_text, print_outcome, printable, write_out};
+use super::status::{columns, size};
 
 /// Runs a command.
 pub(super) fn run(client: &Client, args: CacheArgs) -> Result<(), Failure> {

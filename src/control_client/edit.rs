@@ -64,7 +64,7 @@ fn edit_file(
             Ok(value) => match send(client, target, before, value) {
                 Ok(answer) => return print_outcome(&answer),
                 Err(Failure::Failed(problem)) => problem,
-                Err(unreachable) => return Err(unreachable),
+                Err(other) => return Err(other),
             },
             Err(error) => error.to_string(),
         };

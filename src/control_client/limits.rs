@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::status::{columns, printable};
+use super::output::printable;
+use super::status::columns;
 
 /// Columns of zones: heading and member.
 const ZONE: [(&str, &str); 7] = [

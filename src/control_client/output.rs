@@ -33,3 +33,8 @@ pub(super) fn write_out(text: &str) -> Result<(), Failure> {
         _ => Ok(()),
     }
 }
+
+/// Replaces control characters of a name from a configuration.
+pub(super) fn printable(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}

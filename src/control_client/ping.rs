@@ -7,8 +7,7 @@ use serde_json::Value;
 use super::args::PingArgs;
 use super::client::Client;
 use super::failure::Failure;
-use super::output::write_out;
-use super::status::printable;
+use super::output::{printable, write_out};
 
 /// Asks the server for its status, which the router answers. Fails if there is no answer, or, with
 /// `--ready`, if the server has no listener or an application that cannot run.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::status::{Use, columns, memory as memory_of_all, printable};
+use super::output::printable;
+use super::status::{Use, columns, memory as memory_of_all};
 
 /// Responses of `/pools` and `/status` with their time.
 pub(super) struct Sample {

@@ -1,8 +1,10 @@
 //! `howdah status`: the status as tables.
 
-mod document;
+pub(super) mod problems;
 
 use serde_json::Value;
+
+use super::output::printable;
 
 /// Returns the tables for a response of `/status`.
 pub(super) fn table(status: &Value) -> String {
@@ -25,10 +27,11 @@ pub(super) fn table(status: &Value) -> String {
         ("PHP memory", memory(status)),
     ];
     let known = facts.iter().filter(|(_, value)| !value.is_empty());
-    let mut text: String = known.map(|(name, value)| format!("{name:<13}{value}\n")).collect();
-    if let Some(line) = document::refused(status) {
-        text += &format!("\n{}\n", printable(&line));
-    }
+    let facts: String = known.map(|(name, value)| format!("{name:<13}{value}\n")).collect();
+    let mut text = match problems::lines(status) {
+        problems if problems.is_empty() => facts,
+        problems => format!("{problems}\n{facts}"),
+    };
     let applications = status.get("applications").and_then(Value::as_object);
     if let Some(applications) = applications.filter(|applications| !applications.is_empty()) {
         let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
@@ -48,7 +51,6 @@ pub(super) fn table(status: &Value) -> String {
             }
         }
     }
-    text.push_str(&out(status));
     text.push_str(&opcaches(status));
     let upstreams = status.get("upstreams").and_then(Value::as_object);
     let servers: Vec<_> = { upstreams.into_iter().flatten() }
@@ -140,20 +142,6 @@ fn protection(status: &Value) -> String {
         applications.into_iter().flatten().map(|(name, one)| row(&format!("\"{name}\""), one)),
     );
     format!("\n{}", columns(&rows, &[0, 1, 2, 3]))
-}
-
-/// Returns the parts of the configuration that are out, a line each.
-fn out(status: &Value) -> String {
-    let parts = status.get("out").and_then(Value::as_array);
-    let lines = parts.into_iter().flatten().map(|part| {
-        let text = |key: &str| part.get(key).and_then(Value::as_str).map(printable);
-        let [kind, name, reason] =
-            ["kind", "name", "reason"].map(|key| text(key).unwrap_or_default());
-        let since = text("since").map(|since| format!(" since {since}")).unwrap_or_default();
-        format!("OUT{since}: {kind} \"{name}\": {reason}\n")
-    });
-    let lines: String = lines.collect();
-    if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
 
 /// Returns the table of OPcache's state in each application that runs.
@@ -286,11 +274,6 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
-/// Escapes control characters of a name from a configuration.
-pub(super) fn printable(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
 const HEADINGS: [&str; 8] =
     ["APPLICATION", "PROCESSES", "IDLE", "STARTING", "ACTIVE REQUESTS", "MEMORY", "SHARE", "STATE"];
 const COLUMNS: [&str; 4] =
@@ -346,6 +329,12 @@ mod tests {
                 reason: "another\nprogram listens there".into(),
                 since: Some("Sun, 06 Nov 1994 08:49:37 GMT".into()),
             }],
+            warnings: vec![OutStatus {
+                kind: "certificate",
+                name: "acme:a.org".into(),
+                reason: "it expires soon".into(),
+                since: Some("Sun, 06 Nov 1994 08:49:37 GMT".into()),
+            }],
             memory: MemoryStatus { budget: Some(512 << 20), used: 357 << 20 },
             applications: vec![application("blog", 16, 5), application("a long\u{1b} name", 0, 0)],
             upstreams: vec![UpstreamStatus {
@@ -397,6 +386,10 @@ mod tests {
             },
         };
         let expected = "\
+1 part is out, 1 warning
+OUT since Sun, 06 Nov 1994 08:49:37 GMT: listener \"*:81\": another\u{fffd}program listens there
+WARNING since Sun, 06 Nov 1994 08:49:37 GMT: certificate \"acme:a.org\": it expires soon
+
 Howdah       1.2.3, up 1 d 2 h since Sun, 06 Nov 1994 08:49:37 GMT
 PHP          8.2.30
 Connections  3 open (1 active, 2 idle), 10 accepted, 7 closed
@@ -407,8 +400,6 @@ APPLICATION   PROCESSES  IDLE  STARTING  ACTIVE REQUESTS  MEMORY  SHARE  STATE
 blog                 16    11         0                5  336 MB   66 %  loaded
 a long\u{fffd} name          0     0         0                0    0 KB    0 %  unloaded
 a long\u{fffd} name has a problem: its root\u{fffd}is gone
-
-OUT since Sun, 06 Nov 1994 08:49:37 GMT: listener \"*:81\": another\u{fffd}program listens there
 
 OPCACHE  MEMORY    FREE  WASTED  SCRIPTS  HITS  MISSES  RESTARTS
 blog       9 MB  119 MB    0 KB       12   400      14         0

@@ -157,17 +157,23 @@ fn applications_are_restarted_and_the_status_is_shown() {
     execute(Command::Status(StatusArgs {
         server: server.control(),
         application: None,
+        problems: false,
         json: false,
     }))
     .unwrap();
-    execute(Command::Reload(ReloadArgs { server: server.control(), restart: false })).unwrap();
+    execute(Command::Reload(ReloadArgs {
+        server: server.control(),
+        restart: false,
+        tolerant: false,
+    }))
+    .unwrap();
 }
 
 #[test]
 fn a_server_that_is_not_there_is_a_failure_of_its_own() {
     let control = "unix:/nonexistent/control.sock".to_owned();
     let server = Server { control: Some(control), control_token_file: None };
-    let result = execute(Command::Reload(ReloadArgs { server, restart: false }));
+    let result = execute(Command::Reload(ReloadArgs { server, restart: false, tolerant: false }));
     assert!(matches!(result, Err(Failure::Unreachable(_))), "{result:?}");
 }
 

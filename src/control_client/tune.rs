@@ -18,7 +18,7 @@ pub(super) fn explain(tuning: &Value) -> String {
     let unknown = || "not measured yet".to_owned();
     let (max, automatic) = (number("/max"), number("/automatic/processes"));
 
-    let name = super::status::printable(word("/application"));
+    let name = super::output::printable(word("/application"));
     let mut text = match word("/configured") {
         "auto" => format!("{name}: at most {}", processes(max)),
         "static" => format!("{name}: always {}, as configured", processes(max)),
@@ -26,7 +26,7 @@ pub(super) fn explain(tuning: &Value) -> String {
     };
     let _ = writeln!(text, "; {} now", number("/running"));
     if let Some(problem) = at("/problem").and_then(Value::as_str) {
-        let _ = writeln!(text, "Problem: {}", super::status::printable(problem));
+        let _ = writeln!(text, "Problem: {}", super::output::printable(problem));
     }
     text.push_str("\nMeasured\n");
     let mut row = |name: &str, value: String| {

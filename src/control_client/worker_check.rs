@@ -19,8 +19,7 @@ use visitor::Visitor;
 use super::args::WorkerCheckArgs;
 use super::client::{Client, encode};
 use super::failure::Failure;
-use super::output::write_out;
-use super::status::printable;
+use super::output::{printable, write_out};
 
 /// Requests in worker mode for each page: more than there are processes.
 const VISITS: usize = 4;

@@ -10,11 +10,13 @@ use howdah_control::{
     UpstreamStatus, WorkerStatus,
 };
 use howdah_server::router::{
-    LimitReport, ProcessProtection as Protected, Report, ServerReport, TlsReport,
+    Extent, LimitReport, OutPart, ProcessProtection as Protected, Report, ServerReport, TlsReport,
 };
 
 /// Converts the report of the router.
 pub(crate) fn of(report: Report) -> Status {
+    let (warnings, out): (Vec<_>, Vec<_>) =
+        report.out.into_iter().partition(|part| part.extent == Extent::Soon);
     Status {
         modules: report.php.into_iter().map(|(version, path)| Module { version, path }).collect(),
         connections: Connections {
@@ -93,14 +95,8 @@ pub(crate) fn of(report: Report) -> Status {
             invalid: cluster.invalid,
             missed: cluster.missed,
         }),
-        out: { report.out.into_iter() }
-            .map(|part| OutStatus {
-                kind: part.kind.word(),
-                name: part.name,
-                reason: part.reason,
-                since: date(part.since),
-            })
-            .collect(),
+        out: out.into_iter().map(out_part).collect(),
+        warnings: warnings.into_iter().map(out_part).collect(),
         certificates: certificates(&report.tls, report.acme),
         listeners: listeners(report.listeners, &report.tls),
         program: Some(ProgramStatus {
@@ -109,6 +105,11 @@ pub(crate) fn of(report: Report) -> Status {
             uptime: report.uptime.as_secs(),
         }),
     }
+}
+
+fn out_part(part: OutPart) -> OutStatus {
+    let OutPart { kind, name, reason, since, .. } = part;
+    OutStatus { kind: kind.word(), name, reason, since: date(since) }
 }
 
 fn listeners(names: Vec<String>, tls: &[TlsReport]) -> Vec<ListenerStatus> {
@@ -149,7 +150,7 @@ fn certificates(tls: &[TlsReport], acme: Vec<AcmeReport>) -> Vec<CertificateStat
     let mut all: Vec<CertificateStatus> = Vec::new();
     for one in tls.iter().flat_map(|listener| &listener.certificates) {
         if all.iter().all(|known| known.name != one.name) {
-            let expires = UNIX_EPOCH + Duration::from_secs(one.expires);
+            let expires = UNIX_EPOCH + Duration::from_secs(one.validity.until);
             let (name, names) = (one.name.clone(), one.names.clone());
             all.push(CertificateStatus { name, names, expires: date(expires), renewal: None });
         }

@@ -164,7 +164,7 @@ fn a_certificate_that_hangs_while_it_is_served_stays_in_use_and_stops_nothing() 
     let file = served.file("c.pem");
     let Some(hanging) = HangingFiles::new(&[&file]) else { return };
     // It is looked at every five seconds.
-    let log = served.server.wait_for_log("the old certificates stay in use");
+    let log = served.server.wait_for_log("the old one stays in use");
     assert!(log.contains("has not answered for 5 s"), "{log}");
     served.goes_on();
     let client = harness::tls::trusting(&authority.pem());

@@ -105,8 +105,11 @@ fn a_file_that_breaks_keeps_its_former_content_over_a_reload() {
     fs::write(&a, customer("a", 202)).unwrap();
     fs::write(&b, "{ broken").unwrap();
     let reloaded = howdah(&server, "reload");
-    assert!(reloaded.status.success(), "{reloaded:?}");
-    assert!(text(&reloaded).contains("b.json"), "{reloaded:?}");
+    assert_eq!(reloaded.status.code(), Some(4), "{reloaded:?}");
+    let lines = text(&reloaded);
+    let told: Vec<_> = lines.lines().filter(|line| line.contains("b.json")).collect();
+    assert!(told.len() == 1 && told[0].starts_with("howdah: OUT since "), "{lines}");
+    assert!(told[0].contains("its former content stays in use"), "{lines}");
     assert_eq!(statuses(&server), [202, 201, 201, 204], "the other change counts");
     let log = server.wait_for_log("b.json\" is left out");
     assert!(log.contains("its former content stays in use"), "{log}");
@@ -181,7 +184,7 @@ fn a_start_with_a_document_that_cannot_be_read_serves_the_one_that_was_good_last
     let refused = server.control("GET", "/status/document/refused", "").succeeded();
     assert!(refused["reason"].as_str().unwrap().contains("listeners"), "{refused}");
     fs::write(&path, &good).unwrap();
-    assert!(howdah(&server, "reload").status.success());
+    assert_eq!(howdah(&server, "reload").status.code(), Some(4), "a file is broken");
     assert_eq!(statuses(&server), [201, 201, 201, 204]);
     let (_, site) = server.end(Signal::QUIT);
 

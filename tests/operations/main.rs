@@ -5,6 +5,7 @@ mod command;
 mod descriptors;
 mod environment;
 mod hung_router;
+mod problems;
 mod service_manager;
 mod systemd;
 mod thirty_sites;

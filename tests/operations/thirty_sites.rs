@@ -356,7 +356,12 @@ fn each_broken_site_that_a_reload_adds_is_out_alone_and_comes_back_once_mended()
     let document = server.site.root().with_file_name("config.json");
     fs::write(document, thirty.all(&address).to_string()).unwrap();
     let reloaded = howdah(&["reload"], &server);
-    assert!(text(&reloaded).contains("included.json"), "{reloaded:?}");
+    assert_eq!(reloaded.status.code(), Some(4), "{reloaded:?}");
+    for (kind, name) in thirty.expected() {
+        let lines = text(&reloaded);
+        let lines = lines.lines().filter(|line| line.contains(&format!("{kind} \"{name}\": ")));
+        assert_eq!(lines.count(), 1, "{kind} {name}: {reloaded:?}");
+    }
     assert_eq!(answers(&server), pids);
     thirty.are_out_and_come_back(&server, taken, &pids);
 }

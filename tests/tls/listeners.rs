@@ -275,7 +275,7 @@ fn changed_files_are_in_use_without_a_restart() {
     let (chain, key) = authority.issue(&["c.example"]);
     let data = server.site.data();
     fs::write(data.join("chain.pem"), chain).unwrap();
-    server.wait_for_log("belongs to another certificate; the old certificates stay in use");
+    server.wait_for_log("belongs to another certificate; the old one stays in use");
     assert_eq!(get(server.address, &client, "a.example", "/a.txt").unwrap().status, 200);
     fs::write(data.join("key.pem"), key).unwrap();
     server.wait_for_log("new certificates are in use");

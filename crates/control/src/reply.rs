@@ -80,6 +80,11 @@ impl Reply {
         self.with("note", Value::String(note.into()))
     }
 
+    /// Adds the parts of the configuration that are out, as `/status` has them.
+    pub fn with_parts_out(self, out: Value) -> Reply {
+        self.with("out", out)
+    }
+
     /// Adds the new process after an upgrade.
     pub fn upgraded_to(self, pid: u32, version: &str) -> Reply {
         self.with("pid", json!(pid)).with("version", json!(version))

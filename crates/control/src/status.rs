@@ -41,6 +41,8 @@ pub struct Status {
     pub protection: ProtectionStatus,
     /// Parts of the configuration that are out; omitted if there are none.
     pub out: Vec<OutStatus>,
+    /// Parts of the configuration that will be out soon; omitted if there are none.
+    pub warnings: Vec<OutStatus>,
 }
 
 /// A part of the configuration that cannot run: it alone is out.
@@ -293,6 +295,9 @@ impl Status {
         }
         if !self.out.is_empty() {
             status["out"] = self.out.iter().map(out).collect();
+        }
+        if !self.warnings.is_empty() {
+            status["warnings"] = self.warnings.iter().map(out).collect();
         }
         status
     }

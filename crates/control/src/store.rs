@@ -88,14 +88,6 @@ impl Store {
         Ok(Prepared { config, text, store })
     }
 
-    /// Returns the files without which the configuration was read, each with the reason.
-    pub fn left_out(&self) -> impl Iterator<Item = (&str, &str)> {
-        let files = self.document.get("left_out").and_then(Value::as_object);
-        files.into_iter().flatten().map(|(file, about)| {
-            (file.as_str(), about.get("reason").and_then(Value::as_str).unwrap_or_default())
-        })
-    }
-
     /// Returns true if the configuration has an application of this name.
     pub fn has_application(&self, name: &str) -> bool {
         self.document.get("applications").is_some_and(|all| all.get(name).is_some())

@@ -20,6 +20,7 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer;
 
 use super::material::{CertificateFiles, Source};
+use super::validity::Validity;
 
 /// Certificates that can be replaced while the listener runs.
 #[derive(Debug)]
@@ -36,8 +37,10 @@ pub struct CertificateInUse {
     pub name: String,
     /// DNS names, wildcards included.
     pub names: Vec<String>,
-    /// End of validity, in seconds since 1970.
-    pub expires: u64,
+    /// Validity.
+    pub validity: Validity,
+    /// The server renews it itself.
+    pub is_managed: bool,
 }
 
 /// A configured certificate that cannot be used.
@@ -251,9 +254,10 @@ impl CertificateInUse {
         };
         let wild = |name: String| if name.starts_with('.') { format!("*{name}") } else { name };
         let parsed = X509Certificate::from_der(leaf);
-        let until = parsed.map_or(0, |(_, leaf)| leaf.validity().not_after.timestamp());
-        let expires = u64::try_from(until).unwrap_or(0);
-        CertificateInUse { name, names: names(leaf).into_iter().map(wild).collect(), expires }
+        let validity = parsed.map_or_else(|_| Validity::default(), |(_, leaf)| (&leaf).into());
+        let names = names(leaf).into_iter().map(wild).collect();
+        let is_managed = matches!(certificate, Certificate::Managed(_));
+        CertificateInUse { name, names, validity, is_managed }
     }
 }
 

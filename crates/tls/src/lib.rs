@@ -30,6 +30,7 @@ mod sessions;
 pub mod stored;
 mod stream;
 mod tickets;
+mod validity;
 
 pub use certificates::{CertificateInUse, UnusableCertificate, certified, names};
 pub use client::{TlsClient, TlsClients, client_sources};
@@ -38,6 +39,7 @@ pub use listener::{Counters, TlsListener, sources};
 pub use mail_client::MailClient;
 pub use material::{CertificateFiles, Source};
 pub use stream::TlsConnection;
+pub use validity::{Untimely, Validity};
 
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,7 @@ impl Api {
     pub(super) async fn carry_out_reload(&self, restart: bool) -> Reply {
         let restart = if restart { Restart::All } else { Restart::Changed };
         match self.reload(false, restart).await {
-            Ok(()) => self.reloaded(),
+            Ok(()) => self.reloaded().await,
             Err(refusal) => refusal.into(),
         }
     }
@@ -57,15 +57,14 @@ impl Api {
         let _ = self.supervisor.tell(&FromControl::SourceRead { error });
     }
 
-    /// Returns the response to a reload.
-    pub(super) fn reloaded(&self) -> Reply {
+    /// Returns the response to a reload, with the parts that are out.
+    pub(super) async fn reloaded(&self) -> Reply {
         let reply = Reply::from(Done::Reloaded);
-        let store = self.store.borrow();
-        let files: Vec<_> =
-            store.left_out().map(|(file, reason)| format!("{file} ({reason})")).collect();
-        match files.is_empty() {
-            true => reply,
-            false => reply.noting(format!("left out of the configuration: {}", files.join(", "))),
+        // The reload is done: without the status, it is told without it.
+        let status = self.router.status().await.ok();
+        match status.as_ref().and_then(|status| status.get("out")) {
+            Some(out) => reply.with_parts_out(out.clone()),
+            None => reply,
         }
     }
 

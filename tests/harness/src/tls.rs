@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
@@ -35,6 +36,23 @@ impl Authority {
             CertificateParams::new(names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>())
                 .unwrap();
         params.distinguished_name.push(DnType::CommonName, names[0]);
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// Issues a certificate like [`Authority::issue`] that is valid from and until a time.
+    pub fn issue_for(
+        &self,
+        names: &[&str],
+        since: SystemTime,
+        until: SystemTime,
+    ) -> (String, String) {
+        let time = |time: SystemTime| {
+            rcgen::date_time_ymd(1970, 1, 1) + time.duration_since(SystemTime::UNIX_EPOCH).unwrap()
+        };
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        (params.not_before, params.not_after) = (time(since), time(until));
         let key = KeyPair::generate().unwrap();
         (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
     }

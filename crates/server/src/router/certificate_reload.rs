@@ -1,7 +1,6 @@
 //! Renews certificates of the current configuration: those of the store when they change there, and
 //! files when a check every [`CHECK_INTERVAL`] finds new ones.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +9,7 @@ use howdah_sys::log::Level;
 use howdah_tls::{Source, TlsClient, TlsListener, client_sources, sources};
 
 use super::control_thread::ControlThread;
+use super::out::{Extent, Found, PartKind};
 use super::trigger::Trigger;
 use crate::snapshot::Snapshot;
 use crate::thread::Shared;
@@ -20,14 +20,14 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// State of the checks of certificate files.
 pub(super) struct CertificateWatch {
     due: Instant,
-    /// Problems that the last check has found; each is logged once.
-    reported: HashSet<String>,
+    /// Why the last check could not use what it has found; it is logged once.
+    reported: Option<String>,
 }
 
 impl CertificateWatch {
     /// Starts with the first check after one interval.
     pub(super) fn new() -> Self {
-        CertificateWatch { due: Instant::now() + CHECK_INTERVAL, reported: HashSet::new() }
+        CertificateWatch { due: Instant::now() + CHECK_INTERVAL, reported: None }
     }
 
     /// Waits until the next check; forever if the current configuration names no files.
@@ -45,7 +45,8 @@ impl CertificateWatch {
 struct Findings {
     /// Listeners or clients must be created again.
     is_outdated: bool,
-    problems: HashSet<String>,
+    /// Listeners and upstreams that stay as they are.
+    stale: Vec<Found>,
 }
 
 impl ControlThread {
@@ -64,7 +65,8 @@ impl ControlThread {
                     let problems = running.renew(&self.material(sources(settings)).await).1;
                     let mut problems = problems.into_iter();
                     let own = problems.find(|unusable| unusable.name() == name);
-                    own.map_or(Ok(()), |unusable| Err(unusable.problem))
+                    // One that stays in use is told as a part that is out.
+                    own.filter(|own| !own.has_earlier).map_or(Ok(()), |own| Err(own.problem))
                 }
                 Some(pem) if on_demand && name.starts_with(Acme::PREFIX) => running.add(&pem),
                 _ => Ok(()),
@@ -82,25 +84,26 @@ impl ControlThread {
     }
 
     /// Uses new certificates from files. Files that cannot be read or do not match each other leave
-    /// the old certificates in use, and are reported once.
+    /// the old certificates in use, and are told as parts that are out.
     pub(super) async fn renew_from_files(&mut self, watch: &mut CertificateWatch) {
         let snapshot = self.shared.snapshot.load_full();
         let mut findings = Findings::default();
         self.check_listeners(&snapshot, &mut findings).await;
         self.check_clients(&snapshot, &mut findings).await;
-        let Findings { is_outdated, mut problems } = findings;
-        if is_outdated
-            && let Err(problem) =
-                self.apply(snapshot.config.clone(), Trigger::CertificateFiles).await
-        {
-            problems.insert(format!(
+        let Findings { is_outdated, stale } = findings;
+        self.stale_tls = stale;
+        let mut problem = None;
+        if is_outdated {
+            let applied = self.apply(snapshot.config.clone(), Trigger::CertificateFiles).await;
+            problem = applied.err().map(|problem| problem.to_string());
+        }
+        if let Some(problem) = problem.as_ref().filter(|_| problem != watch.reported) {
+            let line = format_args!(
                 "new certificates cannot be used: {problem}; the old ones stay in use"
-            ));
+            );
+            self.shared.log.write(Level::Alert, line);
         }
-        for problem in problems.difference(&watch.reported) {
-            self.shared.log.write(Level::Alert, format_args!("{problem}"));
-        }
-        watch.reported = problems;
+        watch.reported = problem;
     }
 
     async fn check_listeners(&mut self, snapshot: &Snapshot, findings: &mut Findings) {
@@ -113,25 +116,20 @@ impl ControlThread {
             }
             let material = self.material(sources(settings)).await;
             let name = &listener.name;
-            let mut stays = |problem: &str| {
-                let problem =
-                    format!("listener {name}: {problem}; the old certificates stay in use");
-                findings.problems.insert(problem);
-            };
             if !running.has_settings(settings, &material) {
                 // A listener with other client authorities is another listener.
                 match TlsListener::without_unusable(settings, &material) {
                     Ok(_) => findings.is_outdated = true,
                     // One that is closed has been reported.
                     Err(_) if running.closed_because().is_some() => {}
-                    Err(problem) => stays(&problem),
+                    Err(problem) => {
+                        findings.stale.push(stale(PartKind::Listener, name, &problem));
+                    }
                 }
                 continue;
             }
             // One certificate that cannot be used does not keep others from being renewed.
-            let (is_new, problems) = running.renew(&material);
-            let with_earlier = problems.iter().filter(|unusable| unusable.has_earlier);
-            with_earlier.for_each(|unusable| stays(&unusable.problem));
+            let (is_new, _) = running.renew(&material);
             if is_new {
                 let line = format_args!("listener {name}: new certificates are in use");
                 self.shared.log.write(Level::Notice, line);
@@ -152,13 +150,21 @@ impl ControlThread {
                 Ok(_) => findings.is_outdated = true,
                 Err(_) if running.problem().is_some() => {} // it has been reported
                 Err(problem) => {
-                    let problem =
-                        format!("{problem}; the old certificates for upstreams stay in use");
-                    findings.problems.insert(problem);
+                    let upstreams = snapshot.config.upstream_tls().into_iter();
+                    let places = upstreams.filter(|(_, other)| other == settings);
+                    let stale =
+                        |(place, _): (String, _)| stale(PartKind::Upstream, &place, &problem);
+                    findings.stale.extend(places.map(stale));
                 }
             }
         }
     }
+}
+
+/// Returns a listener or upstream that keeps its TLS, as new files cannot be used.
+pub(super) fn stale(kind: PartKind, name: &str, problem: &str) -> Found {
+    let reason = format!("{problem}; the old files stay in use");
+    Found { extent: Extent::Stale, ..Found::out(kind, name, reason) }
 }
 
 /// Returns true if the snapshot has certificate files to check.

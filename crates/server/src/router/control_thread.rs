@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::closed_listeners::ClosedListeners;
 use super::link::{Link, Message};
-use super::out::OutParts;
+use super::out::{Found, OutParts};
 use super::pools::Pools;
 use super::programs::Programs;
 use super::question::Question;
@@ -52,6 +52,8 @@ pub(super) struct ControlThread {
     pub(super) is_strict: bool,
     /// Parts of the configuration that are out.
     pub(super) out: OutParts,
+    /// Listeners and upstreams that keep their TLS because files of it, other than certificates, cannot be used.
+    pub(super) stale_tls: Vec<Found>,
     /// Listeners whose addresses could not be listened on.
     pub(super) closed: ClosedListeners,
     /// Files of databases that could not be read, with the problems.

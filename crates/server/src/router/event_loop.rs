@@ -20,8 +20,11 @@ use super::control_thread::{ControlThread, sleep_until};
 use crate::geo_databases::GeoWatch;
 use crate::snapshot::Snapshot;
 
-/// Interval at which parts that are out are looked for.
+/// Interval at which parts that are out are looked for while there are any.
 const OUT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Interval while there are none: certificates expire without an event.
+const CALM_OUT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The control thread and the sources of its events.
 pub(super) struct EventLoop {
@@ -94,7 +97,8 @@ impl EventLoop {
                 out_due = Some(now + OUT_INTERVAL);
             }
             // Nothing that was mended is missed; what breaks causes an event.
-            let out_timer = out_due.filter(|_| !self.control.out.is_empty());
+            let calm = self.control.out.is_empty().then_some(CALM_OUT_INTERVAL);
+            let out_timer = out_due.map(|due| due + calm.unwrap_or_default());
             self.update_renewer();
             let control = &mut self.control;
             control.advance_restarts()?;

@@ -51,7 +51,7 @@ use std::os::fd::OwnedFd;
 
 pub use self::caches::{PurgeOrder, UrlReports};
 pub use self::command::{Commands, Queries};
-pub use self::out::{OutPart, PartKind};
+pub use self::out::{Extent, OutPart, PartKind};
 pub use self::report::{
     ApplicationReport, CacheReport, LimitReport, MemoryReport, PoolsReport, Report, TlsReport,
     Tuning,

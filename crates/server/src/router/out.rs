@@ -43,6 +43,17 @@ impl PartKind {
     }
 }
 
+/// How much of a part works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Nothing.
+    Out,
+    /// What was in use before a file broke, or a certificate that has expired.
+    Stale,
+    /// Everything, but soon not any more.
+    Soon,
+}
+
 /// A part that is out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutPart {
@@ -50,6 +61,8 @@ pub struct OutPart {
     pub kind: PartKind,
     /// Its name in the configuration.
     pub name: String,
+    /// How much of it works.
+    pub extent: Extent,
     /// Why it is out, and what to do.
     pub reason: String,
     /// Since when.
@@ -62,13 +75,26 @@ impl fmt::Display for OutPart {
     }
 }
 
-/// A part that was found to be out: kind, name, reason.
-pub(super) type Found = (PartKind, String, String);
+/// A part that was found to be out, as of [`OutPart`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) kind: PartKind,
+    pub(super) name: String,
+    pub(super) extent: Extent,
+    pub(super) reason: String,
+}
+
+impl Found {
+    /// A part of which nothing works.
+    pub(super) fn out(kind: PartKind, name: impl Into<String>, reason: impl Into<String>) -> Found {
+        Found { kind, name: name.into(), extent: Extent::Out, reason: reason.into() }
+    }
+}
 
 /// The parts that are out.
 #[derive(Debug, Default)]
 pub(super) struct OutParts {
-    out: BTreeMap<(PartKind, String), (String, SystemTime)>,
+    out: BTreeMap<(PartKind, String), OutPart>,
 }
 
 /// The differences to the time before.
@@ -85,44 +111,41 @@ impl OutParts {
     pub(super) fn update(&mut self, found: Vec<Found>, now: SystemTime) -> Differences {
         let mut differences = Differences::default();
         let mut before = std::mem::take(&mut self.out);
-        for (kind, name, reason) in found {
-            let key = (kind, name);
+        for Found { kind, name, extent, reason } in found {
+            let key = (kind, name.clone());
             if self.out.contains_key(&key) {
                 continue; // it is out for two reasons; the first is told
             }
             let known = before.remove(&key);
-            let since = known.as_ref().map_or(now, |(_, since)| *since);
-            if known.is_none_or(|(known, _)| known != reason) {
-                let (name, reason) = (key.1.clone(), reason.clone());
-                differences.begun.push(OutPart { kind, name, reason, since });
+            let since = known.as_ref().map_or(now, |known| known.since);
+            let part = OutPart { kind, name, extent, reason, since };
+            if known.is_none_or(|known| known.reason != part.reason) {
+                differences.begun.push(part.clone());
             }
-            self.out.insert(key, (reason, since));
+            self.out.insert(key, part);
         }
-        differences.ended = { before.into_iter() }
-            .map(|((kind, name), (reason, since))| {
-                let time = now.duration_since(since).unwrap_or_default();
-                (OutPart { kind, name, reason, since }, time)
-            })
-            .collect();
+        let time = |part: OutPart| {
+            let time = now.duration_since(part.since).unwrap_or_default();
+            (part, time)
+        };
+        differences.ended = before.into_values().map(time).collect();
         differences
     }
 
     /// Returns all parts that are out, sorted by kind and name.
     pub(super) fn list(&self) -> Vec<OutPart> {
-        let part =
-            |((kind, name), (reason, since)): (&(PartKind, String), &(String, SystemTime))| {
-                OutPart { kind: *kind, name: name.clone(), reason: reason.clone(), since: *since }
-            };
-        self.out.iter().map(part).collect()
+        self.out.values().cloned().collect()
     }
 
-    /// Returns the names in one line of at most about `limit` characters; empty if nothing is out.
+    /// Returns the names in one line of at most about `limit` characters; empty if nothing is out. What will be
+    /// out soon is left out.
     pub(super) fn summary(&self, limit: usize) -> String {
         let mut text = String::new();
-        for (index, part) in self.list().iter().enumerate() {
+        let out: Vec<_> = self.out.values().filter(|part| part.extent != Extent::Soon).collect();
+        for (index, part) in out.iter().enumerate() {
             let part = part.to_string();
             if index > 0 && text.len() + part.len() > limit {
-                return format!("{text} and {} more", self.out.len() - index);
+                return format!("{text} and {} more", out.len() - index);
             }
             text = if index == 0 { part } else { format!("{text}, {part}") };
         }
@@ -160,7 +183,7 @@ mod tests {
     }
 
     fn found(kind: PartKind, name: &str, reason: &str) -> Found {
-        (kind, name.to_owned(), reason.to_owned())
+        Found::out(kind, name, reason)
     }
 
     #[test]
@@ -195,6 +218,9 @@ mod tests {
         let long = found(PartKind::Log, &"x".repeat(50), "full");
         parts.update(vec![long], at(0));
         assert_eq!(parts.summary(30), format!("log \"{}\"", "x".repeat(50)));
+        let soon = Found { extent: Extent::Soon, ..found(PartKind::Certificate, "c", "expires") };
+        parts.update(vec![soon], at(0));
+        assert_eq!((parts.summary(30), parts.list().len()), (String::new(), 1));
     }
 
     #[test]

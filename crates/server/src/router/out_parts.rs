@@ -1,13 +1,17 @@
 //! Finds the parts of the current configuration that are out. The log, the control API and the service
 //! manager take them from here.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use howdah_sys::clock;
 
 use howdah_sys::log::Level;
 use howdah_sys::plain::without_numbers;
+use howdah_tls::{CertificateInUse, TlsListener, Untimely, UnusableCertificate, Validity};
 
 use super::control_thread::ControlThread;
-use super::out::{Differences, Found, PartKind};
+use super::out::{Differences, Extent, Found, OutPart, PartKind};
+use crate::snapshot::Snapshot;
 
 impl ControlThread {
     /// Looks for the parts that are out, and logs those that are new and those that are back.
@@ -17,13 +21,21 @@ impl ControlThread {
             return;
         }
         let plain =
-            |(kind, name, reason): Found| (kind, name, without_numbers(&reason).into_owned());
+            |found: Found| Found { reason: without_numbers(&found.reason).into_owned(), ..found };
         let found = found.into_iter().map(plain).collect();
         let Differences { begun, ended } = self.out.update(found, SystemTime::now());
         let log = &self.shared.log;
         for part in begun {
-            let reason = &part.reason;
+            let OutPart { reason, extent, .. } = &part;
             match part.kind {
+                PartKind::Certificate | PartKind::Listener | PartKind::Upstream
+                    if *extent == Extent::Stale =>
+                {
+                    log.write(Level::Alert, format_args!("{part}: {reason}"));
+                }
+                PartKind::Certificate if *extent == Extent::Soon => {
+                    log.write(Level::Warn, format_args!("{part}: {reason}"));
+                }
                 PartKind::Listener => log.write(
                     Level::Alert,
                     format_args!(
@@ -67,21 +79,19 @@ impl ControlThread {
         found.extend(closed.map(|(address, reason)| {
             let own = format!("{address}: ");
             let reason = reason.strip_prefix(&own).unwrap_or(reason);
-            (PartKind::Listener, address.clone(), reason.to_owned())
+            Found::out(PartKind::Listener, address, reason)
         }));
         for (name, listener) in &snapshot.listeners {
             let Some(tls) = &listener.tls else { continue };
             let problem = tls.closed_because();
-            found.extend(problem.map(|why| (PartKind::Listener, name.clone(), why.to_owned())));
-            let unusable = tls.unusable().into_iter().filter(|unusable| !unusable.has_earlier);
-            found.extend(unusable.map(|unusable| {
-                (PartKind::Certificate, unusable.name(), unusable.problem.clone())
-            }));
+            found.extend(problem.map(|why| Found::out(PartKind::Listener, name, why)));
+            certificates(tls, clock::wall_seconds(), &mut found);
         }
+        found.extend(self.stale_tls.iter().filter(|found| is_current(found, &snapshot)).cloned());
         for (place, settings) in snapshot.config.upstream_tls() {
             let client = snapshot.tls_clients.get(&settings);
             let problem = client.and_then(|client| client.problem());
-            found.extend(problem.map(|why| (PartKind::Upstream, place, why.to_owned())));
+            found.extend(problem.map(|why| Found::out(PartKind::Upstream, place, why)));
         }
         found.extend(snapshot.config.left_out.iter().map(|out| {
             let consequence = match out.is_former {
@@ -89,21 +99,25 @@ impl ControlThread {
                 false => "what passes to a name that only it defines is answered with 503",
             };
             let reason = format!("{}; {consequence}", out.reason);
-            (PartKind::Include, out.file.display().to_string(), reason)
+            let extent = if out.is_former { Extent::Stale } else { Extent::Out };
+            Found {
+                extent,
+                ..Found::out(PartKind::Include, out.file.display().to_string(), reason)
+            }
         }));
         let names = self.names.without_address().into_iter();
         found.extend(names.map(|name| {
             let why = "its name has no address; see to the DNS, or correct the name";
-            (PartKind::Upstream, name.to_owned(), why.to_owned())
+            Found::out(PartKind::Upstream, name, why)
         }));
         let logs = snapshot.logs.values();
         found.extend(
-            logs.filter_map(|log| Some((PartKind::Log, log.name().to_owned(), log.problem()?))),
+            logs.filter_map(|log| Some(Found::out(PartKind::Log, log.name(), log.problem()?))),
         );
         for (path, problem) in &self.unread {
             let mut databases = snapshot.config.geo_databases.iter();
             if databases.any(|(_, database)| database.file == *path && database.stamp().is_none()) {
-                found.push((PartKind::Table, path.display().to_string(), problem.clone()));
+                found.push(Found::out(PartKind::Table, path.display().to_string(), problem));
             }
         }
         for store in snapshot.caches.values() {
@@ -112,9 +126,71 @@ impl ControlThread {
                 && !disk.is_open()
             {
                 let why = "it cannot be opened, so the cache is in memory only; see the log";
-                found.push((PartKind::Cache, path.display().to_string(), why.to_owned()));
+                found.push(Found::out(PartKind::Cache, path.display().to_string(), why));
             }
         }
         found
+    }
+}
+
+/// Adds the certificates of a listener that cannot be used, have expired or will soon. `now` is in seconds since
+/// 1970.
+fn certificates(tls: &TlsListener, now: u64, found: &mut Vec<Found>) {
+    let in_use = tls.in_use();
+    for unusable in tls.unusable() {
+        let UnusableCertificate { problem, has_earlier, .. } = &unusable;
+        let part = Found::out(PartKind::Certificate, unusable.name(), problem);
+        let earlier = in_use.iter().find(|one| *has_earlier && one.name == part.name);
+        found.push(match earlier.map(|one| one.validity) {
+            None => part,
+            Some(validity) => {
+                let stays = match validity.problem(now) {
+                    Some(Untimely::Expired) => "the old one stays in use, but it has expired on",
+                    _ => "the old one stays in use, which expires on",
+                };
+                let reason = format!("{problem}; {stays} {}", date(validity.until));
+                Found { extent: Extent::Stale, reason, ..part }
+            }
+        });
+    }
+    for CertificateInUse { name, validity, is_managed, .. } in in_use {
+        let Validity { since, until } = validity;
+        let (extent, reason) = match validity.problem(now) {
+            Some(Untimely::Expired) => {
+                let reason = format!(
+                    "it has expired on {}, and clients refuse it; renew it, and see to the clock",
+                    date(until)
+                );
+                (Extent::Stale, reason)
+            }
+            Some(Untimely::NotYet) => {
+                let date = date(since);
+                (Extent::Stale, format!("it is not valid before {date}; see to the clock"))
+            }
+            // The server renews it itself, and shows its attempts.
+            Some(Untimely::Soon) if is_managed => continue,
+            Some(Untimely::Soon) => {
+                (Extent::Soon, format!("it expires on {}; renew it", date(until)))
+            }
+            None => continue,
+        };
+        found.push(Found { kind: PartKind::Certificate, name, extent, reason });
+    }
+}
+
+/// Formats a time in seconds since 1970.
+fn date(seconds: u64) -> String {
+    /// The last second that an HTTP date can express.
+    const END_OF_9999: u64 = 253_402_300_799;
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds.min(END_OF_9999)))
+}
+
+/// Returns true if the part of a former finding is in the configuration.
+fn is_current(found: &Found, snapshot: &Snapshot) -> bool {
+    match found.kind {
+        PartKind::Listener => {
+            snapshot.listeners.get(&found.name).is_some_and(|one| one.tls.is_some())
+        }
+        _ => snapshot.config.upstream_tls().iter().any(|(place, _)| *place == found.name),
     }
 }

@@ -185,7 +185,7 @@ impl Pools {
     /// Returns the applications that are out.
     pub(super) fn out_parts(&self) -> Vec<Found> {
         let part = |app: &PooledApplication| {
-            Some((PartKind::Application, app.config.name.clone(), app.out_because()?.to_owned()))
+            Some(Found::out(PartKind::Application, app.config.name.as_str(), app.out_because()?))
         };
         self.applications.iter().filter_map(part).collect()
     }

@@ -136,6 +136,7 @@ fn control_thread(
         is_hurried: false,
         is_strict: hello.strict,
         out: OutParts::default(),
+        stale_tls: Vec::new(),
         closed: ClosedListeners::default(),
         unread: BTreeMap::new(),
     };

@@ -11,7 +11,9 @@ use howdah_tls::{
     CertificateFiles, Source, TlsClient, TlsClients, TlsListener, client_sources, sources,
 };
 
+use super::certificate_reload::stale;
 use super::control_thread::ControlThread;
+use super::out::PartKind;
 use super::trigger::Trigger;
 use crate::check;
 use crate::snapshot::Snapshot;
@@ -50,6 +52,7 @@ impl ControlThread {
         trigger: Trigger,
     ) -> Result<Option<Arc<TlsListener>>, String> {
         let Some(settings) = &listener.tls else { return Ok(None) };
+        self.stale_tls.retain(|one| (one.kind, &one.name) != (PartKind::Listener, &listener.name));
         for ca in check::authorities(settings) {
             // It is read again when it is needed.
             if let Err(problem) = self.read_file(&ca.to_string_lossy()).await
@@ -70,6 +73,9 @@ impl ControlThread {
             Ok(made) => made,
             Err(problem) if trigger.tolerates_new() || before == Some(settings) => {
                 if let Some(running) = running.filter(|_| before == Some(settings)) {
+                    if running.closed_because().is_none() {
+                        self.stale_tls.push(stale(PartKind::Listener, &listener.name, &problem));
+                    }
                     return Ok(Some(Arc::clone(running)));
                 }
                 TlsListener::closed(settings, problem)?
@@ -100,11 +106,12 @@ impl ControlThread {
         trigger: Trigger,
     ) -> Result<TlsClients, String> {
         let mut clients = TlsClients::new();
-        for (place, settings) in config.upstream_tls() {
+        for (name, settings) in config.upstream_tls() {
             if clients.contains_key(&settings) {
                 continue;
             }
-            let place = |problem: String| format!("{place}: {problem}");
+            self.stale_tls.retain(|one| (one.kind, &one.name) != (PartKind::Upstream, &name));
+            let place = |problem: String| format!("{name}: {problem}");
             let material = self.material(client_sources(&settings)).await;
             let running = current.tls_clients.get(&settings);
             let client = match running.filter(|running| running.is_of(&settings, &material)) {
@@ -112,7 +119,12 @@ impl ControlThread {
                 None => match TlsClient::new(&settings, &material) {
                     Ok(client) => Arc::new(client),
                     Err(problem) => match running {
-                        Some(running) => Arc::clone(running), // with the earlier files
+                        Some(running) => {
+                            if running.problem().is_none() {
+                                self.stale_tls.push(stale(PartKind::Upstream, &name, &problem));
+                            }
+                            Arc::clone(running) // with the earlier files
+                        }
                         None if trigger.tolerates_new() => {
                             Arc::new(TlsClient::unusable(&settings, problem))
                         }
