@@ -1,6 +1,7 @@
 //! Which file a request means, and which it must not get.
 
 mod browser_caches;
+mod conditions;
 mod htaccess;
 mod links;
 mod listings;

@@ -101,6 +101,12 @@ impl Engine {
         Server { site: &self.site, world }.finish(record, action)
     }
 
+    /// Returns true if a condition for the head of a response may take a sub-request: what that wants to know is known only
+    /// after [`Engine::finish`], which is then to be run again with the same record.
+    pub fn finish_looks_up(record: &Record) -> bool {
+        record.config.headers.looks_up() || record.config.filter.looks_up()
+    }
+
     /// Forgets merged directives. To be called after `.htaccess` files have changed.
     pub fn forget(&self) {
         self.site.merges.clear();

@@ -46,6 +46,11 @@ impl Expr {
         Ok(Expr { root: parse::condition(source)? })
     }
 
+    /// Returns true if a sub-request may be part of the condition (`-U`, `-F`).
+    pub(crate) fn looks_up(&self) -> bool {
+        self.root.looks_up()
+    }
+
     /// Evaluates the condition for a request.
     pub fn evaluate(
         &self,

@@ -27,6 +27,18 @@ pub(super) enum Cond {
     Client(Network),
 }
 
+impl Cond {
+    /// Returns true if a sub-request may be part of the condition (`-U`, `-F`).
+    pub fn looks_up(&self) -> bool {
+        match self {
+            Cond::Not(inner) => inner.looks_up(),
+            Cond::Any(all) | Cond::All(all) => all.iter().any(Cond::looks_up),
+            Cond::Test(test, _) => matches!(test, Test::AllowedFile | Test::AllowedUrl),
+            _ => false,
+        }
+    }
+}
+
 /// A text, with parts that depend on the request.
 #[derive(Debug, Clone)]
 pub(super) enum Word {

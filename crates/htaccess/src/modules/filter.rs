@@ -39,6 +39,12 @@ impl Config {
         providers.all(|provider| matches!(provider.when, When::Types(_)))
     }
 
+    /// Returns true if a condition of a response may take a sub-request.
+    pub(crate) fn looks_up(&self) -> bool {
+        let mut providers = self.smart.iter().flat_map(|filter| &filter.providers);
+        providers.any(|provider| matches!(&provider.when, When::Expression(condition) if condition.expr().looks_up()))
+    }
+
     /// Replaces `SetOutputFilter` and `SetInputFilter`; appends chains.
     pub fn merged(&self, child: &Config) -> Config {
         let mut smart = self.smart.clone();

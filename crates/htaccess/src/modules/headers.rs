@@ -41,6 +41,12 @@ impl Config {
         self.request.is_empty() && self.onsuccess.iter().chain(&self.always).all(is_constant)
     }
 
+    /// Returns true if a condition of a response may take a sub-request.
+    pub(crate) fn looks_up(&self) -> bool {
+        let condition = |entry: &Entry| matches!(&entry.when, When::Expression(condition) if condition.expr().looks_up());
+        self.onsuccess.iter().chain(&self.always).any(condition)
+    }
+
     /// Applies the child's directives after the parent's.
     pub fn merged(&self, child: &Config) -> Config {
         Config {

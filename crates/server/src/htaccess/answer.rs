@@ -280,7 +280,7 @@ impl<'s> Attempt<'_, 's> {
             && !record.is_rewritten
             && record.config.is_constant();
         let of_file = is_constant.then(|| response.fields.clone());
-        let (mut response, compression) = self.finish(*record, &action, response);
+        let (mut response, compression) = self.finish(*record, &action, response).await;
         if let Action::Script(script) = &action
             && *exchange.request.method == *b"HEAD"
             && script.method != b"HEAD"
@@ -464,7 +464,7 @@ impl<'s> Attempt<'_, 's> {
     }
 
     /// Applies the directives for responses.
-    fn finish(
+    async fn finish(
         &self,
         mut record: Record,
         action: &Action,
@@ -493,8 +493,22 @@ impl<'s> Attempt<'_, 's> {
             }
         }
         record.length = response.body.len().filter(|_| !matches!(response.body, Body::Stream(_)));
-        let compression =
-            self.site.allowance.run(|| self.engine.finish(&mut record, action, self.world));
+        let finish = |record: &mut Record| {
+            self.site.allowance.run(|| self.engine.finish(record, action, self.world))
+        };
+        let mut rounds = if Engine::finish_looks_up(&record) { MAX_LOOKUP_ROUNDS } else { 0 };
+        let compression = loop {
+            if rounds == 0 {
+                break finish(&mut record);
+            }
+            rounds -= 1;
+            let mut finished = record.clone();
+            let compression = finish(&mut finished);
+            if !self.world.catch_up().await {
+                record = finished;
+                break compression;
+            }
+        };
         response.status = record.status;
         if matches!(record.status, 204 | 304) {
             record.headers_out.unset(b"Content-Type");
