@@ -18,7 +18,9 @@ pub fn check(directory: &Path, user: &Credentials) -> Result<(), String> {
     {
         return Err(cannot(&error));
     }
-    match Obstacle::find(directory, user, Wanted::Read) {
+    // Links on the way to it are the administrator's own.
+    let path = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    match Obstacle::find(&path, user, Wanted::Read) {
         None => Ok(()),
         Some(obstacle) => Err(cannot(&format_args!(
             "{obstacle}, move the site, or choose another user with --user"

@@ -3,9 +3,12 @@
 //!
 //! The permission bits of each directory on the path are compared with the user, as the kernel does. They do
 //! not show access control lists, security modules and sandboxes.
+//!
+//! Who owns a site may lead an administrator with a link: there is no command to open what a link leads to outside of
+//! its directory, nor files of the system and private keys.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -31,6 +34,8 @@ pub struct Obstacle {
     pub path: PathBuf,
     user: String,
     kind: Kind,
+    /// The link that leads to the path from outside of its directory.
+    link: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,10 +54,10 @@ impl Obstacle {
         }
         let absolute = std::path::absolute(path).ok()?;
         let mut rest: VecDeque<OsString> = names(&absolute);
-        let (mut at, mut links) = (PathBuf::from("/"), 0);
+        let (mut at, mut links) = (PathBuf::from("/"), Vec::new());
         while let Some(name) = rest.pop_front() {
             if let Some(obstacle) = Obstacle::at(&at, &fs::metadata(&at).ok()?, user, 0o1) {
-                return Some(obstacle);
+                return Some(obstacle.behind(&links));
             }
             if name == ".." {
                 at.pop();
@@ -60,8 +65,8 @@ impl Obstacle {
             }
             let next = at.join(&name);
             if fs::symlink_metadata(&next).ok()?.is_symlink() {
-                links += 1;
-                let target = fs::read_link(&next).ok().filter(|_| links <= MAX_LINKS)?;
+                let target = fs::read_link(&next).ok().filter(|_| links.len() < MAX_LINKS)?;
+                links.push(next);
                 if target.is_absolute() {
                     at = PathBuf::from("/");
                 }
@@ -77,7 +82,7 @@ impl Obstacle {
             Wanted::Read if metadata.is_dir() => 0o5,
             Wanted::Read => 0o4,
         };
-        Obstacle::at(&at, &metadata, user, bits)
+        Some(Obstacle::at(&at, &metadata, user, bits)?.behind(&links))
     }
 
     /// Returns why the kernel has refused `user` a file: like [`Obstacle::find`], but there is an answer if
@@ -87,7 +92,16 @@ impl Obstacle {
             path: path.to_owned(),
             user: user.name.clone(),
             kind: Kind::Other,
+            link: None,
         })
+    }
+
+    /// Notes which of the links on its way leads out of the directory that has it.
+    fn behind(mut self, links: &[PathBuf]) -> Obstacle {
+        let leads_out =
+            |link: &&PathBuf| !link.parent().is_some_and(|own| self.path.starts_with(own));
+        self.link = links.iter().find(leads_out).cloned();
+        self
     }
 
     fn at(path: &Path, metadata: &Metadata, user: &Credentials, bits: u32) -> Option<Obstacle> {
@@ -103,6 +117,7 @@ impl Obstacle {
             path: path.to_owned(),
             user: user.name.clone(),
             kind: Kind::Bits { whose, missing },
+            link: None,
         })
     }
 }
@@ -123,12 +138,51 @@ impl fmt::Display for Obstacle {
             0o4 => ("read", "r"),
             _ => ("read", "rx"),
         };
-        write!(
-            f,
-            "the user \"{user}\" may not {verb} {path}; permit it with chmod {whose}+{rights} {path}"
-        )
+        write!(f, "the user \"{user}\" may not {verb} {path}")?;
+        let is_secret = is_of_system(&self.path) || is_private_key(&self.path);
+        match (&self.link, whose) {
+            (Some(link), _) if is_secret => write!(
+                f,
+                ", where the link {} leads: the site should not have that file, so remove the link",
+                Typed(link)
+            ),
+            (Some(link), _) => write!(
+                f,
+                ", where the link {} leads: permit it there if that is part of the site, or remove the link",
+                Typed(link)
+            ),
+            (None, _) if is_secret => {
+                f.write_str(", and should not: it is a file of the system or a private key")
+            }
+            (None, 'o') => write!(
+                f,
+                "; permit it with chmod o+{rights} {path} (for this user alone: setfacl -m \
+                 u:{user}:{rights} {path})"
+            ),
+            (None, whose) => write!(f, "; permit it with chmod {whose}+{rights} {path}"),
+        }
     }
 }
+
+/// Returns true for files of the system, which no site has.
+fn is_of_system(path: &Path) -> bool {
+    SYSTEM.iter().any(|directory| path.starts_with(directory))
+}
+
+/// Returns true for files that have private keys by their names.
+fn is_private_key(path: &Path) -> bool {
+    let is_key = |name: &OsStr| KEY_ENDINGS.iter().any(|ending| name.eq_ignore_ascii_case(ending));
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    path.extension().is_some_and(is_key)
+        || name.starts_with(b"id_")
+        || path.components().any(|component| component.as_os_str() == ".ssh")
+}
+
+/// Directories of the system.
+const SYSTEM: [&str; 7] = ["/boot", "/dev", "/etc", "/proc", "/run", "/sys", "/var/lib/howdah"];
+
+/// Endings of files with private keys.
+const KEY_ENDINGS: [&str; 5] = ["key", "p12", "pem", "pfx", "ppk"];
 
 /// A path as it is typed in a shell.
 struct Typed<'a>(&'a Path);
@@ -145,7 +199,7 @@ impl fmt::Display for Typed<'_> {
 }
 
 /// Most links that are followed, as in the kernel.
-const MAX_LINKS: u32 = 40;
+const MAX_LINKS: usize = 40;
 
 /// Returns the names of a path, and `..`.
 fn names(path: &Path) -> VecDeque<OsString> {
@@ -188,7 +242,8 @@ mod tests {
         for path in [file.clone(), dir.join("link"), dir.join("../").join(&file)] {
             let found = Obstacle::find(&path, &stranger, Wanted::Read).unwrap();
             let text = format!(
-                "the user \"user-4000000\" may not enter {shown}; permit it with chmod o+x {shown}"
+                "the user \"user-4000000\" may not enter {shown}; permit it with chmod o+x {shown} (for this user \
+                 alone: setfacl -m u:user-4000000:x {shown})"
             );
             assert_eq!(found.to_string(), text);
         }
@@ -202,6 +257,60 @@ mod tests {
         assert_eq!(Obstacle::find(site, &stranger, Wanted::Enter), None);
         let found = Obstacle::find(site, &stranger, Wanted::Read).unwrap();
         assert!(found.to_string().contains("chmod o+r '"), "{found}");
+    }
+
+    #[test]
+    fn a_member_of_the_group_gets_the_rights_of_the_group() {
+        let dir = tempfile::tempdir().unwrap();
+        let group = fs::metadata(dir.path()).unwrap().gid();
+        set_mode(dir.path(), 0o700);
+        let member = Credentials { groups: vec![group], ..user(4_000_000) };
+        let text = Obstacle::find(dir.path(), &member, Wanted::Read).unwrap().to_string();
+        assert!(text.contains("; permit it with chmod g+rx ") && !text.contains("o+"), "{text}");
+    }
+
+    #[test]
+    fn nobody_is_led_by_a_link_to_open_what_is_elsewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let (site, other, stranger) = (dir.join("site"), dir.join("other"), user(4_000_000));
+        fs::create_dir_all(site.join("releases/1")).unwrap();
+        fs::create_dir(&other).unwrap();
+        [&dir, &site, &site.join("releases"), &site.join("releases/1")]
+            .iter()
+            .for_each(|path| set_mode(path, 0o711));
+        for file in [site.join("releases/1/a"), other.join("b"), site.join("server.key")] {
+            fs::write(&file, "").unwrap();
+            set_mode(&file, 0o600);
+        }
+        set_mode(&other, 0o711);
+        symlink("releases/1", site.join("current")).unwrap();
+        symlink("../other", site.join("linked")).unwrap();
+        symlink("/etc/shadow", site.join("shadow")).unwrap();
+        let text = |name: &str| {
+            Obstacle::find(&site.join(name), &stranger, Wanted::Read).unwrap().to_string()
+        };
+        // A deployment's link stays in its directory.
+        let inside = text("current/a");
+        assert!(inside.contains(&format!("chmod o+r {}/releases/1/a", site.display())), "{inside}");
+        let link = format!(
+            "may not read {}/b, where the link {}/linked leads",
+            other.display(),
+            site.display()
+        );
+        let outside = text("linked/b");
+        assert!(outside.contains(&link) && !outside.contains("chmod"), "{outside}");
+        set_mode(&other, 0o700);
+        let outside = text("linked/b");
+        assert!(outside.contains("may not enter") && !outside.contains("chmod"), "{outside}");
+        let system = text("shadow");
+        let link = format!("where the link {}/shadow leads", site.display());
+        assert!(system.contains("may not read /etc/shadow") && system.contains(&link), "{system}");
+        let key = text("server.key");
+        assert!(key.contains("private key"), "{key}");
+        for text in [system, key] {
+            assert!(!text.contains("chmod") && !text.contains("setfacl"), "{text}");
+        }
     }
 
     #[test]
