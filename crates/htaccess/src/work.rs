@@ -19,10 +19,11 @@ const MAX_MORE: Duration = Duration::from_millis(200);
 
 /// The same for one run, which nothing interrupts: until the request waits or lets others run. Builds without
 /// optimization are slower.
-const MAX_RUN_TIME: Duration = Duration::from_millis(if cfg!(debug_assertions) { 300 } else { 20 });
+const MAX_RUN_TIME: Duration = Duration::from_millis(if cfg!(debug_assertions) { 300 } else { 15 });
 
 /// Processor time that a run may then still use.
-const MAX_MORE_OF_RUN: Duration = MAX_RUN_TIME;
+const MAX_MORE_OF_RUN: Duration =
+    Duration::from_millis(if cfg!(debug_assertions) { 300 } else { 10 });
 
 /// Time after which a run lets others run, where it can.
 const SHORT_RUN: Duration = Duration::from_millis(1);
@@ -30,7 +31,7 @@ const SHORT_RUN: Duration = Duration::from_millis(1);
 /// Time that sub-requests of conditions may take of one run, which cannot be interrupted. Builds without optimization
 /// are slower.
 const MAX_LOOK_UP_TIME: Duration =
-    Duration::from_millis(if cfg!(debug_assertions) { 300 } else { 15 });
+    Duration::from_millis(if cfg!(debug_assertions) { 300 } else { 12 });
 
 #[derive(Clone, Copy)]
 struct Deadline {
