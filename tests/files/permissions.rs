@@ -119,7 +119,7 @@ fn directives_that_may_not_be_read_are_in_the_log_once() {
     assert!(found.len() <= 2, "{found:?}");
     assert_eq!(lines(&server, "a/.htaccess").len(), 1, "{:?}", lines(&server, "a/.htaccess"));
     assert_eq!(lines(&server, "\" may not enter ").len(), 1);
-    assert_eq!(lines(&server, "request ").len(), 0, "{:?}", lines(&server, "request "));
+    assert_eq!(lines(&server, "[error]").len(), 2, "{:?}", lines(&server, "[error]"));
     // Permitted, and without a restart: the next request is served.
     fs::set_permissions(&directives, fs::Permissions::from_mode(0o644)).unwrap();
     harness::eventually("the directives are read", || {
@@ -150,5 +150,41 @@ fn a_link_out_of_a_site_is_named_without_a_command_that_opens_its_target() {
         server.wait_for_log(&text);
         let found = lines(&server, &text);
         assert!(!found[0].contains("chmod") && !found[0].contains("setfacl"), "{found:?}");
+    }
+}
+
+#[test]
+fn lines_about_files_name_the_request_with_its_host() {
+    let server = site().serve();
+    assert_eq!(server.send("GET /closed.txt?a HTTP/1.1\r\nHost: site.test\r\n\r\n").status, 403);
+    let log = server.wait_for_log("closed.txt cannot be opened: the user \"");
+    let line = log.lines().find(|line| line.contains("closed.txt cannot be opened")).unwrap();
+    let (before, _) = line.split_once(": GET /closed.txt?a of site.test: /").expect(line);
+    let id = before.rsplit_once("request ").expect(line).1;
+    assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{line}");
+}
+
+#[test]
+fn directives_that_are_no_file_and_links_in_a_circle_are_named() {
+    let site = Site::script("index.php", "").file("fifo/file.txt", "").file("loop/file.txt", "");
+    let root = site.root();
+    let fifo = root.join("fifo/.htaccess");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::from_raw_mode(0o666)).unwrap();
+    symlink("../loop/.htaccess", root.join("loop/.htaccess")).unwrap();
+    symlink("circle.txt", root.join("circle.txt")).unwrap();
+    let server = site.file(".htaccess", "Options -Indexes\n").serve();
+    for (path, text) in [
+        (
+            "/fifo/file.txt",
+            "fifo/.htaccess: cannot be opened: it is a named pipe (FIFO) and no regular file: remove it",
+        ),
+        (
+            "/loop/file.txt",
+            "loop/.htaccess cannot be opened: its symbolic links lead to each other",
+        ),
+        ("/circle.txt", "circle.txt cannot be opened: its symbolic links lead to each other"),
+    ] {
+        assert_eq!(server.get(path).status, 403, "{path}");
+        server.wait_for_log(text);
     }
 }

@@ -3,11 +3,13 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use howdah_http::message::{Request, ShownRequest};
 use howdah_sys::credentials::Credentials;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::permission::{Obstacle, Wanted};
@@ -27,7 +29,22 @@ const MAX_KNOWN: usize = 256;
 #[derive(Debug)]
 pub(super) struct Denial {
     pub path: Vec<u8>,
-    pub wanted: Wanted,
+    pub problem: Problem,
+}
+
+/// Why a path could not be opened.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Problem {
+    /// Somebody's permissions for what was wanted.
+    Permission(Wanted),
+    /// Its links lead to each other, or are too many.
+    LinkLoop,
+}
+
+impl Problem {
+    /// Describes the problem with links.
+    pub const LINK_LOOP: &str =
+        "its symbolic links lead to each other, or are more than 40; let the link name the file";
 }
 
 /// Writes the lines, one for each directory or file in a minute. All threads share it.
@@ -53,23 +70,44 @@ impl DenialLog {
         DenialLog { log, user, state: Mutex::default() }
     }
 
-    /// Returns the log.
-    pub(super) fn log(&self) -> &Log {
-        &self.log
-    }
-
-    /// Writes a line about what has prevented the opening of a path, unless there was one shortly before.
-    pub(super) fn write(&self, denial: &Denial, now: Instant) {
+    /// Writes a line about what has prevented the opening of a path, unless there was one shortly before. The line names
+    /// the request, if there is one.
+    pub(super) fn write(&self, denial: &Denial, request: Option<&Request>, now: Instant) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.may_look(now) {
             return;
         }
         let path = Path::new(OsStr::from_bytes(&denial.path));
-        let obstacle = Obstacle::explain(path, &self.user, denial.wanted);
-        if state.is_new(&obstacle.path, now) {
+        let (place, problem) = match denial.problem {
+            Problem::Permission(wanted) => {
+                let obstacle = Obstacle::explain(path, &self.user, wanted);
+                (obstacle.path.clone(), obstacle.to_string())
+            }
+            Problem::LinkLoop => (path.to_owned(), Problem::LINK_LOOP.to_owned()),
+        };
+        if state.is_new(&place, now) {
             drop(state);
             let path = path.display();
-            self.log.write(Level::Error, format_args!("{path} cannot be opened: {obstacle}"));
+            self.write_line(
+                Level::Error,
+                request,
+                format_args!("{path} cannot be opened: {problem}"),
+            );
+        }
+    }
+
+    /// Writes a line about a request.
+    pub(super) fn write_line(
+        &self,
+        level: Level,
+        request: Option<&Request>,
+        text: fmt::Arguments<'_>,
+    ) {
+        match request {
+            Some(request) => {
+                self.log.write(level, format_args!("{}: {text}", ShownRequest(request)))
+            }
+            None => self.log.write(level, text),
         }
     }
 }

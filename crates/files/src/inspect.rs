@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::Instant;
 
+use howdah_http::message::Request;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 
 use super::Files;
@@ -78,21 +79,27 @@ impl Files {
     /// # Errors
     ///
     /// There is no such file, it is no regular file, or it cannot be opened.
-    pub fn open_at(&self, share: &Share, place: FileLocation<'_>) -> io::Result<File> {
+    pub fn open_at(
+        &self,
+        share: &Share,
+        place: FileLocation<'_>,
+        request: &Request,
+    ) -> io::Result<File> {
         if !place.is_sound() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let opened = self.open_and_log(share, &place, Access::Read).map_err(|reason| {
-            let kind = match reason {
-                NotServedReason::NotFound => io::ErrorKind::NotFound,
-                _ => io::ErrorKind::PermissionDenied,
-            };
-            io::Error::from(kind)
-        })?;
+        let opened =
+            self.open_and_log(share, &place, Access::Read, Some(request)).map_err(|reason| {
+                let kind = match reason {
+                    NotServedReason::NotFound => io::ErrorKind::NotFound,
+                    _ => io::ErrorKind::PermissionDenied,
+                };
+                io::Error::from(kind)
+            })?;
         match opened.kind {
             Kind::Regular => Ok(opened.file),
             Kind::Directory => Err(io::ErrorKind::IsADirectory.into()),
-            Kind::Other => Err(io::ErrorKind::InvalidInput.into()),
+            Kind::Other => Err(no_regular_file(&opened.file)),
         }
     }
 
@@ -102,11 +109,12 @@ impl Files {
         &self,
         share: &Share,
         place: FileLocation<'_>,
+        request: Option<&Request>,
     ) -> Result<Inspected, NotServedReason> {
         if !place.is_sound() {
             return Err(NotServedReason::NotFound);
         }
-        let opened = self.open_and_log(share, &place, Access::Inspect)?;
+        let opened = self.open_and_log(share, &place, Access::Inspect, request)?;
         let metadata = opened.file.metadata().map_err(|_| NotServedReason::Forbidden)?;
         Ok(Inspected {
             kind: match opened.kind {
@@ -131,8 +139,12 @@ impl Files {
     /// # Errors
     ///
     /// As [`Files::inspect_at`].
-    pub fn inspect_name(&self, place: FileLocation<'_>) -> Result<Inspected, NotServedReason> {
-        self.inspect_at(&self.outside, place)
+    pub fn inspect_name(
+        &self,
+        place: FileLocation<'_>,
+        request: &Request,
+    ) -> Result<Inspected, NotServedReason> {
+        self.inspect_at(&self.outside, place, Some(request))
     }
 
     /// Returns what a name in a directory is, without following it if it is a link. Links on the way to the
@@ -146,11 +158,12 @@ impl Files {
         share: &Share,
         place: FileLocation<'_>,
         name: &[u8],
+        request: &Request,
     ) -> io::Result<Inspected> {
         if name.contains(&b'/') {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let directory = self.directory(share, &place)?;
+        let directory = self.directory(share, &place, request)?;
         let found = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(Inspected::of(&found))
     }
@@ -160,8 +173,13 @@ impl Files {
     /// # Errors
     ///
     /// There is no such directory, or it cannot be read.
-    pub fn open_directory_at(&self, share: &Share, place: FileLocation<'_>) -> io::Result<OwnedFd> {
-        let directory = self.directory(share, &place)?;
+    pub fn open_directory_at(
+        &self,
+        share: &Share,
+        place: FileLocation<'_>,
+        request: &Request,
+    ) -> io::Result<OwnedFd> {
+        let directory = self.directory(share, &place, request)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // The descriptor above is only a path; its directory cannot become another one meanwhile.
         Ok(rustix::fs::openat(&directory, ".", flags, Mode::empty())?)
@@ -172,22 +190,40 @@ impl Files {
         share: &Share,
         place: &FileLocation<'_>,
         access: Access,
+        request: Option<&Request>,
     ) -> Result<Opened, NotServedReason> {
         let opened = self.opener.open(share, place, &[], access);
         if opened.is_err() {
-            self.log_refusals(Instant::now());
+            self.log_refusals(request, Instant::now());
         }
         opened
     }
 
-    fn directory(&self, share: &Share, place: &FileLocation<'_>) -> io::Result<File> {
+    fn directory(
+        &self,
+        share: &Share,
+        place: &FileLocation<'_>,
+        request: &Request,
+    ) -> io::Result<File> {
         if !place.is_sound() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let opened = self.open_and_log(share, place, Access::Inspect);
+        let opened = self.open_and_log(share, place, Access::Inspect, Some(request));
         match opened.map_err(|_| io::ErrorKind::NotFound)? {
             opened if opened.kind == Kind::Directory => Ok(opened.file),
             _ => Err(io::ErrorKind::NotADirectory.into()),
         }
     }
+}
+
+/// Returns the error for what is neither a file nor a directory: says what it is and what to do.
+fn no_regular_file(found: &File) -> io::Error {
+    let kind = match found.metadata().map(|metadata| metadata.file_type()) {
+        Ok(kind) if kind.is_fifo() => "a named pipe (FIFO)",
+        Ok(kind) if kind.is_socket() => "a socket",
+        Ok(_) => "a device",
+        Err(error) => return error,
+    };
+    let text = format!("it is {kind} and no regular file: remove it, or put a file there");
+    io::Error::new(io::ErrorKind::InvalidInput, text)
 }

@@ -285,14 +285,14 @@ impl Files {
             // A copy that is compressed, a directory that cannot be read: the request is served.
             let _ = self.opener.take_denied();
         }
-        self.log_refusals(now.monotonic);
+        self.log_refusals(Some(request), now.monotonic);
         found
     }
 
     /// Logs what the last inspection was not permitted to open, and a link that it did not follow.
-    fn log_refusals(&self, now: Instant) {
+    fn log_refusals(&self, request: Option<&Request>, now: Instant) {
         if let (Some(denial), Some(log)) = (self.opener.take_denied(), &self.log) {
-            log.write(&denial, now);
+            log.write(&denial, request, now);
         }
         let Some(link) = self.opener.take_refused() else { return };
         let is_recent = |at: Instant| now.saturating_duration_since(at) < REFUSAL_INTERVAL;
@@ -300,7 +300,7 @@ impl Files {
             && !self.last_logged.get().is_some_and(is_recent)
         {
             self.last_logged.set(Some(now));
-            log.log().write(Level::Warn, link.with_advice());
+            log.write_line(Level::Warn, request, format_args!("{}", link.with_advice()));
         }
     }
 

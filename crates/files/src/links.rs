@@ -70,6 +70,8 @@ pub(super) enum WalkError {
     /// The system denies access behind a link out of the root; that is not told to clients.
     Denied,
     Link(RefusedLink),
+    /// There are too many links.
+    Loop,
 }
 
 /// A symbolic link that is not followed: it leads out of the document root to a file that its owner
@@ -97,7 +99,7 @@ impl RefusedLink {
     /// Returns the message for an administrator who can change the configuration.
     pub fn with_advice(&self) -> String {
         format!(
-            "{self}; give both the same owner, or make the link root's (chown -h root), or set \
+            "{self}; remove it, or if it is meant, give both the same owner, or make the link root's (chown -h root), or set \
              \"follow_symlinks\": true in the share"
         )
     }
@@ -150,7 +152,7 @@ pub fn refused_link(file: &Path, is_directory: bool) -> Option<RefusedLink> {
     let is_absolute = file.starts_with(b"/");
     match walk(&Route { rule, chroot: None, is_absolute, root, path }) {
         Err(WalkError::Link(link)) => Some(link),
-        Err(WalkError::Reason(_) | WalkError::Denied) | Ok(_) => None,
+        Err(WalkError::Reason(_) | WalkError::Denied | WalkError::Loop) | Ok(_) => None,
     }
 }
 
@@ -259,7 +261,7 @@ impl Walk {
         while let Some(step) = self.steps.pop() {
             self.names += usize::from(matches!(step, Step::Name(_) | Step::Up));
             if self.names > MAX_NAMES {
-                return Err(Errno::LOOP.into());
+                return Err(WalkError::Loop);
             }
             match step {
                 Step::Name(name) => self.enter(name)?,
@@ -355,7 +357,10 @@ impl Walk {
     fn follow(&mut self, link: Node) -> Result<(), WalkError> {
         let text = rustix::fs::readlinkat(&link.file, "", Vec::new())?.into_bytes();
         self.links += 1;
-        if self.links > MAX_LINKS || is_magic(&link, &text)? {
+        if self.links > MAX_LINKS {
+            return Err(WalkError::Loop);
+        }
+        if is_magic(&link, &text)? {
             return Err(Errno::LOOP.into());
         }
         let names = self.nodes.iter().map(|node| &node.name).chain([&link.name]);

@@ -40,7 +40,7 @@ use howdah_sys::permission::Wanted;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::denial::Denial;
+use super::denial::{Denial, Problem};
 use super::hidden;
 use super::links::{self, RefusedLink, Route, WalkError};
 use super::reason::NotServedReason;
@@ -142,13 +142,14 @@ impl Opener {
             Ok(opened) => Ok(opened),
             Err(OpenError::NotServed(reason)) => Err(reason),
             Err(denied) => {
-                let wanted = match access {
-                    Access::Read => Wanted::Read,
-                    Access::Inspect => Wanted::Look,
+                let problem = match (&denied, access) {
+                    (OpenError::Loop, _) => Problem::LinkLoop,
+                    (_, Access::Read) => Problem::Permission(Wanted::Read),
+                    (_, Access::Inspect) => Problem::Permission(Wanted::Look),
                 };
-                self.denied.replace(Some(Denial { path: name, wanted }));
+                self.denied.replace(Some(Denial { path: name, problem }));
                 Err(match denied {
-                    OpenError::Concealed => NotServedReason::Forbidden,
+                    OpenError::Concealed | OpenError::Loop => NotServedReason::Forbidden,
                     _ => NotServedReason::Denied,
                 })
             }
@@ -217,6 +218,7 @@ impl Opener {
             let resolved = links::walk(&lookup.route()).map_err(|stop| match stop {
                 WalkError::Reason(reason) => OpenError::from(reason),
                 WalkError::Denied => OpenError::Concealed,
+                WalkError::Loop => OpenError::Loop,
                 WalkError::Link(link) => {
                     self.refused.replace(Some(link));
                     NotServedReason::Forbidden.into()
@@ -247,6 +249,8 @@ enum OpenError {
     Denied,
     /// The same behind a link out of the root; clients are told what they are told of existing files.
     Concealed,
+    /// There are too many links.
+    Loop,
 }
 
 impl From<NotServedReason> for OpenError {

@@ -47,7 +47,9 @@ impl SocketHandle {
             }
             Err(WalkError::Reason(NotServedReason::Failed(error))) => Err(error.into()),
             Err(WalkError::Reason(NotServedReason::NotFound)) => Err(Errno::NOENT.into()),
-            Err(WalkError::Reason(_) | WalkError::Denied) => Err(Errno::ACCESS.into()),
+            Err(WalkError::Reason(_) | WalkError::Denied | WalkError::Loop) => {
+                Err(Errno::ACCESS.into())
+            }
         }
     }
 

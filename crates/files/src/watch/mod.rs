@@ -569,7 +569,7 @@ fn is_plain(path: &[u8]) -> bool {
 /// Looks at a root; `None` if it is no directory, or its links are not followed.
 fn look(files: &Files, share: &Share, root: &[u8]) -> Option<Inspected> {
     let place = FileLocation { root, path: b"/", url_offset: 0, chroot: b"" };
-    files.inspect_at(share, place).ok().filter(|found| found.kind == FileKind::Directory)
+    files.inspect_at(share, place, None).ok().filter(|found| found.kind == FileKind::Directory)
 }
 
 fn lstat(path: &[u8]) -> Result<Stat, Errno> {

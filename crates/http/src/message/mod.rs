@@ -9,6 +9,7 @@
 mod fields;
 mod request;
 mod response;
+mod shown;
 
 pub use fields::{FieldBlock, Fields, is_internal_field};
 pub use request::{
@@ -17,3 +18,4 @@ pub use request::{
 pub use response::{
     CompressedCopies, ConnectionFields, FileFacts, Response, ResponseExtras, Trailer,
 };
+pub use shown::{ShownRequest, shown_target};

@@ -177,12 +177,12 @@ impl SiteWorld<'_, '_> {
             WatchedEntry::Entry(_) | WatchedEntry::Unknown => {}
         }
         let place = self.location(path).ok_or(NotServedReason::NotFound)?;
-        self.context.thread.files.inspect_at(&self.site.files, place)
+        self.context.thread.files.inspect_at(&self.site.files, place, Some(self.request))
     }
 
     fn open(&self, path: &[u8]) -> io::Result<std::fs::File> {
         let place = self.location(path).ok_or(io::ErrorKind::NotFound)?;
-        self.context.thread.files.open_at(&self.site.files, place)
+        self.context.thread.files.open_at(&self.site.files, place, self.request)
     }
 
     /// Computes what the request wanted to know at once. Returns false if that was nothing; otherwise the request can be
@@ -320,7 +320,7 @@ impl Opener for SiteWorld<'_, '_> {
 
     fn directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
         let place = self.location(path).ok_or(io::ErrorKind::NotFound)?;
-        self.context.thread.files.open_directory_at(&self.site.files, place)
+        self.context.thread.files.open_directory_at(&self.site.files, place, self.request)
     }
 }
 
@@ -340,7 +340,7 @@ impl World for SiteWorld<'_, '_> {
         let (directory, name) = (path.get(..slash)?, path.get(slash + 1..)?);
         let place = self.location(directory)?;
         let files = &self.context.thread.files;
-        files.inspect_entry_at(&self.site.files, place, name).ok().map(file_info)
+        files.inspect_entry_at(&self.site.files, place, name, self.request).ok().map(file_info)
     }
 
     fn stat(&self, path: &[u8]) -> Option<FileInfo> {

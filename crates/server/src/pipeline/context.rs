@@ -1,13 +1,12 @@
 //! State of a request that the steps of the pipeline share.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 use howdah_files::RequestTime;
-use howdah_http::message::Request;
+use howdah_http::message::{Request, shown_target};
 use howdah_http::variables::ShownRequestId;
 use howdah_limits::rules::Admission;
 use howdah_php_pool::cgi_params;
@@ -27,19 +26,6 @@ pub struct Context<'s> {
     pub admission: RefCell<Admission>,
     /// Header fields for the response, from actions that have checked the request.
     pub added_fields: RefCell<Vec<(String, Vec<u8>)>>,
-}
-
-/// Maximum length of a request target in the log, in bytes. A client chooses it, and there may be many lines.
-const MAX_SHOWN_BYTES: usize = 1000;
-
-/// Returns a request target for the log.
-fn shown_target(target: &[u8]) -> Cow<'_, str> {
-    match target.get(..MAX_SHOWN_BYTES) {
-        Some(start) if start.len() < target.len() => {
-            format!("{}… ({} bytes)", String::from_utf8_lossy(start), target.len()).into()
-        }
-        _ => String::from_utf8_lossy(target),
-    }
 }
 
 impl<'s> Context<'s> {

@@ -15,20 +15,20 @@ impl Routing<'_> {
     pub(super) fn files_hold(&self, conditions: &[FileCondition], request: &Request) -> bool {
         conditions.iter().all(|condition| {
             condition.holds(|name| {
-                let found = self.inspect(name, &VariableSource::of(request, self.started_at));
+                let found = self.inspect(name, request);
                 found.is_some_and(|found| passes(condition.test, &found))
             })
         })
     }
 
-    fn inspect(&self, name: &Template, source: &VariableSource<'_>) -> Option<Inspected> {
-        let expanded = source.expand(name);
+    fn inspect(&self, name: &Template, request: &Request) -> Option<Inspected> {
+        let expanded = VariableSource::of(request, self.started_at).expand(name);
         let fixed = match name.parts().first() {
             Some(Part::Literal(literal)) => literal.len(),
             _ => 0,
         };
         let place = FileLocation::split(&expanded, fixed, None, b"")?;
-        self.files.inspect_name(place).ok()
+        self.files.inspect_name(place, request).ok()
     }
 }
 

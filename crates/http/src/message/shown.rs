@@ -1,0 +1,36 @@
+//! Requests in lines of the log.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::Request;
+use crate::variables::ShownRequestId;
+
+/// Maximum length of a request target in the log, in bytes. A client chooses it, and there may be many lines.
+const MAX_SHOWN_BYTES: usize = 1000;
+
+/// Returns a request target for the log.
+pub fn shown_target(target: &[u8]) -> Cow<'_, str> {
+    match target.get(..MAX_SHOWN_BYTES) {
+        Some(start) if start.len() < target.len() => {
+            format!("{}… ({} bytes)", String::from_utf8_lossy(start), target.len()).into()
+        }
+        _ => String::from_utf8_lossy(target),
+    }
+}
+
+/// Names a request with its method and host, for lines that are written once for many requests.
+#[derive(Debug, Clone, Copy)]
+pub struct ShownRequest<'a>(pub &'a Request);
+
+impl fmt::Display for ShownRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Request { id, method, target, host, .. } = self.0;
+        let (id, method) = (ShownRequestId(*id), shown_target(method));
+        write!(f, "request {id}: {method} {}", shown_target(target))?;
+        match host.is_empty() {
+            true => Ok(()),
+            false => write!(f, " of {}", shown_target(host)),
+        }
+    }
+}
