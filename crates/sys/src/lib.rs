@@ -25,7 +25,7 @@
 //!   processes do not link tokio).
 //! - [`scheduling`]: the length of a thread's turn on a processor.
 //! - [`spin`]: spinning briefly before sleeping.
-//! - [`memory`]: releasing memory that is used only at the start.
+//! - [`memory`]: releasing memory that is used only at the start, or free.
 //! - [`title`]: the title of a process in `ps`.
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Memory that a process uses only at its start, and memory that its forks will write to.
+//! Memory that a process uses only at its start, that its forks will write to, or that is free.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -93,6 +93,13 @@ pub fn fill_heap_gaps() {
             size -= (size / 16).next_multiple_of(16).max(16);
         }
     }
+}
+
+/// Returns memory that the allocator holds and no block uses to the system. Other threads that allocate may wait for
+/// some milliseconds.
+pub fn release_free_memory() {
+    // SAFETY: it changes only pages that no block has a part of.
+    unsafe { libc::malloc_trim(0) };
 }
 
 /// Returns start and end of read-only mappings of files that have no changed page.

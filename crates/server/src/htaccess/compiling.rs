@@ -5,10 +5,12 @@
 //! limited number of sites compiles at a time, so that processors are left for requests.
 
 use std::fs::File;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use howdah_htaccess::engine;
 use howdah_htaccess::world::{Broken, Reading};
+use howdah_sys::memory::release_free_memory;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -20,6 +22,13 @@ use super::site::Site;
 
 /// Largest `.htaccess` that is read, in bytes.
 const MAX_FILE_BYTES: usize = 1 << 20;
+
+/// Memory of compiled files after which what the allocator holds is returned to the system, in bytes. Compiling needs
+/// several times the memory of its result, and leaves it in pieces.
+const RELEASE_AFTER: usize = 32 << 20;
+
+/// Memory of the files that were compiled since then, in bytes.
+static COMPILED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Permits to compile: one for each processor.
 static PERMITS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
@@ -66,6 +75,11 @@ pub(super) async fn compile(
                 && answered.blocking_recv().unwrap_or(false)
         };
         let compiled = engine::compile(&bytes, &own_path, &own_directory, &base, &exists);
+        let size = compiled.as_ref().map_or(0, |config| config.size);
+        if COMPILED_BYTES.fetch_add(size, Ordering::Relaxed) + size >= RELEASE_AFTER {
+            COMPILED_BYTES.store(0, Ordering::Relaxed);
+            release_free_memory();
+        }
         drop((permit, turn));
         (compiled.map(Arc::new), processor_time().saturating_sub(start))
     });
