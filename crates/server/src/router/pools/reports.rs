@@ -117,7 +117,10 @@ impl Pools {
         link.send(&ToSupervisor::Measure { application: number })?;
         if !is_preparing {
             app.queue.set_instance(app.instance.clone());
-            return Ok(());
+            // One that was adopted before its first start still gets what it has from the start.
+            if !std::mem::take(&mut app.is_waived) {
+                return Ok(());
+            }
         }
         app.starting = app.initial();
         for _ in 0..app.starting {
