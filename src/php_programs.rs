@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use howdah_supervisor::{PhpProgram, UnusableProgram};
 
@@ -13,6 +16,9 @@ pub const ADVICE: &str = "there is no howdah-php beside howdah or in /usr/lib/ho
 
 /// Advice if a program does not run and does not name what is missing.
 const LIBRARY_ADVICE: &str = "install PHP's library (Debian: apt-get install libphp-embed)";
+
+/// Time within which a program must have started PHP and printed its version: a start waits for that.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// The programs that were found.
 #[derive(Debug, Default)]
@@ -77,8 +83,14 @@ fn open(path: &Path) -> Result<PhpProgram, String> {
 
 /// Runs a program to get its version.
 fn version_of(path: &Path) -> Result<String, String> {
-    let output = Command::new(path).arg("--version").env_clear().output();
-    let output = output.map_err(|error| error.to_string())?;
+    let output = output(Command::new(path).arg("--version").env_clear());
+    let output = output.map_err(|error| error.to_string())?.ok_or_else(|| {
+        format!(
+            "PHP has not started for {} s: an extension, or another file that its php.ini names, waits for a \
+             drive or another program; correct that, or remove it",
+            LIMIT.as_secs()
+        )
+    })?;
     match read_version(&String::from_utf8_lossy(&output.stdout)) {
         Some((php, OWN_VERSION)) if output.status.success() => Ok(php.to_owned()),
         Some((_, howdah)) if output.status.success() => Err(format!(
@@ -100,6 +112,21 @@ fn version_of(path: &Path) -> Result<String, String> {
             }
         }
     }
+}
+
+/// Runs a program to its end. Returns its output, which fits into a pipe; `None` if it takes too long.
+fn output(command: &mut Command) -> io::Result<Option<Output>> {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (mut child, deadline) = (command.spawn()?, Instant::now() + LIMIT);
+    while child.try_wait()?.is_none() {
+        if Instant::now() >= deadline {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    child.wait_with_output().map(Some)
 }
 
 /// Reads the versions of PHP and Howdah in `PHP 8.4.21 (Howdah 1.0.0; …)`.

@@ -137,6 +137,59 @@ fn a_php_ini_that_is_no_file_is_refused_at_once() {
     assert!(answer.text("detail").ends_with("is not a regular file"), "{answer:?}");
 }
 
+/// Lines of `php.ini` that name a file which PHP opens while it starts.
+const NAMED: [(&str, &str); 5] = [
+    ("preload", "opcache.preload"),
+    ("blacklist", "opcache.blacklist_filename"),
+    ("browscap", "browscap"),
+    ("extension", "extension"),
+    ("zend", "zend_extension"),
+];
+
+#[test]
+fn a_file_that_php_ini_names_and_is_no_file_is_refused_at_once() {
+    let served = Served::new(&[]);
+    let fifo = served.ini("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+    for (name, setting) in NAMED {
+        fs::write(served.ini(name), format!("{setting} = {}\n", fifo.display())).unwrap();
+        open_to_all(&served.ini(name), 0o644);
+        let answer = served.put("/config/applications/new", &served.application(name));
+        let expected = format!("{setting}: {} is not a regular file", fifo.display());
+        assert_eq!(answer.status, 500, "{answer:?}");
+        assert!(answer.text("detail").contains("options/file: "), "{answer:?}");
+        assert!(answer.text("detail").ends_with(&expected), "{answer:?}");
+    }
+    // Several applications with the same settings share the start of PHP.
+    let mut applications = json!({"site": served.application("good")});
+    write_ini(&served.directory, "good", "");
+    for (name, _) in NAMED {
+        for number in [1, 2] {
+            applications[format!("{name}{number}")] = served.application(name);
+        }
+    }
+    served.write(|document| document["applications"] = applications);
+    let output = served.reload();
+    assert!(output.status.success(), "{output:?}");
+    for (name, setting) in NAMED {
+        for number in [1, 2] {
+            let name = format!("{name}{number}");
+            eventually(&format!("{name} is out"), || served.is_out(&name).then_some(()));
+            let line = format!("application \"{name}\": options/file: ");
+            let log = served.server.log();
+            let line = log.lines().find(|text| text.contains(&line)).expect("it is named");
+            assert!(line.contains(&format!("{setting}: ")), "{line}");
+        }
+    }
+    assert_eq!(served.server.get("/a.php").status, 200);
+    fs::remove_file(&fifo).unwrap();
+    fs::write(&fifo, "").unwrap();
+    open_to_all(&fifo, 0o644);
+    for name in ["preload1", "blacklist2", "browscap1"] {
+        eventually(&format!("{name} runs"), || (!served.is_out(name)).then_some(()));
+    }
+}
+
 #[test]
 fn an_application_that_does_not_start_holds_no_reload_and_no_change() {
     let served = Served::new(&[]);

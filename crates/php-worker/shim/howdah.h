@@ -187,20 +187,23 @@ struct howdah_settings {
     const char *lock_dir;
 };
 
-/* What a start that pauses calls. */
+/* What a start calls. */
 struct howdah_pause {
     void *context;
     /* Called once the settings have been read, before the first extension is loaded. */
     void (*check)(void *context);
     /* Called before OPcache and preloading start. Forks, and returns in each new process with the
-       settings that its start goes on with. */
+       settings that its start goes on with. Null for a start that does not pause. */
     void (*pause)(void *context, struct howdah_settings *settings);
 };
 
-/* Loads PHP with the default php.ini, or with `ini_file`, and pauses. 0 on success, in a new process
- * only. */
-int howdah_php_start_paused(const struct howdah_callbacks *callbacks, const char *ini_file,
-                            const struct howdah_pause *pause);
+/* As howdah_php_start, with these calls. If it pauses, it returns in a new process only. */
+int howdah_php_start_checked(const struct howdah_callbacks *callbacks, const char *ini,
+                             const char *ini_file, const char *lock_dir,
+                             const struct howdah_pause *pause);
+
+/* The value of a setting in the files of settings, or null. Valid while a start checks or pauses. */
+const char *howdah_php_configured(const char *name, size_t len);
 
 /* The directory of extensions. Valid while a start checks or pauses, as those below. */
 const char *howdah_php_extension_dir(void);

@@ -114,13 +114,21 @@ static int check_settings(void)
     return register_internal_extensions();
 }
 
-int howdah_php_start_paused(const struct howdah_callbacks *callbacks, const char *ini_file,
-                            const struct howdah_pause *pause)
+int howdah_php_start_checked(const struct howdah_callbacks *callbacks, const char *ini,
+                             const char *ini_file, const char *lock_dir,
+                             const struct howdah_pause *pause)
 {
     hooks = *pause;
     register_internal_extensions = php_register_internal_extensions_func;
     php_register_internal_extensions_func = check_settings;
-    return howdah_php_start(callbacks, "", ini_file, NULL);
+    return howdah_php_start(callbacks, ini, ini_file, lock_dir);
+}
+
+const char *howdah_php_configured(const char *name, size_t len)
+{
+    zval *setting = cfg_get_entry(name, len);
+
+    return setting && Z_TYPE_P(setting) == IS_STRING ? Z_STRVAL_P(setting) : NULL;
 }
 
 const char *howdah_php_extension_dir(void)

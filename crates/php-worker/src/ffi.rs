@@ -145,7 +145,7 @@ struct RawSettings {
 struct RawPause {
     context: *mut c_void,
     check: extern "C" fn(*mut c_void),
-    pause: extern "C" fn(*mut c_void, *mut RawSettings),
+    pause: Option<extern "C" fn(*mut c_void, *mut RawSettings)>,
 }
 
 /// Settings with which the start of PHP goes on in a new process.
@@ -169,8 +169,20 @@ pub struct IniFiles {
 }
 
 impl IniFiles {
-    /// Returns the files, and the directory of extensions. Only for the calls of
-    /// [`Php::start_paused`].
+    /// Returns the value that a setting has in the files, or in the settings that override them; `None` if it
+    /// is empty. Only for the calls of [`Php::start`] and [`Php::start_paused`].
+    pub fn setting(name: &str) -> Option<String> {
+        // SAFETY: `name` is valid for its length; PHP has read its settings before these calls; the value
+        // is null or copied at once.
+        let value = unsafe {
+            let value = howdah_php_configured(name.as_ptr().cast(), name.len());
+            (!value.is_null()).then(|| CStr::from_ptr(value))
+        };
+        value.map(|value| value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
+    }
+
+    /// Returns the files, and the directory of extensions. Only for the calls of [`Php::start`] and
+    /// [`Php::start_paused`], and afterwards.
     pub fn of_this_start() -> (Self, PathBuf) {
         let text = |text: *const c_char| {
             // SAFETY: during these calls a string that is not null is valid, and nothing changes it.
@@ -206,17 +218,14 @@ const _: () = {
 };
 
 unsafe extern "C" {
-    fn howdah_php_start(
+    fn howdah_php_start_checked(
         callbacks: *const Callbacks,
         ini: *const c_char,
         ini_file: *const c_char,
         lock_directory: *const c_char,
-    ) -> c_int;
-    fn howdah_php_start_paused(
-        callbacks: *const Callbacks,
-        ini_file: *const c_char,
         pause: *const RawPause,
     ) -> c_int;
+    fn howdah_php_configured(name: *const c_char, len: usize) -> *const c_char;
     fn howdah_php_extension_dir() -> *const c_char;
     fn howdah_php_ini_file() -> *const c_char;
     fn howdah_php_ini_directories() -> *const c_char;
@@ -249,53 +258,34 @@ unsafe extern "C" {
 pub struct Php(PhantomData<*const ()>);
 
 impl Php {
-    /// Loads PHP with settings that override those of `php.ini`, or of `ini_file` in its place.
-    /// Error: PHP's own message. `on_exit` is called if PHP ends the process instead.
+    /// Loads PHP with settings that override those of `php.ini`, or of `ini_file` in its place. Calls `check`
+    /// once the settings have been read, before the first extension is loaded. Error: PHP's own message.
+    /// `on_exit` is called if PHP ends the process instead.
     ///
     /// # Panics
     /// When called a second time.
-    pub fn start(
+    pub fn start<C: FnMut()>(
         ini: &str,
         ini_file: Option<&str>,
         lock_directory: Option<&str>,
+        check: C,
         on_exit: fn(),
     ) -> Result<Self, String> {
-        assert!(ON_EXIT.set(on_exit).is_ok(), "PHP is loaded once");
-        let nul = |what: &str| format!("the {what} must not contain a NUL character");
-        let ini = CString::new(ini).map_err(|_| nul("settings"))?;
-        let file = ini_file.map(CString::new).transpose().map_err(|_| nul("name of php.ini"))?;
-        let file = file.as_deref().map_or(ptr::null(), CStr::as_ptr);
-        let lock = lock_directory.map(CString::new).transpose();
-        let lock = lock.map_err(|_| nul("directory of OPcache's lock file"))?;
-        let lock = lock.as_deref().map_or(ptr::null(), CStr::as_ptr);
-        // SAFETY: the callbacks are copied; the strings end in a NUL (or are null where that is
-        // allowed) and are copied; the function is called once (see above).
-        started(unsafe { howdah_php_start(&CALLBACKS, ini.as_ptr(), file, lock) })
+        let calls = Calls { check, pause: None::<fn() -> Settings> };
+        start(ini, ini_file, lock_directory, calls, None, on_exit)
     }
 
-    /// Loads PHP with the system's `php.ini`, or `ini_file` in its place. Calls `check` before the first
-    /// extension is loaded. Before OPcache and preloading start, calls `pause`, which forks and returns
-    /// in new processes only, each of which goes on with the settings that it returns. Error, `on_exit`
-    /// and panics as for [`Php::start`].
+    /// Loads PHP with the system's `php.ini`, or `ini_file` in its place. Before OPcache and preloading start,
+    /// calls `pause`, which forks and returns in new processes only, each of which goes on with the settings
+    /// that it returns. `check`, error, `on_exit` and panics as for [`Php::start`].
     pub fn start_paused<C: FnMut(), P: FnOnce() -> Settings>(
         ini_file: Option<&str>,
         check: C,
         pause: P,
         on_exit: fn(),
     ) -> Result<Self, String> {
-        assert!(ON_EXIT.set(on_exit).is_ok(), "PHP is loaded once");
-        let file = ini_file.map(CString::new).transpose().map_err(|error| error.to_string())?;
-        let file = file.as_deref().map_or(ptr::null(), CStr::as_ptr);
-        let mut calls = Calls { check, pause: Some(pause) };
-        let pause = RawPause {
-            context: ptr::from_mut(&mut calls).cast::<c_void>(),
-            check: check_start::<C, P>,
-            pause: pause_start::<C, P>,
-        };
-        // SAFETY: the callbacks are copied, and so is the name of the file, which ends in a NUL or is
-        // null; the function is called once (see above) and calls the functions of `pause` one after
-        // the other, while `calls`, of the type that they expect, exists.
-        started(unsafe { howdah_php_start_paused(&CALLBACKS, file, &pause) })
+        let calls = Calls { check, pause: Some(pause) };
+        start("", ini_file, None, calls, Some(pause_start::<C, P>), on_exit)
     }
 
     /// Makes [`Php::start`] preload no script. Must be called before it.
@@ -485,6 +475,30 @@ impl Php {
     }
 }
 
+fn start<C: FnMut(), P: FnOnce() -> Settings>(
+    ini: &str,
+    ini_file: Option<&str>,
+    lock_directory: Option<&str>,
+    mut calls: Calls<C, P>,
+    pause: Option<extern "C" fn(*mut c_void, *mut RawSettings)>,
+    on_exit: fn(),
+) -> Result<Php, String> {
+    assert!(ON_EXIT.set(on_exit).is_ok(), "PHP is loaded once");
+    let nul = |what: &str| format!("the {what} must not contain a NUL character");
+    let ini = CString::new(ini).map_err(|_| nul("settings"))?;
+    let file = ini_file.map(CString::new).transpose().map_err(|_| nul("name of php.ini"))?;
+    let file = file.as_deref().map_or(ptr::null(), CStr::as_ptr);
+    let lock = lock_directory.map(CString::new).transpose();
+    let lock = lock.map_err(|_| nul("directory of OPcache's lock file"))?;
+    let lock = lock.as_deref().map_or(ptr::null(), CStr::as_ptr);
+    let context = ptr::from_mut(&mut calls).cast::<c_void>();
+    let pause = RawPause { context, check: check_start::<C, P>, pause };
+    // SAFETY: the callbacks are copied; the strings end in a NUL (or are null where that is allowed)
+    // and are copied; the function is called once (see above) and calls the functions of `pause` one
+    // after the other, while `calls`, of the type that they expect, exists.
+    started(unsafe { howdah_php_start_checked(&CALLBACKS, ini.as_ptr(), file, lock, &pause) })
+}
+
 /// Returns the loaded PHP, or its messages.
 fn started(status: c_int) -> Result<Php, String> {
     if status == 0 {
@@ -497,14 +511,14 @@ fn started(status: c_int) -> Result<Php, String> {
     })
 }
 
-/// What a start that pauses calls.
+/// What a start calls.
 struct Calls<C, P> {
     check: C,
     pause: Option<P>,
 }
 
 extern "C" fn check_start<C: FnMut(), P: FnOnce() -> Settings>(context: *mut c_void) {
-    // SAFETY: C passes on what `Php::start_paused` has given it, which nothing else uses now.
+    // SAFETY: C passes on what `start` has given it, which nothing else uses now.
     let calls = unsafe { &mut *context.cast::<Calls<C, P>>() };
     if catch_unwind(AssertUnwindSafe(|| (calls.check)())).is_err() {
         howdah_sys::process::exit_now(70);

@@ -10,17 +10,15 @@ use std::sync::{Mutex, PoisonError};
 use howdah_sys::credentials::Credentials;
 use howdah_sys::permission::{Obstacle, Wanted};
 use howdah_sys::protected::protected;
-use howdah_sys::{directory, pipe, regular_file};
+use howdah_sys::{directory, pipe, process, regular_file};
 use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use crate::ffi::{Php, Settings};
 use crate::lock_directory::{self, LockDirectory};
 use crate::settings;
+use crate::start_files::{self, MAX_INI_FILE_BYTES};
 use crate::supervisor::Supervisor;
-
-/// Maximum length of a `php.ini`.
-const MAX_INI_FILE_BYTES: u64 = 16 << 20;
 
 /// The pipe of reports while PHP is being loaded.
 static LOADING: Mutex<Option<OwnedFd>> = Mutex::new(None);
@@ -102,13 +100,19 @@ pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Pr
         }
         _ => {}
     }
-    check_scripts(spec)?;
+    check_worker(spec)?;
     let ini = settings::text(spec)?;
     if spec.htaccess {
         Php::define_apache_functions();
     }
     let lock_directory = make_lock_directory(tmp);
-    let php = Php::start(&ini, ini_file, Some(&lock_directory), ended_by_php);
+    let check = || {
+        let checked = start_files::check_named(spec);
+        if let Err(problem) = checked.and_then(|()| start_files::check_extensions(spec)) {
+            refuse(problem);
+        }
+    };
+    let php = Php::start(&ini, ini_file, Some(&lock_directory), check, ended_by_php);
     drop(take_lock_directory());
     let php = php.map_err(Problem::of)?;
     notices.extend(apply(spec, &php));
@@ -128,25 +132,20 @@ fn check_ini_file(path: &str) -> io::Result<()> {
     }
 }
 
-/// Checks that no script of the start is a FIFO or a device, on which PHP would wait without an end. Whether it
-/// exists is PHP's to say.
-fn check_scripts(spec: &ApplicationSpec) -> Result<(), Problem> {
-    let parts = [("admin", &spec.ini_admin), ("user", &spec.ini_user)];
-    let settings = parts.into_iter().flat_map(|(part, settings)| {
-        let of_part = move |name: &str| format!("options/{part}/{name}");
-        settings.iter().map(move |(name, value)| (of_part(name), name.as_str(), value))
-    });
-    let preloaded = settings
-        .filter(|(_, name, value)| *name == "opcache.preload" && value.starts_with('/'))
-        .map(|(key, _, value)| (key, value));
+/// Checks that the worker script is no FIFO and no device, on which PHP would wait without an end.
+fn check_worker(spec: &ApplicationSpec) -> Result<(), Problem> {
     let worker = spec.worker.as_ref().filter(|worker| !worker.has_fallback);
-    let worker = worker.map(|worker| ("worker".to_owned(), &worker.script));
-    for (key, script) in preloaded.chain(worker) {
-        if std::fs::metadata(script).is_ok_and(|found| !found.is_file()) {
-            return Err(Problem::at(key, format_args!("{script} is not a regular file")));
-        }
+    let problem = worker.and_then(|worker| start_files::not_regular(Path::new(&worker.script)));
+    problem.map_or(Ok(()), |problem| Err(Problem::at("worker", problem)))
+}
+
+/// Ends this process, in which PHP starts, and reports why.
+fn refuse(problem: Problem) -> ! {
+    if let Some(reports) = LOADING.lock().ok().and_then(|mut reports| reports.take()) {
+        let _ = pipe::send(&reports, &FromPrototype::Failed { problem }.encode());
     }
-    Ok(())
+    drop(take_lock_directory());
+    process::exit_now(1)
 }
 
 /// Sets the program that scripts send mail with by default. Must be called before PHP is loaded.
@@ -165,7 +164,8 @@ pub fn begin(
     spec: &ApplicationSpec,
     tmp: &str,
 ) -> Result<Settings, Problem> {
-    check_scripts(spec)?;
+    check_worker(spec)?;
+    start_files::check_named(spec)?;
     loading_begins(supervisor);
     let c = |text: String| CString::new(text).map_err(Problem::of);
     let ini = c(settings::text(spec)?)?;

@@ -14,6 +14,7 @@
 //! - [`supervisor`]: the connection to the supervisor.
 //! - [`loading`]: the steps of loading PHP.
 //! - [`check`]: checks an application for `howdah check`.
+//! - [`start_files`]: checks the files that PHP opens while it starts.
 //! - [`settings`]: the application's settings in the syntax of `php.ini`.
 //! - [`lock_directory`]: the directory of OPcache's lock file.
 //! - [`trace`]: the stack of a worker's script, read from outside.
@@ -65,6 +66,7 @@ mod script_directories;
 mod script_extensions;
 mod settings;
 mod socket;
+mod start_files;
 mod supervisor;
 mod template;
 mod trace;
@@ -113,7 +115,10 @@ fn version() -> ExitCode {
     let lock_directory = LockDirectory::make("");
     // The version can be printed even where OPcache cannot start.
     let ini = if lock_directory.is_none() { "opcache.enable=0" } else { "" };
-    match ffi::Php::start(ini, None, lock_directory.as_ref().and_then(LockDirectory::path), || ()) {
+    // The script of an application is not run by the user that asks for the version.
+    ffi::Php::skip_preload();
+    let lock_directory = lock_directory.as_ref().and_then(LockDirectory::path);
+    match ffi::Php::start(ini, None, lock_directory, || (), || ()) {
         Ok(php) => {
             let opcache = php.opcache().map_or("no OPcache".into(), |v| format!("OPcache {v}"));
             println!("PHP {} (Howdah {}; {opcache})", php.version(), env!("CARGO_PKG_VERSION"));

@@ -9,11 +9,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use howdah_sys::protected::protected;
+use howdah_sys::regular_file;
 
 use crate::ffi::IniFiles;
-
-/// Settings that name code.
-const CODE: [&str; 3] = ["extension", "zend_extension", "ffi.preload"];
+use crate::start_files::{Code, MAX_INI_FILE_BYTES, not_regular};
 
 /// Returns the reason why the zygote must not start PHP with these settings. `extension_dir` is the
 /// directory of extensions.
@@ -22,8 +21,10 @@ pub fn refusal(ini: &IniFiles, extension_dir: &Path) -> Option<String> {
     for directory in &ini.directories {
         match fs::read_dir(directory) {
             Ok(entries) => {
-                let names = entries.flatten().map(|entry| entry.path());
-                files.extend(names.filter(|path| path.extension() == Some("ini".as_ref())));
+                // PHP reads no others.
+                let is_read =
+                    |path: &PathBuf| path.extension() == Some("ini".as_ref()) && path.is_file();
+                files.extend(entries.flatten().map(|entry| entry.path()).filter(is_read));
                 files.push(directory.clone());
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -53,7 +54,7 @@ pub fn refusal(ini: &IniFiles, extension_dir: &Path) -> Option<String> {
 }
 
 fn refusal_of_file(file: &Path, extension_dir: &Path) -> Option<String> {
-    let text = match fs::read(file) {
+    let text = match regular_file::read(file, MAX_INI_FILE_BYTES) {
         Ok(text) => String::from_utf8_lossy(&text).into_owned(),
         Err(error) => return Some(format!("cannot be read by the server's user: {error}")),
     };
@@ -61,46 +62,26 @@ fn refusal_of_file(file: &Path, extension_dir: &Path) -> Option<String> {
 }
 
 fn refusal_of_line(line: &str, extension_dir: &Path) -> Option<String> {
-    let line = line.trim_start();
-    if line.starts_with([';', '[']) {
-        return None;
-    }
-    if line.contains("${") {
+    if !line.trim_start().starts_with([';', '[']) && line.contains("${") {
         return Some("it contains environment variables".to_owned());
     }
-    let (name, value) = line.split_once('=')?;
-    let name = name.trim().to_ascii_lowercase();
-    if !CODE.contains(&name.as_str()) {
-        return None;
-    }
-    let value = value.split(';').next().unwrap_or_default().trim();
-    let value = ['"', '\'']
-        .iter()
-        .find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote))
-        .unwrap_or(value);
+    let Code { name, value } = Code::named_in(line)?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte);
-    if value.is_empty() {
-        return None;
-    }
     if !value.bytes().all(is_plain) {
         return Some(format!("{name} is neither a name nor a path"));
     }
-    let candidates = match value.contains('/') {
-        true => vec![PathBuf::from(value)],
-        false => vec![extension_dir.join(value), extension_dir.join(format!("{value}.so"))],
-    };
     // A name is looked for in a directory in which nobody else can put a file; a path that leads
     // nowhere yet could be one of another user by the time it is loaded.
     let may_be_missing = !value.contains('/');
     let problem = |path: &PathBuf| match protected(path) {
-        Ok(_) => None,
+        Ok(real) => not_regular(&real),
         Err(error) if may_be_missing && error.kind() == ErrorKind::NotFound => None,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Some(format!("{} does not exist", path.display()))
         }
         Err(error) => Some(error.to_string()),
     };
-    candidates.iter().find_map(problem)
+    Code { name, value }.candidates(extension_dir).iter().find_map(problem)
 }
 
 fn is_open_to_others(directory: &Path) -> bool {

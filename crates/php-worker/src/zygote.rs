@@ -16,6 +16,7 @@
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use howdah_launch::{User, open_files};
@@ -34,6 +35,7 @@ use crate::loaded_files::LoadedFiles;
 use crate::loading::{self, check_roots};
 use crate::open_files::OpenFiles;
 use crate::prototype::{self, COMMANDS, Prototype, REPORTS};
+use crate::start_files::not_regular;
 use crate::supervisor::Supervisor;
 use crate::trusted_start::refusal;
 
@@ -128,7 +130,10 @@ fn start(
     };
     let check = || {
         let (ini, extensions) = IniFiles::of_this_start();
-        if let Some(reason) = refusal(&ini, &extensions)
+        // PHP reads it before the pause.
+        let browscap = IniFiles::setting("browscap").map(PathBuf::from);
+        let browscap = browscap.and_then(|path| not_regular(&path));
+        if let Some(reason) = refusal(&ini, &extensions).or(browscap)
             && let Some(zygote) = zygote.take()
         {
             zygote.reply(&FromZygote::Unfit { reason });
