@@ -366,9 +366,10 @@ impl Findings {
             tmp: std::path::absolute(&tmp).unwrap_or(tmp),
             ..Options::default()
         };
+        let mut starts = check::Starts::default();
         for application in &config.applications {
             let spec = spec(application, Geometry::for_pool(1, 1));
-            let found = check::application(&options, &spec);
+            let found = check::application(&options, &spec, &mut starts);
             let path = place(application);
             let line = |problem: Problem| match problem.key.is_empty() {
                 true => format!("{path}: {problem}"),

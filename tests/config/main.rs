@@ -4,6 +4,7 @@ mod atomic_changes;
 mod changes_under_load;
 mod check;
 mod check_sites;
+mod check_starts;
 mod control_access;
 mod control_commands;
 mod control_limits;

@@ -54,6 +54,11 @@ impl LoadedFiles {
         LoadedFiles(paths.into_iter().map(stamped).collect())
     }
 
+    /// Returns the paths of the files.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().filter(|(_, stamp)| stamp.is_some()).map(|(path, _)| path.as_path())
+    }
+
     /// Adds a file as it is now. One that is in the list keeps its stamp.
     pub fn add(&mut self, path: PathBuf) {
         if !self.0.iter().any(|(known, _)| *known == path) {

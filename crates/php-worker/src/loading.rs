@@ -192,19 +192,26 @@ pub fn apply(spec: &ApplicationSpec, php: &Php) -> Vec<Problem> {
         Problem::at(format!("options/admin/{name}"), notice)
     });
     let mut notices: Vec<_> = unknown.collect();
-    let uploads = php.upload_directory();
+    let file_cache = php.setting(FILE_CACHE).map(PathBuf::from);
+    notices.extend(check_directories(&php.upload_directory(), file_cache.as_deref()));
+    notices
+}
+
+/// The setting that names the directory of OPcache's file cache.
+pub const FILE_CACHE: &str = "opcache.file_cache";
+
+/// Checks the directories in which PHP creates files. Returns notices about those that cannot be used.
+pub fn check_directories(uploads: &Path, file_cache: Option<&Path>) -> Vec<Problem> {
+    let mut notices = Vec::new();
     let wanted = Access::WRITE_OK | Access::EXEC_OK;
-    if let Err(error) = accessat(CWD, &uploads, wanted, AtFlags::EACCESS) {
+    if let Err(error) = accessat(CWD, uploads, wanted, AtFlags::EACCESS) {
         notices.push(Problem::of(format_args!(
             "uploaded files cannot be put in {}: {error}; let the application's user write there, or \
              name another directory in PHP's upload_tmp_dir",
             uploads.display()
         )));
     }
-    let file_cache = php.setting("opcache.file_cache").map(PathBuf::from);
-    if let Some((directory, Err(error))) =
-        file_cache.map(|path| (path.clone(), check_file_cache(&path)))
-    {
+    if let Some((directory, Err(error))) = file_cache.map(|path| (path, check_file_cache(path))) {
         notices.push(Problem::of(format_args!(
             "opcache.file_cache: {} cannot be used safely: {error}. PHP runs what is in this directory; give \
              the application a new, empty one that belongs to its user, with mode 0700",

@@ -31,6 +31,7 @@ use howdah_wire::region::Region;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::application::{Application, IGNORED_SIGNALS};
+use crate::check::{self, Known};
 use crate::ffi::{IniFiles, Php};
 use crate::loaded_files::LoadedFiles;
 use crate::loading::{check_roots, during_loading, load, use_sendmail};
@@ -38,7 +39,7 @@ use crate::origin::{self, Child, Event, Origin, Spawned};
 use crate::resident::BOOT_FAILED;
 use crate::supervisor::Supervisor;
 use crate::watch::Watch;
-use crate::{check, mail, trace, uploads, usage};
+use crate::{mail, trace, uploads, usage};
 
 /// Descriptor of the socket of requests.
 pub const COMMANDS: i32 = 3;
@@ -94,9 +95,11 @@ pub fn run() -> ExitCode {
     // Orphans of scripts become children of this process, and end with it.
     let _ = process_tree::adopt_orphans();
     match supervisor.first_message() {
-        Ok((ToPrototype::Check { spec, tmp }, _)) => {
-            match during_loading(&supervisor, || check::run(&supervisor, &spec, &tmp)) {
-                Ok(version) => {
+        Ok((ToPrototype::Check { spec, tmp, values, files }, _)) => {
+            let known = Known { values, files };
+            match during_loading(&supervisor, || check::run(&supervisor, &spec, &tmp, known)) {
+                Ok(()) => {
+                    let version = String::new(); // nobody asks for it
                     let _ = supervisor.report(&FromPrototype::Ready { version });
                     ExitCode::SUCCESS
                 }

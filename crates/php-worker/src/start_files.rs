@@ -84,12 +84,25 @@ pub fn check_named(spec: &ApplicationSpec) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Returns the files of settings that can be read, with their texts.
+fn texts(ini: &IniFiles) -> impl Iterator<Item = (&Path, String)> {
+    std::iter::once(&ini.main).chain(&ini.scanned).filter_map(|file| {
+        let text = regular_file::read(file, MAX_INI_FILE_BYTES).ok()?;
+        Some((file.as_path(), String::from_utf8_lossy(&text).into_owned()))
+    })
+}
+
+/// Returns true if settings contain variables, whose values other applications may not have.
+pub fn contain_variables(ini: &IniFiles) -> bool {
+    let is_variable = |line: &str| line.contains("${") && !line.trim_start().starts_with(';');
+    texts(ini).any(|(_, text)| text.lines().any(is_variable))
+}
+
 /// Checks the extensions that the files of settings name, before they are loaded.
 pub fn check_extensions(spec: &ApplicationSpec) -> Result<(), Problem> {
     let (ini, extension_dir) = IniFiles::of_this_start();
-    for file in std::iter::once(&ini.main).chain(&ini.scanned) {
-        let Ok(text) = regular_file::read(file, MAX_INI_FILE_BYTES) else { continue };
-        if let Some(problem) = extension_in(&String::from_utf8_lossy(&text), &extension_dir) {
+    for (file, text) in texts(&ini) {
+        if let Some(problem) = extension_in(&text, &extension_dir) {
             let problem = format_args!("{}: {problem}", file.display());
             return Err(Problem::at(key_of_files(spec), problem));
         }

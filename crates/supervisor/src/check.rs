@@ -5,6 +5,7 @@
 //! takes the application's user. The other steps are only checked: no control group is entered, no
 //! file is created, and no root directory is mounted, so PHP is not loaded in one.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -50,17 +51,67 @@ pub struct Findings {
     pub settings: Vec<(String, String)>,
 }
 
+/// What is known of PHP's start, by the settings of the applications that have started it. PHP is loaded once for all
+/// of which these are the same.
+#[derive(Default)]
+pub struct Starts(HashMap<Vec<u8>, Start>);
+
+#[derive(Clone, Default)]
+struct Start {
+    /// Names and values of settings.
+    values: Vec<(String, String)>,
+    /// The files that PHP was started from.
+    files: Vec<String>,
+}
+
+/// Returns what the start of PHP depends on, apart from its files; `None` if it may depend on more.
+fn start_key(spec: &ApplicationSpec) -> Option<Vec<u8>> {
+    let isolation = &spec.isolation;
+    if isolation.sandbox.is_some() || isolation.rootfs.is_some() {
+        return None;
+    }
+    let spec = ApplicationSpec {
+        php_version: spec.php_version.clone(),
+        environment: spec.environment.clone(),
+        ini_file: spec.ini_file.clone(),
+        ini_admin: spec.ini_admin.clone(),
+        ini_user: spec.ini_user.clone(),
+        htaccess: spec.htaccess,
+        rlimits: spec.rlimits.clone(),
+        isolation: isolation.clone(),
+        ..ApplicationSpec::new("")
+    };
+    Some(check_message(&spec, "", Start::default()).encode())
+}
+
+fn check_message(spec: &ApplicationSpec, tmp: &str, Start { values, files }: Start) -> ToPrototype {
+    ToPrototype::Check { spec: spec.clone(), tmp: tmp.to_owned(), values, files }
+}
+
 /// Maximum number of errors of an application that are looked for.
 const MAX_ERRORS: usize = 10;
 
 /// Checks that an application could run. Of the options, the user and the PHP programs are used.
 /// The caller must have no other children.
-pub fn application(options: &Options, spec: &ApplicationSpec) -> Findings {
+pub fn application(options: &Options, spec: &ApplicationSpec, starts: &mut Starts) -> Findings {
+    let key = start_key(spec);
+    let mut start = key.as_ref().and_then(|key| starts.0.get(key)).cloned().unwrap_or_default();
+    let is_known = !start.files.is_empty();
+    let findings = all_findings(options, spec, &mut start);
+    // What is wrong with one is said of each.
+    let is_clean = findings.errors.is_empty() && findings.warnings.is_empty();
+    if let Some(key) = key.filter(|_| is_clean && !is_known && !start.files.is_empty()) {
+        starts.0.insert(key, start);
+    }
+    findings
+}
+
+fn all_findings(options: &Options, spec: &ApplicationSpec, start: &mut Start) -> Findings {
     let mut errors: Vec<Problem> = Vec::new();
     let (mut spec, mut gone) = (spec.clone(), Vec::new());
     loop {
         let mut findings = Findings::default();
-        let Err(problem) = try_application(options, &spec, &mut findings) else {
+        let Err(problem) = try_application(options, &spec, &mut findings, start) else {
             return Findings { errors, ..findings };
         };
         // What is in a directory that is missing is missing as well.
@@ -115,6 +166,7 @@ fn try_application(
     options: &Options,
     spec: &ApplicationSpec,
     findings: &mut Findings,
+    start: &mut Start,
 ) -> Result<(), Problem> {
     let Requirements { executable, identity } = prototype::requirements(options, spec)?;
 
@@ -124,14 +176,15 @@ fn try_application(
     let (messages, output) = pipe::new().map_err(failed)?;
     let (commands, socket) = packet::one_way().map_err(failed)?;
     let (reader, reports) = pipe::new().map_err(failed)?;
-    let check = ToPrototype::Check { spec: spec.clone(), tmp: options.tmp.display().to_string() };
+    let check = check_message(spec, &options.tmp.display().to_string(), std::mem::take(start));
     let launch =
         Launch { spec, identity: &identity, executable, socket, reports, output, is_dry_run: true };
     let pid = launch.start(&mut ControlGroups::default()).map_err(failed)?;
     let sent = packet::send(&commands, &check.encode(), &[]);
     // `PIPE`: it has ended already, and has reported the reason.
     let sent = sent.or_else(|error| if error == Errno::PIPE { Ok(()) } else { Err(error) });
-    let ended = sent.map_err(failed).and_then(|()| read_reports(&reader, &messages, findings));
+    let ended =
+        sent.map_err(failed).and_then(|()| read_reports(&reader, &messages, findings, start));
     let _ = signals::send(pid, signals::SIGKILL);
     let exit = process::wait();
     ended?.unwrap_or_else(|| {
@@ -150,6 +203,7 @@ fn read_reports(
     reports: &OwnedFd,
     output: &OwnedFd,
     findings: &mut Findings,
+    start: &mut Start,
 ) -> Result<Option<Result<(), Problem>>, Problem> {
     let deadline = Instant::now() + LOAD_TIMEOUT;
     let (mut reader, mut text) = (pipe::Reader::new(MAX_REPORT), Vec::new());
@@ -174,7 +228,10 @@ fn read_reports(
         match message {
             Ok(FromPrototype::Noticed { problem, is_note: true }) => findings.notes.push(problem),
             Ok(FromPrototype::Noticed { problem, .. }) => findings.warnings.push(problem),
-            Ok(FromPrototype::Settings { values }) => findings.settings = values,
+            Ok(FromPrototype::Settings { values, files }) => {
+                findings.settings.clone_from(&values);
+                *start = Start { values, files };
+            }
             Ok(FromPrototype::Ready { .. }) => ended = Some(Ok(())),
             Ok(FromPrototype::Failed { problem }) => ended = Some(Err(problem)),
             _ => return Err(Problem::of("its prototype sent a malformed report")),

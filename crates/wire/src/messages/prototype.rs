@@ -30,6 +30,11 @@ messages! {
             spec: ApplicationSpec,
             /// As in `Hello`.
             tmp: String,
+            /// As in `Settings`, of an application with the same settings of PHP: PHP is not loaded
+            /// again if this one can read the files. Empty if there is none.
+            values: Vec<(String, String)>,
+            /// As `values`.
+            files: Vec<String>,
         }
         /// Requests the stack of a worker's script; answered with `Traced`.
         20 Trace {
@@ -90,6 +95,9 @@ messages! {
         22 Settings {
             /// Names and values; those without a value are left out.
             values: Vec<(String, String)>,
+            /// Files that PHP was started from; empty if the values depend on more than the files and
+            /// the specification.
+            files: Vec<String>,
         }
         /// The worker script of a resident application has started again or for the first time.
         8 Booted {

@@ -105,7 +105,10 @@ fn every_message_is_read_back_whole() {
         FromPrototype::Fallback { problem: None },
         FromPrototype::Noticed { problem: Problem::at("key", "text"), is_note: true },
         FromPrototype::Noticed { problem: Problem::of("text"), is_note: false },
-        FromPrototype::Settings { values: vec![(text("memory_limit"), text("128M"))] },
+        FromPrototype::Settings {
+            values: vec![(text("memory_limit"), text("128M"))],
+            files: vec![text("/etc/php.ini")],
+        },
         FromPrototype::Traced { number: 5, stack: Ok(vec![text("#0 a()"), text("#1 b()")]) },
         FromPrototype::Traced { number: 5, stack: Err(text("it has ended")) },
         FromPrototype::Measured { base: 1, memory_limit: Some(2), workers: vec![usage.clone()] },

@@ -1,0 +1,104 @@
+//! `howdah check` of many applications: PHP is loaded once for those that start it in the same way, and what differs
+//! between them is said all the same.
+
+use std::fs;
+use std::mem::MaybeUninit;
+use std::os::unix::fs::chown;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use harness::{Site, open_to_all, programs, requirements};
+use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
+use serde_json::{Map, Value, json};
+
+fn check(site: &Site, applications: &Map<String, Value>) -> Output {
+    let file = site.data().join("document.json");
+    fs::write(&file, json!({"applications": applications}).to_string()).unwrap();
+    let mut command = Command::new(programs::howdah());
+    programs::run(command.arg("check").arg(file).arg("--tmp").arg(site.data()))
+}
+
+fn write_ini(site: &Site) -> std::path::PathBuf {
+    let ini = site.data().join("php.ini");
+    fs::write(&ini, "memory_limit = 64M\n; a comment with ${HOME}\n").unwrap();
+    open_to_all(&ini, 0o644);
+    ini
+}
+
+fn application(site: &Site, ini: &Path) -> Value {
+    json!({"type": "php", "root": site.root(), "options": {"file": ini}})
+}
+
+/// Checks applications with these memory limits. Returns how often the `php.ini` was opened.
+fn opened(site: &Site, ini: &Path, limits: &[&str]) -> usize {
+    let numbered = limits.iter().enumerate().map(|(number, limit)| {
+        let mut application = application(site, ini);
+        application["options"]["user"] = json!({"memory_limit": limit});
+        (format!("site{number}"), application)
+    });
+    let watch = init(CreateFlags::NONBLOCK).unwrap();
+    // Equal events that follow each other would be one.
+    add_watch(&watch, ini, WatchFlags::OPEN | WatchFlags::CLOSE).unwrap();
+    let output = check(site, &numbered.collect());
+    assert!(output.status.success(), "{output:?}");
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut events = Reader::new(watch, &mut buffer);
+    let mut count = 0;
+    while let Ok(event) = events.next() {
+        count += usize::from(event.events().contains(rustix::fs::inotify::ReadFlags::OPEN));
+    }
+    count
+}
+
+#[test]
+fn php_is_loaded_once_for_all_that_start_it_in_the_same_way() {
+    let site = Site::script("index.php", "echo 1;");
+    let ini = write_ini(&site);
+    let once = opened(&site, &ini, &["32M"]);
+    assert!(once > 0);
+    assert_eq!(opened(&site, &ini, &["32M"; 12]), once);
+    assert_eq!(opened(&site, &ini, &["32M", "64M", "32M", "64M"]), 2 * once);
+}
+
+#[test]
+fn what_differs_between_applications_with_the_same_settings_is_said() {
+    if !requirements::root() {
+        return;
+    }
+    let site = Site::script("index.php", "echo 1;");
+    let ini = write_ini(&site);
+    let mut all = Map::new();
+    let mut add = |name: &str, change: Value| {
+        let mut application = application(&site, &ini);
+        harness::merge(&mut application, change);
+        all.insert(name.to_owned(), application);
+    };
+    add("a", json!({}));
+    add("b", json!({"root": "/nonexistent"}));
+    add("c", json!({"user": "nobody"}));
+    add("d", json!({"user": "no-such-user"}));
+    add("e", json!({"options": {"admin": {"no.such": "1"}}}));
+    add("f", json!({}));
+    let group = fs::read_to_string("/etc/group").unwrap();
+    let group = group.lines().find_map(|line| line.strip_prefix("www-data:x:")).unwrap();
+    let group = group.split(':').next().unwrap().parse().unwrap();
+    chown(&ini, None, Some(group)).unwrap();
+    open_to_all(&ini, 0o640);
+    let output = check(&site, &all);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let about = |name: &str| {
+        let place = format!("/applications/{name}");
+        let lines = text.lines().filter(|line| line.contains(&place));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (name, part) in [
+        ("b", "root: /nonexistent"),
+        ("c", "options/file: "),
+        ("d", "user: "),
+        ("e", "PHP has no setting \"no.such\""),
+    ] {
+        let found = about(name);
+        assert!(found.iter().any(|line| line.contains(part)), "{name}: {found:?}: {text}");
+    }
+    assert!(about("a/").is_empty() && about("f/").is_empty(), "{text}");
+}
