@@ -15,6 +15,7 @@ use harness::client::PATIENCE;
 use harness::disk::SmallDisk;
 use harness::{
     Ends, Server, Site, eventually, free_address, open_to_all, processes, programs, requirements,
+    users,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -362,6 +363,36 @@ fn a_configuration_that_the_new_version_cannot_run_changes_nothing() {
     fs::create_dir(&logs).unwrap();
     harness::open_to_all(&logs, 0o777);
     server.wait_for_end_of(server.upgrade());
+}
+
+#[test]
+fn an_application_that_has_lost_its_user_is_out_and_the_others_are_upgraded() {
+    let site = Site::script("a.php", "echo 'hello';");
+    let Some((site, _)) = users::site_with_own_user(site) else { return };
+    let passwd = site.root().with_file_name("users").join("passwd");
+    let server = serve(site);
+    let mut document = server.site.document(server.address);
+    let lost = json!({
+        "type": "php", "root": server.site.root(), "script": "a.php", "processes": 1, "user": users::NAME,
+    });
+    document["applications"]["lost"] = lost;
+    document["listeners"][server.address.to_string()] = json!({"pass": "routes"});
+    document["routes"] = json!([
+        {"match": {"uri": "/lost/"}, "action": {"pass": "applications/lost"}},
+        {"action": {"pass": "applications/site"}},
+    ]);
+    server.put("/config", &document);
+    assert_eq!(server.get("/lost/").text(), "hello");
+    let known = fs::read_to_string(&passwd).unwrap();
+    let without = known.lines().filter(|line| !line.starts_with(users::NAME));
+    fs::write(&passwd, without.collect::<Vec<_>>().join("\n") + "\n").unwrap();
+    let old = server.upgrade();
+    assert_eq!(server.get("/a.php").text(), "hello");
+    server.wait_for_end_of(old);
+    assert_eq!((server.get("/a.php").status, server.get("/lost/").status), (200, 503));
+    assert!(server.log().contains("application \"lost\": user: "), "{}", server.log());
+    fs::write(&passwd, known).unwrap();
+    eventually("it is served again", || (server.get("/lost/").status == 200).then_some(()));
 }
 
 /// PID file and state are on a disk without room. Whether the upgrade succeeds or

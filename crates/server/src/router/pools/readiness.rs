@@ -42,16 +42,19 @@ impl Pools {
     }
 
     /// Lets applications that cannot run be adopted with the others; they are started again later.
-    /// Returns false if it is not known yet whether another one can serve. Error: the reason why
-    /// an indispensable one cannot run, or none of those that must be ready, unless the server goes on
-    /// `even_without_all`.
+    /// Returns false if it is not known yet whether another one can serve. Error: the reason why none of those
+    /// that the router must not serve without can run, or one of them although its part of the document is
+    /// right; or why none of those that must be ready can, unless the server goes on `even_without_all`.
     pub(in crate::router) fn waive_failed(
         &mut self,
         even_without_all: bool,
     ) -> Result<bool, String> {
         let is_failed = |app: &PooledApplication| app.failure.is_some();
-        let indispensable = self.changed().find(|app| is_failed(app) && self.requires(app));
-        if let Some(app) = indispensable {
+        let required = || self.changed().filter(|app| self.requires(app));
+        let is_refused = required().all(is_failed);
+        if let Some(app) =
+            required().find(|app| is_failed(app) && (is_refused || !app.is_mistaken()))
+        {
             return Err(app.cannot_run(app.failure.as_deref().unwrap_or_default()));
         }
         let must_be_ready = || self.changed().filter(|app| app.must_be_ready);
@@ -144,6 +147,14 @@ impl Pools {
 }
 
 impl PooledApplication {
+    /// Returns true if it cannot run because of its own part of the document or what that names, such as a user,
+    /// and not because of PHP.
+    fn is_mistaken(&self) -> bool {
+        let key = self.failure.as_deref().and_then(|failure| failure.split_once(": "));
+        let first = key.and_then(|(key, _)| key.split('/').next()).unwrap_or_default();
+        OWN_KEYS.contains(&first)
+    }
+
     fn cannot_run(&self, why: &str) -> String {
         format!("application \"{}\": {why}", self.config.name)
     }
@@ -154,6 +165,22 @@ impl PooledApplication {
         format!("{}; {consequence}", self.cannot_run(why))
     }
 }
+
+/// Keys of an application, or their first parts, that name what only it uses.
+const OWN_KEYS: [&str; 12] = [
+    "user",
+    "group",
+    "root",
+    "targets",
+    "working_directory",
+    "stdout",
+    "stderr",
+    "options",
+    "environment",
+    "worker",
+    "isolation",
+    "rlimits",
+];
 
 /// Returns true if an application cannot run because a document root does not exist.
 fn has_no_root(app: &PooledApplication, failure: &str) -> bool {
