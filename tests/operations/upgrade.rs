@@ -226,7 +226,9 @@ fn output_into(server: &Server) -> std::path::PathBuf {
     let logs = server.site.data().join("logs");
     fs::create_dir(&logs).unwrap();
     harness::open_to_all(&logs, 0o777);
+    let former = server.prototype();
     server.put("/config/applications/site/stdout", &json!(logs.join("out.log")));
+    server.wait_for_end_of(former);
     logs
 }
 
