@@ -73,10 +73,13 @@ fn requests_of_an_application_are_in_its_own_log() {
 #[test]
 fn an_extension_that_cannot_be_loaded_is_in_the_log_and_the_site_is_served() {
     let site = Site::new()
-        .file("index.php", "<?php echo ini_get('memory_limit');")
-        .file("php.ini", "memory_limit = 77M\nextension = nothere.so\n");
+        .file("index.php", "<?php echo ini_get('memory_limit'), $undefined;")
+        .file("php.ini", "memory_limit = 77M\nextension = nothere.so\nhtml_errors = On\ndisplay_startup_errors = On\ndisplay_errors = On\n");
     let file = site.root().join("php.ini");
     let server = site.with(json!({"applications": {"site": {"options": {"file": file}}}})).serve();
-    assert_eq!(server.get("/index.php").text(), "77M");
-    assert!(server.wait_for_log("nothere.so").contains("Unable to load dynamic library"));
+    // Messages of scripts are HTML, as the setting says; those of the start are not.
+    let text = server.get("/index.php").text();
+    assert!(text.starts_with("77M<br />") && text.contains("<b>Warning</b>"), "{text}");
+    let log = server.wait_for_log("nothere.so");
+    assert!(log.contains("Unable to load dynamic library") && !log.contains("<b"), "{log}");
 }

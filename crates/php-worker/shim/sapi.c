@@ -245,6 +245,16 @@ void howdah_hook_open(void)
     zend_stream_open_function = open_script_close_on_exec;
 }
 
+static int (*register_extensions)(void);
+
+/* PHP calls this after it has read its settings, and loads the extensions that they name after it. Warnings of the start
+   are for the log: they are no HTML. */
+static int register_with_plain_errors(void)
+{
+    PG(html_errors) = 0;
+    return register_extensions();
+}
+
 int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
                      const char *ini_file, const char *lock_dir)
 {
@@ -261,6 +271,8 @@ int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
     howdah_sapi.php_ini_path_override = ini_file ? strdup(ini_file) : NULL;
     lock_directory = lock_dir ? strdup(lock_dir) : NULL;
     howdah_sapi.ini_defaults = ini_defaults;
+    register_extensions = php_register_internal_extensions_func;
+    php_register_internal_extensions_func = register_with_plain_errors;
     zend_first_try {
         status = howdah_sapi.startup(&howdah_sapi);
         /* With display_startup_errors, PHP writes its warnings to the library's buffer. */
@@ -270,6 +282,9 @@ int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
     } zend_end_try();
     loading = 0;
     if (status == SUCCESS) {
+        zend_ini_entry *entry = zend_hash_str_find_ptr(EG(ini_directives), ZEND_STRL("html_errors"));
+
+        PG(html_errors) = entry && entry->value && zend_ini_parse_bool(entry->value);
         howdah_hook_environment();
     }
     return status == SUCCESS ? 0 : -1;

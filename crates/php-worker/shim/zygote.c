@@ -87,6 +87,7 @@ static zend_result paused(void)
         set_default(ZEND_STRL("opcache.interned_strings_buffer"), "0");
     }
     howdah_read_settings();
+    PG(html_errors) = 0; /* As before the pause; the settings may have changed it. */
     return finish_startup ? finish_startup() : SUCCESS;
 }
 
