@@ -143,6 +143,11 @@ fn serve(
             Err(problem) => warnings.push(problem),
         }
     }
+    if let (Some(config), Some(_)) = (&config, &plan.site) {
+        let own = Credentials::current();
+        warnings
+            .extend(site_access::unreadable_front(config, user_of_site.as_ref().unwrap_or(&own)));
+    }
     warnings.extend(service.warnings);
     if let Some(config) = config.as_ref().filter(|_| predecessor.is_none()) {
         warnings.extend(htaccess::unread_denials(config, user_of_site.as_ref()));

@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
+use howdah_sys::plain::Plain;
 use serde_json::{Value, json};
 
 /// Adds the mail server to a document, if the option names one.
@@ -37,6 +38,15 @@ pub fn add(document: &mut Value, option: Option<&str>) -> Result<(), String> {
     }
     document["settings"]["smtp"] = smtp;
     Ok(())
+}
+
+/// Returns the line that says where messages of scripts go.
+pub fn explain(option: Option<&str>) -> String {
+    match option {
+        Some(place) if url(place).is_some() => format!("mail: to the server {}", Plain(place)),
+        Some(file) => format!("mail: to the file {}", Plain(file)),
+        None => "mail: to the server localhost:25; --mail-to FILE keeps it in a file".to_owned(),
+    }
 }
 
 /// Opens the file that takes all messages, if the option names one.

@@ -90,6 +90,12 @@ impl StartupPlan {
         https::secure(&mut document, arguments, local.as_ref());
         mail_to::add(&mut document, arguments.mail_to.as_deref())?;
         let mut explanation = site.explain();
+        if document
+            .get("applications")
+            .is_some_and(|all| all.as_object().is_some_and(|all| !all.is_empty()))
+        {
+            explanation.push(mail_to::explain(arguments.mail_to.as_deref()));
+        }
         if site.obeys_htaccess {
             explanation.push(format!(
                 "rules: {} .htaccess {} read as by Apache; --no-htaccess leaves them out",

@@ -28,6 +28,27 @@ pub fn check(directory: &Path, user: &Credentials) -> Result<(), String> {
     }
 }
 
+/// Returns a line for each front file of a site (its front controller, and index files) that `user` may not read: requests
+/// for it would be answered with 403.
+pub fn unreadable_front(config: &Config, user: &Credentials) -> Vec<String> {
+    let scripts = config.applications.iter().flat_map(|application| &application.targets);
+    let scripts = scripts.map(|target| match &target.script {
+        Some(script) => target.root.join(script.trim_start_matches('/')),
+        None => target.root.join(&target.index),
+    });
+    let shares = config.action_paths().into_iter().filter(|served| served.is_directory);
+    let pages = shares.map(|served| served.file.join("index.html"));
+    let mut lines = Vec::new();
+    for file in scripts.chain(pages) {
+        let Some(obstacle) = Obstacle::find(&file, user, Wanted::Read) else { continue };
+        let line = format!("requests for {} get 403: {obstacle}", file.display());
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
 /// Checks that the server follows all symbolic links on the path to a site's document root. The
 /// error names the link and what to do.
 pub fn check_links(directory: &Path, config: &Config) -> Result<(), String> {

@@ -188,3 +188,41 @@ fn directives_that_are_no_file_and_links_in_a_circle_are_named() {
         server.wait_for_log(text);
     }
 }
+
+#[test]
+fn a_front_file_that_may_not_be_read_is_a_warning_at_the_start() {
+    if !harness::requirements::root() {
+        return;
+    }
+    for name in ["index.php", "index.html"] {
+        let site = Site::new().file("index.php", "").file("index.html", "");
+        let file = site.root().join(name);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let server = site.serve();
+        let file = file.display();
+        let expected = format!(
+            "requests for {file} get 403: the user \"www-data\" may not read {file}; permit it"
+        );
+        server.wait_for_log(&expected);
+        assert_eq!(lines(&server, "get 403").len(), 1, "{}", server.log());
+    }
+}
+
+#[test]
+fn the_start_says_where_mail_goes() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("mail").display().to_string();
+    for (option, expected) in [
+        (None, "mail: to the server localhost:25; --mail-to FILE".to_owned()),
+        (Some("smtp://localhost:1025"), "mail: to the server smtp://localhost:1025\n".to_owned()),
+        (Some(&*file), format!("mail: to the file {file}\n")),
+    ] {
+        let site = Site::script("index.php", "");
+        let site = match option {
+            Some(option) => site.argument("--mail-to").argument(option),
+            None => site,
+        };
+        let server = site.serve();
+        assert!(server.announcement.contains(&expected), "{}", server.announcement);
+    }
+}
