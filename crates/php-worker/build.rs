@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
-const SOURCES: [&str; 21] = [
+const SOURCES: [&str; 22] = [
     "shim/apache.c",
     "shim/transaction_state.c",
     "shim/directory.c",
@@ -34,6 +34,7 @@ const SOURCES: [&str; 21] = [
     "shim/resident_state.c",
     "shim/stream_state.c",
     "shim/time_limit.c",
+    "shim/upload_limits.c",
     "shim/zygote.c",
 ];
 

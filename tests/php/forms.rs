@@ -184,3 +184,33 @@ fn colliding_names_cost_no_time() {
         assert!(counts[0] <= 1001 && counts[2] <= 1001, "{counts:?}");
     }
 }
+
+#[test]
+fn a_body_or_file_above_the_limits_of_php_is_in_the_log_with_what_to_set() {
+    let options = json!({"admin": {"post_max_size": "100K", "upload_max_filesize": "10K", "log_errors": "0"}});
+    let server = Site::script("index.php", "echo $_FILES['f']['error'] ?? 'none';")
+        .with(json!({"applications": {"site": {"options": options, "processes": 1}}}))
+        .serve();
+    let upload = |bytes: usize| {
+        let file = "x".repeat(bytes);
+        let body = format!(
+            "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a\"\r\n\r\n{file}\r\n--b--\r\n"
+        );
+        server.post("/", "multipart/form-data; boundary=b", body).text()
+    };
+    assert_eq!(upload(1000), "0");
+    assert!(!server.log().contains("exceeds"), "{}", server.log());
+    for _ in 0..3 {
+        assert_eq!(upload(20_000), "1");
+        assert_eq!(upload(200_000), "none");
+    }
+    server.wait_for_log("a file in a request body of 20");
+    server.wait_for_log(
+        "exceeds upload_max_filesize (10K), and PHP has dropped it; raise upload_max_filesize in",
+    );
+    server.wait_for_log(
+        "exceeds post_max_size (100K), and PHP has dropped it; raise post_max_size in",
+    );
+    let lines = server.log().lines().filter(|line| line.contains(" exceeds ")).count();
+    assert_eq!(lines, 2, "{}", server.log());
+}

@@ -263,6 +263,7 @@ static int start_request(const struct howdah_request *request)
     }
     howdah_time_limit_begins(request->cpu_us);
     result = php_request_startup();
+    howdah_note_body_limit();
     if (request->content_length != 0) {
         /* Reading the body does not count for the script. */
         howdah_time_limit_begins(0);

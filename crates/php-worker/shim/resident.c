@@ -177,6 +177,7 @@ static void begin_request(const struct howdah_request *request)
     ZVAL_COPY_VALUE(&error_handler, &EG(user_error_handler));
     ZVAL_UNDEF(&EG(user_error_handler));
     sapi_activate();
+    howdah_note_body_limit();
     start_output_buffers();
     import_superglobals();
     ZVAL_COPY_VALUE(&EG(user_error_handler), &error_handler);

@@ -286,6 +286,7 @@ int howdah_php_start(const struct howdah_callbacks *callbacks, const char *ini,
 
         PG(html_errors) = entry && entry->value && zend_ini_parse_bool(entry->value);
         howdah_hook_environment();
+        howdah_hook_uploads();
     }
     return status == SUCCESS ? 0 : -1;
 }

@@ -1,0 +1,64 @@
+/*
+ * Lines in the log about bodies and files above PHP's limits. PHP drops them: it has a message of its own for bodies
+ * only, which log_errors can switch off, and scripts often say nothing about a file that did not arrive.
+ */
+#include "internal.h"
+
+#include "rfc1867.h"
+#include <syslog.h>
+#include <time.h>
+
+/* Shortest time between two lines of a process about the same limit, in seconds. */
+#define PAUSE 60
+
+static void note(time_t *last, const char *what, const char *setting)
+{
+    const struct howdah_request *request = SG(server_context);
+    time_t now = time(NULL);
+    char text[512];
+    int len;
+
+    if (request == NULL || (*last != 0 && now - *last < PAUSE && now >= *last)) {
+        return;
+    }
+    *last = now;
+    len = snprintf(text, sizeof(text),
+                   "%s of %" PRId64 " bytes exceeds %s (%s), and PHP has dropped it; raise %s in the application's "
+                   "\"options\" or in php.ini%s",
+                   what, (int64_t)SG(request_info).content_length, setting, zend_ini_string_ex((char *)setting, strlen(setting), 0, NULL),
+                   setting,
+                   strcmp(setting, "post_max_size") == 0 ? "" : ", and keep post_max_size above it");
+    if (len > 0) {
+        howdah_rust.log(request->context, LOG_WARNING, text, MIN((size_t)len, sizeof(text) - 1));
+    }
+}
+
+void howdah_note_body_limit(void)
+{
+    static time_t last;
+    const char *method = SG(request_info).request_method;
+
+    if (SG(post_max_size) > 0 && SG(request_info).content_length > SG(post_max_size) && method
+        && strcmp(method, "POST") == 0) {
+        note(&last, "a request body", "post_max_size");
+    }
+}
+
+static int (*next)(unsigned int event, void *event_data, void **extra);
+
+static int uploading(unsigned int event, void *event_data, void **extra)
+{
+    static time_t last;
+
+    /* 1 stands for UPLOAD_ERR_INI_SIZE. */
+    if (event == MULTIPART_EVENT_FILE_END && ((multipart_event_file_end *)event_data)->cancel_upload == 1) {
+        note(&last, "a file in a request body", "upload_max_filesize");
+    }
+    return next ? next(event, event_data, extra) : SUCCESS;
+}
+
+void howdah_hook_uploads(void)
+{
+    next = php_rfc1867_callback;
+    php_rfc1867_callback = uploading;
+}
