@@ -13,7 +13,6 @@
 mod activity;
 mod api;
 mod connections;
-mod document_status;
 mod limits;
 mod router;
 mod supervisor;
@@ -171,6 +170,8 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
                         listen();
                     }
                 }
+                (ToControl::Ping { number }, _) => supervisor.tell(&FromControl::Pong { number })?,
+                (ToControl::Replaced { at, reason }, _) => api.process_replaced(at, reason),
                 (ToControl::UpgradeBegun {}, _) => supervisor.upgrade_begun(),
                 (ToControl::UpgradeEnded { error, pid, version }, _) => {
                     let is_replaced = error.is_empty();

@@ -3,14 +3,16 @@
 //! HTTP/1.0, so that the response ends when the server closes the connection.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use howdah_config::json;
 use howdah_control::{Token, needs_token};
+use howdah_sys::process_tree;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use serde_json::Value;
 
 use super::failure::Failure;
@@ -91,12 +93,8 @@ impl Client {
     /// a unix socket.
     pub(super) fn probe(&self) -> io::Result<Option<u32>> {
         match &self.endpoint {
-            Endpoint::Unix(address) => {
-                let stream = UnixStream::connect_addr(address)?;
-                let listener = rustix::net::sockopt::socket_peercred(&stream).ok();
-                Ok(listener.map(|peer| peer.pid.as_raw_nonzero().get().unsigned_abs()))
-            }
-            Endpoint::Tcp(address) => TcpStream::connect(address).map(|_| None),
+            Endpoint::Unix(address) => Ok(listener(&connect_unix(address)?)),
+            Endpoint::Tcp(address) => connect_tcp(address).map(|_| None),
         }
     }
 
@@ -161,40 +159,119 @@ impl Client {
             };
             Failure::Unreachable(format!("{}: {advice}", self.address))
         };
+        let (slice, begun) = (self.timeout.min(PROGRESS_INTERVAL), Instant::now());
         match &self.endpoint {
             Endpoint::Unix(address) => {
-                let stream = UnixStream::connect_addr(address).map_err(unreachable)?;
-                stream.set_read_timeout(Some(self.timeout)).map_err(unreachable)?;
-                exchange(stream, request)
+                let stream = connect_unix(address).map_err(unreachable)?;
+                stream.set_read_timeout(Some(slice)).map_err(unreachable)?;
+                stream.set_write_timeout(Some(slice)).map_err(unreachable)?;
+                let server = listener(&stream);
+                exchange(stream, request, || self.wait(begun.elapsed(), server))
             }
             Endpoint::Tcp(address) => {
-                let stream = TcpStream::connect(address).map_err(unreachable)?;
-                stream.set_read_timeout(Some(self.timeout)).map_err(unreachable)?;
-                exchange(stream, request)
+                let stream = connect_tcp(address).map_err(unreachable)?;
+                stream.set_read_timeout(Some(slice)).map_err(unreachable)?;
+                stream.set_write_timeout(Some(slice)).map_err(unreachable)?;
+                exchange(stream, request, || self.wait(begun.elapsed(), None))
             }
         }
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Failure::Failed(format!(
-                "{}: the server did not answer within {} s; a router that hangs is replaced within 30 s, and \
-                 the log says so",
-                self.address,
+        .map_err(|error| Failure::Failed(format!("{}: {error}", self.address)))
+    }
+
+    /// Tells that the server has not answered yet. Error: there is nothing to wait for.
+    fn wait(&self, time: Duration, server: Option<u32>) -> io::Result<()> {
+        let stopped = server.filter(|pid| process_tree::state_of(*pid) == Some(b'T'));
+        if let Some(pid) = stopped {
+            return Err(io::Error::other(format!(
+                "the server, process {pid}, is stopped by a signal; `kill -CONT {pid}` lets it go on"
+            )));
+        }
+        // The wait may have ended a little early.
+        if time + Duration::from_millis(100) >= self.timeout {
+            return Err(io::Error::other(format!(
+                "the server did not answer within {} s; a router or a control process that hangs is replaced, \
+                 usually within 20 s, and the log says so",
                 self.timeout.as_secs_f64()
-            )),
-            _ => Failure::Failed(format!("{}: {error}", self.address)),
-        })
+            )));
+        }
+        let (seconds, limit) = (time.as_secs(), self.timeout.as_secs());
+        eprintln!(
+            "howdah: the server has not answered for {seconds} s; this command waits up to {limit} s \
+             (`howdah status` shows applications that start slowly)"
+        );
+        Ok(())
     }
 }
 
-fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>> {
+/// Returns the process that listens at a socket.
+fn listener(stream: &UnixStream) -> Option<u32> {
+    let peer = sockopt::socket_peercred(stream).ok()?;
+    Some(peer.pid.as_raw_nonzero().get().unsigned_abs())
+}
+
+/// Connects, and waits only for [`CONNECT_TIMEOUT`] if the server accepts nothing.
+fn connect_unix(address: &SocketAddr) -> io::Result<UnixStream> {
+    let address = match (address.as_pathname(), address.as_abstract_name()) {
+        (Some(path), _) => SocketAddrUnix::new(path)?,
+        (None, name) => SocketAddrUnix::new_abstract_name(name.unwrap_or_default())?,
+    };
+    let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(CONNECT_TIMEOUT))?;
+    rustix::net::connect(&socket, &address).map_err(|error| match error {
+        rustix::io::Errno::AGAIN => io::Error::other("the server accepts no connection: it hangs"),
+        error => error.into(),
+    })?;
+    Ok(UnixStream::from(socket))
+}
+
+fn connect_tcp(address: &str) -> io::Result<TcpStream> {
+    let mut failure = io::Error::other("the name has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+/// Sends a request and returns the response. Calls `wait` each time that nothing has come for a while.
+fn exchange(
+    mut stream: impl Read + Write,
+    request: &[u8],
+    mut wait: impl FnMut() -> io::Result<()>,
+) -> io::Result<Vec<u8>> {
+    let is_late = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+    };
+    let mut unsent = request;
     // A server that refuses a request early does not read all of it; its response has the reason.
-    let sent = stream.write_all(request);
+    let sent = loop {
+        match stream.write(unsent) {
+            Ok(0) => break Ok(()),
+            Ok(length) => unsent = unsent.get(length..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if is_late(&error) => wait()?,
+            Err(error) => break Err(error),
+        }
+    };
     let mut answer = Vec::new();
-    let received = stream.take(MAX_RESPONSE).read_to_end(&mut answer);
+    let received = loop {
+        let left = MAX_RESPONSE.saturating_sub(answer.len() as u64);
+        match (&mut stream).take(left).read_to_end(&mut answer) {
+            Err(error) if is_late(&error) => wait()?,
+            received => break received,
+        }
+    };
     if !answer.is_empty() {
         return Ok(answer);
     }
     sent.and(received.map(drop)).and_then(|()| {
-        Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server ended without an answer"))
+        Err(io::Error::other(
+            "the control process ended before it answered, so this may or may not have been carried out; \
+             the log says more. Try again",
+        ))
     })
 }
 
@@ -249,6 +326,12 @@ pub(super) fn encode(text: &str, keep: impl Fn(u8) -> bool) -> String {
 
 /// Maximum time for a response: a change waits for earlier changes and for its applications.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Maximum time until the server accepts a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Interval at which a command says that it waits.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Maximum size of a response in bytes: a document printed with indentation is smaller.
 const MAX_RESPONSE: u64 = 1 << 30;

@@ -25,6 +25,7 @@ pub(super) fn table(status: &Value) -> String {
         ),
         ("Requests", number("/requests/total").to_string()),
         ("PHP memory", memory(status)),
+        ("Replaced", replaced(status).unwrap_or_default()),
     ];
     let known = facts.iter().filter(|(_, value)| !value.is_empty());
     let facts: String = known.map(|(name, value)| format!("{name:<13}{value}\n")).collect();
@@ -76,6 +77,13 @@ pub(super) fn table(status: &Value) -> String {
     text.push_str(&listeners(status));
     text.push_str(&certificates(status));
     text
+}
+
+/// Returns when and why a process of the server was replaced last; `None` if none was.
+fn replaced(status: &Value) -> Option<String> {
+    let replaced = status.get("replaced")?;
+    let member = |name: &str| replaced.get(name).and_then(Value::as_str).map(printable);
+    Some(format!("{}: {}", member("at")?, member("reason")?))
 }
 
 /// Whether PHP is loaded for an application, and its memory.

@@ -4,6 +4,7 @@
 //! number of concurrent changes takes the memory of one, and of a small body for each connection.
 
 mod reload;
+mod status;
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -35,7 +36,6 @@ use tokio::time::timeout;
 
 use super::activity::Activity;
 use super::connections::{ConnectionSlot, Connections};
-use super::document_status::document_status;
 use super::router::Router;
 use super::supervisor::{Failed, Supervisor, Upgraded};
 
@@ -109,6 +109,7 @@ pub fn start(options: ApiOptions) -> Rc<Api> {
         activity,
         undone_from,
         refused: RefCell::new(refused),
+        replaced: RefCell::default(),
         log,
         store: RefCell::new(Arc::new(store)),
         certificates: RefCell::new(describe(&certificates)),
@@ -195,6 +196,7 @@ pub struct Api {
     activity: Rc<Activity>,
     undone_from: Option<String>,
     refused: RefCell<Option<(u64, String)>>,
+    replaced: RefCell<Option<(u64, String)>>,
     log: Arc<Log>,
     store: RefCell<Arc<Store>>,
     /// Descriptions of the certificate bundles, by name.
@@ -389,16 +391,6 @@ impl Api {
             Ok(Upgraded { pid, version }) => Reply::from(Done::Upgraded).upgraded_to(pid, &version),
             Err(detail) => Refusal::NotUpgraded { detail }.into(),
         }
-    }
-
-    /// Returns the content of `/status`: that of the router, and whether the document at its source is refused.
-    async fn status(&self) -> Result<Value, String> {
-        let mut status = self.router.status().await?;
-        let document = self.refused.borrow().as_ref().map(document_status);
-        if let (Some(status), Some(document)) = (status.as_object_mut(), document) {
-            status.insert("document".to_owned(), document);
-        }
-        Ok(status)
     }
 
     /// Accepts no more connections: the server that has replaced this one does.

@@ -73,7 +73,7 @@ impl Router {
     async fn ask(&self, question: impl FnOnce(u32) -> ToRouter) -> Result<Option<Value>, String> {
         let silent = |_| {
             format!(
-                "the router has not answered for {} s; one that hangs is replaced within 30 s, and the log says so",
+                "the router has not answered for {} s; one that hangs is replaced, usually within 20 s, and the log says so",
                 ANSWER_TIMEOUT.as_secs()
             )
         };

@@ -1,8 +1,8 @@
-//! A router that hangs: commands say so, and the supervisor replaces it.
+//! A router or a control process that hangs: commands say so, and the supervisor replaces it.
 
 use std::fs;
 use std::io::Read;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use harness::{Server, Site, eventually, processes, programs, requirements};
 use rustix::process::Signal;
@@ -50,16 +50,20 @@ fn is_replaced(server: &Server, router: u32, mut running: harness::client::Clien
     assert_eq!(server.get("/a.txt").text(), "served");
 }
 
-#[test]
-fn a_router_that_is_stopped_is_replaced_without_a_service_manager() {
-    let server = serving();
-    let running = begin(&server);
-    let router = server.router();
-    processes::signal(router, Signal::STOP);
-    let mut waiting = server.connect();
-    waiting.send("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
-    is_replaced(&server, router, running);
-    assert_eq!(waiting.response().text(), "served", "it had not been accepted");
+/// Stops a thread so that its process does not count as stopped. `None` if that is not possible here.
+pub(crate) fn stop_thread(thread: u32) -> Option<Child> {
+    let mut stopper = Command::new("python3");
+    stopper.args(["-I", "-c", STOP_THREAD, &thread.to_string()]).stdout(Stdio::piped());
+    let Ok(mut stopper) = stopper.spawn() else {
+        requirements::skipped("there is no python3");
+        return None;
+    };
+    let mut said = [0; 7];
+    if stopper.stdout.take().unwrap().read_exact(&mut said).is_err() {
+        requirements::skipped("threads cannot be traced");
+        return None;
+    }
+    Some(stopper)
 }
 
 #[test]
@@ -75,15 +79,8 @@ fn a_router_of_which_one_thread_hangs_is_replaced() {
     let is_second =
         |thread: &std::path::PathBuf| fs::read(thread.join("comm")).unwrap() == b"router-1\n";
     let thread = threads.find(is_second).unwrap();
-    let mut stopper = Command::new("python3");
-    stopper.args(["-I", "-c", STOP_THREAD]).arg(thread.file_name().unwrap()).stdout(Stdio::piped());
-    let Ok(mut stopper) = stopper.spawn() else {
-        return requirements::skipped("there is no python3");
-    };
-    let mut said = [0; 7];
-    if stopper.stdout.take().unwrap().read_exact(&mut said).is_err() {
-        return requirements::skipped("threads cannot be traced");
-    }
+    let thread = thread.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    let Some(mut stopper) = stop_thread(thread) else { return };
     is_replaced(&server, router, running);
     stopper.wait().unwrap();
 }
@@ -93,7 +90,7 @@ fn the_control_api_says_after_5_seconds_that_the_router_does_not_answer() {
     let server = Site::new().file("a.txt", "served").controlled().serve();
     let router = server.router();
     server.control("GET", "/status", "").succeeded();
-    processes::signal(router, Signal::STOP);
+    let continues = stop_both(&server);
     let requests = [
         ("GET", "/status", ""),
         ("GET", "/", ""),
@@ -113,22 +110,69 @@ fn the_control_api_says_after_5_seconds_that_the_router_does_not_answer() {
             assert!(answer.text("detail").contains("has not answered for 5 s"), "{answer:?}");
         }
     });
-    processes::signal(router, Signal::CONT);
+    continues();
     server.control("GET", "/status", "").succeeded();
+    assert_eq!(server.router(), router, "both were stopped, and nothing is wrong with it");
+}
+
+/// Stops the router, and the supervisor, which would replace it. Returns what lets them go on.
+fn stop_both(server: &Server) -> impl Fn() {
+    let (supervisor, router) = (server.supervisor(), server.router());
+    processes::signal(supervisor, Signal::STOP);
+    processes::signal(router, Signal::STOP);
+    move || [router, supervisor].iter().for_each(|pid| processes::signal(*pid, Signal::CONT))
 }
 
 #[test]
-fn status_says_after_5_seconds_that_the_server_does_not_answer() {
+fn commands_say_after_some_seconds_that_the_server_does_not_answer() {
     let server = Site::new().file("a.txt", "served").controlled().serve();
-    let router = server.router();
-    processes::signal(router, Signal::STOP);
-    let mut command = Command::new(programs::howdah());
-    command.args(["status", "--control"]);
-    command.arg(format!("unix:{}", server.site.control_socket().display()));
-    let output = command.output().unwrap();
-    processes::signal(router, Signal::CONT);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    server.control("GET", "/status", "").succeeded();
+    let continues = stop_both(&server);
+    let [status, reload] = [["status"].as_slice(), &["reload"]].map(|command| {
+        let mut command = howdah(&server, command);
+        std::thread::spawn(move || command.output().unwrap())
+    });
+    let [status, reload] = [status, reload].map(|command| command.join().unwrap());
+    continues();
+    for output in [status, reload] {
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        // The client may give up before the answer comes.
+        let advice = format!("`kill -CONT {}` lets it go on", server.supervisor());
+        assert!(said.contains(&advice) || said.contains("answered for 5 s"), "{said}");
+    }
+}
+
+#[test]
+fn a_control_process_that_hangs_is_replaced() {
+    if !requirements::root() {
+        return;
+    }
+    let server = Site::new().file("a.txt", "served").controlled().serve();
+    server.control("GET", "/config", "").succeeded();
+    let control = |server: &Server| {
+        let all = server.processes().into_iter();
+        all.filter(|process| process.title == "howdah: control").map(|process| process.pid).next()
+    };
+    let first = control(&server).unwrap();
+    let Some(mut stopper) = stop_thread(first) else { return };
+    let output = howdah(&server, &["reload"]).output().unwrap();
+    stopper.wait().unwrap();
+    // It had not accepted the connection, or ended with it.
     let said = String::from_utf8_lossy(&output.stderr);
-    // The client may give up before the answer comes.
-    assert!(said.contains("answer within 5 s") || said.contains("answered for 5 s"), "{said}");
+    assert!(output.status.success() || said.contains("ended before it answered"), "{output:?}");
+    server.wait_for_log(&format!(
+        "[alert] {0}#{0} control process {first} is killed: it has not answered for ",
+        server.supervisor()
+    ));
+    server.control("GET", "/config", "").succeeded();
+    assert_ne!(control(&server), Some(first));
+}
+
+/// A command of the program for a server.
+pub(crate) fn howdah(server: &Server, arguments: &[&str]) -> Command {
+    let mut command = Command::new(programs::howdah());
+    command.args(arguments).arg("--control");
+    command.arg(format!("unix:{}", server.site.control_socket().display()));
+    command
 }

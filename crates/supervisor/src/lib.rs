@@ -20,6 +20,7 @@
 //! - `file_helpers`: processes that open and read files, which may wait for a disk; `file_helper`: one of
 //!   them; `file_task`: what they do.
 //! - `mail`: mail of applications, and the mail process.
+//! - `liveness`: whether a process of the server answers.
 //! - `programs`: programs that change DNS records.
 //! - [`check`]: checks for `howdah check`.
 //! - `handover`: an upgrade: the old server, the new one, and what passes between them.
@@ -48,6 +49,7 @@ mod handover;
 mod identity;
 mod last_document;
 mod launch;
+mod liveness;
 mod log_socket;
 mod mail;
 mod memory;

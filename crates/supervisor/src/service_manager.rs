@@ -3,21 +3,17 @@
 
 use std::time::{Duration, Instant};
 
+use howdah_sys::activity::Activity;
 use howdah_sys::service_manager::Notifier;
 
+use crate::liveness::Liveness;
+
 /// Interval at which the router is asked and the description of the server is updated, at most.
-const STATUS_INTERVAL: Duration = Duration::from_secs(10);
+const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The router is asked this many times within the time of the watchdog, so that one slow answer does
 /// not end the server, and a router that hangs is replaced before the service manager ends the server.
 const PINGS_PER_WATCHDOG: u32 = 6;
-
-/// Time without an answer after which the router hangs.
-const HANG_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// A router hangs only if it has not answered this many pings before the last one. After a pause of the
-/// whole machine it has missed one at most.
-const MIN_MISSED: u32 = 2;
 
 /// The service manager, and the notifications that it has got.
 #[derive(Debug, Default)]
@@ -37,16 +33,7 @@ pub(crate) struct ServiceManager {
     /// The service manager was told that the server serves.
     is_ready: bool,
     /// What the running router owes; `None` while none serves.
-    debt: Option<Debt>,
-}
-
-/// Answers that a router owes.
-#[derive(Debug, Default)]
-struct Debt {
-    /// The first ping that was not answered: its number, and when it was sent.
-    first: Option<(u32, Instant)>,
-    /// Number of pings that were not answered before the next was sent.
-    missed: u32,
+    liveness: Option<Liveness>,
 }
 
 /// Numbers of the router for the description of the server. They are shown and not relied on: an
@@ -97,24 +84,30 @@ impl ServiceManager {
     /// Begins to ask a router that serves from now on.
     pub(crate) fn router_serves(&mut self, now: Instant) {
         self.next_ping.get_or_insert(now);
-        self.debt = Some(Debt::default());
+        self.liveness = Some(Liveness::default());
     }
 
     /// Handles the end of the router: nothing is expected of it any more.
     pub(crate) fn router_ended(&mut self) {
-        self.debt = None;
+        self.liveness = None;
     }
 
-    /// Returns the time for which the router has not answered, if that is too long. It is then replaced, and
-    /// nothing more is expected of it.
-    pub(crate) fn take_hang(&mut self, now: Instant) -> Option<Duration> {
-        let debt = self.debt.take_if(|debt| debt.hung_for(now).is_some())?;
-        debt.hung_for(now)
+    /// Returns the time for which the router has not answered, if it hangs. It is then replaced, and nothing more is
+    /// expected of it. `activity`: what the router does.
+    pub(crate) fn take_hang(
+        &mut self,
+        now: Instant,
+        activity: impl FnOnce() -> Option<Activity>,
+    ) -> Option<Duration> {
+        let hung_for = self.liveness.as_mut()?.look(now, activity)?;
+        self.liveness = None;
+        Some(hung_for)
     }
 
-    /// Returns the time of the next ping; `None` if there is none.
+    /// Returns the time of the next ping or look at the router; `None` if there is none.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.next_ping
+        let look = self.liveness.as_ref().and_then(Liveness::due);
+        self.next_ping.into_iter().chain(look).min()
     }
 
     /// Returns the number of the ping to send now, if one is due. A ping that was not answered is
@@ -124,18 +117,16 @@ impl ServiceManager {
         self.next_ping = Some(now + self.interval);
         self.last_ping = self.last_ping.wrapping_add(1);
         self.awaited = Some(self.last_ping);
-        if let Some(debt) = &mut self.debt {
-            debt.asked(self.last_ping, now);
+        if let Some(liveness) = &mut self.liveness {
+            liveness.asked(self.last_ping, now);
         }
         self.awaited
     }
 
     /// Notes that the router answers, perhaps an earlier ping than the last.
     pub(crate) fn heard(&mut self, number: u32) {
-        if let Some(debt) = &mut self.debt
-            && debt.first.is_some_and(|(first, _)| number.wrapping_sub(first) as i32 >= 0)
-        {
-            *debt = Debt::default();
+        if let Some(liveness) = &mut self.liveness {
+            liveness.heard(number);
         }
     }
 
@@ -159,20 +150,6 @@ impl ServiceManager {
             fields.push(("STATUS", status));
         }
         fields
-    }
-}
-
-impl Debt {
-    fn asked(&mut self, number: u32, now: Instant) {
-        match self.first {
-            None => self.first = Some((number, now)),
-            Some(_) => self.missed += 1,
-        }
-    }
-
-    fn hung_for(&self, now: Instant) -> Option<Duration> {
-        let time = now.saturating_duration_since(self.first?.1);
-        (self.missed >= MIN_MISSED && time >= HANG_TIMEOUT).then_some(time)
     }
 }
 
@@ -263,48 +240,30 @@ mod tests {
         assert_eq!(answer(STATUS_INTERVAL * 2, "b"), ["STATUS"]);
     }
 
-    /// Asks a router of which `answers` tells whether it answers the next ping, with the number of the last;
-    /// returns the time at which it hangs.
-    fn hangs_after(watchdog: Option<Duration>, answers: impl Fn(u32) -> bool) -> Option<Duration> {
-        let (mut manager, start) = (ServiceManager::new(None, watchdog), Instant::now());
-        manager.router_serves(start);
-        (0..40).find_map(|_| {
-            let now = manager.due().unwrap();
-            let number = manager.next_ping(now).unwrap();
-            if answers(number) {
-                manager.heard(number);
-            }
-            manager.take_hang(now).map(|_| now - start)
-        })
-    }
-
     #[test]
-    fn a_router_hangs_that_answers_nothing_with_and_without_a_service_manager() {
-        let seconds = Duration::from_secs;
-        assert_eq!(hangs_after(None, |_| false), Some(seconds(20)));
-        // The service manager would end the server 30 seconds after the last answer.
-        assert_eq!(hangs_after(Some(seconds(30)), |_| false), Some(seconds(15)));
-        assert_eq!(hangs_after(None, |_| true), None);
-        assert_eq!(hangs_after(None, |number| number % 3 == 0), None, "it is slow");
-        assert!(hangs_after(None, |number| number < 10).is_some());
-    }
-
-    #[test]
-    fn a_late_answer_is_one_and_a_pause_of_the_machine_is_no_hang() {
-        let (mut manager, start) = (ServiceManager::new(None, None), Instant::now());
-        assert_eq!(manager.next_ping(start), None, "no router serves");
-        manager.router_serves(start);
-        let first = manager.next_ping(start).unwrap();
-        let hour = Duration::from_secs(3600);
-        manager.next_ping(start + hour).unwrap();
-        assert_eq!(manager.take_hang(start + hour), None);
-        let last = manager.next_ping(start + hour * 2).unwrap();
-        manager.heard(first.wrapping_sub(1));
-        manager.heard(last);
-        assert_eq!(manager.take_hang(start + hour * 2), None);
-        manager.next_ping(start + hour * 3);
-        manager.router_ended();
-        assert_eq!(manager.take_hang(start + hour * 9), None);
+    fn a_router_that_answers_nothing_hangs_and_the_next_one_is_asked_anew() {
+        let idle =
+            || Some(Activity { cpu: WATCHDOG, wants_processor: false, waits_for_disk: false });
+        for watchdog in [None, Some(WATCHDOG), Some(WATCHDOG * 5)] {
+            let (mut manager, start) = (ServiceManager::new(None, watchdog), Instant::now());
+            assert_eq!(manager.next_ping(start), None, "no router serves");
+            let mut hangs_after = |answered: u32| {
+                manager.router_serves(start);
+                let mut now = start;
+                let hung = (0..100).find_map(|_| {
+                    now = manager.due().unwrap().max(now);
+                    if let Some(number) = manager.next_ping(now).filter(|ping| *ping <= answered) {
+                        manager.heard(number);
+                    }
+                    manager.take_hang(now, idle)
+                });
+                manager.router_ended();
+                assert_eq!(manager.take_hang(now + WATCHDOG, idle), None);
+                hung.map(|time| time.as_secs())
+            };
+            assert_eq!(hangs_after(u32::MAX), None);
+            assert_eq!(hangs_after(0), Some(5));
+        }
     }
 
     #[test]

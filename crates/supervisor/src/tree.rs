@@ -16,7 +16,8 @@
 //! - `file_tasks`: passes on what other processes have opened and read.
 //! - `tables`: notices changes of files with tables.
 //! - `unloaded`, `unloaded_state`: whether applications without a process could run.
-//! - `service_manager`: notifications to systemd.
+//! - `service_manager`: notifications to systemd, and pings of the router; `watch`: processes that are
+//!   stopped or hang; `watch_state`: its state.
 //! - `shutdown`: the end of the server.
 
 mod applications;
@@ -50,6 +51,8 @@ mod unloaded_state;
 mod upgrade;
 mod upgrade_state;
 mod wait;
+mod watch;
+mod watch_state;
 mod zygotes;
 mod zygotes_state;
 
@@ -93,6 +96,7 @@ impl Tree {
             self.advance_file_tasks(now);
             self.advance_mail(now);
             self.ping_router_if_due(now);
+            self.watch_processes(now);
             if self.is_over(now) {
                 return self.finish();
             }

@@ -6,6 +6,7 @@
 //! - [`packet`]: messages with descriptors between processes.
 //! - [`pipe`]: messages from untrusted processes.
 //! - [`process`]: fork, exec, wait, and the rights of a new process.
+//! - [`activity`]: what the threads of a process do.
 //! - [`pidfd`]: descriptors of processes.
 //! - [`process_tree`]: finding and ending the descendants of a process.
 //! - [`directory`]: checking that a directory exists.
@@ -29,6 +30,7 @@
 //! - [`title`]: the title of a process in `ps`.
 #![deny(unsafe_code)]
 
+pub mod activity;
 #[allow(unsafe_code)]
 pub mod clock;
 pub mod credentials;

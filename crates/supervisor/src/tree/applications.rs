@@ -260,10 +260,11 @@ impl Tree {
         }
         // No workers are started while the router does not keep up: each causes further messages.
         let keeps_up = self.router.as_ref().is_some_and(|router| router.outbox.borrow().is_empty());
-        let mut failures = Vec::new();
+        let (mut failures, mut killed) = (Vec::new(), Vec::new());
         for (id, application) in &mut self.applications {
             if let Some(reason) = application.step(now) {
                 let name = &application.name;
+                killed.push((application.pid, format!("\"{name}\" prototype: {reason}")));
                 self.log
                     .write(Level::Alert, format_args!("\"{name}\" prototype is killed: {reason}"));
                 application.terminate(Some(reason));
@@ -274,6 +275,7 @@ impl Tree {
             }
         }
         failures.iter().for_each(|(id, failure)| self.send_about(*id, failure, &[]));
+        killed.into_iter().for_each(|(pid, reason)| self.note_replaced(pid, reason));
     }
 
     /// Kills a prototype that reports faster than the router reads.

@@ -56,6 +56,7 @@ impl Tree {
         match self.start_control() {
             Ok(process) => {
                 self.control.process = Some(process);
+                self.tell_replaced();
                 if self.upgrade.is_in_progress() {
                     self.send_to_control(&ToControl::UpgradeBegun {}, &[]);
                 }
@@ -174,6 +175,7 @@ impl Tree {
             FromControl::Upgrade {} => self.upgrade(),
             FromControl::SourceRead { error } => self.source_read(error),
             FromControl::Hurry {} => self.hurry(),
+            FromControl::Pong { number } => self.control_answered(number),
             FromControl::Apply { restart } => {
                 self.changes.is_hurried = false;
                 if let Err(problem) = self.apply(restart, descriptors) {

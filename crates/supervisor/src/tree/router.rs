@@ -75,7 +75,8 @@ impl Tree {
         self.router_start = Some(self.router_backoff.next_start(router.started, Instant::now()));
     }
 
-    fn log_router_end(&self, pid: u32, exit: Exit) {
+    fn log_router_end(&mut self, pid: u32, exit: Exit) {
+        self.note_replaced(pid, format!("router process {pid}: it {exit}"));
         match exit {
             Exit::Signal(signal) => {
                 let hint = match i32::from(signal) {

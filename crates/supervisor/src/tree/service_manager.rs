@@ -7,9 +7,10 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
+use howdah_sys::activity::Activity;
+use howdah_sys::clock;
 use howdah_sys::log::Level;
 use howdah_sys::plain::without_numbers;
-use howdah_sys::{clock, signals};
 use howdah_wire::messages::FromSupervisor;
 
 use super::state::Tree;
@@ -51,19 +52,17 @@ impl Tree {
 
     /// Asks the router whether it works, and ends one that does not answer; another is started.
     pub(super) fn ping_router_if_due(&mut self, now: Instant) {
-        let Some(number) = self.service_manager.next_ping(now) else { return };
-        if let Some(time) = self.service_manager.take_hang(now)
-            && let Some(router) = &self.router
+        let router = self.router.as_ref().map(|router| router.pid);
+        if let Some(pid) = router
+            && let Some(time) = self.service_manager.take_hang(now, || Activity::of(pid))
         {
-            let (pid, seconds) = (router.pid, time.as_secs());
-            let what = format_args!(
-                "router process {pid} is killed: it, or one of its threads, has not answered for {seconds} s"
-            );
-            self.log.write(Level::Alert, what);
-            let _ = signals::send(pid, signals::SIGKILL);
-            return;
+            let seconds = time.as_secs();
+            let reason = format!("it, or one of its threads, has not answered for {seconds} s");
+            return self.kill_process(pid, "router process", &reason);
         }
-        self.send_to_router(&FromSupervisor::Ping { number }, &[]);
+        if let Some(number) = self.service_manager.next_ping(now) {
+            self.send_to_router(&FromSupervisor::Ping { number }, &[]);
+        }
     }
 
     /// Handles the router's answer to a ping.

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::time::Instant;
 
 use howdah_sys::log::Level;
 use howdah_sys::{process, signals};
@@ -43,10 +44,7 @@ impl Tree {
                 process::Change::Ended(process::Exit::Signal(signal)) => Exit::Signal(signal),
                 process::Change::Stopped | process::Change::Continued => {
                     let is_stopped = change == process::Change::Stopped;
-                    self.prototype_stopped(pid, is_stopped);
-                    if is_stopped {
-                        self.file_helpers.stopped(pid);
-                    }
+                    self.child_stopped(pid, is_stopped, Instant::now());
                     continue;
                 }
             };

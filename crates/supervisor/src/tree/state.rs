@@ -14,6 +14,7 @@ use super::refusals::Refusals;
 use super::replacement_state::Replacement;
 use super::unloaded_state::UnloadedChecks;
 use super::upgrade_state::Upgrade;
+use super::watch_state::Watch;
 use super::zygotes_state::Zygotes;
 use crate::backoff::Backoff;
 use crate::certificates::Certificates;
@@ -91,6 +92,7 @@ pub(super) struct Tree {
     pub(super) upgrade: Upgrade,
     pub(super) unloaded: UnloadedChecks,
     pub(super) replacement: Replacement,
+    pub(super) watch: Watch,
     /// Addresses that were closed, which the router does not know yet.
     pub(super) unbound: Vec<String>,
 }
@@ -169,6 +171,7 @@ impl Tree {
             upgrade: Upgrade::default(),
             unloaded: UnloadedChecks::default(),
             replacement: Replacement::default(),
+            watch: Watch::default(),
             unbound: Vec::new(),
         }
     }

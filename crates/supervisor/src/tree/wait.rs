@@ -95,6 +95,7 @@ impl Tree {
             .chain(self.file_helpers.due())
             .chain(self.upgrade.due())
             .chain(self.service_manager.due())
+            .chain(self.watch.due())
             .chain(self.options.upkeep.is_some().then_some(self.next_upkeep))
             .chain(self.shutdown.as_ref().and_then(|shutdown| shutdown.deadline))
             .min();

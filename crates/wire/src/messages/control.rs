@@ -42,6 +42,11 @@ messages! {
         6 Upgrade {}
         /// Another change waits for the one that is being made, which must not take long now.
         8 Hurry {}
+        /// Answer to `Ping`.
+        9 Pong {
+            /// As given to `Ping`.
+            number: u32,
+        }
         /// Result of a reload: whether the document at its source is the one that runs.
         7 SourceRead {
             /// Why it is refused; empty if it is not.
@@ -104,6 +109,18 @@ messages! {
         7 Reopened {}
         /// Another router serves. Descriptor: the socket to it.
         11 RouterReplaced {}
+        /// Asks whether the process works; answered with `Pong`.
+        12 Ping {
+            /// Number of the ping.
+            number: u32,
+        }
+        /// The process of the server that was replaced last.
+        13 Replaced {
+            /// When, in seconds since 1970.
+            at: u64,
+            /// Its kind and number, and why it was replaced.
+            reason: String,
+        }
         /// An upgrade has begun, by a signal or `Upgrade`: changes are refused until it has ended.
         8 UpgradeBegun {}
         /// An upgrade has ended. After success this process ends when it has sent its responses:
