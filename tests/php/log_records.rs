@@ -310,3 +310,43 @@ fn what_an_application_has_a_file_for_goes_there() {
     assert!(log.contains("GET /a.php (") && !log.contains("to the file"), "{log}");
     assert_eq!(server.data("stderr"), "to the file\nto the file too\n");
 }
+
+/// A script that writes to the log without end would fill the disk of all sites.
+#[test]
+fn a_site_that_floods_the_log_is_cut_off_and_others_are_heard() {
+    let site = Site::script(
+        "flood.php",
+        "while (!file_exists(getenv('DATA') . '/stop')) error_log(str_repeat('f', 8000));",
+    );
+    let site = site.file("other.php", "<?php error_log('of the other one'); echo 'served';");
+    let application = |script: &str| json!({"type": "php", "root": site.root(), "script": script, "processes": 1});
+    let document = json!({
+        "applications": {"site": application("flood.php"), "other": application("other.php")},
+        "routes": [
+            {"match": {"uri": "/other"}, "action": {"pass": "applications/other"}},
+            {"action": {"pass": "applications/site"}},
+        ],
+    });
+    let server = site.with(document).serve();
+    let mut flood = server.connect();
+    flood.send("GET /flood HTTP/1.1\r\nHost: a\r\n\r\n");
+    let size = || std::fs::metadata(server.site.log_path()).unwrap().len();
+    let closed = || {
+        server
+            .log()
+            .contains("application \"site\" writes too much for the log: its lines are left out")
+    };
+    eventually("the flood is cut off", || (size() > 4 << 20 && closed()).then_some(()));
+    assert!(size() < 20 << 20, "{}", size());
+    assert_eq!(server.get("/other").text(), "served");
+    eventually("the other is heard", || server.log().contains("of the other one").then_some(()));
+    eventually("what was left out is counted", || {
+        let log = server.log();
+        let line = log
+            .lines()
+            .find(|line| line.contains(" lines of application \"site\" were left out"))?;
+        line.contains("[warn]").then_some(())
+    });
+    std::fs::write(server.site.data().join("stop"), "").unwrap();
+    flood.response();
+}

@@ -47,7 +47,8 @@ impl RequestSource for OutputOwner {
     }
 
     fn log(&self, message: fmt::Arguments<'_>) {
-        self.log.write_limited(&self.queue.log_rate, self.pid, Level::Error, message);
+        let source = format_args!("application \"{}\"", self.application);
+        self.log.write_limited(&self.queue.log_rate, &source, self.pid, Level::Error, message);
     }
 
     fn log_pause(&self) -> Duration {

@@ -71,7 +71,8 @@ impl Output {
         let text = String::from_utf8_lossy(self.line.trim_ascii_end());
         if !text.is_empty() {
             let message = format_args!("\"{name}\" application output: {text}");
-            log.write_limited(&self.rate, std::process::id(), Level::Error, message);
+            let (source, pid) = (format_args!("application \"{name}\""), std::process::id());
+            log.write_limited(&self.rate, &source, pid, Level::Error, message);
         }
         self.line.clear();
     }

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::RwLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::log_rate::LogRate;
+use crate::log_rate::{Admission, LASTING_RATE, LogRate};
 use crate::plain::Plain;
 
 pub use self::level::Level;
@@ -124,15 +124,37 @@ impl Log {
         self.record(level, pid, pid, &Plain(message));
     }
 
-    /// Writes a record in the name of another process, unchanged, and counts it against `rate`.
+    /// Writes a record in the name of another process, unchanged, and counts it against `rate`, or leaves it out. `source`:
+    /// what the record is of, for the line that says how many were left out.
     pub fn write_limited(
         &self,
         rate: &LogRate,
+        source: &dyn fmt::Display,
         pid: u32,
         level: Level,
         message: impl fmt::Display,
     ) {
-        rate.wrote(self.record(level, pid, pid, &message));
+        if level > self.threshold {
+            return;
+        }
+        match rate.admit() {
+            Admission::Open => {}
+            Admission::Opened(count) => {
+                self.write(Level::Warn, format_args!("{count} lines of {source} were left out"));
+            }
+            Admission::Closed => {
+                let lasting = LASTING_RATE >> 10;
+                let line = format_args!(
+                    "{source} writes too much for the log: its lines are left out for 10 s, beyond a lasting {lasting} KiB/s"
+                );
+                self.write(Level::Warn, line);
+                return rate.wrote(length(&message));
+            }
+            Admission::LeftOut => return rate.wrote(length(&message)),
+        }
+        let length = self.record(level, pid, pid, &message);
+        rate.wrote(length);
+        rate.kept(length);
     }
 
     /// Writes a record, unless it is below the threshold, and returns its length. If the process is not known
@@ -209,6 +231,20 @@ fn hexadecimal(bytes: &[u8], out: &mut Vec<u8>) {
         let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
         out.extend_from_slice(&[b'\\', b'x', high, low]);
     }
+}
+
+/// Returns the length of a text without keeping it, in bytes.
+fn length(text: &dyn fmt::Display) -> usize {
+    struct Count(usize);
+    impl fmt::Write for Count {
+        fn write_str(&mut self, part: &str) -> fmt::Result {
+            self.0 += part.len();
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    let _ = fmt::Write::write_fmt(&mut count, format_args!("{text}"));
+    count.0
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 //! Limit on the rate at which an application may write to the log.
 //!
 //! Router and supervisor write the log, so a script that writes without end would take their time
-//! from all other sites. Output beyond [`RATE`] stays in its pipe until it may be read: nothing is
-//! lost, and the script waits, as for a slow disk.
+//! from all other sites. Output beyond [`RATE`] stays in its pipe until it may be read, and the script waits, as
+//! for a slow disk.
+//!
+//! A script that goes on would fill the disk of all sites. Beyond [`LASTING_RATE`], records are counted and left out:
+//! [`Admission`].
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -18,12 +21,40 @@ const BURST: u64 = RATE / 2;
 /// Cost of a record in addition to its bytes, in bytes.
 const RECORD_COST: u64 = 512;
 
-/// Log rate of one application: a generic cell rate algorithm, whose state is one number that
+/// Lasting rate of an application, in bytes per second: 11 GB a day.
+pub const LASTING_RATE: u64 = 128 << 10;
+
+/// What an application may write at once beyond [`LASTING_RATE`], in bytes.
+const LASTING_BURST: u64 = 16 << 20;
+
+/// Time for which records are left out, in microseconds.
+const LEFT_OUT_TIME: u64 = 10_000_000;
+
+/// Log rate of one application: two generic cell rate algorithms, whose states are numbers that
 /// several threads may change.
 #[derive(Debug, Default)]
 pub struct LogRate {
     /// Time at which the output so far fits the rate, in microseconds of the monotonic clock.
     paid: AtomicU64,
+    /// The same for the lasting rate, of which only records count that are written.
+    lasting: AtomicU64,
+    /// Time until which records are left out; 0 if they are written.
+    closed_until: AtomicU64,
+    /// Number of records that were left out since.
+    left_out: AtomicU64,
+}
+
+/// Whether a record is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It is.
+    Open,
+    /// It is again, and this many were left out.
+    Opened(u64),
+    /// It is the first that is left out.
+    Closed,
+    /// It is left out.
+    LeftOut,
 }
 
 impl LogRate {
@@ -40,6 +71,46 @@ impl LogRate {
     /// Returns the time until another record may be written; zero if it may be now.
     pub fn wait(&self) -> Duration {
         self.wait_at(clock::monotonic_us())
+    }
+
+    /// Decides about a record. One that is left out is counted.
+    pub fn admit(&self) -> Admission {
+        self.admit_at(clock::monotonic_us())
+    }
+
+    /// Counts a record of this many bytes that was written against the lasting rate, too.
+    pub fn kept(&self, bytes: usize) {
+        self.kept_at(clock::monotonic_us(), bytes);
+    }
+
+    fn admit_at(&self, now: u64) -> Admission {
+        let closed_until = self.closed_until.load(Relaxed);
+        if closed_until > now {
+            self.left_out.fetch_add(1, Relaxed);
+            return Admission::LeftOut;
+        }
+        let change = |to| self.closed_until.compare_exchange(closed_until, to, Relaxed, Relaxed);
+        if closed_until > 0 {
+            return match change(0) {
+                Ok(_) => Admission::Opened(self.left_out.swap(0, Relaxed)),
+                Err(_) => Admission::Open, // another thread says so
+            };
+        }
+        let burst = LASTING_BURST * 1_000_000 / LASTING_RATE;
+        if self.lasting.load(Relaxed) <= now.saturating_add(burst) {
+            return Admission::Open;
+        }
+        self.left_out.fetch_add(1, Relaxed);
+        match change(now.saturating_add(LEFT_OUT_TIME)) {
+            Ok(_) => Admission::Closed,
+            Err(_) => Admission::LeftOut,
+        }
+    }
+
+    fn kept_at(&self, now: u64, bytes: usize) {
+        let cost = (bytes as u64).saturating_mul(1_000_000) / LASTING_RATE;
+        let add = |paid: u64| Some(paid.max(now).saturating_add(cost));
+        let _ = self.lasting.fetch_update(Relaxed, Relaxed, add);
     }
 
     fn wrote_at(&self, now: u64, bytes: usize) {
@@ -76,6 +147,32 @@ mod tests {
         }
         let each_second = 1_000 * record as u64 * 1_000_000 / (now - start);
         assert!((RATE * 9 / 10..=RATE).contains(&each_second), "{each_second}");
+    }
+
+    #[test]
+    fn what_lasts_is_left_out_and_counted() {
+        let (rate, mut now) = (LogRate::default(), 7_000_000);
+        let mut bytes = 0;
+        while rate.admit_at(now) == Admission::Open {
+            rate.kept_at(now, 1 << 16);
+            bytes += 1 << 16;
+        }
+        assert!((LASTING_BURST..=LASTING_BURST + (1 << 17)).contains(&bytes), "{bytes}");
+        for _ in 0..4 {
+            assert_eq!(rate.admit_at(now), Admission::LeftOut);
+        }
+        now += LEFT_OUT_TIME;
+        assert_eq!(rate.admit_at(now), Admission::Opened(5));
+        let mut again = 0;
+        while rate.admit_at(now) == Admission::Open {
+            rate.kept_at(now, 1 << 10);
+            again += 1 << 10;
+        }
+        let expected = LASTING_RATE * LEFT_OUT_TIME / 1_000_000;
+        assert!((expected / 2..=expected * 2).contains(&again), "{again}");
+        now += 3_600_000_000;
+        assert_eq!(rate.admit_at(now), Admission::Opened(1));
+        assert_eq!(rate.admit_at(now), Admission::Open);
     }
 
     #[test]

@@ -7,6 +7,9 @@ use std::time::Duration;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::log_rate::LogRate;
 
+/// What the messages are of.
+const SOURCE: &str = "an upstream server";
+
 /// Limit on the rate of the log messages of a site or an upstream, of all threads together.
 ///
 /// The servers of a site control how often they fail and what they write, and the threads that
@@ -30,9 +33,9 @@ impl LogLimit {
         let left_out = self.left_out.swap(0, Relaxed);
         if left_out > 0 {
             let text = format_args!("{left_out} messages were dropped: the log rate was exceeded");
-            log.write_limited(&self.rate, pid, Level::Warn, text);
+            log.write_limited(&self.rate, &SOURCE, pid, Level::Warn, text);
         }
-        log.write_limited(&self.rate, pid, level, message);
+        log.write_limited(&self.rate, &SOURCE, pid, level, message);
     }
 
     /// Writes a message, or counts it if there is no room. The next message is preceded by the

@@ -39,7 +39,9 @@ impl PhpThread {
                     };
                     let pid = pid.unwrap_or(std::process::id());
                     let message = format_args!("{context}: {text}");
-                    self.log.write_limited(&attached.queue.log_rate, pid, level, message);
+                    let source = format_args!("application \"{}\"", context.application);
+                    let rate = &attached.queue.log_rate;
+                    self.log.write_limited(rate, &source, pid, level, message);
                 }
             }
             Event::Purge { is_all, is_soft, tags } => {
@@ -100,7 +102,8 @@ impl PhpThread {
         };
         let message = format_args!("{context}: its worker is replaced: {}", reason.name());
         let pid = pid.unwrap_or(std::process::id());
-        self.log.write_limited(&attached.queue.log_rate, pid, Level::Info, message);
+        let source = format_args!("application \"{}\"", context.application);
+        self.log.write_limited(&attached.queue.log_rate, &source, pid, Level::Info, message);
     }
 
     fn send_descriptors(&self, attached: &AttachedInstance, slot: u32, key: RequestKey) {
