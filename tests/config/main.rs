@@ -8,6 +8,7 @@ mod check_starts;
 mod control_access;
 mod control_commands;
 mod control_limits;
+mod customers;
 mod hanging_applications;
 mod hanging_files;
 mod include;
