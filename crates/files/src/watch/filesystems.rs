@@ -26,6 +26,13 @@ impl FileSystems {
         self.0.push((device, reports));
         reports
     }
+
+    /// Sets what is known of a device.
+    #[cfg(test)]
+    pub fn set(&mut self, device: u64, reports: bool) {
+        self.0.retain(|(known, _)| *known != device);
+        self.0.push((device, reports));
+    }
 }
 
 /// Returns the kernel's number of a kind of file systems.

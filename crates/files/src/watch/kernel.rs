@@ -48,6 +48,28 @@ pub(super) struct Kernel {
     descriptor: Option<OwnedFd>,
     users: HashMap<i32, Vec<User>>,
     count: usize,
+    /// Approximate memory of all users, in bytes.
+    bytes: usize,
+}
+
+impl Role {
+    /// Returns the approximate memory in bytes of a directory with a path of this length, and of its file.
+    pub fn bytes(path: usize, has_file: bool) -> usize {
+        // The path is the key of the directory, too.
+        OVERHEAD + 2 * path + if has_file { OVERHEAD + path } else { 0 }
+    }
+}
+
+impl User {
+    /// Returns the approximate memory of the user and of what is known for it, in bytes.
+    fn bytes(&self) -> usize {
+        OVERHEAD
+            + match &self.role {
+                Role::Above(name) => name.as_ref().map_or(0, |name| name.len()),
+                Role::Directory(path) => 2 * path.len(),
+                Role::File(path) => path.len(),
+            }
+    }
 }
 
 impl Kernel {
@@ -62,10 +84,27 @@ impl Kernel {
         let watch = inotify::add_watch(descriptor, path, flags)?;
         let users = self.users.entry(watch).or_default();
         if !users.contains(&user) {
-            users.push(user);
             self.count += 1;
+            self.bytes += user.bytes();
+            users.push(user);
         }
         Ok(watch)
+    }
+
+    /// Counts somebody who wants to know of what cannot be watched.
+    pub fn add_unwatched(&mut self, user: &User) {
+        self.count += 1;
+        self.bytes += user.bytes();
+    }
+
+    /// Undoes [`Kernel::add_unwatched`].
+    pub fn remove_unwatched(&mut self, user: &User) {
+        self.discount(user);
+    }
+
+    fn discount(&mut self, user: &User) {
+        self.count -= 1;
+        self.bytes -= user.bytes();
     }
 
     /// Ends a watch for one user.
@@ -73,8 +112,11 @@ impl Kernel {
         let Some(users) = self.users.get_mut(&watch) else { return };
         let before = users.len();
         users.retain(|other| other != user);
-        self.count -= before - users.len();
-        if users.is_empty() {
+        let (is_known, is_last) = (users.len() < before, users.is_empty());
+        if is_known {
+            self.discount(user);
+        }
+        if is_last {
             self.users.remove(&watch);
             self.end(watch);
         }
@@ -85,10 +127,21 @@ impl Kernel {
         for watch in std::mem::take(&mut self.users).into_keys() {
             self.end(watch);
         }
-        self.count = 0;
+        (self.count, self.bytes) = (0, 0);
     }
 
-    /// Returns the number of watches, counted for each user.
+    /// Returns true if there is no room for further users.
+    pub fn is_full(&self) -> bool {
+        self.count >= MAX_WATCHES || self.bytes >= MAX_BYTES
+    }
+
+    /// Returns true if there is room for many further users.
+    pub fn has_room(&self) -> bool {
+        self.count < MAX_WATCHES / 4 * 3 && self.bytes < MAX_BYTES / 4 * 3
+    }
+
+    /// Returns the number of users.
+    #[cfg(test)]
     pub fn count(&self) -> usize {
         self.count
     }
@@ -116,11 +169,19 @@ impl Kernel {
             let name = event.file_name().map(|name| Box::from(name.to_bytes()));
             let is_over = event.events().contains(ReadFlags::IGNORED);
             let users = match is_over {
-                true => self.users.remove(&watch).inspect(|users| self.count -= users.len()),
+                true => self.users.remove(&watch),
                 false => self.users.get(&watch).cloned(),
             };
             for user in users.unwrap_or_default() {
+                if is_over {
+                    self.count -= 1;
+                    self.bytes -= user.bytes();
+                }
                 changes.push(Change { user, name: name.clone() });
+            }
+            // An event has a change for each user, which may be many.
+            if changes.len() > MAX_CHANGES {
+                return Changes::Unknown;
             }
         }
         Changes::Unknown
@@ -139,3 +200,15 @@ const BUFFER_BYTES: usize = 4096;
 
 /// Most events that are taken one by one. The kernel's queue has 16384 by default.
 const MAX_EVENTS: usize = 4096;
+
+/// Most changes that are applied one by one.
+const MAX_CHANGES: usize = 16_384;
+
+/// Most users of watches in a thread, and of directories that cannot be watched.
+pub(super) const MAX_WATCHES: usize = 4096;
+
+/// Maximum of their approximate memory, in bytes.
+const MAX_BYTES: usize = 4 << 20;
+
+/// Approximate memory in bytes of a user and of what is known for it, beside paths.
+const OVERHEAD: usize = 256;

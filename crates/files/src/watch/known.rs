@@ -136,3 +136,24 @@ impl<T, A: Clone> Known<T, A> {
 pub(super) fn is_fresh(at: Instant, now: Instant) -> bool {
     now.saturating_duration_since(at) < REVALIDATION_INTERVAL
 }
+
+/// Returns true if each segment of a path is the name of an entry. The path begins with a slash.
+pub(super) fn is_plain(path: &[u8]) -> bool {
+    let Some(names) = path.strip_prefix(b"/") else { return false };
+    let is_name = |name: &[u8]| {
+        (1..=MAX_NAME_BYTES).contains(&name.len())
+            && !matches!(name, b"." | b"..")
+            && memchr::memchr(0, name).is_none()
+    };
+    let mut count = 0;
+    names.split(|byte| *byte == b'/').all(|name| {
+        count += 1;
+        count <= MAX_DEPTH && is_name(name)
+    })
+}
+
+/// Most segments of a path that is watched.
+pub(super) const MAX_DEPTH: usize = 64;
+
+/// Longest name (Linux).
+const MAX_NAME_BYTES: usize = 255;

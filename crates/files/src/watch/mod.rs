@@ -31,7 +31,7 @@ use rustix::io::Errno;
 use self::filesystems::FileSystems;
 use self::follow::{ENTRIES, Way};
 use self::kernel::{Change, Changes, Kernel, Role, User};
-use self::known::{Directory, Known, is_fresh};
+use self::known::{Directory, Known, is_fresh, is_plain};
 use crate::inspect::{FileKind, Inspected};
 use crate::resolve::is_settled;
 use crate::share::{FileLocation, Share};
@@ -175,16 +175,33 @@ impl<T: Clone, A: Clone> Watched<T, A> {
     fn take_changes(&self) {
         let mut kernel = self.kernel.borrow_mut();
         let changes = kernel.changes();
-        let is_full = kernel.count() >= MAX_WATCHES || self.roots.borrow().all.len() >= MAX_ROOTS;
+        let has_room = self.roots.borrow().all.len() < MAX_ROOTS;
         match changes {
-            Changes::Unknown => self.forget_all(&mut kernel),
-            Changes::None | Changes::Some(_) if is_full => self.forget_all(&mut kernel),
-            Changes::None => {}
-            Changes::Some(changes) => {
+            Changes::None if has_room => {}
+            Changes::Some(changes) if has_room => {
                 for change in changes {
                     self.apply(change, &mut kernel);
                 }
             }
+            _ => self.forget_all(&mut kernel),
+        }
+        if kernel.is_full() {
+            self.forget_largest(&mut kernel);
+        }
+    }
+
+    /// Forgets the root with the most directories, so that it takes no watches of others. If it had few, the room is
+    /// used up by many roots, and all are forgotten: a search for the largest at each request would cost time.
+    fn forget_largest(&self, kernel: &mut Kernel) {
+        let size = |root: &&Rc<Root<T, A>>| root.state.borrow().directories_bytes();
+        let largest = self.roots.borrow().all.iter().max_by_key(size).map(Rc::clone);
+        if let Some(root) = largest {
+            let mut state = root.state.borrow_mut();
+            state.changes += 1;
+            state.forget(&root, kernel);
+        }
+        if !kernel.has_room() {
+            self.forget_all(kernel);
         }
     }
 
@@ -279,6 +296,12 @@ impl<T: Clone, A: Clone> Watched<T, A> {
 }
 
 impl<T, A: Clone> State<T, A> {
+    /// Returns the approximate memory of the directories below the root, in bytes.
+    fn directories_bytes(&self) -> usize {
+        let paths = self.known.directories.iter();
+        paths.map(|(path, known)| Role::bytes(path.len(), known.file_watch.is_some())).sum()
+    }
+
     /// Forgets everything.
     fn forget(&mut self, root: &Root<T, A>, kernel: &mut Kernel) {
         self.drop_below(root, b"/", kernel);
@@ -300,8 +323,9 @@ impl<T, A: Clone> State<T, A> {
             if let Some(watch) = known.file_watch {
                 kernel.remove(watch, &user(Role::File(path.clone())));
             }
-            if let Some(watch) = known.watch {
-                kernel.remove(watch, &user(Role::Directory(path)));
+            match known.watch {
+                Some(watch) => kernel.remove(watch, &user(Role::Directory(path))),
+                None => kernel.remove_unwatched(&user(Role::Directory(path))),
             }
         }
         if directory == b"/" {
@@ -491,9 +515,12 @@ impl<T: Clone, A: Clone> WatchedView<'_, T, A> {
         let reports = self.watched.file_systems.borrow_mut().report_changes(found.device, &full);
         let user = User { root: self.root.index, role: Role::Directory(path.into()) };
         let watch = match reports {
-            true => kernel.add(&full, ENTRIES | WatchFlags::ONLYDIR, user).ok(),
+            true => kernel.add(&full, ENTRIES | WatchFlags::ONLYDIR, user.clone()).ok(),
             false => None,
         };
+        if watch.is_none() {
+            kernel.add_unwatched(&user);
+        }
         let checked = self.now.monotonic;
         let directory = Directory { watch, file_watch: None, id, checked, value: None };
         state.known.directories.insert(path.into(), directory);
@@ -524,9 +551,6 @@ enum Watching {
     Missing,
 }
 
-/// Most watches of a thread, counted for each root. Beyond that, all is forgotten.
-const MAX_WATCHES: usize = 4096;
-
 /// Most roots of a thread, with those of former configurations.
 const MAX_ROOTS: usize = 1024;
 
@@ -544,27 +568,6 @@ const MAX_ANSWER_BYTES: usize = 32 << 10;
 
 /// Number of entries after which the memory of all is added up.
 const SUM_INTERVAL: usize = 16;
-
-/// Most segments of a path that is watched.
-const MAX_DEPTH: usize = 64;
-
-/// Longest name (Linux).
-const MAX_NAME_BYTES: usize = 255;
-
-/// Returns true if each segment of a path is the name of an entry. The path begins with a slash.
-fn is_plain(path: &[u8]) -> bool {
-    let Some(names) = path.strip_prefix(b"/") else { return false };
-    let is_name = |name: &[u8]| {
-        (1..=MAX_NAME_BYTES).contains(&name.len())
-            && !matches!(name, b"." | b"..")
-            && memchr::memchr(0, name).is_none()
-    };
-    let mut count = 0;
-    names.split(|byte| *byte == b'/').all(|name| {
-        count += 1;
-        count <= MAX_DEPTH && is_name(name)
-    })
-}
 
 /// Looks at a root; `None` if it is no directory, or its links are not followed.
 fn look(files: &Files, share: &Share, root: &[u8]) -> Option<Inspected> {

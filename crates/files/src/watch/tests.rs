@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 
+use super::kernel::MAX_WATCHES;
+use super::known::MAX_DEPTH;
 use super::*;
 use crate::{Limits, Options};
 
@@ -240,6 +242,39 @@ fn a_thread_has_a_limited_number_of_watches() {
     }
     fs::write(site.root().join("7").join(FILE), "x").unwrap();
     assert_eq!(site.rules("/7/").0.as_deref(), Some("x"));
+}
+
+#[test]
+fn directories_that_cannot_be_watched_count_as_well_and_take_no_room_of_others() {
+    let site = Site::new();
+    let count = || site.watched.kernel.borrow().count();
+    let other = site.at("other");
+    let name = "n".repeat(240);
+    fs::create_dir_all(other.join("a")).unwrap();
+    let ask_other = || {
+        let root = other.as_os_str().as_encoded_bytes();
+        let view = site.watched.below(&site.files, &site.share, root, FILE.as_bytes(), site.now);
+        view.unwrap().look_up(b"/a/x")
+    };
+    assert_eq!(ask_other(), WatchedEntry::Missing);
+    let few = count();
+    // Nothing on this device is watched.
+    let device = fs::metadata(site.root()).unwrap().dev();
+    let mut largest = 0;
+    for number in 0..MAX_WATCHES * 5 / 4 {
+        let path = site.root().join(format!("{number}{name}"));
+        fs::create_dir(&path).unwrap();
+        let view = site.view().unwrap();
+        site.watched.file_systems.borrow_mut().set(device, false);
+        assert!(!view.watch_file(format!("/{number}{name}/").as_bytes()));
+        site.watched.file_systems.borrow_mut().set(device, true);
+        largest = largest.max(count());
+        assert_eq!(ask_other(), WatchedEntry::Missing);
+        assert!(site.watched.roots.borrow().all.len() == 2, "all were forgotten");
+    }
+    assert!((1000..=MAX_WATCHES + 10).contains(&largest), "{largest}");
+    site.watched.forget_all(&mut site.watched.kernel.borrow_mut());
+    assert_eq!((ask_other(), count()), (WatchedEntry::Missing, few));
 }
 
 #[test]
