@@ -23,6 +23,9 @@ const MAX_OWN_MARKS: usize = 1 << 12;
 /// Maximum number of marks of prefixes in a group.
 const MAX_PREFIXES: usize = 256;
 
+/// Maximum bytes of the hosts and paths of these prefixes.
+const MAX_PREFIX_BYTES: usize = 1 << 20;
+
 /// What is purged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purge {
@@ -320,17 +323,29 @@ impl Marks {
         verdict
     }
 
-    /// Replaces the older half of the marks by a floor if there are too many.
+    /// Returns true if the prefixes are too many or too long.
+    fn has_too_many_prefixes(&self) -> bool {
+        let bytes = |(host, path, _): &(Option<Vec<u8>>, Vec<u8>, Mark)| {
+            host.as_ref().map_or(0, Vec::len) + path.len()
+        };
+        self.prefixes.len() > MAX_PREFIXES
+            || self.prefixes.iter().map(bytes).sum::<usize>() > MAX_PREFIX_BYTES
+    }
+
+    /// Replaces the older half of the marks by a floor while there are too many.
     fn limit(&mut self, max: usize) {
-        if self.subjects.len() <= max && self.prefixes.len() <= MAX_PREFIXES {
-            return;
+        while self.subjects.len() > max || self.has_too_many_prefixes() {
+            self.drop_older_half();
         }
+    }
+
+    fn drop_older_half(&mut self) {
         let last = Mark::last;
         let numbers = |marks: &mut Vec<u64>| {
             let middle = marks.len() / 2;
             marks.select_nth_unstable(middle).1.to_owned()
         };
-        let mut all: Vec<_> = match self.prefixes.len() > MAX_PREFIXES {
+        let mut all: Vec<_> = match self.has_too_many_prefixes() {
             true => self.prefixes.iter().map(|(_, _, mark)| last(mark)).collect(),
             false => self.subjects.values().map(last).collect(),
         };

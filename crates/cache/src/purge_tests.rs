@@ -92,6 +92,16 @@ fn the_number_of_marks_is_limited_and_none_is_forgotten() {
     }
     assert!(purges.everyone.marks.read().unwrap().prefixes.len() <= MAX_PREFIXES);
     assert_eq!(purges.judge(&page("/0/a", "", 0), &Group::default()), Verdict::Gone);
+    let long = "x".repeat(MAX_PREFIX_BYTES / 4);
+    for number in 0..20 {
+        purges.purge(&prefix(None, &format!("/{number}/{long}")), false, NOW);
+        let marks = purges.everyone.marks.read().unwrap();
+        let bytes: usize = marks.prefixes.iter().map(|(_, path, _)| path.len()).sum();
+        assert!((1..=MAX_PREFIX_BYTES).contains(&bytes), "{bytes}");
+    }
+    assert_eq!(purges.judge(&page("/0/a", "", 0), &Group::default()), Verdict::Gone);
+    let recent = page("/", "t1", purges.count());
+    assert_eq!(purges.judge(&recent, &Group::default()), Verdict::Valid);
 }
 
 /// An application that purges without end removes its own older responses at most.
