@@ -310,7 +310,7 @@ class Attacks(RuleTest):
     FILES = {"tests/a/b.rs": "fn one() {}\n", "crates/c/src/d.rs": "fn two() {}\n"}
 
     def page(self, cell):
-        return {**self.FILES, "docs/security.md": f"## Attacks and their tests\n\n| `x` | does `y` | {cell} |\n"}
+        return {**self.FILES, "docs/security.md": f"## Memory of the router\n\n| `x` | does `y` | {cell} |\n"}
 
     def test_tests_that_exist_are_accepted(self):
         self.assert_accepts(lint.attack_tests, self.page("[a/b.rs](../tests/a/b.rs): `one`; unit tests: `two`"))

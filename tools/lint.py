@@ -423,9 +423,9 @@ ATTACK_TEST = re.compile(r"\]\(\.\./(tests/[^)]+\.rs)\)|(unit tests): |`(\w+)`")
 
 
 def attack_tests(tree):
-    """Each test that the catalogue of attacks names exists, in the file that it names."""
+    """Each test that the table of the router's memory and the catalogue of attacks name exists, in the file that they name."""
     crates = [code for name, code in tree.codes.items() if name.startswith("crates/")]
-    rows = tree.texts.get(ATTACKS, "").partition("## Attacks and their tests")[2]
+    rows = tree.texts.get(ATTACKS, "").partition("## Memory of the router")[2]
     for row in rows.split("\n"):
         if not row.startswith("| "):
             continue

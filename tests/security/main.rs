@@ -23,6 +23,8 @@ mod htaccess;
 mod htaccess_passwords;
 mod isolation;
 mod memory;
+mod memory_files;
+mod memory_htaccess;
 mod neighbours;
 mod sandbox;
 mod setup;

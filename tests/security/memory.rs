@@ -1,5 +1,5 @@
-//! The limits of what the router keeps for sites and clients: each kind is driven to its limit, while another site is
-//! asked. docs/security.md has the table.
+//! The limits of what the router keeps for sites and clients: each kind is driven far beyond its limit, and the memory
+//! of the router grows by little more than the limit. "Memory of the router" in docs/security.md has the table.
 
 use std::fs;
 
@@ -7,17 +7,55 @@ use harness::http2::{Http2, frame, kind, request};
 use harness::{Server, Site, free_address, processes};
 use serde_json::json;
 
-const MIB: u64 = 1 << 20;
+pub const MIB: u64 = 1 << 20;
 
-/// Returns the memory of the router in bytes.
-fn memory(server: &Server) -> u64 {
-    processes::private_memory(server.router())
+/// Growth of the memory of a router.
+pub struct Growth {
+    router: u32,
+    before: u64,
+    resident: u64,
 }
 
-/// A site with `.htaccess` files, and beside it another one at `/other/`.
-fn serve(site: Site) -> Server {
+impl Growth {
+    /// Starts the measurement.
+    pub fn of(server: &Server) -> Growth {
+        let router = server.router();
+        Growth {
+            router,
+            before: processes::private_memory(router),
+            resident: processes::resident_memory(router),
+        }
+    }
+
+    /// Returns the growth until now, in bytes.
+    pub fn bytes(&self) -> u64 {
+        processes::private_memory(self.router).saturating_sub(self.before)
+    }
+
+    /// Asserts that the memory has grown by little more than a limit in bytes: by half of it, for what the limit counts
+    /// approximately, and by what the allocator keeps.
+    #[track_caller]
+    pub fn assert_within(&self, limit: u64) {
+        let grown = self.bytes();
+        println!("grown by {} MiB, the limit is {} MiB", grown / MIB, limit / MIB);
+        assert!(grown < limit * 3 / 2 + 16 * MIB);
+    }
+
+    /// Asserts the same of the highest memory since the start of the router, for what is kept for a moment.
+    #[track_caller]
+    pub fn assert_peak_within(&self, limit: u64) {
+        let grown = processes::peak_memory(self.router).saturating_sub(self.resident);
+        // With pages of the program that were not in memory before.
+        println!("grown by {} MiB, the limit is {} MiB", grown / MIB, limit / MIB);
+        assert!(grown < limit * 3 / 2 + 64 * MIB);
+    }
+}
+
+/// A site with `.htaccess` files, and beside it another one at `/other/`, served by one thread.
+pub fn serve(site: Site) -> Server {
     let root = site.root().display().to_string();
     site.file("other/a.txt", "other")
+        .with(json!({ "settings": { "listen_threads": 1 } }))
         .with(json!({
             "routes": [
                 { "match": { "uri": "/other/*" }, "action": { "share": format!("{root}$uri") } },
@@ -42,6 +80,7 @@ fn compiled_directives_of_many_directories_stay_within_their_memory() {
         fs::write(directory.join("a.txt"), "a").unwrap();
     }
     let server = serve(site);
+    let growth = Growth::of(&server);
     for number in 0..30 {
         // Subjects of several lengths need further variants of each pattern.
         for query in ["", &"q".repeat(300)] {
@@ -49,7 +88,8 @@ fn compiled_directives_of_many_directories_stay_within_their_memory() {
             assert!(matches!(response.status, 200 | 503), "{}", response.status);
         }
         assert_eq!(server.get("/other/a.txt").text(), "other");
-        assert!(memory(&server) < 512 * MIB, "{number}: {} MiB", memory(&server) / MIB);
+        // The site has 96 MiB in use; what it has dropped is not returned to the system at once.
+        growth.assert_within(224 * MIB);
     }
     let response = server.get("/d7/a.txt");
     assert_eq!(response.status, 200, "{}", server.log());
@@ -65,13 +105,14 @@ fn heads_of_responses_that_are_large_are_not_kept() {
         fs::write(site.root().join(format!("f{number}.txt")), "x").unwrap();
     }
     let server = serve(site);
+    let growth = Growth::of(&server);
     for number in 0..150 {
         for _ in 0..2 {
             assert_eq!(server.get(&format!("/f{number}.txt")).status, 200);
         }
     }
     assert_eq!(server.get("/other/a.txt").text(), "other");
-    assert!(memory(&server) < 96 * MIB, "{} MiB", memory(&server) / MIB);
+    growth.assert_within(2 * MIB);
 }
 
 #[test]
@@ -86,13 +127,12 @@ fn what_responses_state_about_queries_stays_within_the_memory_of_the_cache() {
         }))
         .serve();
     server.get("/first");
-    let before = memory(&server);
+    let growth = Growth::of(&server);
     for number in 0..1500 {
         assert_eq!(server.get(&format!("/p{number}")).status, 200);
     }
     // 1500 of them take 50 MiB.
-    let grown = memory(&server).saturating_sub(before);
-    assert!(grown < 24 * MIB, "{} MiB", grown / MIB);
+    growth.assert_within(MIB);
 }
 
 #[test]
@@ -112,6 +152,7 @@ fn encoders_of_slow_streams_have_a_limit_for_each_client() {
             "listeners": { &address: { "http2": true } },
         }))
         .serve_at(&address);
+    let growth = Growth::of(&server);
     let head = request("GET", "/a.txt", &[("accept-encoding", "br")]);
     const END: u8 = 5; // END_STREAM, END_HEADERS
     // No windows: nothing is read.
@@ -133,6 +174,6 @@ fn encoders_of_slow_streams_have_a_limit_for_each_client() {
     }
     assert_eq!(fields.len(), 400);
     // Encoders of Brotli take 3 MiB each, and the client has 48.
-    assert!(memory(&server) < 192 * MIB, "{} MiB", memory(&server) / MIB);
+    growth.assert_within(48 * MIB);
     assert_eq!(server.get("/a.txt").status, 200);
 }

@@ -81,6 +81,13 @@ pub fn private_memory(pid: u32) -> u64 {
     kib.unwrap_or(0u64) << 10
 }
 
+/// Returns the memory of a process in bytes, with files and shared memory.
+pub fn resident_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let kib = field(&status, "VmRSS:").and_then(|text| text.split(' ').next()?.parse().ok());
+    kib.unwrap_or(0u64) << 10
+}
+
 /// Returns the peak of the memory of a process in bytes. The kernel adds up its per-processor
 /// counters only now and then, so a later figure may be a little lower.
 pub fn peak_memory(pid: u32) -> u64 {
