@@ -18,6 +18,9 @@ const MAX_PURGE_BYTES: usize = 1 << 20;
 /// Maximum number of blocks of limits that wait.
 const MAX_BLOCKS: usize = 1000;
 
+/// Maximum bytes of their keys.
+const MAX_BLOCK_BYTES: usize = 1 << 20;
+
 /// A message that no request waits for.
 #[derive(Debug, Clone)]
 pub enum Outgoing {
@@ -86,7 +89,9 @@ impl Waiting {
 
     /// Adds a block. One that finds no place costs accuracy only.
     pub fn block(&mut self, block: SharedBlock) {
-        if self.blocks.len() < MAX_BLOCKS {
+        // At most a thousand are added up, and blocks are rare.
+        let bytes: usize = self.blocks.iter().map(|block| block.key.len()).sum();
+        if self.blocks.len() < MAX_BLOCKS && bytes + block.key.len() <= MAX_BLOCK_BYTES {
             self.blocks.push_back(Arc::new(block));
         }
     }
@@ -182,6 +187,18 @@ mod tests {
         (0..4).for_each(|_| purge(&mut waiting, "a", &long));
         assert_eq!(sent(&mut waiting), Some(("a".to_owned(), b"all".to_vec())));
         assert_eq!(sent(&mut waiting), None);
+    }
+
+    #[test]
+    fn blocks_have_a_limit_in_number_and_bytes() {
+        for (length, expected) in [(10, MAX_BLOCKS), (MAX_BLOCK_BYTES / 64, 64)] {
+            let mut waiting = Waiting::default();
+            for _ in 0..3 * MAX_BLOCKS {
+                let (zone, key) = ("z".to_owned(), vec![b'k'; length].into());
+                waiting.block(SharedBlock { zone, key, debt: 1, longest_debt: 1 });
+            }
+            assert_eq!(waiting.blocks.len(), expected);
+        }
     }
 
     #[test]
