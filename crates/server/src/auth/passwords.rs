@@ -25,6 +25,15 @@ impl Passwords {
     fn known(&self) -> MutexGuard<'_, HashSet<[u64; 2]>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Remembers that a password was right. If there are too many, all others are forgotten.
+    fn remember(&self, key: [u64; 2]) {
+        let mut known = self.known();
+        if known.len() >= MAX_KNOWN {
+            known.clear();
+        }
+        known.insert(key);
+    }
 }
 
 /// Returns true if a stored hash accepts the password of a client. False as well if its kind is unknown, or if it would
@@ -53,11 +62,23 @@ pub async fn verify(
     }
     let accepts = compare(hash, password.to_vec(), Some(turn)).await.ok()?;
     if accepts {
-        let mut known = passwords.known();
-        if known.len() >= MAX_KNOWN {
-            known.clear();
-        }
-        known.insert(key);
+        passwords.remember(key);
     }
     Some(accepts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_passwords_that_were_right_is_limited() {
+        let passwords = Passwords::default();
+        for number in 0..3 * MAX_KNOWN as u64 {
+            passwords.remember([number, 0]);
+            assert!(
+                passwords.known().contains(&[number, 0]) && passwords.known().len() <= MAX_KNOWN
+            );
+        }
+    }
 }
