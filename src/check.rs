@@ -51,22 +51,14 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     let mut mistakes = Vec::new();
     let (name, text) = match &arguments.file {
         Some(path) => {
-            let text = match config_file::read_document(path, &defaults) {
-                Ok(text) => text,
-                // Files that cannot be used are left out by the server. What is in the others is checked.
-                Err(problem) if !arguments.syntax => {
-                    mistakes.extend(problem.lines().map(str::to_owned));
-                    let usable = config_file::read_usable(path, &defaults, None);
-                    match usable
-                        .ok()
-                        .filter(|text| howdah_config::parse_with(text, &defaults).is_ok())
-                    {
-                        Some(text) => text,
-                        None => return Err(problem),
-                    }
-                }
-                Err(problem) => return Err(problem),
+            // Files that cannot be used are left out by the server. What is in the others is checked.
+            let (usable, found) = config_file::read_checked(path, &defaults);
+            let is_of_use = |text: &Vec<u8>| {
+                found.is_empty()
+                    || !arguments.syntax && howdah_config::parse_with(text, &defaults).is_ok()
             };
+            let Some(text) = usable.filter(is_of_use) else { return failed(found) };
+            mistakes = found;
             (path.display().to_string(), text)
         }
         None => {
@@ -102,9 +94,8 @@ pub fn run(arguments: &Check) -> Result<(), String> {
     }
     findings.warnings.iter().for_each(|warning| eprintln!("howdah: warning: {}", Plain(warning)));
     findings.notes.iter().for_each(|note| eprintln!("howdah: note: {}", Plain(note)));
-    if let Some(last) = findings.errors.pop() {
-        findings.errors.iter().for_each(|error| eprintln!("howdah: {}", Plain(error)));
-        return Err(last);
+    if !findings.errors.is_empty() {
+        return failed(findings.errors);
     }
     println!("{name}: the configuration is valid");
     if !arguments.syntax {
@@ -115,6 +106,13 @@ pub fn run(arguments: &Check) -> Result<(), String> {
         protection.iter().for_each(|line| println!("{name}: {line}"));
     }
     Ok(())
+}
+
+/// Prints errors, the last of which is left to the caller.
+fn failed(mut errors: Vec<String>) -> Result<(), String> {
+    let last = errors.pop().unwrap_or_default();
+    errors.iter().for_each(|error| eprintln!("howdah: {}", Plain(error)));
+    Err(last)
 }
 
 /// Checks the `.htaccess` files of a directory. Fails if one has an error.

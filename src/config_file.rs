@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use howdah_config::include::{self, IncludedFiles};
+use howdah_config::include::{self, Expanded, IncludedFiles};
 use howdah_config::json;
 use howdah_config::{Config, Defaults, Error};
 use howdah_supervisor::file_progress;
@@ -43,6 +43,15 @@ pub fn read_usable(
     defaults: &Defaults,
     former: Option<&[u8]>,
 ) -> Result<Vec<u8>, String> {
+    Ok(read_leaving_out(path, defaults, former)?.0)
+}
+
+/// Reads a document as [`read_usable`] does. Returns it with the mistakes of the files that are left out.
+fn read_leaving_out(
+    path: &Path,
+    defaults: &Defaults,
+    former: Option<&[u8]>,
+) -> Result<(Vec<u8>, Vec<String>), String> {
     let text = read(path)?;
     let former = former.and_then(|former| json::parse(former).ok());
     let check = |document: &Value| -> Result<(), Error> {
@@ -50,7 +59,31 @@ pub fn read_usable(
     };
     let (former, now) = (former.as_ref(), clock::wall_seconds());
     let expanded = include::expand_leaving_out(&text, path, &Disk, former, now, &check)?;
-    Ok(expanded.map_or(text, |expanded| expanded.document.to_string().into_bytes()))
+    Ok(match expanded {
+        Some(Expanded { document, mistakes, .. }) => (document.to_string().into_bytes(), mistakes),
+        None => (text, Vec::new()),
+    })
+}
+
+/// Reads a document for a check: what the server would use of it, if anything, and the mistakes of all files as
+/// lines with the file and the place. Those of a document without files are left to the caller.
+pub fn read_checked(path: &Path, defaults: &Defaults) -> (Option<Vec<u8>>, Vec<String>) {
+    let problem = match read_document(path, defaults) {
+        Ok(text) => return (Some(text), Vec::new()),
+        Err(problem) => problem,
+    };
+    let mut mistakes: Vec<_> = problem.lines().map(str::to_owned).collect();
+    // A file that cannot be read hides the mistakes of others: the document is not complete without it.
+    let (usable, others) = match read_leaving_out(path, defaults, None) {
+        Ok((text, others)) => (Some(text), others),
+        Err(problem) => (None, problem.lines().map(str::to_owned).collect()),
+    };
+    for mistake in others {
+        if !mistakes.contains(&mistake) {
+            mistakes.push(mistake);
+        }
+    }
+    (usable, mistakes)
 }
 
 /// Reads a document again of which files were left out. Returns the document that runs if none of them can be

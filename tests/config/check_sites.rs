@@ -69,6 +69,91 @@ fn all_errors_of_all_applications_are_told_with_their_files() {
     assert!(about(&output, &conf.join("d.json"), "").is_empty(), "{output:?}");
 }
 
+/// Each of these once hid the mistakes of others: a file without JSON, a circle, an unknown key.
+#[test]
+fn all_mistakes_of_all_files_are_told_in_one_run() {
+    let site = Site::new();
+    let conf = site.data().join("conf.d");
+    fs::create_dir(&conf).unwrap();
+    let write = |name: &str, text: &str| fs::write(conf.join(name), text).unwrap();
+    write("a.json", r#"{"include": "b.json"}"#);
+    write("b.json", r#"{"include": "a.json"}"#);
+    write("c.json", "{");
+    write(
+        "d.json",
+        r#"{"routes": {"d": [{"action": {"retrun": 200}}, {"action": {"return": "x"}}]}}"#,
+    );
+    write("e.json", r#"{"applications": {"e": {"type": "php", "root": "/x", "procesess": 1}}}"#);
+    write("f.json", r#"{"include": "f.json"}"#);
+    write("g.json", r#"{"routes": {"g": [{"action": {"return": 200}}]}}"#);
+    write("h.json", "[]");
+    let expected = [
+        ("b.json", "is a circle"),
+        ("c.json", "line 1"),
+        ("d.json", "retrun"),
+        ("d.json", "/routes/d/1/action/return"),
+        ("e.json", "procesess"),
+        ("f.json", "is a circle"),
+        ("h.json", "must be an object"),
+    ];
+    let file = site.data().join("sites.json");
+    for (own, of_document) in [(json!({}), None), (json!({"listners": {}}), Some("listners"))] {
+        let mut document = json!({
+            "include": conf.join("*.json"),
+            "listeners": {"127.0.0.1:80": {"pass": "routes/g"}},
+        });
+        harness::merge(&mut document, own);
+        let output = check(&site, "sites.json", &document);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        for (name, part) in expected {
+            let file = conf.join(name).display().to_string();
+            let is_told =
+                |line: &&str| line.starts_with(&format!("howdah: {file}: ")) && line.contains(part);
+            assert_eq!(text.lines().filter(is_told).count(), 1, "{name}: {part}: {text}");
+        }
+        for part in of_document {
+            one(&output, &file, "", part);
+        }
+        assert!(!text.contains("g.json"), "{text}");
+    }
+}
+
+#[test]
+fn all_certificates_that_cannot_be_used_are_told() {
+    let site = Site::new();
+    let authority = harness::tls::Authority::new();
+    let data = site.data();
+    let certificate = |name: &str| {
+        let (chain, key) = authority.issue(&[&format!("{name}.example")]);
+        let file = data.join(format!("{name}.pem"));
+        fs::write(&file, chain + &key).unwrap();
+        json!({"chain": file, "key": file})
+    };
+    let mut good = certificate("good");
+    let other = certificate("other");
+    let missing = json!({"chain": data.join("missing.pem"), "key": data.join("missing.pem")});
+    fs::write(data.join("garbage.pem"), "garbage").unwrap();
+    let garbage = json!({"chain": data.join("garbage.pem"), "key": data.join("garbage.pem")});
+    let mut mixed = certificate("mixed");
+    mixed["key"] = other["key"].clone();
+    let tls = json!({
+        "certificate": [missing, good.take(), garbage, mixed],
+        "client_certificates": {"authorities": data.join("ca.pem")},
+    });
+    let document = json!({
+        "listeners": {"127.0.0.1:443": {"pass": "routes", "tls": tls}},
+        "routes": [{"action": {"return": 200}}],
+    });
+    let output = check(&site, "tls.json", &document);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let found = about(&output, &data.join("tls.json"), "/listeners/127.0.0.1:443/tls: ");
+    for name in ["missing.pem", "garbage.pem", "mixed.pem", "ca.pem"] {
+        assert!(found.iter().any(|line| line.contains(name)), "{name}: {found:?}");
+    }
+    assert_eq!(found.len(), 4, "{found:?}");
+}
+
 /// PHP would wait for the writer of a FIFO, and read a device until no memory is left.
 #[test]
 fn a_php_ini_without_an_end_is_an_error() {

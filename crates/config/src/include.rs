@@ -9,6 +9,7 @@
 //! all other places, `include` may be a name that the user has chosen. The `values` of a variable may be
 //! the name of a file, or a pattern: the files have the table.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -137,7 +138,10 @@ fn expand_once<'f>(
         }));
         members.insert(INCLUDED.to_owned(), Value::Object(named.collect()));
     }
-    Ok(Some((Expanded { document, sources, origins, left_out: Vec::new() }, tolerance)))
+    Ok(Some((
+        Expanded { document, sources, origins, left_out: Vec::new(), mistakes: Vec::new() },
+        tolerance,
+    )))
 }
 
 /// Returns true if a text may have `include`, which may name no file.
@@ -207,6 +211,8 @@ struct Reading<'f> {
     tables: Vec<(Vec<String>, PathBuf)>,
     /// Problems of files. With one, the document is of no use; other files are read for their problems.
     mistakes: Mistakes<String>,
+    /// Files that include a file that includes them. They are not read again: their number would multiply.
+    circular: BTreeSet<PathBuf>,
     /// Set if the document is read without files that cannot be used.
     tolerance: Option<Tolerance<'f>>,
 }
@@ -214,8 +220,8 @@ struct Reading<'f> {
 impl<'f> Reading<'f> {
     fn new(files: &'f dyn IncludedFiles, sources: Vec<Source>) -> Self {
         let (origins, tables) = (Vec::new(), Vec::new());
-        let mistakes = Mistakes::default();
-        Reading { files, sources, origins, bytes: 0, tables, mistakes, tolerance: None }
+        let (mistakes, circular) = (Mistakes::default(), BTreeSet::new());
+        Reading { files, sources, origins, bytes: 0, tables, mistakes, circular, tolerance: None }
     }
 
     fn value(&mut self, value: Value, place: &Place) -> Result<Value, String> {
@@ -479,13 +485,17 @@ impl<'f> Reading<'f> {
     }
 
     /// Reads a file for the `include` at a place. `None` if the file has a problem, which is kept. Error: no
-    /// further file is to be read, for example in a circle.
+    /// further file is to be read, as there are too many files or problems.
     fn read(&mut self, file: &Path, place: &Place) -> Result<Option<(Value, usize)>, String> {
         if let Err(problem) = self.check_chain(file, place) {
-            return match self.tolerance {
-                Some(_) if place.source != 0 => self.reject(place.source, problem).map(|()| None),
-                _ => Err(problem),
+            let including = self.sources.get(place.source).map(|source| source.file.clone());
+            return match including.is_some_and(|including| self.circular.insert(including)) {
+                true => self.reject(place.source, problem).map(|()| None),
+                false => Ok(None), // it has been told
             };
+        }
+        if self.circular.contains(file) {
+            return Ok(None);
         }
         if let Some(reason) = self.tolerance.as_ref().and_then(|known| known.unusable(file)) {
             return self.leave_out(file, reason).map(|()| None);

@@ -44,6 +44,16 @@ impl<E: fmt::Display> Mistakes<E> {
     }
 }
 
+impl Mistakes<String> {
+    /// Keeps an error like [`Mistakes::keep`], unless the same is kept.
+    pub fn keep_once(&self, error: String) -> Result<(), String> {
+        if self.0.borrow().contains(&error) {
+            return Ok(());
+        }
+        self.keep(error)
+    }
+}
+
 impl Mistakes<Error> {
     /// Returns the value of a part; `None` if it has a mistake, which is kept. Error: the reading ends, as
     /// there are too many mistakes.

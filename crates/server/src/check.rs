@@ -27,22 +27,40 @@ pub fn tls(config: &Config, texts: &CertificateSources<'_>) -> Vec<(String, Stri
     };
     for listener in &config.listeners {
         let Some(settings) = &listener.tls else { continue };
-        if !settings.certificates.iter().all(known) {
-            continue;
-        }
-        let made =
-            authorities(settings).try_for_each(|ca| texts.file(ca).map(|_| ())).and_then(|()| {
-                TlsListener::new(settings, &texts.material(howdah_tls::sources(settings))?)
-            });
-        problems.extend(made.err().map(|problem| (place(listener), problem)));
+        let found = listener_problems(settings, &known, texts);
+        problems.extend(found.into_iter().map(|problem| (place(listener), problem)));
     }
     for (place, settings) in config.upstream_tls() {
         if !settings.certificate.iter().all(known) {
             continue;
         }
         let material = texts.material(howdah_tls::client_sources(&settings));
-        let made = material.and_then(|material| TlsClient::new(&settings, &material));
+        let made = TlsClient::new(&settings, &material);
         problems.extend(made.err().map(|problem| (place, problem)));
+    }
+    problems
+}
+
+/// Returns the problems of all files of a listener.
+fn listener_problems(
+    settings: &Tls,
+    known: &dyn Fn(&Certificate) -> bool,
+    texts: &CertificateSources<'_>,
+) -> Vec<String> {
+    let mut problems: Vec<_> =
+        authorities(settings).filter_map(|ca| texts.file(ca).err()).collect();
+    let material = texts.material(howdah_tls::sources(settings));
+    let without =
+        Tls { certificates: Vec::new(), client_certificates: Vec::new(), ..settings.clone() };
+    let certificates = settings.certificates.iter().filter(|one| known(one)).cloned();
+    let own = Tls { certificates: certificates.collect(), ..without.clone() };
+    match TlsListener::without_unusable(&own, &material) {
+        Ok(made) => problems.extend(made.unusable().into_iter().map(|unusable| unusable.problem)),
+        Err(problem) => return vec![problem],
+    }
+    for rule in &settings.client_certificates {
+        let of_rule = Tls { client_certificates: vec![rule.clone()], ..without.clone() };
+        problems.extend(TlsListener::without_unusable(&of_rule, &material).err());
     }
     problems
 }
@@ -76,15 +94,19 @@ impl CertificateSources<'_> {
         (self.read)(path).map_err(|error| howdah_tls::authorities::unreadable(&name, &error))
     }
 
-    fn material(&self, sources: Vec<Source>) -> Result<CertificateFiles, String> {
+    fn material(&self, sources: Vec<Source>) -> CertificateFiles {
         let mut material = CertificateFiles::default();
         for source in sources {
             let text = match &source {
-                Source::Stored(name) => self.stored.and_then(|stored| stored(name)),
-                Source::File(path) => Some(self.file(path)?),
+                Source::Stored(name) => self.stored.and_then(|stored| stored(name)).map(Ok),
+                Source::File(path) => Some(self.file(path)),
             };
-            text.into_iter().for_each(|text| material.add(source.clone(), text));
+            match text {
+                Some(Ok(text)) => material.add(source, text),
+                Some(Err(problem)) => material.fail(source, problem),
+                None => {}
+            }
         }
-        Ok(material)
+        material
     }
 }

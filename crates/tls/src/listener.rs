@@ -61,16 +61,6 @@ pub fn sources(settings: &config::Tls) -> Vec<Source> {
 }
 
 impl TlsListener {
-    /// Builds the TLS state for these settings. Error: the certificate that cannot be used, and the
-    /// reason.
-    pub fn new(settings: &config::Tls, material: &CertificateFiles) -> Result<Self, String> {
-        let listener = TlsListener::without_unusable(settings, material)?;
-        match listener.unusable().into_iter().next() {
-            Some(unusable) => Err(unusable.problem),
-            None => Ok(listener),
-        }
-    }
-
     /// Builds the TLS state for these settings. Certificates that cannot be used are out. Error: another
     /// file that cannot be used.
     pub fn without_unusable(

@@ -89,12 +89,24 @@ fn material(texts: &[(&str, &str)]) -> CertificateFiles {
     material
 }
 
+/// Builds a listener that can use all of its certificates.
+fn strict(
+    settings: &howdah_config::Tls,
+    material: &CertificateFiles,
+) -> Result<TlsListener, String> {
+    let listener = TlsListener::without_unusable(settings, material)?;
+    match listener.unusable().into_iter().next() {
+        Some(unusable) => Err(unusable.problem),
+        None => Ok(listener),
+    }
+}
+
 fn listener(tls: Value, texts: &[(&str, &str)]) -> Arc<TlsListener> {
-    Arc::new(TlsListener::new(&settings(tls), &material(texts)).unwrap())
+    Arc::new(strict(&settings(tls), &material(texts)).unwrap())
 }
 
 fn refusal(tls: Value, texts: &[(&str, &str)]) -> String {
-    TlsListener::new(&settings(tls), &material(texts)).unwrap_err()
+    strict(&settings(tls), &material(texts)).unwrap_err()
 }
 
 /// Creates a client that trusts an authority, with or without a certificate.
@@ -545,7 +557,7 @@ async fn a_name_is_proved_to_who_asks_for_the_proof_and_only_while_it_is_needed(
 async fn without_a_certificate_nothing_is_shown_until_there_is_one() {
     let authority = Authority::new();
     let settings = settings(json!({"acme": {"domains": "a.example"}}));
-    let listener = Arc::new(TlsListener::new(&settings, &material(&[])).unwrap());
+    let listener = Arc::new(strict(&settings, &material(&[])).unwrap());
     let client = client(&authority, None);
     assert!(shake(&listener, &client, "a.example").await.is_err());
     assert_eq!(listener.in_use(), []);

@@ -18,6 +18,8 @@ pub struct Expanded {
     pub(super) origins: Vec<Origin>,
     /// Files that are left out because they cannot be used ([`expand_leaving_out`](super::expand_leaving_out)).
     pub left_out: Vec<LeftOut>,
+    /// All mistakes of those files, with the file and the place.
+    pub mistakes: Vec<String>,
 }
 
 /// A file of a document.

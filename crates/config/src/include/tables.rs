@@ -34,7 +34,7 @@ pub fn expand_tables(mut document: Value, files: &dyn IncludedFiles) -> Result<E
     }
     let Reading { sources, origins, mistakes, .. } = reading;
     finished(mistakes, read)?;
-    Ok(Expanded { document, sources, origins, left_out: Vec::new() })
+    Ok(Expanded { document, sources, origins, left_out: Vec::new(), mistakes: Vec::new() })
 }
 
 /// Returns the files and directories on which the tables of an expanded document depend.

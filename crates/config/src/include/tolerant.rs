@@ -34,7 +34,7 @@ impl Reading<'_> {
                 tolerance.contradicts(source, problem);
                 Ok(())
             }
-            _ => self.mistakes.keep(problem),
+            _ => self.mistakes.keep_once(problem),
         }
     }
 
@@ -45,7 +45,7 @@ impl Reading<'_> {
                 tolerance.leave_out(file, problem);
                 Ok(())
             }
-            None => self.mistakes.keep(problem),
+            None => self.mistakes.keep_once(problem),
         }
     }
 }
@@ -57,7 +57,7 @@ impl Reading<'_> {
 ///
 /// # Errors
 ///
-/// The mistakes of the document itself, as lines with the file and the place.
+/// The mistakes of the files and of the document itself, as lines with the file and the place.
 pub fn expand_leaving_out(
     text: &[u8],
     file: &Path,
@@ -67,7 +67,7 @@ pub fn expand_leaving_out(
     check: &dyn Fn(&Value) -> Result<(), Error>,
 ) -> Result<Option<Expanded>, String> {
     let mut unusable = BTreeMap::new();
-    let mut last = String::new();
+    let mut mistakes: Vec<String> = Vec::new();
     for reading in 0..MAX_READINGS {
         let tolerance = Tolerance::new(former, &unusable);
         let Some((mut expanded, tolerance)) = expand_once(text, file, files, Some(tolerance))?
@@ -76,6 +76,8 @@ pub fn expand_leaving_out(
         };
         let Some(Tolerance { found, .. }) = tolerance else { return Ok(Some(expanded)) };
         let Found { left_out, mut contradicting } = found.into_inner();
+        let of_files = left_out.iter().map(|(_, reason, _)| reason);
+        add_new(&mut mistakes, of_files);
         if contradicting.is_empty() {
             expanded.left_out = left_out
                 .into_iter()
@@ -88,7 +90,7 @@ pub fn expand_leaving_out(
                 .collect();
             record(&mut expanded);
             let Err(error) = check(&expanded.document) else {
-                return Ok(Some(expanded));
+                return Ok(Some(Expanded { mistakes, ..expanded }));
             };
             let errors = [&error].into_iter().chain(error.others());
             let of_files = errors.filter_map(|error| match expanded.source_of(error) {
@@ -97,10 +99,11 @@ pub fn expand_leaving_out(
             });
             contradicting.extend(of_files);
             if contradicting.is_empty() {
-                return Err(expanded.explain(&error));
+                mistakes.push(expanded.explain(&error));
+                return Err(mistakes.join("\n"));
             }
         }
-        last.clone_from(&contradicting.first().map_or(String::new(), |(_, reason)| reason.clone()));
+        add_new(&mut mistakes, contradicting.iter().map(|(_, reason)| reason));
         for (source, reason) in contradicting {
             let source =
                 if reading < MAX_NESTED_READINGS { source } else { expanded.outermost(source) };
@@ -111,7 +114,16 @@ pub fn expand_leaving_out(
             known.without_former |= source.is_former;
         }
     }
-    Err(last)
+    Err(mistakes.join("\n"))
+}
+
+/// Adds mistakes that are not known yet.
+fn add_new<'m>(mistakes: &mut Vec<String>, new: impl Iterator<Item = &'m String>) {
+    for mistake in new {
+        if !mistakes.contains(mistake) {
+            mistakes.push(mistake.clone());
+        }
+    }
 }
 
 /// Writes the files that are left out into the document.
