@@ -118,6 +118,14 @@ fn failed(mut errors: Vec<String>) -> Result<(), String> {
 /// Checks the `.htaccess` files of a directory. Fails if one has an error.
 fn check_directory(directory: &Path, options: &CommonOptions) -> Result<(), String> {
     let user = server_user::find(options)?;
+    let listed = || fs::read_dir(directory).err().map(|error| error.to_string());
+    let problem = run_as(user.as_ref(), || listed().unwrap_or_default());
+    let problem = problem.unwrap_or_else(|error| error.to_string());
+    if !problem.is_empty() {
+        let name = user.unwrap_or_else(Credentials::current).name;
+        let directory = directory.display();
+        return Err(format!("{directory} cannot be listed by the user \"{name}\": {problem}"));
+    }
     let Report { mut errors, notes, files } =
         htaccess::report(directory, &Htaccess::default(), user.as_ref())?;
     notes.iter().for_each(|note| eprintln!("howdah: note: {}", Plain(note)));

@@ -301,8 +301,10 @@ fn refusal(status: u16, target: &str, body: &Value) -> String {
         None => format!("the server answers with status {status}"),
     };
     match text("detail") {
+        // Unit's title of all that is not there says less than the detail.
+        Some(detail) if status == 404 => line = detail.to_owned(),
         Some(detail) => line = format!("{line}: {detail}"),
-        None if status == 404 => line = format!("{line}: {target}"),
+        None if status == 404 => line = format!("there is nothing at {target}"),
         None => {}
     }
     if let (Some(row), Some(column)) = (position("line"), position("column")) {
@@ -362,7 +364,7 @@ mod tests {
             json!({"error": "Invalid JSON.", "detail": "no", "location": {"line": 2, "column": 3}});
         assert_eq!(refusal(400, "/config", &body), "Invalid JSON: no (line 2, column 3)");
         let missing = json!({"error": "Value doesn't exist."});
-        assert_eq!(refusal(404, "/config/a", &missing), "Value doesn't exist: /config/a");
+        assert_eq!(refusal(404, "/config/a", &missing), "there is nothing at /config/a");
         assert_eq!(refusal(502, "/", &json!([])), "the server answers with status 502");
     }
 

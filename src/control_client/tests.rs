@@ -134,7 +134,7 @@ fn the_configuration_is_set_appended_to_and_deleted() {
     server.config(ConfigCommand::Delete { path: "routes/0".into() }).unwrap();
     assert_eq!(server.document(), json!({"routes": []}));
     let missing = server.config(ConfigCommand::Delete { path: "routes/0".into() });
-    assert_eq!(failure(missing), "Value doesn't exist: /config/routes/0");
+    assert_eq!(failure(missing), "there is nothing at /config/routes/0");
     let (path, bad) = ("routes".to_owned(), value("[{\"action\": {}}]"));
     let bad = failure(server.config(ConfigCommand::Set { path, value: bad }));
     assert!(bad.starts_with("Invalid configuration: /routes/0/action: "), "{bad}");
@@ -152,7 +152,7 @@ fn applications_are_restarted_and_the_status_is_shown() {
         }))
     };
     restart("a/b").unwrap();
-    let missing = "Value doesn't exist: the configuration has no application \"shop\"";
+    let missing = "the configuration has no application \"shop\"";
     assert_eq!(failure(restart("shop")), missing);
     execute(Command::Status(StatusArgs {
         server: server.control(),

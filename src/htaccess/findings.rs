@@ -28,7 +28,7 @@ pub const NOTE: &str = "n";
 
 /// Reviews all files below a directory; the lines are those of [`FILE`], [`ERROR`] and [`NOTE`].
 pub fn findings(root: &Path, settings: &Htaccess) -> String {
-    let Found { files, is_complete, .. } = search_for_review(root, &settings.file);
+    let Found { files, is_complete, unreadable } = search_for_review(root, &settings.file);
     let mut lines = Vec::new();
     let mut add = |kind: &str, text: &str| lines.push(format!("{kind}{}", one_line(text)));
     for file in &files {
@@ -55,6 +55,14 @@ pub fn findings(root: &Path, settings: &Htaccess) -> String {
                 add(NOTE, &format!("{shown}: line {}: {note}", line.number));
             }
         }
+    }
+    if let Some(first) = unreadable.first() {
+        let others = match unreadable.len() - 1 {
+            0 => String::new(),
+            others => format!(" and {others} other directories"),
+        };
+        let first = first.display();
+        add(NOTE, &format!("{first}{others}: files below were not looked at: permission denied"));
     }
     if !is_complete {
         add(NOTE, &format!("{}: not all files were looked at: there are too many", root.display()));

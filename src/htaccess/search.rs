@@ -1,7 +1,7 @@
 //! Search for `.htaccess` files below a directory.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use howdah_supervisor::file_progress;
 
@@ -29,11 +29,13 @@ pub struct Found {
     pub files: Vec<PathBuf>,
     /// False if the limits have ended the search.
     pub is_complete: bool,
+    /// Directories below the first one that may not be listed.
+    pub unreadable: Vec<PathBuf>,
 }
 
 /// Looks for everything of this name in a directory and those below it: the server refuses what is below a
 /// directory if it is no readable file. Symbolic links are not followed, and
-/// directories that cannot be read are left out.
+/// directories that cannot be listed are left out.
 pub fn search(directory: &Path, name: &str) -> Found {
     search_within(directory, name, QUICK)
 }
@@ -48,7 +50,15 @@ fn search_within(directory: &Path, name: &str, limits: Limits) -> Found {
     let mut entries = 0;
     let mut pending = vec![(directory.to_owned(), 0)];
     while let Some((directory, depth)) = pending.pop() {
-        let Ok(listing) = fs::read_dir(&directory) else { continue };
+        let listing = match fs::read_dir(&directory) {
+            Ok(listing) => listing,
+            Err(error) => {
+                if depth > 0 && error.kind() == io::ErrorKind::PermissionDenied {
+                    found.unreadable.push(directory);
+                }
+                continue;
+            }
+        };
         let mut below = Vec::new();
         for entry in listing.flatten() {
             if entries % 1000 == 0 {

@@ -408,3 +408,27 @@ fn output_that_nobody_reads_ends_a_command_quietly() {
     let output = programs::run(command.arg("man").arg(&pages));
     assert!(output.status.success() && pages.join("howdah.1").exists(), "{output:?}");
 }
+
+/// It called a directory valid that it could not look at.
+#[test]
+fn a_directory_that_may_not_be_listed_is_not_valid() {
+    if !requirements::root() {
+        return;
+    }
+    let site = Site::new().file("open/a.html", "").file("open/closed/.htaccess", "Nonsense");
+    let checked = |directory: &Path| {
+        let output = programs::run(Command::new(programs::howdah()).arg("check").arg(directory));
+        let text =
+            [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).concat();
+        (output.status.code(), text)
+    };
+    let (root, closed) = (site.root(), site.root().join("open/closed"));
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    let (code, text) = checked(&closed);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("cannot be listed by the user"), "{text}");
+    let (code, text) = checked(&root);
+    assert_eq!(code, Some(0), "{text}");
+    let note = format!("{}: files below were not looked at", closed.display());
+    assert!(text.contains(&note), "{text}");
+}

@@ -75,8 +75,8 @@ fn what_is_refused_is_said_in_one_line_that_names_the_place() {
     let server = serving();
     let before = server.control("GET", "/config", "").succeeded();
     for (words, line) in [
-        (&["get", "applications/shop"][..], "Value doesn't exist: /config/applications/shop"),
-        (&["delete", "routes/7"], "Value doesn't exist: /config/routes/7"),
+        (&["get", "applications/shop"][..], "there is nothing at /config/applications/shop"),
+        (&["delete", "routes/7"], "there is nothing at /config/routes/7"),
         (&["append", "listeners", "{}"], "Method isn't allowed: only an array can be appended to"),
         (&["set", "applications/site/procesess", "8"], "did you mean \"processes\"?"),
         (&["set", "applications/site/user", "blog"], "write a string as '\"blog\"'"),

@@ -69,8 +69,8 @@ impl Tree {
         same.take(MIN_APPLICATIONS).count() == MIN_APPLICATIONS
     }
 
-    /// Logs which applications cannot use a zygote.
-    fn log_own_starts(&self) {
+    /// Logs which applications cannot use a zygote, if they are others than before.
+    fn log_own_starts(&mut self) {
         let specs = self.changes.current.grants.applications.values();
         let own =
             |spec: &ApplicationSpec| Some(format!("\"{}\" ({})", spec.name, own_start(spec)?));
@@ -81,11 +81,12 @@ impl Tree {
         if more > 0 {
             names.push(format!("{more} others"));
         }
-        if !names.is_empty() {
-            let names = names.join(", ");
+        let names = names.join(", ");
+        if !names.is_empty() && names != self.zygotes.logged_own_starts {
             let line = format_args!("applications that do not share the start of PHP: {names}");
             self.log.write(Level::Info, line);
         }
+        self.zygotes.logged_own_starts = names;
     }
 
     /// Starts a zygote unless it runs, or has failed a short time ago.

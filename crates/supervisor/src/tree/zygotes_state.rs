@@ -16,6 +16,8 @@ pub(super) struct Zygotes {
     pub(super) slots: Vec<Slot>,
     /// Applications that wait until their zygote has loaded PHP, the oldest first.
     pub(super) waiting: Vec<Waiting>,
+    /// The applications that need their own start, as last logged.
+    pub(super) logged_own_starts: String,
 }
 
 /// A start of PHP that applications can share.

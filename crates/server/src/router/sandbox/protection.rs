@@ -63,13 +63,13 @@ impl Restriction {
 
     fn explain(self) -> &'static str {
         match self {
-            Restriction::SystemCalls => "system calls that it does not need",
-            Restriction::Tracing => "tracing other processes",
-            Restriction::Signals => "signals to other processes",
-            Restriction::Files => "files that it does not need",
-            Restriction::Root => "files outside of its root",
-            Restriction::Bind => "TCP sockets that listen",
-            Restriction::NewPrivileges => "new privileges",
+            Restriction::SystemCalls => "make system calls that it does not need",
+            Restriction::Tracing => "trace other processes",
+            Restriction::Signals => "send signals to other processes",
+            Restriction::Files => "use files that it does not need",
+            Restriction::Root => "use files outside of its root",
+            Restriction::Bind => "listen on TCP sockets",
+            Restriction::NewPrivileges => "gain privileges",
         }
     }
 }
@@ -134,7 +134,7 @@ impl Protection {
     pub fn explain(&self, config: &Config) -> Vec<String> {
         let router = self.router.user.iter().map(|user| {
             let own = if user.parse::<u32>().is_ok() { ", an id of its own," } else { "" };
-            format!("the router runs as \"{user}\"{own} {}", self.router.explain())
+            format!("the router runs as \"{user}\"{own} and {}", self.router.explain())
         });
         let mut lines: Vec<_> = router.collect();
         let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
@@ -146,14 +146,14 @@ impl Protection {
             }
         }
         lines.extend(groups.into_iter().map(|(explained, names)| match names.as_slice() {
-            [one] => format!("application \"{one}\" runs {explained}"),
+            [one] => format!("application \"{one}\" {explained}"),
             many => {
                 let shown = many.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join("\", \"");
                 let more = match many.len().saturating_sub(MAX_NAMES) {
                     0 => String::new(),
                     more => format!(" and {more} more"),
                 };
-                format!("applications \"{shown}\"{more} run {explained}")
+                format!("applications \"{shown}\"{more} {explained}")
             }
         }));
         lines
@@ -161,12 +161,12 @@ impl Protection {
 }
 
 impl ProcessProtection {
-    /// Explains the isolation in words that follow "it runs".
+    /// Explains the isolation in words that follow the name of the process.
     fn explain(&self) -> String {
         let kept: Vec<_> = self.restrictions.iter().map(|one| one.explain()).collect();
         let kept = match kept.as_slice() {
-            [] => "with all rights of its user".to_owned(),
-            kept => format!("without {}", kept.join(", ")),
+            [] => "can do what its user can".to_owned(),
+            kept => format!("cannot {}", kept.join(", ")),
         };
         match self.namespaces.as_slice() {
             [] => kept,
@@ -199,25 +199,23 @@ mod tests {
     #[test]
     fn an_application_has_what_kernel_document_and_user_allow() {
         let no_files =
-            "without tracing other processes, signals to other processes, new privileges";
+            "cannot trace other processes, send signals to other processes, gain privileges";
         assert_eq!(explained(json!({}), 6, false), no_files);
-        assert_eq!(
-            explained(json!({}), 5, true),
-            "without tracing other processes, new privileges"
-        );
-        assert_eq!(explained(json!({}), 1, true), "without new privileges");
-        let files = "without tracing other processes, files that it does not need, new privileges";
+        assert_eq!(explained(json!({}), 5, true), "cannot trace other processes, gain privileges");
+        assert_eq!(explained(json!({}), 1, true), "cannot gain privileges");
+        let files =
+            "cannot trace other processes, use files that it does not need, gain privileges";
         assert_eq!(explained(json!({"sandbox": true}), 2, false), files);
-        assert_eq!(explained(json!({"sandbox": true}), 0, false), "without new privileges");
-        assert_eq!(explained(json!({"sandbox": false}), 7, true), "without new privileges");
+        assert_eq!(explained(json!({"sandbox": true}), 0, false), "cannot gain privileges");
+        assert_eq!(explained(json!({"sandbox": false}), 7, true), "cannot gain privileges");
         let privileged = json!({"new_privs": true});
         assert_eq!(
             explained(privileged.clone(), 7, true),
-            "without tracing other processes, signals to other processes"
+            "cannot trace other processes, send signals to other processes"
         );
-        assert_eq!(explained(privileged, 7, false), "with all rights of its user");
+        assert_eq!(explained(privileged, 7, false), "can do what its user can");
         let own = json!({"new_privs": true, "namespaces": {"credential": true, "pid": true}});
-        let expected = "without tracing other processes, signals to other processes; namespaces of its \
+        let expected = "cannot trace other processes, send signals to other processes; namespaces of its \
              own: credential, pid";
         assert_eq!(explained(own, 7, false), expected);
     }
@@ -231,11 +229,11 @@ mod tests {
         let protection = Protection { landlock: 7, ..Protection::default() };
         let lines = protection.explain(&config.unwrap());
         assert_eq!(lines.len(), 2);
-        assert!(lines[0].starts_with("applications \"a\", \"c\" run without tracing"), "{lines:?}");
-        assert!(lines[1].starts_with("application \"b\" runs without "), "{lines:?}");
+        assert!(lines[0].starts_with("applications \"a\", \"c\" cannot trace"), "{lines:?}");
+        assert!(lines[1].starts_with("application \"b\" cannot "), "{lines:?}");
         let many: serde_json::Map<_, _> =
             (0..10).map(|n| (n.to_string(), app(json!({})))).collect();
         let lines = protection.explain(&Config::from_value(json!({"applications": many})).unwrap());
-        assert!(lines[0].contains(", \"7\" and 2 more run without"), "{lines:?}");
+        assert!(lines[0].contains(", \"7\" and 2 more cannot"), "{lines:?}");
     }
 }
