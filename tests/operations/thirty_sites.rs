@@ -242,6 +242,10 @@ impl Thirty {
             assert!(status.contains(name.as_str()), "{kind} {name}: {status}");
             assert!(checked.contains(name.as_str()), "{kind} {name}: {checked}");
         }
+        for line in documented() {
+            let is_it = |told: &str| told.contains("[alert]") && in_order(told, &line);
+            assert!(log.lines().any(is_it), "docs/hosting.md has {line:?}: {log}");
+        }
         // The check says why in the same words. It knows more of a `php.ini` than PHP says, and not whether
         // the server has the former content of a file.
         let is_same = |(kind, name): &(String, String)| kind != "include" && name != "ini";
@@ -321,6 +325,29 @@ fn text(output: &Output) -> String {
 fn serve(site: Site, address: &str, document: &Value) -> Server {
     fs::write(site.root().with_file_name("config.json"), document.to_string()).unwrap();
     site.with(json!({})).serve_again(address)
+}
+
+/// Returns the log lines of docs/hosting.md that this test is named for, in parts: names of the example are anything.
+fn documented() -> Vec<Vec<String>> {
+    let page = include_str!("../../docs/hosting.md");
+    let rows = page.lines().filter(|row| row.ends_with("| `thirty_sites` |"));
+    let line = |row: &str| {
+        let text = row.split(" | ").nth(3).unwrap().split('`').nth(1).unwrap();
+        let text = text.replace("shop", "…").replace("*:8080", "…").replace("access.log", "….log");
+        text.split('…').map(str::to_owned).collect::<Vec<_>>()
+    };
+    let lines: Vec<_> = rows.map(line).collect();
+    assert!(lines.len() >= 7, "{lines:?}");
+    lines
+}
+
+/// Returns true if a line has all parts, one after the other.
+fn in_order(line: &str, parts: &[String]) -> bool {
+    let mut rest = Some(line);
+    for part in parts {
+        rest = rest.and_then(|rest| Some(rest.split_once(part.as_str())?.1));
+    }
+    rest.is_some()
 }
 
 #[test]
