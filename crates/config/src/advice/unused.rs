@@ -15,8 +15,13 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
     if config.listeners.is_empty() {
         return; // That is said already.
     }
-    let mut texts = Vec::new();
-    strings(&config.document, &mut texts);
+    let (mut texts, mut passes) = (Vec::new(), Vec::new());
+    strings(&config.document, "", &mut |key, text| {
+        texts.push(text);
+        if matches!(key, "pass" | "scripts") && text.contains('$') {
+            passes.push(text);
+        }
+    });
     let mut used: BTreeSet<(&str, String)> = BTreeSet::new();
     for text in &texts {
         match Target::parse(text) {
@@ -49,10 +54,9 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
         // A name of which a variable is a part may be any.
         let may_be = |text: &&str| {
             let start = text.split('$').next().unwrap_or_default();
-            text.contains('$')
-                && (section.starts_with(start) || start.starts_with(&format!("{section}/")))
+            section.starts_with(start) || start.starts_with(&format!("{section}/"))
         };
-        let passed = || texts.iter().any(may_be);
+        let passed = || passes.iter().any(may_be);
         let may_be_passed = section != "upstreams" && passed();
         if !used.contains(&(section, name)) && !may_be_passed {
             let message = "is not used: no listener, route or share of the document leads to it";
@@ -61,12 +65,14 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
     }
 }
 
-/// Collects all strings of a value. Recursion is bounded by the depth of the document.
-fn strings<'v>(value: &'v Value, all: &mut Vec<&'v str>) {
+/// Passes all strings of a value, and the key that each belongs to. Recursion is bounded by the depth of the document.
+fn strings<'v>(value: &'v Value, key: &'v str, found: &mut dyn FnMut(&'v str, &'v str)) {
     match value {
-        Value::String(text) => all.push(text),
-        Value::Array(elements) => elements.iter().for_each(|element| strings(element, all)),
-        Value::Object(members) => members.values().for_each(|member| strings(member, all)),
+        Value::String(text) => found(key, text),
+        Value::Array(elements) => elements.iter().for_each(|element| strings(element, key, found)),
+        Value::Object(members) => {
+            members.iter().for_each(|(key, member)| strings(member, key, found));
+        }
         _ => {}
     }
 }

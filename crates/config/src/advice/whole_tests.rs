@@ -45,6 +45,8 @@ fn parts_that_nothing_leads_to_are_noted() {
     let php = json!({"type": "php", "root": "/www"});
     let found = notes(json!({
         "listeners": {"*:80": {"pass": "routes/main"}},
+        // A variable that leads nowhere.
+        "access_log": {"path": "/log", "format": "$remote_addr"},
         "routes": {
             "main": [{"action": {"share": "/www$uri", "scripts": "applications/a%2Fb"}}],
             "old": [{"action": {"return": 404}}],
