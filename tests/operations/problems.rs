@@ -218,7 +218,7 @@ fn a_key_that_cannot_be_read_any_more_is_told() {
             fs::rename(&key, data.join("away")).unwrap();
             std::os::unix::fs::symlink("a.key", &key).unwrap();
         }
-        false => fs::set_permissions(&key, fs::Permissions::from_mode(0)).unwrap(),
+        false => fs::set_permissions(&key, fs::Permissions::from_mode(0o000)).unwrap(),
     }
     let (code, told) = howdah(&server, &["reload"]);
     assert_eq!(code, Some(4), "{told}");
