@@ -9,6 +9,7 @@ use howdah_config::PhpTarget;
 use howdah_http::h1::head::{Parse, parse_head};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, FieldBlock, Fields, Request};
+use howdah_http::spool::Spool;
 use howdah_http::target::Target;
 use howdah_php_pool::cgi_params;
 use howdah_php_pool::pending::{Event, Next, PendingResponse, ScriptHead};
@@ -160,7 +161,7 @@ fn fields(block: &FieldBlock, most: usize) {
 /// and the body in its order, and nothing after nonsense.
 pub fn answer(input: &[u8]) {
     let mut input = Bytes(input);
-    let mut pending = PendingResponse::new(Arc::from(std::env::temp_dir()), Vec::new());
+    let mut pending = PendingResponse::new(Spool::new(std::env::temp_dir().into()), Vec::new());
     let mut cx = Context::from_waker(Waker::noop());
     let (mut heads, mut body, mut taken, mut ended) = (0, Vec::new(), Vec::new(), false);
     while let Some(kind) = input.byte() {

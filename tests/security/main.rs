@@ -30,6 +30,8 @@ mod neighbours;
 mod sandbox;
 mod setup;
 mod terminals;
+mod unreceived;
+mod unsent;
 
 use std::process::Command;
 

@@ -18,6 +18,7 @@ use bytes::Bytes;
 use crate::body::{BodySource, SendError};
 use crate::feed::Feed;
 use crate::limits::Limits;
+use crate::memory::Owner;
 use crate::message::{
     ConnectionFields, ConnectionInfo, FieldBlock, Request, Response, is_internal_field,
 };
@@ -51,6 +52,11 @@ pub trait Handler {
     /// connection.
     fn log_misbehaviour(&self, _connection: &ConnectionInfo, _reason: &dyn fmt::Display) {}
 
+    /// Returns who answers for the memory of a connection that has no request yet.
+    fn owner(&self, connection: &ConnectionInfo) -> Owner {
+        Owner::of_connection(connection)
+    }
+
     /// Called at the beginning of each turn of a task that answers a request of an HTTP/2 connection.
     /// The tasks of connections are the server's own.
     fn begin_turn(&self) {}
@@ -79,6 +85,10 @@ impl<H: Handler> Handler for &H {
 
     fn log_misbehaviour(&self, connection: &ConnectionInfo, reason: &dyn fmt::Display) {
         (**self).log_misbehaviour(connection, reason);
+    }
+
+    fn owner(&self, connection: &ConnectionInfo) -> Owner {
+        (**self).owner(connection)
     }
 
     fn begin_turn(&self) {

@@ -18,6 +18,8 @@ pub struct Handling {
     attempts: RefCell<Vec<Rc<ServerAttempt>>>,
     cache_status: Cell<Option<&'static str>>,
     unread_database: RefCell<Option<Arc<GeoDatabase>>>,
+    listener: RefCell<Option<Arc<str>>>,
+    is_client_unknown: Cell<bool>,
 }
 
 /// A request that an application runs.
@@ -75,6 +77,26 @@ impl Handling {
     /// Returns the database that could not be read for a variable of the request.
     pub fn unread_database(&self) -> Option<Arc<GeoDatabase>> {
         self.unread_database.borrow().clone()
+    }
+
+    /// Records the listener.
+    pub fn set_listener(&self, listener: Arc<str>) {
+        self.listener.replace(Some(listener));
+    }
+
+    /// Returns the name of the listener, if it is recorded.
+    pub fn listener(&self) -> Option<Arc<str>> {
+        self.listener.borrow().clone()
+    }
+
+    /// Records that a trusted proxy has not told the client.
+    pub fn set_client_unknown(&self) {
+        self.is_client_unknown.set(true);
+    }
+
+    /// Returns true if a trusted proxy has not told the client.
+    pub fn is_client_unknown(&self) -> bool {
+        self.is_client_unknown.get()
     }
 
     /// Calls `read` with the application that got the request, if any.

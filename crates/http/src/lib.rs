@@ -16,7 +16,8 @@
 //!
 //! Beside the folders: [`exchange`] is the interface between protocols and handlers, [`limits`]
 //! bounds the time and size of requests, [`request_body`] collects the body of a request, [`copied_body`] keeps a copy of one,
-//! [`handling`] records what its handlers did, [`respond`] makes error pages, and [`variables`] evaluates the variables of templates.
+//! [`handling`] records what its handlers did, [`respond`] makes error pages, [`memory`] counts what requests and responses take
+//! while they wait, and [`variables`] evaluates the variables of templates.
 #![forbid(unsafe_code)]
 
 pub mod body;
@@ -31,6 +32,7 @@ pub mod h1;
 pub mod h2;
 pub mod handling;
 pub mod limits;
+pub mod memory;
 pub mod message;
 pub mod request_body;
 pub mod respond;

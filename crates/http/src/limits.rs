@@ -1,5 +1,7 @@
 //! Limits for clients, in time and in bytes.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -45,6 +47,8 @@ pub struct Limits {
     pub strict: bool,
     /// Value of the `Server` field; no field if empty.
     pub server: Bytes,
+    /// Directory for the files of what does not stay in memory.
+    pub temporary: Arc<Path>,
 }
 
 impl Default for Limits {
@@ -65,6 +69,7 @@ impl Default for Limits {
             discard_unsafe_fields: true,
             strict: true,
             server: Bytes::from_static(b"Howdah"),
+            temporary: Path::new("/tmp").into(),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use bytes::Bytes;
 
 use crate::exchange::{BodyError, Exchange};
+use crate::memory::{Charge, Owner, REQUESTS};
 use crate::spool::{create_temporary_file, directory_error};
 
 /// A complete body.
@@ -43,27 +44,32 @@ impl RequestBody {
     }
 }
 
-/// Collects the body of a request: up to `memory` bytes in memory, a longer one in a file in
-/// `directory`.
+/// Collects the body of a request of `owner`: up to `memory` bytes in memory, a longer one in a file in
+/// `directory`, and so one for which the owner has no memory left.
 pub async fn collect(
     exchange: &mut Exchange<'_>,
     memory: u64,
     directory: &Path,
+    owner: Owner,
 ) -> Result<RequestBody, CollectError> {
     if exchange.body_len() == Some(0) {
         return Ok(RequestBody::Memory(Bytes::new()));
     }
     let disk = |error| CollectError::Disk(directory_error(directory, &error));
+    let mut charge = Charge::new(&REQUESTS, owner);
     let mut first = Vec::new();
     let mut file: Option<(File, u64)> = None;
     if exchange.body_len().is_some_and(|len| len > memory) {
         file = Some((create_temporary_file(directory).map_err(CollectError::Disk)?, 0));
     }
     while let Some(bytes) = exchange.read_body().await.map_err(CollectError::Client)? {
-        if file.is_none() && first.len() as u64 + bytes.len() as u64 > memory {
+        let len = first.len() + bytes.len();
+        if file.is_none() && (len as u64 > memory || !charge.hold(len)) {
             let spilled = create_temporary_file(directory).map_err(CollectError::Disk)?;
             spilled.write_all_at(&first, 0).map_err(disk)?;
             file = Some((spilled, first.len() as u64));
+            first = Vec::new();
+            charge.release();
         }
         match &mut file {
             None => first.extend_from_slice(&bytes),
@@ -75,6 +81,6 @@ pub async fn collect(
     }
     Ok(match file {
         Some((file, len)) => RequestBody::File(file, len),
-        None => RequestBody::Memory(first.into()),
+        None => RequestBody::Memory(charge.own(first)),
     })
 }

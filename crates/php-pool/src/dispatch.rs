@@ -7,9 +7,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use howdah_http::exchange::Exchange;
+use howdah_http::memory::Owner;
 use howdah_http::message::Response;
 use howdah_http::request_body::{self, CollectError, RequestBody};
-use howdah_http::{respond, spool};
+use howdah_http::respond;
+use howdah_http::spool::{self, Spool};
 use howdah_sys::log::Level;
 use howdah_wire::request::{HEADER_BYTES, Params, RequestHeader, flags};
 use tokio::time::Instant;
@@ -68,7 +70,8 @@ pub async fn run(
         flow,
         purger,
     };
-    let collected = request_body::collect(exchange, memory, &directory).await;
+    let owner = Owner::of_application(&exchange.request, &application.name);
+    let collected = request_body::collect(exchange, memory, &directory, owner.clone()).await;
     let body = match collected {
         Ok(body) => body,
         Err(CollectError::Client(error)) => return refuse(error.status()),
@@ -90,8 +93,10 @@ pub async fn run(
         }
     };
     let mut handle = {
-        let (pending, context) =
-            (PendingResponse::new(directory, descriptors), Arc::clone(&context));
+        let (pending, context) = (
+            PendingResponse::new(Spool::new(directory).of(owner), descriptors),
+            Arc::clone(&context),
+        );
         thread.register(pending, context, application.timeout())
     };
     handle.queue = Some(Arc::clone(&application.queue));

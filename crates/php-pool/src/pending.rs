@@ -3,8 +3,6 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -112,15 +110,14 @@ pub enum Next {
 }
 
 impl PendingResponse {
-    /// Creates the state of a queued request; `spool` is the directory for the part of the response
-    /// that the client has not taken.
-    pub fn new(spool: Arc<Path>, descriptors: Vec<OwnedFd>) -> Self {
+    /// Creates the state of a queued request; `body` is for the part of the response that the client has not taken.
+    pub fn new(body: Spool, descriptors: Vec<OwnedFd>) -> Self {
         PendingResponse {
             interim: VecDeque::new(),
             head: None,
             head_taken: false,
             is_flushed: false,
-            body: Spool::new(spool),
+            body,
             ended: false,
             is_cut: false,
             failure: None,
@@ -348,10 +345,12 @@ fn decode_head(payload: &[u8]) -> Result<ScriptHead, howdah_wire::bytes::Malform
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn pending() -> PendingResponse {
-        PendingResponse::new(std::env::temp_dir().into(), Vec::new())
+        PendingResponse::new(Spool::new(std::env::temp_dir().into()), Vec::new())
     }
 
     fn head() -> Vec<u8> {
@@ -408,7 +407,8 @@ mod tests {
         RequestUsage::default().put(&mut done);
         let mut cx = Context::from_waker(Waker::noop());
         for begun in [true, false] {
-            let mut pending = PendingResponse::new(Path::new("/nonexistent").into(), Vec::new());
+            let mut pending =
+                PendingResponse::new(Spool::new(Path::new("/nonexistent").into()), Vec::new());
             pending.frame(Kind::Head as u8, &head()).unwrap();
             if begun {
                 pending.frame(Kind::Flush as u8, b"").unwrap();

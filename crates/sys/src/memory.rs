@@ -25,6 +25,20 @@ pub fn release_start_memory() {
     }
 }
 
+/// Size in bytes from which blocks of memory are given back to the kernel as soon as they are free.
+#[cfg(target_env = "gnu")]
+const LARGE_BLOCK: libc::c_int = 1 << 20;
+
+/// Lets the allocator give large blocks back to the kernel as soon as they are free. By itself it keeps more and more of
+/// them, the larger the blocks are that were freed before, so that a peak of memory would last for ever.
+pub fn return_large_blocks() {
+    // SAFETY: it sets a number of the allocator, which has a lock.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BLOCK);
+    }
+}
+
 /// Releases the pages of anonymous shared memory that contain only zeros, as OPcache's empty tables do.
 /// Such a page reads as zeros and takes memory again once it is written to.
 ///

@@ -137,6 +137,19 @@ impl Body {
         matches!(self, Body::Stream(stream) if stream.is_cut())
     }
 
+    /// Returns the number of its bytes that are in memory, without those that a stream may hold.
+    pub fn in_memory(&self) -> usize {
+        let bytes = |piece: &Piece| match piece {
+            Piece::Bytes(bytes) => bytes.len(),
+            Piece::File { .. } => 0,
+        };
+        match self {
+            Body::Bytes(bytes) => bytes.len(),
+            Body::Pieces(pieces) => pieces.iter().map(bytes).sum(),
+            Body::Empty | Body::Stream(_) => 0,
+        }
+    }
+
     /// Returns true if the body is known to be empty.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)

@@ -14,6 +14,7 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_cre
 use rustix::io::Errno;
 
 use super::large_buffers;
+use crate::memory::{Charge, Owner, RESPONSES};
 
 /// Maximum number of bytes of one response in memory; as much as nginx's eight buffers of 4 or 8
 /// KiB and a socket buffer.
@@ -38,10 +39,13 @@ pub struct Spool {
     /// Short parts, which follow those in `memory`.
     gathered: Vec<u8>,
     file: Option<Spilled>,
+    /// The bytes in memory as those of somebody.
+    charge: Option<Charge>,
 }
 
+/// Bytes in an unlinked file, the last of them in memory.
 #[derive(Debug)]
-struct Spilled {
+pub(crate) struct Spilled {
     file: File,
     read: u64,
     written: u64,
@@ -50,7 +54,14 @@ struct Spilled {
 }
 
 impl Spilled {
-    fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Creates a queue with a file in `directory`.
+    pub fn new(directory: &Path) -> io::Result<Spilled> {
+        let (file, tail) = (create_temporary_file(directory)?, Vec::new());
+        Ok(Spilled { file, read: 0, written: 0, tail })
+    }
+
+    /// Appends bytes.
+    pub fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.len() < SMALL_PART_BYTES {
             self.tail.extend_from_slice(bytes);
             return if self.tail.len() < GATHER_SIZE { Ok(()) } else { self.write_tail() };
@@ -74,12 +85,13 @@ impl Spilled {
     }
 
     /// Returns the number of bytes not read yet.
-    fn len(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         self.written - self.read + self.tail.len() as u64
     }
 
-    fn pop(&mut self) -> io::Result<Bytes> {
-        let len = (self.written - self.read).min(PIECE_SIZE as u64) as usize;
+    /// Removes and returns the first bytes, at most `max` of those in the file.
+    pub fn pop(&mut self, max: usize) -> io::Result<Bytes> {
+        let len = (self.written - self.read).min(max as u64) as usize;
         if len == 0 {
             return Ok(std::mem::take(&mut self.tail).into());
         }
@@ -94,7 +106,23 @@ impl Spool {
     /// Creates an empty queue, whose file will be in `directory`.
     pub fn new(directory: Arc<Path>) -> Self {
         let (memory, gathered) = (VecDeque::new(), Vec::new());
-        Spool { directory, memory, memory_len: 0, gathered, file: None }
+        Spool { directory, memory, memory_len: 0, gathered, file: None, charge: None }
+    }
+
+    /// Counts the bytes in memory as those of a response to somebody. Beyond a limit, bytes go to the file.
+    #[must_use]
+    pub fn of(self, owner: Owner) -> Self {
+        Spool { charge: Some(Charge::new(&RESPONSES, owner)), ..self }
+    }
+
+    /// Counts as many bytes. Returns false, and counts as before, if they may not stay in memory.
+    fn hold(&mut self, bytes: usize) -> bool {
+        self.charge.as_mut().is_none_or(|charge| charge.hold(bytes))
+    }
+
+    fn hold_rest(&mut self) {
+        let rest = self.in_memory();
+        self.hold(rest); // less than before always fits
     }
 
     /// Appends bytes. While the file has unread bytes, all further bytes go to the file.
@@ -115,10 +143,7 @@ impl Spool {
         }
         let spilled = match &mut self.file {
             Some(spilled) => spilled,
-            none => {
-                let (file, tail) = (create_temporary_file(&self.directory)?, Vec::new());
-                none.insert(Spilled { file, read: 0, written: 0, tail })
-            }
+            none => none.insert(Spilled::new(&self.directory)?),
         };
         spilled.push(&bytes).map_err(|error| directory_error(&self.directory, &error))
     }
@@ -147,8 +172,10 @@ impl Spool {
         Some(&mut self.gathered)
     }
 
-    fn fits(&self, len: usize) -> bool {
-        self.file.is_none() && (self.in_memory() == 0 || self.occupied() + len <= MAX_MEMORY_BYTES)
+    fn fits(&mut self, len: usize) -> bool {
+        self.file.is_none()
+            && (self.in_memory() == 0 || self.occupied() + len <= MAX_MEMORY_BYTES)
+            && self.hold(self.in_memory() + len)
     }
 
     /// Returns the number of bytes of memory in use.
@@ -179,10 +206,11 @@ impl Spool {
                 self.memory.pop_front();
             }
             self.memory_len -= bytes.len();
+            self.hold_rest();
             return Ok(Some(bytes));
         }
         let Some(spilled) = &mut self.file else { return Ok(None) };
-        let piece = spilled.pop()?;
+        let piece = spilled.pop(PIECE_SIZE)?;
         if spilled.len() == 0 {
             self.file = None;
         }
@@ -195,6 +223,7 @@ impl Spool {
         self.memory_len = 0;
         self.gathered = Vec::new();
         self.file = None;
+        self.hold_rest();
     }
 
     /// Returns the number of bytes.
@@ -215,6 +244,7 @@ impl Spool {
         }
         self.end_gathering();
         self.memory_len = 0;
+        self.hold_rest();
         if self.memory.len() <= 1 {
             return Some(self.memory.pop_front().unwrap_or_default());
         }

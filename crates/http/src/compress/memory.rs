@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use howdah_config::{Compressor, Encoding};
 
+use crate::body::Body;
 use crate::client::network;
 
 /// Maximum memory of all encoders, in bytes.
@@ -38,10 +39,14 @@ pub(super) struct Permit {
     bytes: usize,
 }
 
-/// Returns the permit to keep an encoder of a response to a client (`None` on a unix socket); `None` if the memory is
-/// used up.
-pub(super) fn permit(compressor: &Compressor, client: Option<IpAddr>) -> Option<Permit> {
-    ENCODERS.permit(bytes_of(compressor), client)
+/// Returns the permit to keep an encoder of a response to a client (`None` on a unix socket), and what it encodes;
+/// `None` if the memory is used up.
+pub(super) fn permit(
+    compressor: &Compressor,
+    body: &Body,
+    client: Option<IpAddr>,
+) -> Option<Permit> {
+    ENCODERS.permit(bytes_of(compressor) + body.in_memory(), client)
 }
 
 /// Returns the approximate memory of an encoder with its buffers, in bytes.

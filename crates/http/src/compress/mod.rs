@@ -75,7 +75,7 @@ pub fn apply(compression: &Compression, request: &Request, response: &mut Respon
     let client = request.connection.peer.map(|peer| peer.ip());
     let permit = match is_whole(&response.body) {
         true => None,
-        false => match permit(compressor, client) {
+        false => match permit(compressor, &response.body, client) {
             Some(permit) => Some(permit),
             None => return,
         },
@@ -129,7 +129,7 @@ pub fn gzip_as_apache(client: Option<IpAddr>, response: &mut Response) {
     let compressor = Compressor { encoding: Encoding::Gzip, level: None, min_length: 0 };
     let permit = match response.status == 304 || is_whole(&response.body) {
         true => None,
-        false => match permit(&compressor, client) {
+        false => match permit(&compressor, &response.body, client) {
             Some(permit) => Some(permit),
             None => return,
         },

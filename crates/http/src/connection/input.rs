@@ -9,11 +9,14 @@ use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Maximum number of bytes per read.
 const READ_SIZE: usize = 64 * 1024;
+
+/// Maximum number of bytes per read of what may have to wait.
+const SMALL_READ_SIZE: usize = 16 * 1024;
 
 thread_local! {
     static SPARE_BUFFER: Cell<BytesMut> = Cell::new(BytesMut::new());
@@ -32,11 +35,29 @@ impl Input {
         io: &mut I,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
+        self.poll_read_up_to(READ_SIZE, io, cx)
+    }
+
+    /// Reads once, like [`Input::poll_read`], but little: the bytes may have to wait.
+    pub fn poll_read_ahead<I: AsyncRead + Unpin>(
+        &mut self,
+        io: &mut I,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_read_up_to(SMALL_READ_SIZE, io, cx)
+    }
+
+    fn poll_read_up_to<I: AsyncRead + Unpin>(
+        &mut self,
+        max: usize,
+        io: &mut I,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
         let mut spare = SPARE_BUFFER.take();
         if spare.capacity() < READ_SIZE {
             spare = BytesMut::with_capacity(READ_SIZE);
         }
-        let result = pin!(io.read_buf(&mut spare)).poll(cx);
+        let result = pin!(io.read_buf(&mut (&mut spare).limit(max))).poll(cx);
         if self.bytes.is_empty() && spare.len() >= READ_SIZE / 2 {
             self.bytes = spare;
             return result;
@@ -53,7 +74,7 @@ impl Input {
 
     /// Returns true if the input is so large that reading ahead must stop.
     pub fn is_full(&self) -> bool {
-        self.bytes.len() >= READ_SIZE
+        self.bytes.len() >= SMALL_READ_SIZE
     }
 
     /// Returns all bytes.

@@ -211,7 +211,7 @@ impl Direction {
                 }
                 State::Open | State::NeedsFlush => {}
             }
-            match self.input.poll_read(from, cx) {
+            match self.input.poll_read_ahead(from, cx) {
                 Poll::Ready(Ok(0)) => self.state = State::Ending,
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(Broken::Sender)),

@@ -1,10 +1,12 @@
-//! The output of a connection: a buffer for heads and short bodies, and one large piece after it.
+//! The output of a connection: a buffer for heads and short bodies, and one large piece after it. What does not stay in
+//! memory while the client takes nothing is in a file.
 //!
 //! Responses to pipelined requests are collected in the buffer and sent in one write. A thread
 //! keeps a spare buffer for its connections, so a connection without output has none.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
+use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -12,6 +14,9 @@ use bytes::{Buf, Bytes};
 use rustix::net::SendFlags;
 use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
+
+use crate::memory::{Charge, FREE_BYTES};
+use crate::spool::Spilled;
 
 /// Maximum length in bytes of a body that is copied into the buffer. Beyond, a second slice of a
 /// vectored write costs less.
@@ -32,8 +37,14 @@ pub(super) struct Output {
     sent: usize,
     /// Large piece after the buffer.
     large: Bytes,
+    /// Its length before any of it was sent.
+    whole: usize,
     /// Bytes after the large piece.
     end: &'static [u8],
+    /// Bytes after the large piece that are in a file: while there are any, all further ones go there.
+    spilled: Option<Box<Spilled>>,
+    /// The file failed.
+    has_failed: bool,
     /// Number of bytes of all output so far.
     queued: u64,
     /// The stream may still hold bytes that were written to it.
@@ -43,17 +54,26 @@ pub(super) struct Output {
 impl Output {
     /// Appends bytes to the buffer. There must be no large piece: see [`Output::put_large`].
     pub fn put(&mut self, bytes: &[u8]) {
+        self.queued += bytes.len() as u64;
+        if let Some(spilled) = &mut self.spilled {
+            self.has_failed |= spilled.push(bytes).is_err();
+            return;
+        }
         debug_assert!(self.large.is_empty() && self.end.is_empty());
         if self.buffer.capacity() == 0 {
             self.buffer = SPARE_BUFFER.take();
         }
         self.buffer.extend_from_slice(bytes);
-        self.queued += bytes.len() as u64;
     }
 
     /// Appends a large piece and the bytes after it. Nothing may be appended until both are sent.
     pub fn put_large(&mut self, bytes: Bytes, end: &'static [u8]) {
+        if self.spilled.is_some() {
+            self.put(&bytes);
+            return self.put(end);
+        }
         self.queued += (bytes.len() + end.len()) as u64;
+        self.whole = bytes.len();
         self.large = bytes;
         self.end = end;
     }
@@ -65,12 +85,60 @@ impl Output {
 
     /// Returns the number of bytes to be sent.
     pub fn waiting(&self) -> usize {
-        self.buffer.len() - self.sent + self.large.len() + self.end.len()
+        let spilled = self.spilled.as_ref().map_or(0, |spilled| spilled.len());
+        self.buffer.len() - self.sent
+            + self.large.len()
+            + self.end.len()
+            + usize::try_from(spilled).unwrap_or(usize::MAX >> 1)
+    }
+
+    /// Counts the bytes in memory, of which the client takes none at the moment. Those that may not stay there go to a
+    /// file in `directory`.
+    pub fn hold(&mut self, charge: &mut Charge, directory: &Path) -> io::Result<()> {
+        if self.spilled.is_some() {
+            charge.release();
+            return Ok(());
+        }
+        // The rest of a large piece would keep all of it.
+        if self.large.len() <= self.whole / 2 && self.large.is_unique() {
+            (self.large, self.whole) = (Bytes::copy_from_slice(&self.large), self.large.len());
+        }
+        if charge.hold_with(self.buffer.len(), Some(&self.large), self.whole) {
+            return Ok(());
+        }
+        charge.release();
+        let mut spilled = Spilled::new(directory)?;
+        for part in [self.buffered(), &self.large, self.end] {
+            spilled.push(part)?;
+        }
+        self.release();
+        (self.large, self.end) = (Bytes::new(), &[]);
+        self.spilled = Some(Box::new(spilled));
+        Ok(())
+    }
+
+    /// Takes the next bytes out of the file, once those before it were sent.
+    fn load(&mut self) -> io::Result<()> {
+        if self.has_failed {
+            return Err(io::ErrorKind::Other.into());
+        }
+        if self.buffered().is_empty()
+            && self.large.is_empty()
+            && let Some(spilled) = &mut self.spilled
+        {
+            self.large = spilled.pop(FREE_BYTES)?;
+        }
+        Ok(())
     }
 
     /// Returns the number of bytes of all output so far, sent or not.
     pub fn queued(&self) -> u64 {
         self.queued
+    }
+
+    /// Returns true if a part of the output is in a file.
+    pub fn is_spilled(&self) -> bool {
+        self.spilled.is_some()
     }
 
     /// Returns the unsent bytes of the buffer.
@@ -97,6 +165,7 @@ impl Output {
             }
             return Poll::Ready(Ok(0));
         }
+        self.load()?;
         let io = Pin::new(io);
         let written = if self.large.is_empty() && self.end.is_empty() {
             ready!(io.poll_write(cx, self.buffered()))?
@@ -138,6 +207,10 @@ impl Output {
             self.large = Bytes::new();
         }
         self.end = self.end.get(count - buffered - large..).unwrap_or_default();
+        if self.large.is_empty() && self.spilled.as_ref().is_some_and(|spilled| spilled.len() == 0)
+        {
+            self.spilled = None;
+        }
     }
 
     /// Drops all output: it cannot be sent.
@@ -146,6 +219,7 @@ impl Output {
         self.release();
         self.large = Bytes::new();
         self.end = &[];
+        (self.spilled, self.has_failed) = (None, false);
         self.needs_flush = false;
     }
 

@@ -34,7 +34,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
         let framing = Framing::of(&response, false, Version::Http10);
         response.close = true;
         let added = connection_fields(&response, framing, false, Version::Http11, &limits);
-        let sent = self.respond(response, framing, &added, false, &limits).await;
+        let sent = self.respond(None, response, framing, &added, false, &limits).await;
         self.report_refusal(refusal, received, added, &sent);
         match sent.outcome {
             SendOutcome::Complete => Next::Linger,

@@ -41,6 +41,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
                 match transport.scan(&limits) {
                     Scanned::Complete(range) => {
                         transport.work.scan = Scan::default();
+                        transport.work.head = None;
                         transport.input.skip(range.start);
                         Ok(transport.input.take(range.len()))
                     }
@@ -99,7 +100,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
         let keep_alive = keep_alive && self.may_keep(&response, framing, unread);
         let gather = keep_alive && unread == UnreadBody::None && self.has_next_head(limits);
         let added = connection_fields(&response, framing, keep_alive, request.version, limits);
-        let sending = self.respond(response, framing, &added, gather, limits);
+        let sending = self.respond(Some(&request), response, framing, &added, gather, limits);
         let sent = match feed {
             None => sending.await,
             Some(feed) => {

@@ -11,13 +11,14 @@ use super::transport::Io;
 use crate::body::SendError;
 use crate::exchange::SendOutcome;
 use crate::limits::Limits;
-use crate::message::{ConnectionFields, Response};
+use crate::message::{ConnectionFields, Request, Response};
 use crate::timer::{ProgressDeadline, Throughput};
 
 impl<I: Io, H> Connection<I, H> {
-    /// Sends a response. With `gather` a short one stays in the output, to be sent with the next.
+    /// Sends a response to a request, if that could be read. With `gather` a short one stays in the output, to be sent with the next.
     pub(super) async fn respond(
         &self,
+        request: Option<&Request>,
         response: Response,
         framing: Framing,
         added: &ConnectionFields<'_>,
@@ -27,7 +28,15 @@ impl<I: Io, H> Connection<I, H> {
         if response.is_unsent() {
             // Earlier responses may still be in the output.
             let transport = &self.transport;
-            let sender = Sender { transport, limits, sent: 0, trailer: None, in_kernel: None };
+            let mut sender = Sender {
+                transport,
+                limits,
+                sent: 0,
+                trailer: None,
+                in_kernel: None,
+                request: None,
+                charge: None,
+            };
             let _ = sender.flush().await;
             let Response { status, fields, .. } = response;
             let outcome = SendOutcome::ClientGone;
@@ -43,8 +52,12 @@ impl<I: Io, H> Connection<I, H> {
         };
         let trailer = response.trailer().cloned();
         let Response { status, fields, body, extras, .. } = response;
+        let is_counted = extras.as_ref().is_some_and(|extras| extras.is_counted);
+        let request = request.filter(|_| !is_counted);
         let in_kernel = extras.and_then(|extras| extras.in_kernel);
-        let mut sender = Sender { transport: &self.transport, limits, sent: 0, trailer, in_kernel };
+        let transport = &self.transport;
+        let mut sender =
+            Sender { transport, limits, sent: 0, trailer, in_kernel, request, charge: None };
         let mut result = Ok(());
         if framing.sends_body() {
             result = sender.send_body(body, framing).await;

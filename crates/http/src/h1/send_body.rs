@@ -113,7 +113,7 @@ impl<I: Io> Sender<'_, I> {
     /// Returns the next bytes of a stream. While there are none, sends the output and watches the
     /// client, so that a script learns before its next output that the client has disconnected.
     fn poll_stream(
-        &self,
+        &mut self,
         stream: &mut dyn BodyStream,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, SendError>> {
@@ -123,13 +123,11 @@ impl<I: Io> Sender<'_, I> {
             Poll::Ready(None) => return Poll::Ready(Ok(None)),
             Poll::Pending => {}
         }
-        let mut transport = self.transport.borrow_mut();
-        if !transport.work.out.is_empty()
-            && let Poll::Ready(Err(error)) = transport.poll_flush(cx, self.limits)
-        {
-            return Poll::Ready(Err(error.into()));
+        let has_output = !self.transport.borrow().work.out.is_empty();
+        if has_output && let Poll::Ready(Err(error)) = self.poll_flush(cx) {
+            return Poll::Ready(Err(error));
         }
-        match transport.poll_gone(cx) {
+        match self.transport.borrow_mut().poll_gone(cx) {
             Poll::Ready(_) => Poll::Ready(Err(SendError::ClientGone)),
             Poll::Pending => Poll::Pending,
         }

@@ -86,7 +86,10 @@ impl<I: Io> Sender<'_, I> {
     }
 
     /// Sends the output buffer, and tells the kernel that more follows.
-    async fn send_buffered(&self) -> Result<(), SendError> {
+    async fn send_buffered(&mut self) -> Result<(), SendError> {
+        if self.transport.borrow().work.out.is_spilled() {
+            self.flush().await?;
+        }
         poll_fn(|cx| {
             let transport = &mut *self.transport.borrow_mut();
             let flags = SendFlags::MORE | SendFlags::NOSIGNAL;

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
@@ -10,7 +11,8 @@ use super::transport::{Io, Transport};
 use crate::body::SendError;
 use crate::body::in_kernel::KernelCopy;
 use crate::limits::Limits;
-use crate::message::Trailer;
+use crate::memory::{Charge, Owner, RESPONSES};
+use crate::message::{Request, Trailer};
 
 /// Sender of one body.
 pub(super) struct Sender<'c, I> {
@@ -22,13 +24,31 @@ pub(super) struct Sender<'c, I> {
     pub trailer: Option<Trailer>,
     /// A copy of the body that the kernel can send.
     pub in_kernel: Option<Box<dyn KernelCopy>>,
+    /// The request whose owner answers for the memory of the output; `None` if it counts elsewhere.
+    pub request: Option<&'c Request>,
+    /// The memory of the output while the client takes nothing.
+    pub charge: Option<Charge>,
 }
 
 impl<I: Io> Sender<'_, I> {
     /// Sends all output.
-    pub async fn flush(&self) -> Result<(), SendError> {
-        poll_fn(|cx| self.transport.borrow_mut().poll_flush(cx, self.limits)).await?;
-        Ok(())
+    pub async fn flush(&mut self) -> Result<(), SendError> {
+        poll_fn(|cx| self.poll_flush(cx)).await
+    }
+
+    /// Sends all output. What the client does not take counts as memory of the request's owner.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        let transport = &mut *self.transport.borrow_mut();
+        let poll = transport.poll_flush(cx, self.limits);
+        match (poll.is_pending(), self.request) {
+            (true, Some(request)) => {
+                let new = || Charge::new(&RESPONSES, Owner::of(request));
+                let charge = self.charge.get_or_insert_with(new);
+                transport.work.out.hold(charge, &self.limits.temporary)?;
+            }
+            _ => self.charge = None,
+        }
+        poll.map_err(SendError::from)
     }
 
     /// Passes bytes of the body to the output: up to [`MAX_COPY`] bytes are copied.

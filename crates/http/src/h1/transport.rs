@@ -17,6 +17,7 @@ use super::output::Output;
 use crate::exchange::Disconnect;
 use crate::input::Input;
 use crate::limits::Limits;
+use crate::memory::Charge;
 use crate::timer::{ProgressDeadline, Throughput, Timer};
 
 /// A stream that a connection can run over.
@@ -65,6 +66,8 @@ pub(super) struct Work {
     /// Speed at which the client takes the output.
     pub send_rate: Throughput,
     pub send_deadline: ProgressDeadline,
+    /// The memory of a head that has not arrived as a whole.
+    pub head: Option<Charge>,
 }
 
 impl Work {
@@ -140,6 +143,14 @@ impl<I: Io> Transport<I> {
     /// Reads once, and returns the number of bytes; 0 at the end. After the end or an error, each
     /// call returns the same again.
     pub fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.poll_read_with(cx, Input::poll_read)
+    }
+
+    fn poll_read_with(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: impl FnOnce(&mut Input, &mut I, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         match self.disconnected {
             Some(Disconnect::Reset) => {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
@@ -147,7 +158,7 @@ impl<I: Io> Transport<I> {
             Some(Disconnect::Closed) => return Poll::Ready(Ok(0)),
             None => {}
         }
-        let result = ready!(self.input.poll_read(&mut self.io, cx));
+        let result = ready!(read(&mut self.input, &mut self.io, cx));
         self.disconnected = match result {
             Ok(0) => Some(Disconnect::Closed),
             Ok(_) => None,
@@ -165,7 +176,7 @@ impl<I: Io> Transport<I> {
             if self.input.is_full() {
                 return Poll::Pending;
             }
-            let _ = ready!(self.poll_read(cx));
+            let _ = ready!(self.poll_read_with(cx, Input::poll_read_ahead));
         }
     }
 

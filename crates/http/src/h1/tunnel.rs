@@ -21,7 +21,8 @@ impl<I: Io, H: Handler> Connection<I, H> {
     pub(super) async fn upgrade(&self, mut upgrade: Upgrade, response: Response) -> Next {
         let limits = Rc::clone(&upgrade.limits);
         let added = upgrade.connection_fields();
-        let sent = self.respond(response, Framing::NoBody, &added, false, &limits).await;
+        let request = Some(&upgrade.request);
+        let sent = self.respond(request, response, Framing::NoBody, &added, false, &limits).await;
         let is_open = sent.outcome == SendOutcome::Complete;
         upgrade.sent = Some(sent);
         if !is_open {

@@ -14,6 +14,7 @@ use super::transport::{Io, Transport};
 use crate::drain::{Phase, Signal};
 use crate::exchange::Handler;
 use crate::limits::Limits;
+use crate::memory::{Charge, FREE_BYTES, REQUESTS};
 use crate::timer::after;
 
 /// Time for the first request of a connection on a unix socket after the drain signal: the
@@ -45,6 +46,9 @@ impl<I: Io, H: Handler> Connection<I, H> {
             } else {
                 let started_at = self.started_at.get().unwrap_or_else(Instant::now);
                 self.started_at.set(Some(started_at));
+                if !self.may_wait(transport) {
+                    return Poll::Ready(Next::Close);
+                }
                 (started_at, limits.header_timeout)
             };
             let mut deadline = after(since, timeout);
@@ -70,6 +74,16 @@ impl<I: Io, H: Handler> Connection<I, H> {
             transport.timer.poll(cx, deadline).map(|()| next)
         })
         .await
+    }
+
+    /// Counts the memory of a head that has not arrived as a whole. Returns false if there is none left.
+    fn may_wait(&self, transport: &mut Transport<I>) -> bool {
+        let len = transport.input.as_bytes().len();
+        if len <= FREE_BYTES {
+            return true;
+        }
+        let new = || Charge::new(&REQUESTS, self.handler.owner(&self.info));
+        transport.work.head.get_or_insert_with(new).hold(len)
     }
 
     /// Returns the grace of a first request. None over TCP and TLS: a TCP client had the time for

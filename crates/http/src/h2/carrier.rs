@@ -194,12 +194,17 @@ impl Carrier for StreamCarrier {
         // An error shows again when the response is sent.
         if let Some(respond) = &mut *self.respond.borrow_mut() {
             let _ = respond.send_informational(response);
+            self.shared.output.add_head(fields);
         }
         Ok(())
     }
 
-    fn poll_flush(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(())) // the task of the connection sends the output
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The task of the connection sends the output.
+        match self.shared.output.poll_room(None, cx) {
+            Poll::Ready(()) => Poll::Ready(Ok(())),
+            Poll::Pending => self.poll_gone(cx).map(|_| Err(io::ErrorKind::BrokenPipe.into())),
+        }
     }
 
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Disconnect> {

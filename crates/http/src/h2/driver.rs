@@ -128,6 +128,9 @@ impl Driver {
             self.cut_off(cut_off);
         }
         self.is_over = self.poll_accept(tasks.len(), cut_off, cx).is_ready();
+        if self.blocked.get().is_none() {
+            self.shared.output.set_sent();
+        }
         if !self.accepted.is_empty() {
             self.shared.phase.begin();
             return Poll::Ready(true);

@@ -8,8 +8,8 @@
 //! 2. The same [`Handler`] answers each stream (`stream`), in a task of its own if it has to wait
 //!    (`tasks`). Streams that the client has reset count until their handlers have ended, so the
 //!    number of handlers never exceeds `MAX_STREAMS` (`settings`, `driver`).
-//! 3. A response is sent piece by piece as the flow-control windows have room (`send`), so that a
-//!    stalled stream holds one piece, for at most `send_timeout`. Of several streams the most
+//! 3. A response is sent piece by piece as the flow-control windows have room (`send`) and the client takes the output
+//!    of the connection (`output`), so that a stalled stream holds one piece, for at most `send_timeout`. Of several streams the most
 //!    urgent sends first (`turns`).
 //! 4. A request for a WebSocket is passed to the handler like one of HTTP/1; after its response the
 //!    stream is a tunnel (`websocket`, `tunnel`).
@@ -38,6 +38,7 @@ mod head;
 pub mod hpack;
 pub mod huffman;
 mod io;
+mod output;
 mod phase;
 mod send;
 mod settings;
@@ -53,6 +54,7 @@ use self::budget::Budget;
 use self::driver::{Driver, report_error};
 use self::io::InspectedTransport;
 pub use self::io::{Io, PREFACE};
+use self::output::Output;
 use self::phase::ConnectionPhase;
 use self::shared::Shared;
 use self::tasks::StreamTasks;
@@ -99,6 +101,7 @@ async fn run<H: Handler + 'static>(
         budget,
         phase: ConnectionPhase::new(drain),
         flaws,
+        output: Output::default(),
     });
     let mut driver = Driver::new(connection, &shared, &limits, blocked);
     let mut tasks = StreamTasks::default();

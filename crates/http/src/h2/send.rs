@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::future::poll_fn;
+use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -20,13 +21,17 @@ use super::turns::Turn;
 use crate::body::{Body, BodyStream, Piece, SendError, file};
 use crate::date;
 use crate::limits::Limits;
-use crate::message::{ConnectionFields, FieldBlock, Response, Trailer};
+use crate::memory::{Charge, FREE_BYTES, Owner, RESPONSES};
+use crate::message::{ConnectionFields, FieldBlock, Request, Response, Trailer};
+use crate::spool::create_temporary_file;
 use crate::timer::{ProgressDeadline, Throughput, Timer};
 
 /// Sends a response, and its body when `turn` allows; without a turn there is no body. Returns the
-/// number of bytes of the body sent, and the result.
+/// number of bytes of the body sent, and the result. The owner of the request, if there is one, answers for the memory
+/// of what the client does not take.
 pub(super) async fn send(
     mut respond: SendResponse<Bytes>,
+    request: Option<&Request>,
     response: &mut Response,
     added: &ConnectionFields<'_>,
     turn: Option<Turn>,
@@ -37,6 +42,14 @@ pub(super) async fn send(
         respond.send_reset(Reason::ENHANCE_YOUR_CALM);
         return (0, Err(SendError::ClientGone));
     }
+    let has_room = poll_fn(|cx| match shared.output.poll_room(request, cx) {
+        Poll::Ready(()) => Poll::Ready(true),
+        Poll::Pending => respond.poll_reset(cx).map(|_| false),
+    });
+    if !has_room.await {
+        return (0, Err(SendError::ClientGone));
+    }
+    shared.output.add_head(&response.fields);
     let head = head(response, added);
     let stream = match respond.send_response(head, turn.is_none()) {
         Ok(stream) => stream,
@@ -54,6 +67,9 @@ pub(super) async fn send(
         left: added.length,
         sent: 0,
         trailer: response.trailer().cloned(),
+        request,
+        charge: None,
+        is_counted: response.extras.as_ref().is_some_and(|extras| extras.is_counted),
     };
     let result = sender.body(&mut response.body).await;
     if result.is_err() {
@@ -106,7 +122,7 @@ fn put(headers: &mut HeaderMap, name: &[u8], value: &[u8]) {
 }
 
 /// Sender of one body.
-struct Sender {
+struct Sender<'r> {
     stream: SendStream<Bytes>,
     turn: Turn,
     limits: Rc<Limits>,
@@ -120,9 +136,14 @@ struct Sender {
     sent: u64,
     /// Trailer after the body.
     trailer: Option<Trailer>,
+    request: Option<&'r Request>,
+    /// The memory of the piece that is being sent, while the client does not take it.
+    charge: Option<Charge>,
+    /// It counts elsewhere.
+    is_counted: bool,
 }
 
-impl Sender {
+impl Sender<'_> {
     async fn body(&mut self, body: &mut Body) -> Result<(), SendError> {
         match body {
             Body::Empty => {}
@@ -188,15 +209,25 @@ impl Sender {
             // Bytes after the announced length are not part of the response.
             bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         }
+        // A piece that the client does not take would keep all that it is a part of.
+        let mut whole = bytes.len();
+        let is_copied = whole > 2 * SEND_BUFFER_SIZE;
         self.turn.begin();
         while !bytes.is_empty() {
             let want = bytes.len().min(SEND_BUFFER_SIZE);
-            let room = poll_fn(|cx| self.poll_room(want, cx)).await?;
+            let room = poll_fn(|cx| match self.poll_room(want, cx) {
+                Poll::Ready(room) => Poll::Ready(room.map(Some)),
+                Poll::Pending if self.hold(&mut bytes, &mut whole) => Poll::Pending,
+                Poll::Pending => Poll::Ready(Ok(None)),
+            });
+            let Some(room) = room.await? else { return Box::pin(self.spill(bytes)).await };
             let piece = bytes.split_to(room.min(bytes.len()));
             let count = piece.len();
             self.left = self.left.map(|left| left - count as u64);
             let ends = self.left == Some(0);
+            let piece = if is_copied { Bytes::copy_from_slice(&piece) } else { piece };
             self.stream.send_data(piece, ends).map_err(|_| SendError::ClientGone)?;
+            self.shared.output.add(count);
             self.sent += count as u64;
             self.shared.budget.earn_bytes(count);
             self.deadline.progress(&mut self.rate, count);
@@ -204,7 +235,33 @@ impl Sender {
                 consume_budget().await; // other streams and connections have a turn
             }
         }
+        self.charge = None;
         Ok(())
+    }
+
+    /// Counts the rest of a piece of `whole` bytes, which the client does not take at the moment. Returns false if it may
+    /// not stay in memory.
+    fn hold(&mut self, rest: &mut Bytes, whole: &mut usize) -> bool {
+        let Some(request) = self.request.filter(|_| !self.is_counted && rest.len() > FREE_BYTES)
+        else {
+            return true;
+        };
+        let charge = self.charge.get_or_insert_with(|| Charge::new(&RESPONSES, Owner::of(request)));
+        // The rest of a large piece would keep all of it.
+        if rest.len() <= *whole / 2 && rest.is_unique() {
+            (*rest, *whole) = (Bytes::copy_from_slice(rest), rest.len());
+        }
+        charge.hold_with(0, Some(rest), *whole)
+    }
+
+    /// Sends the rest of a piece from a file.
+    async fn spill(&mut self, rest: Bytes) -> Result<(), SendError> {
+        self.charge = None;
+        let file = create_temporary_file(&self.limits.temporary)?;
+        file.write_all_at(&rest, 0)?;
+        let length = rest.len() as u64;
+        drop(rest);
+        self.file(&Arc::new(file), 0, length).await
     }
 
     /// Waits for room in the flow-control windows and in the buffer, within the limits for sending.
@@ -213,20 +270,25 @@ impl Sender {
         if self.turn.poll(cx).is_pending() {
             return self.stream.poll_reset(cx).map(|_| Err(SendError::ClientGone));
         }
-        self.stream.reserve_capacity(want);
-        loop {
-            let room = self.stream.capacity();
-            if room > 0 {
-                self.turn.set_stuck(false);
-                return Poll::Ready(Ok(room));
+        let can_be_kept = self.shared.output.poll_room(self.request, cx).is_ready();
+        if can_be_kept {
+            self.stream.reserve_capacity(want);
+            loop {
+                let room = self.stream.capacity();
+                if room > 0 {
+                    self.turn.set_stuck(false);
+                    return Poll::Ready(Ok(room));
+                }
+                match self.stream.poll_capacity(cx) {
+                    Poll::Ready(Some(Ok(_))) => {}
+                    Poll::Ready(_) => return Poll::Ready(Err(SendError::ClientGone)),
+                    Poll::Pending => break,
+                }
             }
-            match self.stream.poll_capacity(cx) {
-                Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(_) => return Poll::Ready(Err(SendError::ClientGone)),
-                Poll::Pending => break,
-            }
+        } else if self.stream.poll_reset(cx).is_ready() {
+            return Poll::Ready(Err(SendError::ClientGone));
         }
-        self.turn.set_stuck(true);
+        self.turn.set_stuck(can_be_kept);
         let (rate, limits) = (self.rate, &self.limits);
         let timeout = || rate.remaining(limits.send_timeout, limits.min_rate, limits.grace);
         let deadline = self.deadline.get(timeout);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::blocks::Flaws;
 use super::budget::Budget;
+use super::output::Output;
 use super::phase::ConnectionPhase;
 use super::turns::Turns;
 use crate::message::ConnectionInfo;
@@ -16,4 +17,5 @@ pub(super) struct Shared {
     pub budget: Rc<Budget>,
     pub phase: ConnectionPhase,
     pub flaws: Rc<Flaws>,
+    pub output: Output,
 }

@@ -219,6 +219,7 @@ impl<H: Handler> Answer<H> {
         head.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
         let mut carried =
             TunnelResult { from_client: 0, to_client: 0, reason: CloseReason::Client };
+        self.shared.output.add_head(&response.fields);
         if let Ok(to) = respond.send_response(head, false) {
             let mut channel = Channel::new(stream, to, Rc::clone(&self.shared));
             let draining = self.shared.phase.signal().register();
@@ -261,7 +262,8 @@ impl<H: Handler> Answer<H> {
         let sends_body = !has_no_body && !is_head && length != Some(0);
         let turn = Turn::new(&self.shared.turns, respond.stream_id().into(), self.priority);
         let body = sends_body.then_some(turn);
-        let sending = send::send(respond, &mut response, &added, body, &self.limits, &self.shared);
+        let (request, limits, shared) = (facts.request, &self.limits, &self.shared);
+        let sending = send::send(respond, request, &mut response, &added, body, limits, shared);
         let (body_sent, result) = sending.await;
         let end = self.report(&facts, status, &fields, added, body_sent, result.into());
         // A stream counts until its producer has stopped, so that a client which resets its streams

@@ -121,6 +121,8 @@ pub struct ResponseExtras {
     pub in_kernel: Option<Box<dyn KernelCopy>>,
     /// The response is not sent.
     pub is_unsent: bool,
+    /// The memory of the body counts elsewhere, not as that of a response that its client does not read.
+    pub is_counted: bool,
     /// Variables that a script has set for the server (`apache_setenv`).
     pub variables: Vec<(Bytes, Bytes)>,
 }

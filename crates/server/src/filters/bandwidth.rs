@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::future::Future;
 use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -11,21 +13,41 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use howdah_http::body::{Body, BodyStream, Piece, SendError, file};
+use howdah_http::memory::{Charge, Owner, RESPONSES};
 use howdah_http::message::Response;
+use howdah_http::spool::create_temporary_file;
 use howdah_limits::bandwidth::Bandwidth;
 use howdah_sys::clock;
 use tokio::time::{Sleep, sleep};
 
-/// Limits the bandwidth of a response, unless it has no body.
-pub fn apply(bandwidth: Bandwidth, response: &mut Response) {
+/// Limits the bandwidth of a response, unless it has no body. Content in memory counts as that of `owner`; what may not
+/// stay there goes to a file in `tmp`.
+pub fn apply(bandwidth: Bandwidth, owner: &Owner, tmp: &Path, response: &mut Response) {
+    let mut charge = None;
     let source = match std::mem::take(&mut response.body) {
         Body::Empty => return,
-        Body::Bytes(bytes) => Source::Pieces(VecDeque::from([Piece::Bytes(bytes)])),
+        Body::Bytes(bytes) => {
+            let is_counted = response.extras.as_ref().is_some_and(|extras| extras.is_counted);
+            let charge = charge.insert(Charge::new(&RESPONSES, owner.clone()));
+            let piece = match is_counted || charge.hold_with(0, Some(&bytes), bytes.len()) {
+                true => None,
+                false => in_file(&bytes, tmp).ok(),
+            };
+            Source::Pieces(VecDeque::from([piece.unwrap_or(Piece::Bytes(bytes))]))
+        }
         Body::Pieces(pieces) => Source::Pieces(pieces.into()),
         Body::Stream(stream) => Source::Stream(stream),
     };
     let next = Bytes::new();
-    response.body = Body::Stream(Box::new(Paced { source, bandwidth, next, pause: None }));
+    let paced = Paced { source, bandwidth, next, pause: None, _charge: charge };
+    response.body = Body::Stream(Box::new(paced));
+}
+
+/// Writes content to a file.
+fn in_file(bytes: &Bytes, tmp: &Path) -> io::Result<Piece> {
+    let file = create_temporary_file(tmp)?;
+    file.write_all_at(bytes, 0)?;
+    Ok(Piece::File { file: Arc::new(file), offset: 0, len: bytes.len() as u64 })
 }
 
 /// A body that is sent piece by piece.
@@ -36,6 +58,8 @@ struct Paced {
     next: Bytes,
     /// The wait before the next piece; it has been counted.
     pause: Option<Pin<Box<Sleep>>>,
+    /// The memory of the source.
+    _charge: Option<Charge>,
 }
 
 impl Drop for Paced {

@@ -19,7 +19,7 @@ use howdah_htaccess::record::{FileKind, Record};
 use howdah_htaccess::world::{Level, World};
 use howdah_http::body::Body;
 use howdah_http::exchange::{Exchange, InterimFields};
-use howdah_http::message::{Fields, Request, Response};
+use howdah_http::message::{Fields, Request, Response, ResponseExtras};
 use howdah_http::{compress, respond};
 use howdah_php_pool::target::{Directives, Script as PhpScript};
 
@@ -268,7 +268,10 @@ impl<'s> Attempt<'_, 's> {
                         None => return Err((record, 503)),
                     },
                 };
-                (Response::new(record.status, body), None)
+                let counted = ResponseExtras { is_counted: true, ..ResponseExtras::default() };
+                let mut page = Response::new(record.status, body);
+                page.extras = Some(Box::new(counted));
+                (page, None)
             }
             Action::Options => (Response::new(record.status, Body::Empty), None),
             Action::Error(page) => (error(&record, page), None),

@@ -4,7 +4,7 @@
 //!    a client gets is not stored.
 //! 2. Each include is a GET request of the same client to the same host, which the listener routes like any other: the
 //!    client gets nothing that it could not ask for itself. A part may have parts.
-//! 3. Depth, number of includes and bytes are limited for a page with all its parts.
+//! 3. Depth, number of includes and bytes are limited for a page with all its parts, and the memory of all pages.
 //! 4. Parts are asked for at the same time, as a browser would, up to a limit for the whole page. The first failure
 //!    that counts ends the page; parts in progress are then given up.
 //! 5. Of a part, only the body counts. The page loses its validators, and no other cache may store it.
@@ -20,6 +20,7 @@ use bytes::{Bytes, BytesMut};
 use howdah_cache::esi::{self, Include, Segment};
 use howdah_http::body::{Body, Piece, file};
 use howdah_http::exchange::Exchange;
+use howdah_http::memory::{Charge, Owner, PAGES};
 use howdah_http::message::{FieldBlock, Request, Response};
 use howdah_http::respond;
 use howdah_http::target::Target;
@@ -54,6 +55,9 @@ struct Assembly<'a> {
 
 /// The rest of the limits of a page.
 struct Budget {
+    memory: Charge,
+    /// There was no memory for the page.
+    is_without_memory: bool,
     includes: usize,
     bytes: usize,
     /// A limit was exceeded: the page fails, whatever its parts say about failures.
@@ -65,8 +69,10 @@ struct Budget {
 }
 
 impl Budget {
-    fn new() -> Budget {
+    fn new(owner: Owner) -> Budget {
         Budget {
+            memory: Charge::new(&PAGES, owner),
+            is_without_memory: false,
             includes: esi::MAX_INCLUDES,
             bytes: MAX_BYTES,
             is_exceeded: false,
@@ -86,13 +92,16 @@ impl Budget {
     }
 
     fn take_bytes(&mut self, len: usize) -> Result<(), String> {
-        match self.bytes.checked_sub(len) {
-            Some(left) => {
-                self.bytes = left;
-                Ok(())
-            }
-            None => Err(self.exceeded(format!("more than {MAX_BYTES} bytes"))),
+        let Some(left) = self.bytes.checked_sub(len) else {
+            return Err(self.exceeded(format!("more than {MAX_BYTES} bytes")));
+        };
+        // What is read, and what it is put together to.
+        if !self.memory.hold(2 * (MAX_BYTES - left)) {
+            self.is_without_memory = true;
+            return Err(self.exceeded("there is no memory left for such pages".to_owned()));
         }
+        self.bytes = left;
+        Ok(())
     }
 
     fn exceeded(&mut self, what: String) -> String {
@@ -141,7 +150,8 @@ pub async fn assemble(
         return;
     }
     let body = std::mem::take(&mut response.body);
-    let (budget, turns) = (RefCell::new(Budget::new()), Semaphore::new(MAX_AT_ONCE));
+    let budget = RefCell::new(Budget::new(Owner::of(&exchange.request)));
+    let turns = Semaphore::new(MAX_AT_ONCE);
     let assembly = Assembly { listener, budget, turns };
     match assembly.page(context, exchange, body).await {
         Ok(assembled) => {
@@ -162,7 +172,10 @@ pub async fn assemble(
                 &exchange.request,
                 format_args!("the page cannot be assembled from its parts: {problem}"),
             );
-            *response = respond::error(502);
+            *response = respond::error(match assembly.budget.borrow().is_without_memory {
+                true => 503,
+                false => 502,
+            });
         }
     }
 }

@@ -31,6 +31,7 @@ use howdah_http::body::Body;
 use howdah_http::compress;
 use howdah_http::exchange::{Exchange, Handler, RequestRecord};
 use howdah_http::limits::Limits;
+use howdah_http::memory::{self, Owner};
 use howdah_http::message::{ConnectionInfo, Request, Response, ShownAddress};
 use howdah_http::respond;
 use howdah_limits::bandwidth::Bandwidth;
@@ -63,6 +64,7 @@ pub struct RequestHandler {
 impl Handler for RequestHandler {
     async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
         self.count_start();
+        exchange.request.handling.set_listener(Arc::clone(&self.listener));
         let thread = &self.thread;
         let snapshot = thread.snapshot_for(&self.listener);
         if let Some(response) = self.answer_before_routes(&snapshot, &exchange.request) {
@@ -111,9 +113,12 @@ impl Handler for RequestHandler {
         }
         kernel_copy::apply(thread, &mut response);
         if let Some(rate) = effects.rate {
-            bandwidth::apply(Bandwidth::of_response(rate), &mut response);
+            let owner = Owner::of(&exchange.request);
+            let tmp = &thread.shared.tmp;
+            bandwidth::apply(Bandwidth::of_response(rate), &owner, tmp, &mut response);
         }
-        self.keep(Progress { admission: context.admission.take(), logs }, &mut response);
+        let progress = Progress { admission: context.admission.take(), logs };
+        self.keep(progress, &exchange.request, &mut response);
         response
     }
 
@@ -138,12 +143,31 @@ impl Handler for RequestHandler {
                 self.log_client_error(record.connection, format_args!("{}: {why}", record.status));
             }
         }
+        if let Some(report) = memory::report(Instant::now()) {
+            let log = &self.thread.shared.log;
+            log.write(
+                Level::Notice,
+                format_args!(
+                    "{report}: what is beyond it goes to temporary files, or is refused (docs/security.md, \"Memory \
+                     of the router\")"
+                ),
+            );
+        }
         let logs = progress.and_then(|progress| progress.logs);
         self.thread.log(&self.listener, logs, record);
     }
 
     fn log_misbehaviour(&self, connection: &ConnectionInfo, why: &dyn fmt::Display) {
         self.log_client_error(connection, format_args!("HTTP/2 connection closed: {why}"));
+    }
+
+    fn owner(&self, connection: &ConnectionInfo) -> Owner {
+        let snapshot = self.thread.snapshot_for(&self.listener);
+        let listener = snapshot.listeners.get(&*self.listener);
+        let is_proxy = listener.is_some_and(|listener| {
+            listener.proxies.iter().any(|proxy| proxy.source.matches(connection.peer))
+        });
+        Owner::of_connection(connection).on(&self.listener, is_proxy)
     }
 
     fn begin_turn(&self) {
@@ -228,12 +252,13 @@ impl RequestHandler {
     }
 
     /// Keeps the state of a request until its response has been sent.
-    fn keep(&self, progress: Progress, response: &mut Response) {
+    fn keep(&self, progress: Progress, request: &Request, response: &mut Response) {
         if let Some(announcement) = &progress.admission.announcement {
             announcement.put(response);
         }
         for limit in &progress.admission.bandwidths {
-            bandwidth::apply(limit.clone(), response);
+            let (owner, tmp) = (Owner::of(request), &self.thread.shared.tmp);
+            bandwidth::apply(limit.clone(), &owner, tmp, response);
         }
         if !progress.admission.permits.is_empty() || progress.logs.is_some() {
             self.progress.set(Some(self.thread.in_progress.keep(progress)));

@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use howdah_config::{Fairness, ServerOptions};
 use howdah_http::exchange::Exchange;
+use howdah_http::memory::Owner;
 use howdah_http::message::Response;
 use howdah_limits::key;
 use howdah_php_pool::application::Application;
@@ -74,9 +75,11 @@ async fn ask_as_is<'s>(
 ) -> (Response, Option<Instruction<'s>>) {
     let thread = context.thread;
     let http = &context.routing.snapshot.config.settings.http;
+    let owner = Owner::of(&exchange.request);
     let buffer = howdah_upstream::transfer::BufferSettings {
         memory: http.body_buffer_size,
         directory: http.body_temp_path.as_deref().unwrap_or(&thread.shared.tmp),
+        owner: &owner,
         buffering: handling.buffering,
     };
     let options = handling.servers.as_ref().unwrap_or(&USUAL_OPTIONS);

@@ -18,6 +18,9 @@ pub fn apply(proxies: &[Forwarded], request: &mut Request) {
             continue;
         }
         let peer = proxy.client_ip.as_ref().and_then(|field| client(proxy, field, request));
+        if peer.is_none() {
+            request.handling.set_client_unknown();
+        }
         let tls = proxy.protocol.as_ref().and_then(|field| scheme(field, request));
         if peer.is_some() || tls.is_some() {
             let connection = &request.connection;

@@ -47,6 +47,7 @@ const TURN: Duration = Duration::from_micros(100);
 
 /// Runs the router on the supervisor's socket to its end.
 pub(super) async fn serve(socket: OwnedFd, answer_queries: impl FnOnce(Queries)) -> io::Result<()> {
+    memory::return_large_blocks();
     let link = Rc::new(Link::new(socket)?);
     let mut hello = Hello::receive(&link).await?;
     let config = match howdah_config::parse_with(&hello.document, &hello.defaults) {

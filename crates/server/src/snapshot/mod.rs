@@ -11,6 +11,7 @@ pub mod index;
 pub mod location;
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -119,8 +120,8 @@ impl Snapshot {
         }
     }
 
-    /// Limits of connections and requests.
-    pub fn limits(&self) -> Limits {
+    /// Limits of connections and requests. `tmp` is the usual directory for temporary files.
+    pub fn limits(&self, tmp: &Arc<Path>) -> Limits {
         let http = &self.config.settings.http;
         let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
         Limits {
@@ -142,6 +143,10 @@ impl Snapshot {
                 true => concat!("Howdah/", env!("CARGO_PKG_VERSION")).as_bytes(),
                 false => b"Howdah",
             }),
+            temporary: match &http.body_temp_path {
+                Some(path) => path.as_path().into(),
+                None => Arc::clone(tmp),
+            },
             ..Limits::default()
         }
     }

@@ -134,7 +134,7 @@ impl RouterThread {
         let snapshot = self.shared.snapshot.load();
         let mut cached = self.limits.borrow_mut();
         if !std::ptr::eq(cached.0.as_ptr(), Arc::as_ptr(&snapshot)) {
-            *cached = (Arc::downgrade(&snapshot), Rc::new(snapshot.limits()));
+            *cached = (Arc::downgrade(&snapshot), Rc::new(snapshot.limits(&self.shared.tmp)));
         }
         Rc::clone(&cached.1)
     }

@@ -10,6 +10,7 @@ use howdah_http::drain::Drain;
 use howdah_http::exchange::{Handler, RequestRecord};
 use howdah_http::h1;
 use howdah_http::limits::Limits;
+use howdah_http::memory::Owner;
 use howdah_http::message::ConnectionInfo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -171,7 +172,12 @@ impl Handler for Front {
 
     async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
         let directory = self.directory.path();
-        let buffer = BufferSettings { memory: 20_000, directory, buffering: Buffering::default() };
+        let buffer = BufferSettings {
+            memory: 20_000,
+            directory,
+            owner: &Owner::default(),
+            buffering: Buffering::default(),
+        };
         run(&self.thread, &self.upstream, &buffer, &self.options, exchange).await
     }
 

@@ -35,7 +35,9 @@ impl Content {
         if is_streamed && exchange.body_len() != Some(0) {
             return Ok(Content::Feed(Feed::new(exchange.body_len())));
         }
-        Ok(match collect(exchange, buffer.memory, buffer.directory).await? {
+        let collected =
+            collect(exchange, buffer.memory, buffer.directory, buffer.owner.clone()).await?;
+        Ok(match collected {
             RequestBody::Memory(bytes) => Content::Memory(bytes),
             RequestBody::File(file, len) => Content::File(Rc::new(file), len),
         })

@@ -12,6 +12,7 @@ pub mod upload;
 use std::path::Path;
 
 use howdah_config::Buffering;
+use howdah_http::memory::Owner;
 
 use self::response_buffer::ResponseBuffering;
 
@@ -22,6 +23,8 @@ pub struct BufferSettings<'a> {
     pub memory: u64,
     /// Directory for these files and those of responses.
     pub directory: &'a Path,
+    /// Who answers for their memory.
+    pub owner: &'a Owner,
     /// Settings of the action.
     pub buffering: Buffering,
 }
@@ -36,6 +39,6 @@ impl<'a> BufferSettings<'a> {
     /// Returns the buffering of a response. `buffers` is the setting of the server.
     pub fn of_response(&self, buffers: bool) -> ResponseBuffering<'a> {
         let is_on = self.buffering.responses.unwrap_or(buffers);
-        ResponseBuffering { is_on, directory: self.directory }
+        ResponseBuffering { is_on, directory: self.directory, owner: self.owner }
     }
 }

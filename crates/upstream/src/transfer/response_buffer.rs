@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use howdah_http::body::{Body, BodyStream};
+use howdah_http::memory::Owner;
 use howdah_http::message::FieldBlock;
 use howdah_http::spool::Spool;
 use howdah_php_pool::pending::MAX_WAITING;
@@ -75,6 +76,8 @@ pub struct ResponseBuffering<'a> {
     pub is_on: bool,
     /// Directory for the part that the client has not taken yet.
     pub directory: &'a Path,
+    /// Who answers for the memory of the other part.
+    pub owner: &'a Owner,
 }
 
 impl ResponseBuffering<'_> {
@@ -87,14 +90,14 @@ impl ResponseBuffering<'_> {
             _ => self.is_on,
         };
         match is_buffered {
-            true => buffer(answer, self.directory),
+            true => buffer(answer, self.directory, self.owner),
             false => Body::Stream(Box::new(answer)),
         }
     }
 }
 
 /// Reads a body as fast as it arrives, and returns the body for the client.
-fn buffer(mut answer: impl Abandon, directory: &Path) -> Body {
+fn buffer(mut answer: impl Abandon, directory: &Path, owner: &Owner) -> Body {
     let remaining = answer.len();
     // Most bodies arrive with the head and in one piece.
     let mut cx = Context::from_waker(Waker::noop());
@@ -114,7 +117,7 @@ fn buffer(mut answer: impl Abandon, directory: &Path) -> Body {
         }
         (first, second) => [first, second],
     };
-    let spool = Spool::new(directory.into());
+    let spool = Spool::new(directory.into()).of(owner.clone());
     let store = Rc::new(RefCell::new(Store::new(spool)));
     let mut reader = Reader { answer, store: Rc::clone(&store) };
     let waits = matches!(come, [Poll::Pending, _] | [Poll::Ready(Some(Ok(_))), Poll::Pending]);

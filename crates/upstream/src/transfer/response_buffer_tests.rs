@@ -83,7 +83,7 @@ fn an_answer_is_taken_to_its_end_though_nobody_reads_it() {
         let mut answer = Parts::new(parts(), Some(900_000));
         answer.one_by_one = true;
         let taken = Rc::clone(&answer.taken);
-        let body = buffer(answer, directory.path());
+        let body = buffer(answer, directory.path(), &Owner::default());
         while *taken.borrow() < 101 {
             yield_now().await;
         }
@@ -95,10 +95,14 @@ fn an_answer_is_taken_to_its_end_though_nobody_reads_it() {
 #[test]
 fn an_answer_that_is_there_is_one_piece() {
     with(|directory| async move {
-        let body = buffer(Parts::new([vec![1; 10], vec![2; 10]], None), directory.path());
+        let body = buffer(
+            Parts::new([vec![1; 10], vec![2; 10]], None),
+            directory.path(),
+            &Owner::default(),
+        );
         assert!(matches!(&body, Body::Bytes(bytes) if bytes.len() == 20), "{body:?}");
         // A body with another length than announced is not complete.
-        let body = buffer(Parts::new([vec![1; 10]], Some(20)), directory.path());
+        let body = buffer(Parts::new([vec![1; 10]], Some(20)), directory.path(), &Owner::default());
         assert!(matches!(body, Body::Stream(_)) && body.len() == Some(20));
         assert_eq!(all(body).await.unwrap(), [1; 10]);
     });
@@ -109,7 +113,9 @@ fn what_came_before_a_cut_is_the_clients() {
     with(|directory| async move {
         let mut answer = Parts::new(parts(), None);
         answer.cut = true;
-        let Body::Stream(mut stream) = buffer(answer, directory.path()) else { panic!() };
+        let Body::Stream(mut stream) = buffer(answer, directory.path(), &Owner::default()) else {
+            panic!()
+        };
         let mut got = 0;
         let end = loop {
             match poll_fn(|cx| stream.poll_next(cx)).await {
@@ -127,7 +133,7 @@ fn a_full_disk_ends_an_answer_and_its_server_is_told() {
     with(|_| async move {
         let answer = Parts::new(parts(), None);
         let problem = Rc::clone(&answer.problem);
-        let body = buffer(answer, Path::new("/nonexistent"));
+        let body = buffer(answer, Path::new("/nonexistent"), &Owner::default());
         assert!(problem.borrow().contains("cannot be stored"), "{}", problem.borrow());
         assert!(all(body).await.is_err());
     });
@@ -139,7 +145,7 @@ fn an_answer_that_nobody_waits_for_is_not_taken_on() {
         let mut answer = Parts::new(parts(), None);
         answer.one_by_one = true;
         let taken = Rc::clone(&answer.taken);
-        drop(buffer(answer, directory.path()));
+        drop(buffer(answer, directory.path(), &Owner::default()));
         for _ in 0..1000 {
             yield_now().await;
         }
@@ -163,7 +169,11 @@ fn an_answer_may_say_how_it_is_taken() {
             if !says.is_empty() {
                 fields.push("X-Accel-Buffering", says);
             }
-            let taking = ResponseBuffering { is_on: setting, directory: directory.path() };
+            let taking = ResponseBuffering {
+                is_on: setting,
+                directory: directory.path(),
+                owner: &Owner::default(),
+            };
             let body = taking.body(Parts::new([vec![1]], None), &fields);
             assert_eq!(matches!(body, Body::Bytes(_)), buffered, "{setting} {says}");
         }

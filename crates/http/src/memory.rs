@@ -1,0 +1,362 @@
+//! Memory that requests and responses take while they wait: limited for each client, for each site and in total.
+//!
+//! Each kind of memory has a [`Budget`]. A [`Charge`] is what one request or response takes of it; a short one takes
+//! nothing. Content that several responses are sent at the same time, such as a page in the cache, counts once.
+//!
+//! Who gets no more memory does without: a body goes to a file, a connection reads and sends in smaller parts, a page
+//! is not put together. A proxy, or a program on the same machine, sends the requests of many clients; it has no limit
+//! of a client.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use crate::client::network;
+use crate::message::{ConnectionInfo, Request};
+
+/// Size in bytes up to which a request or a response takes nothing.
+pub const FREE_BYTES: usize = 16 << 10;
+
+/// Memory in bytes that a site has whatever others have.
+const SITE_BYTES: usize = 1 << 20;
+
+/// Bytes are counted in multiples of it, so that small changes are none.
+const STEP: usize = 16 << 10;
+
+/// Time between two lines of the log about a budget.
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Responses that clients do not read.
+pub static RESPONSES: Budget = Budget::new("responses that clients do not read", 1);
+
+/// Heads and bodies of requests that have not arrived as a whole, or wait.
+pub static REQUESTS: Budget = Budget::new("requests that have not arrived or wait", 1);
+
+/// Pages while they are put together from parts.
+pub static PAGES: Budget = Budget::new("pages while they are put together", 2);
+
+/// All budgets.
+static BUDGETS: [&Budget; 3] = [&RESPONSES, &REQUESTS, &PAGES];
+
+/// Who answers for memory.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Owner {
+    /// The client, if it is known and its requests are not those of many.
+    client: Option<IpAddr>,
+    /// Name of the application or else of the listener.
+    site: Option<Arc<str>>,
+}
+
+impl Owner {
+    /// Returns the owner of a request and its response.
+    pub fn of(request: &Request) -> Owner {
+        let handling = &request.handling;
+        let application = handling.script(|script| Arc::from(script.application()));
+        Owner { site: application.or_else(|| handling.listener()), ..Owner::client_of(request) }
+    }
+
+    /// Returns the owner of a request of an application, and of its response.
+    pub fn of_application(request: &Request, application: &Arc<str>) -> Owner {
+        Owner { site: Some(Arc::clone(application)), ..Owner::client_of(request) }
+    }
+
+    fn client_of(request: &Request) -> Owner {
+        let owner = Owner::of_connection(&request.connection);
+        Owner { client: owner.client.filter(|_| !request.handling.is_client_unknown()), ..owner }
+    }
+
+    /// Returns the owner of a connection without a request.
+    pub fn of_connection(connection: &ConnectionInfo) -> Owner {
+        let address = connection.peer.map(|peer| peer.ip().to_canonical());
+        Owner { client: address.filter(|address| !address.is_loopback()).map(network), site: None }
+    }
+
+    /// Returns the same owner on a listener, without the client if it is a proxy.
+    #[must_use]
+    pub fn on(self, listener: &Arc<str>, is_proxy: bool) -> Owner {
+        Owner {
+            client: self.client.filter(|_| !is_proxy),
+            site: Some(self.site.unwrap_or_else(|| Arc::clone(listener))),
+        }
+    }
+}
+
+/// Memory of one kind.
+#[derive(Debug)]
+pub struct Budget {
+    /// What it is the memory of, for the log.
+    what: &'static str,
+    /// Maximum memory of all, of a site and of a client in bytes.
+    max: usize,
+    max_of_site: usize,
+    max_of_client: usize,
+    used: Mutex<Option<Used>>,
+    has_report: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    bytes: usize,
+    clients: HashMap<IpAddr, usize>,
+    sites: HashMap<Option<Arc<str>>, usize>,
+    /// Contents: the number of charges with one, and its bytes.
+    contents: HashMap<usize, (usize, usize)>,
+    report: Option<Report>,
+    reported_at: Option<Instant>,
+}
+
+/// A limit that was reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    what: &'static str,
+    who: Reached,
+    bytes: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Reached {
+    Client(IpAddr),
+    Site(Arc<str>),
+    All,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, mib) = (self.what, self.bytes >> 20);
+        match &self.who {
+            Reached::Client(client) => write!(f, "client {client}: ")?,
+            Reached::Site(site) => write!(f, "{site}: ")?,
+            Reached::All => {}
+        }
+        write!(f, "{what} take {mib} MiB of memory, which is the limit")?;
+        match &self.who {
+            Reached::Client(_) => f.write_str(" of a client"),
+            Reached::Site(_) => f.write_str(" of an application or a listener"),
+            Reached::All => f.write_str(" of the server"),
+        }
+    }
+}
+
+/// Returns what is to be said of a limit that was reached; each budget is spoken of once a minute.
+pub fn report(now: Instant) -> Option<Report> {
+    BUDGETS.iter().find_map(|budget| budget.report(now))
+}
+
+/// Content in memory that other responses may be sent, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Content {
+    /// Address of its end, which stays while parts are taken from the beginning.
+    end: usize,
+    bytes: usize,
+}
+
+impl Budget {
+    /// Creates a budget of `times` the usual one.
+    const fn new(what: &'static str, times: usize) -> Budget {
+        Budget {
+            what,
+            max: times * (128 << 20),
+            max_of_site: times * (64 << 20),
+            max_of_client: times * (32 << 20),
+            used: Mutex::new(None),
+            has_report: AtomicBool::new(false),
+        }
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Used) -> T) -> T {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        change(used.get_or_insert_default())
+    }
+
+    fn report(&self, now: Instant) -> Option<Report> {
+        if !self.has_report.load(Relaxed) {
+            return None;
+        }
+        self.with(|used| {
+            let is_due = used
+                .reported_at
+                .is_none_or(|at| now.saturating_duration_since(at) >= REPORT_INTERVAL);
+            let report = used.report.take().filter(|_| is_due);
+            if report.is_some() {
+                used.reported_at = Some(now);
+            }
+            self.has_report.store(false, Relaxed);
+            report
+        })
+    }
+
+    /// Counts `new` in place of `old`. Returns false, and changes nothing, if there is not as much left.
+    fn exchange(&self, owner: &Owner, old: &mut Share, new: (usize, Option<Content>)) -> bool {
+        self.with(|used| {
+            used.remove(owner, old);
+            let (own, content) = new;
+            // Of a content, what was counted first is its size.
+            let unknown = content.filter(|content| !used.contents.contains_key(&content.end));
+            let counted = own + unknown.map_or(0, |content| content.bytes);
+            let reached = self.reached(used, owner, counted).filter(|_| counted > old.counted);
+            let fits = reached.is_none();
+            match reached {
+                None => *old = Share { own, content, counted },
+                Some((who, bytes)) => {
+                    used.report.get_or_insert(Report { what: self.what, who, bytes });
+                    self.has_report.store(true, Relaxed);
+                }
+            }
+            used.add(owner, old);
+            fits
+        })
+    }
+
+    /// Returns the limit that further bytes of an owner would exceed, in bytes.
+    fn reached(&self, used: &Used, owner: &Owner, bytes: usize) -> Option<(Reached, usize)> {
+        let of_site = used.sites.get(&owner.site).copied().unwrap_or(0) + bytes;
+        if let Some(client) = owner.client
+            && used.clients.get(&client).copied().unwrap_or(0) + bytes > self.max_of_client
+        {
+            return Some((Reached::Client(client), self.max_of_client));
+        }
+        match &owner.site {
+            Some(site) if of_site > self.max_of_site => {
+                Some((Reached::Site(Arc::clone(site)), self.max_of_site))
+            }
+            _ if used.bytes + bytes > self.max && of_site > SITE_BYTES => {
+                Some((Reached::All, self.max))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Used {
+    fn add(&mut self, owner: &Owner, share: &Share) {
+        self.bytes += share.own;
+        if let Some(Content { end, bytes }) = share.content {
+            let (shares, _) = self.contents.entry(end).or_insert((0, bytes));
+            self.bytes += if *shares == 0 { bytes } else { 0 };
+            *shares += 1;
+        }
+        if share.counted > 0 {
+            *self.sites.entry(owner.site.clone()).or_default() += share.counted;
+            if let Some(client) = owner.client {
+                *self.clients.entry(client).or_default() += share.counted;
+            }
+        }
+    }
+
+    fn remove(&mut self, owner: &Owner, share: &Share) {
+        self.bytes -= share.own;
+        if let Some(Content { end, .. }) = share.content
+            && let Some((shares, bytes)) = self.contents.get_mut(&end)
+        {
+            *shares -= 1;
+            if *shares == 0 {
+                self.bytes -= *bytes;
+                self.contents.remove(&end);
+            }
+        }
+        if share.counted > 0 {
+            subtract(&mut self.sites, &owner.site, share.counted);
+            if let Some(client) = owner.client {
+                subtract(&mut self.clients, &client, share.counted);
+            }
+        }
+    }
+}
+
+fn subtract<K: Hash + Eq>(table: &mut HashMap<K, usize>, key: &K, bytes: usize) {
+    let Some(of_key) = table.get_mut(key) else { return };
+    *of_key -= bytes;
+    if *of_key == 0 {
+        table.remove(key);
+    }
+}
+
+/// A part of a budget.
+#[derive(Debug, Default)]
+struct Share {
+    own: usize,
+    content: Option<Content>,
+    /// Bytes that count for the owner: a content only for the first who is sent it.
+    counted: usize,
+}
+
+/// What one request or response takes of a budget, until dropped.
+#[derive(Debug)]
+pub struct Charge {
+    budget: &'static Budget,
+    owner: Owner,
+    share: Share,
+}
+
+impl Charge {
+    /// Creates a charge of nothing.
+    pub fn new(budget: &'static Budget, owner: Owner) -> Charge {
+        Charge { budget, owner, share: Share::default() }
+    }
+
+    /// Counts `bytes` bytes in place of what was counted. Returns false, and changes nothing, if there are not as many
+    /// left.
+    pub fn hold(&mut self, bytes: usize) -> bool {
+        self.hold_with(bytes, None, 0)
+    }
+
+    /// Counts `own` bytes and the memory of a content in place of what was counted. The content may be the rest of one of
+    /// `whole` bytes, all of which are in memory until the rest is gone. Returns false, and changes nothing, if there is not
+    /// as much left.
+    pub fn hold_with(&mut self, own: usize, content: Option<&Bytes>, whole: usize) -> bool {
+        let before = &mut self.share;
+        let content = content.filter(|content| content.len() > FREE_BYTES).map(|content| {
+            let end = content.as_ptr() as usize + content.len();
+            Content { end, bytes: whole.max(content.len()) }
+        });
+        let own = if own <= FREE_BYTES { 0 } else { own.next_multiple_of(STEP) };
+        // Not each small step is counted.
+        let is_near = own <= before.own && own > before.own / 2;
+        (content == before.content && (own == before.own || is_near))
+            || self.budget.exchange(&self.owner, before, (own, content))
+    }
+
+    /// Gives back all that is counted.
+    pub fn release(&mut self) {
+        let share = std::mem::take(&mut self.share);
+        if share.own > 0 || share.content.is_some() {
+            self.budget.with(|used| used.remove(&self.owner, &share));
+        }
+    }
+
+    /// Returns bytes that count until they are dropped.
+    pub fn own(self, bytes: Vec<u8>) -> Bytes {
+        match self.share.own {
+            0 => bytes.into(),
+            _ => Bytes::from_owner(Owned { bytes, _charge: self }),
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// Bytes with their charge.
+struct Owned {
+    bytes: Vec<u8>,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+#[path = "memory_tests.rs"]
+mod tests;
