@@ -11,9 +11,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use rustix::net::SendFlags;
 use tokio::io::AsyncWrite;
-use tokio::net::TcpStream;
 
 use crate::memory::{Charge, FREE_BYTES};
 use crate::spool::Spilled;
@@ -180,18 +178,6 @@ impl Output {
         self.needs_flush = true;
         self.advance(written);
         Poll::Ready(Ok(written))
-    }
-
-    /// Sends what a socket takes at once, also if the runtime does not know that it is writable. Returns the number of
-    /// bytes.
-    pub fn try_send(&mut self, tcp: &TcpStream) -> usize {
-        let parts = [self.buffered(), &self.large, self.end];
-        let next = parts.into_iter().find(|part| !part.is_empty()).unwrap_or_default();
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let sent = rustix::net::send(tcp, next, flags).unwrap_or(0);
-        self.needs_flush |= sent > 0;
-        self.advance(sent);
-        sent
     }
 
     /// Removes bytes that were sent.

@@ -151,17 +151,7 @@ fn poll_socket<I: Io>(
             Poll::Ready(Err(error)) => Err(error),
             Poll::Pending => {
                 ready!(transport.poll_send_timeout(cx, limits));
-                let Some(tcp) = transport.io.tcp() else {
-                    return Poll::Ready(Err(SendError::ClientGone));
-                };
-                // The last attempt.
-                match send(tcp, transport.work.out.buffered()) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        transport.disconnected = Some(Disconnect::Reset);
-                        return Poll::Ready(Err(SendError::ClientGone));
-                    }
-                    result => result,
-                }
+                return Poll::Ready(Err(SendError::ClientGone));
             }
         };
         let error = match result {
