@@ -184,6 +184,45 @@ fn streams_that_a_client_does_not_read_go_to_files_beyond_its_memory() {
 }
 
 #[test]
+fn short_responses_that_nobody_reads_are_refused_beyond_their_memory() {
+    const INITIAL_WINDOW: u16 = 4;
+    const REFUSED: [u8; 4] = [0, 0, 0, 7]; // REFUSED_STREAM
+    let address = free_address().to_string();
+    let server = Site::script("index.php", "echo str_repeat('v', 16000);")
+        .workers(2)
+        .file("a.txt", "other")
+        .with(json!({ "listeners": { &address: { "http2": true } } }))
+        .serve_at(&address);
+    server.get("/");
+    let before = memory(&server);
+    // A connection that asks a hundred times and takes no body, and the number of requests that were refused.
+    let ask = || {
+        let mut connection = Http2::connect(server.address, &[(INITIAL_WINDOW, 0)]);
+        (0..100).for_each(|number| connection.get(2 * number + 1, "/"));
+        let (mut begun, mut refused) = (0, 0);
+        while begun + refused < 100 {
+            let Frame { kind, payload, .. } = connection.frame().expect("the server answers");
+            begun += u32::from(kind == kind::HEADERS);
+            refused += u32::from(kind == kind::RST_STREAM && payload == REFUSED);
+        }
+        (connection, refused)
+    };
+    let (connections, refused): (Vec<Http2>, Vec<u32>) = (0..50).map(|_| ask()).unzip();
+    // 128 MiB of 32 KiB each, and four of each connection.
+    assert_eq!(5000 - refused.iter().sum::<u32>(), 4096 + 4 * 50);
+    let grown = memory(&server).saturating_sub(before) / MIB;
+    assert!(grown < 160, "{grown} MiB");
+    assert_eq!(server.get("/a.txt").text(), "other");
+    let mut other = Http2::connect(server.address, &[]);
+    let streams = [1, 3, 5, 7];
+    streams.iter().for_each(|stream| other.get(*stream, "/"));
+    let bodies = bodies(&mut other, &streams);
+    assert!(streams.iter().all(|stream| bodies[stream].len() == 16_000), "each has a few");
+    drop(connections);
+    eventually("the memory is given back", || (ask().1 == 0).then_some(()));
+}
+
+#[test]
 fn heads_that_a_client_does_not_read_wait_for_room() {
     const END: u8 = 5; // END_STREAM, END_HEADERS
     let code = "header('X-Large: ' . str_repeat('v', 30000)); echo 'x';";

@@ -41,8 +41,11 @@ pub static REQUESTS: Budget = Budget::new("requests that have not arrived or wai
 /// Pages while they are put together from parts.
 pub static PAGES: Budget = Budget::new("pages while they are put together", 2);
 
+/// Requests of HTTP/2 that are being answered, with what neither of the others counts for them.
+pub static STREAMS: Budget = Budget::new("requests of HTTP/2 that are being answered", 2);
+
 /// All budgets.
-static BUDGETS: [&Budget; 3] = [&RESPONSES, &REQUESTS, &PAGES];
+static BUDGETS: [&Budget; 4] = [&RESPONSES, &REQUESTS, &PAGES, &STREAMS];
 
 /// Who answers for memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

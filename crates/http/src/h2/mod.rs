@@ -16,7 +16,9 @@
 //! 5. `h2` ignores a fragment in `:path` and pseudo-header fields in a trailer. The transport
 //!    inspects the frames before `h2` does (`io`, `frames`, `blocks`, `hpack`), so that such
 //!    requests are refused.
-//! 6. A client that resets far more streams than it lets end, or sends frames that only cost work
+//! 6. Beyond a few, the requests of a connection that are being answered count as memory, whatever their responses
+//!    take; those that find none are refused.
+//! 7. A client that resets far more streams than it lets end, or sends frames that only cost work
 //!    (`budget`), gets `ENHANCE_YOUR_CALM`, and the connection is closed.
 
 use std::cell::Cell;
@@ -61,6 +63,7 @@ use self::tasks::StreamTasks;
 use self::turns::Turns;
 use crate::drain::DrainRegistration;
 use crate::exchange::Handler;
+use crate::memory::{Charge, STREAMS};
 use crate::message::ConnectionInfo;
 
 /// Serves a connection to its end. `handler` makes a handler for each stream.
@@ -103,7 +106,8 @@ async fn run<H: Handler + 'static>(
         flaws,
         output: Output::default(),
     });
-    let mut driver = Driver::new(connection, &shared, &limits, blocked);
+    let charge = Charge::new(&STREAMS, handler().owner(&info));
+    let mut driver = Driver::new(connection, &shared, &limits, blocked, charge);
     let mut tasks = StreamTasks::default();
     while driver.next(&mut tasks, &cut_off).await {
         poll_fn(|cx| {
