@@ -234,7 +234,7 @@ fn a_document_in_order_is_valid_and_nothing_is_made_bound_or_run() {
     let [valid, versions, protection] = told.as_slice() else { panic!("{told:?}") };
     assert_eq!(*valid, format!("{}: the configuration is valid", name.display()));
     assert!(versions.contains(": there is PHP "), "{versions}");
-    assert!(protection.contains(": application \"site\" runs "), "{protection}");
+    assert!(protection.contains(": application \"site\" cannot "), "{protection}");
     assert_eq!(said(&output), "");
     let names: Vec<_> = listing(&site.data()).into_keys().collect();
     assert_eq!(names, [path("chain.pem"), path("check.json"), path("key.pem")]);

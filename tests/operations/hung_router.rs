@@ -1,24 +1,13 @@
 //! A router or a control process that hangs: commands say so, and the supervisor replaces it.
 
 use std::fs;
-use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use harness::{Server, Site, eventually, processes, programs, requirements};
 use rustix::process::Signal;
 use serde_json::json;
 
 const SLOW: &str = "file_put_contents(getenv('DATA') . '/begun', '1'); sleep(120);";
-
-/// Stops one thread until it is killed, as a loop without end in it would.
-const STOP_THREAD: &str = "import ctypes, os, sys
-trace = ctypes.CDLL(None, use_errno=True).ptrace
-trace.argtypes = [ctypes.c_long] * 4
-SEIZE, INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
-thread = int(sys.argv[1])
-if trace(SEIZE, thread, 0, 0) or trace(INTERRUPT, thread, 0, 0): sys.exit('failed')
-print('stopped', flush=True)
-while os.WIFSTOPPED(os.waitpid(thread, WALL)[1]): pass";
 
 fn serving() -> Server {
     let site = Site::script("slow.php", SLOW).file("a.txt", "served");
@@ -50,22 +39,6 @@ fn is_replaced(server: &Server, router: u32, mut running: harness::client::Clien
     assert_eq!(server.get("/a.txt").text(), "served");
 }
 
-/// Stops a thread so that its process does not count as stopped. `None` if that is not possible here.
-pub(crate) fn stop_thread(thread: u32) -> Option<Child> {
-    let mut stopper = Command::new("python3");
-    stopper.args(["-I", "-c", STOP_THREAD, &thread.to_string()]).stdout(Stdio::piped());
-    let Ok(mut stopper) = stopper.spawn() else {
-        requirements::skipped("there is no python3");
-        return None;
-    };
-    let mut said = [0; 7];
-    if stopper.stdout.take().unwrap().read_exact(&mut said).is_err() {
-        requirements::skipped("threads cannot be traced");
-        return None;
-    }
-    Some(stopper)
-}
-
 #[test]
 fn a_router_of_which_one_thread_hangs_is_replaced() {
     if !requirements::root() {
@@ -80,7 +53,7 @@ fn a_router_of_which_one_thread_hangs_is_replaced() {
         |thread: &std::path::PathBuf| fs::read(thread.join("comm")).unwrap() == b"router-1\n";
     let thread = threads.find(is_second).unwrap();
     let thread = thread.file_name().unwrap().to_str().unwrap().parse().unwrap();
-    let Some(mut stopper) = stop_thread(thread) else { return };
+    let Some(mut stopper) = processes::stop_thread(thread) else { return };
     is_replaced(&server, router, running);
     stopper.wait().unwrap();
 }
@@ -155,7 +128,7 @@ fn a_control_process_that_hangs_is_replaced() {
         all.filter(|process| process.title == "howdah: control").map(|process| process.pid).next()
     };
     let first = control(&server).unwrap();
-    let Some(mut stopper) = stop_thread(first) else { return };
+    let Some(mut stopper) = processes::stop_thread(first) else { return };
     let output = howdah(&server, &["reload"]).output().unwrap();
     stopper.wait().unwrap();
     // It had not accepted the connection, or ended with it.

@@ -212,10 +212,12 @@ fn a_router_that_does_not_end_is_killed() {
     server.put("/config/settings", &json!({"shutdown_timeout": 1}));
     let router = server.router();
     let old = server.upgrade();
-    processes::signal(router, Signal::STOP);
+    let Some(mut stopper) = processes::stop_thread(router) else { return };
     server.wait_for_end_of(old);
     server.wait_for_log("it has not ended with settings/shutdown_timeout");
     assert!(!processes::is_alive(router));
+    let _ = stopper.kill();
+    let _ = stopper.wait();
     assert_eq!(server.get("/a.txt").text(), "hello");
 }
 

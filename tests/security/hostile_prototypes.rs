@@ -131,7 +131,7 @@ fn a_graceful_end_does_not_wait_for_a_worker_that_is_stopped() {
 fn a_router_that_reads_nothing_for_a_moment_goes_on_and_misses_nothing() {
     let server = Site::script("fine.php", "echo 1;").workers(1).with(json!({})).serve();
     let (router, worker) = (server.router(), server.workers()[0]);
-    processes::signal(router, Signal::STOP);
+    let Some(mut stopper) = processes::stop_thread(router) else { return };
     // Each is a message to the router, and many more than its socket holds.
     for _ in 0..1500 {
         server.signal(Signal::USR1);
@@ -139,7 +139,8 @@ fn a_router_that_reads_nothing_for_a_moment_goes_on_and_misses_nothing() {
     }
     processes::signal(worker, Signal::KILL);
     std::thread::sleep(Duration::from_millis(200));
-    processes::signal(router, Signal::CONT);
+    stopper.kill().unwrap();
+    stopper.wait().unwrap();
     server.wait_for_log(&format!("worker {worker} "));
     assert_eq!(server.get("/fine.php").text(), "1");
     assert_eq!(server.router(), router);

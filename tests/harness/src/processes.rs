@@ -2,8 +2,12 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal};
+
+use crate::requirements;
 
 /// A process.
 #[derive(Debug, Clone)]
@@ -138,4 +142,30 @@ pub fn signal(pid: u32, signal: Signal) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
         Err(error) => panic!("{signal:?} cannot be sent: {error}"),
     }
+}
+
+/// Stops one thread until it is killed, as a loop without end in it would.
+const STOP_THREAD: &str = "import ctypes, os, sys
+trace = ctypes.CDLL(None, use_errno=True).ptrace
+trace.argtypes = [ctypes.c_long] * 4
+SEIZE, INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
+thread = int(sys.argv[1])
+if trace(SEIZE, thread, 0, 0) or trace(INTERRUPT, thread, 0, 0): sys.exit('failed')
+print('stopped', flush=True)
+while os.WIFSTOPPED(os.waitpid(thread, WALL)[1]): pass";
+
+/// Stops a thread so that its process does not count as stopped. `None` if that is not possible here.
+pub fn stop_thread(thread: u32) -> Option<Child> {
+    let mut stopper = Command::new("python3");
+    stopper.args(["-I", "-c", STOP_THREAD, &thread.to_string()]).stdout(Stdio::piped());
+    let Ok(mut stopper) = stopper.spawn() else {
+        requirements::skipped("there is no python3");
+        return None;
+    };
+    let mut said = [0; 7];
+    if stopper.stdout.take().unwrap().read_exact(&mut said).is_err() {
+        requirements::skipped("threads cannot be traced");
+        return None;
+    }
+    Some(stopper)
 }
