@@ -25,6 +25,7 @@ mod isolation;
 mod memory;
 mod memory_files;
 mod memory_htaccess;
+mod memory_tables;
 mod memory_upstreams;
 mod neighbours;
 mod sandbox;
