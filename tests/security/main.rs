@@ -27,6 +27,7 @@ mod memory_files;
 mod memory_htaccess;
 mod memory_tables;
 mod memory_upstreams;
+mod memory_waiting;
 mod neighbours;
 mod sandbox;
 mod setup;
