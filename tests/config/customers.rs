@@ -1,6 +1,7 @@
 //! A file for each customer, as docs/hosting.md describes it: customers are added, checked, broken and taken away.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -16,7 +17,7 @@ fn example(text: &str) -> &'static str {
 }
 
 /// Makes the files of a customer, whose file is like that of the customer of the example.
-fn add(directory: &Path, name: &str, index: &str) {
+fn add(directory: &Path, name: &str, index: &str, tls: SocketAddr) {
     let root = directory.join(name).join("www");
     fs::create_dir_all(&root).unwrap();
     open_to_all(&directory.join(name), 0o755);
@@ -24,7 +25,9 @@ fn add(directory: &Path, name: &str, index: &str) {
     fs::write(root.join("index.php"), index).unwrap();
     // The user of the example is none of this machine.
     let file = example("\"www.shop.example\"").replace(", \"user\": \"shop\"", "");
-    let file = file.replace("/srv", directory.to_str().unwrap()).replace("shop", name);
+    let directory_name = directory.to_str().unwrap();
+    let file = file.replace("/srv", directory_name).replace("/etc/howdah", directory_name);
+    let file = file.replace("shop", name).replace("*:443", &tls.to_string());
     let hidden = directory.join(format!("customers/.{name}.json"));
     fs::write(&hidden, file).unwrap();
     fs::rename(&hidden, directory.join(format!("customers/{name}.json"))).unwrap();
@@ -53,13 +56,13 @@ fn customers_are_added_checked_broken_and_taken_away() {
     for name in ["customers", "tls"] {
         fs::create_dir(at.join(name)).unwrap();
     }
-    for name in ["shop", "wiki"] {
+    for name in ["server", "shop", "wiki"] {
         let (chain, key) = authority.issue(&[&format!("{name}.example")]);
         fs::write(at.join(format!("tls/{name}.pem")), chain).unwrap();
         fs::write(at.join(format!("tls/{name}.key")), key).unwrap();
     }
-    add(at, "shop", "<?php echo 'the shop';");
     let (plain, tls) = (free_address(), free_address());
+    add(at, "shop", "<?php echo 'the shop';", tls);
     let document = example("customers/*.json").replace("/etc/howdah", at.to_str().unwrap());
     let document = document.replace("*:80", &plain.to_string()).replace("*:443", &tls.to_string());
     let config = at.join("config.json");
@@ -73,14 +76,15 @@ fn customers_are_added_checked_broken_and_taken_away() {
     assert_eq!(get(&server, "shop.example"), (200, "the shop".to_owned()));
     assert_eq!(get(&server, "WWW.shop.example").1, "the shop");
     assert_eq!(get(&server, "wiki.example").0, 404);
-    add(at, "wiki", "<?php echo 'the wiki';");
+    add(at, "wiki", "<?php echo 'the wiki';", tls);
     assert!(check().status.success(), "{:?}", check());
     assert!(howdah(&server, &["reload"]).status.success());
     assert_eq!(get(&server, "wiki.example"), (200, "the wiki".to_owned()));
-    for name in ["shop.example", "wiki.example"] {
-        let certificate = tls::certificate(tls, &authority.client(None, &[]), name);
-        assert!(!certificate.is_empty(), "{name}");
-    }
+    let names = ["server.example", "shop.example", "wiki.example"];
+    let certificate = |name: &str| tls::certificate(tls, &authority.client(None, &[]), name);
+    // The client accepts a certificate only if it is for the name.
+    let all = names.map(certificate);
+    assert!(all.iter().all(|certificate| !certificate.is_empty()) && all[1] != all[2]);
 
     let file = at.join("customers/wiki.json");
     let good = fs::read_to_string(&file).unwrap();
@@ -92,6 +96,26 @@ fn customers_are_added_checked_broken_and_taken_away() {
     assert_eq!(reloaded.status.code(), Some(4), "{reloaded:?}");
     assert_eq!(get(&server, "wiki.example").1, "the wiki", "it keeps what it had");
     assert_eq!(get(&server, "shop.example").1, "the shop");
+    assert_eq!(names.map(certificate), all);
+
+    // A certificate that cannot be used is out alone.
+    fs::write(&file, good).unwrap();
+    let (chain, key) = authority.issue(&["blog.example"]);
+    fs::write(at.join("tls/blog.pem"), chain).unwrap();
+    fs::write(at.join("tls/blog.key"), "no key").unwrap();
+    add(at, "blog", "<?php echo 'the blog';", tls);
+    assert_eq!(howdah(&server, &["reload"]).status.code(), Some(4));
+    assert_eq!(names.map(certificate), all);
+    assert_eq!(get(&server, "blog.example").1, "the blog");
+    let status = howdah(&server, &["status", "--problems"]);
+    let said = String::from_utf8_lossy(&status.stdout).into_owned();
+    let has = |name: &str| said.contains(name);
+    assert!(has("blog.pem") && !has("shop.pem") && !has("customers"), "{said}");
+    fs::write(at.join("tls/blog.key"), key).unwrap();
+    let reloaded = howdah(&server, &["reload"]);
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    assert!(!all.contains(&certificate("blog.example")));
+    assert_eq!(names.map(certificate), all);
 
     fs::remove_file(&file).unwrap();
     assert!(howdah(&server, &["reload"]).status.success());

@@ -26,6 +26,7 @@ mod changed;
 mod expanded;
 mod former;
 mod left_out;
+mod lists;
 mod pattern;
 mod refused;
 mod rest;
@@ -253,6 +254,7 @@ impl<'f> Reading<'f> {
                 let whole = directory.unwrap_or(Path::new("")).join(&name);
                 self.tables.push((place.path.clone(), self.files.absolute(whole)));
                 let value = Value::String(name);
+                let first_origin = self.origins.len();
                 for file in self.named(&value, place)? {
                     let Some((table, source)) = self.read(&file, place)? else {
                         if let Some(whole) = self.former_value(&file, place) {
@@ -263,7 +265,9 @@ impl<'f> Reading<'f> {
                     };
                     let inside = Place { source, inner: Vec::new(), path: place.path.clone() };
                     match table {
-                        Value::Object(members) => self.add(&mut all, members, &inside)?,
+                        Value::Object(members) => {
+                            self.add(&mut all, members, &inside, first_origin)?
+                        }
                         _ => self.keep(&inside, "must be an object of values")?,
                     }
                 }
@@ -316,6 +320,7 @@ impl<'f> Reading<'f> {
         }
         let Some(include) = include else { return Ok(all) };
         for file in self.named(&include, &place.child("include"))? {
+            let first_origin = self.origins.len();
             let (value, source) = match self.read(&file, &place.child("include"))? {
                 Some(read) => read,
                 None => match self.former_members(&file, place) {
@@ -329,7 +334,7 @@ impl<'f> Reading<'f> {
                 continue;
             };
             let members = self.object(members, &inside)?;
-            self.add(&mut all, members, &inside)?;
+            self.add(&mut all, members, &inside, first_origin)?;
         }
         Ok(all)
     }
@@ -384,27 +389,30 @@ impl<'f> Reading<'f> {
         self.origins.push(Origin { path, source, inner });
     }
 
-    /// Adds the members of a file to those that are there. Keeps one problem: a copy of a file would have as many as
+    /// Adds the members of a file to those that are there. The origins of what the file itself includes are those from
+    /// `first_origin` on. Keeps one problem: a copy of a file would have as many as
     /// members.
     fn add(
         &mut self,
         all: &mut Map<String, Value>,
         members: Map<String, Value>,
         inside: &Place,
+        first_origin: usize,
     ) -> Result<(), String> {
-        match self.merge(all, members, inside) {
+        match self.merge(all, members, inside, first_origin) {
             Ok(()) => Ok(()),
             Err((source, problem)) => self.reject(source, problem),
         }
     }
 
-    /// Adds members to those that are there. Objects are merged. Error: the source that must not have a member, and
+    /// Adds members to those that are there. Objects are merged, lists of certificates are joined. Error: the source that must not have a member, and
     /// why.
     fn merge(
         &mut self,
         all: &mut Map<String, Value>,
         members: Map<String, Value>,
         inside: &Place,
+        first_origin: usize,
     ) -> Result<(), (usize, String)> {
         for (name, value) in members {
             let place = inside.child(&name);
@@ -413,8 +421,13 @@ impl<'f> Reading<'f> {
                     self.record(&place);
                     all.insert(name, value);
                 }
+                (Some(there), value) if place.is_list() => {
+                    self.forget(&place, first_origin);
+                    self.append(there, value, &place);
+                }
                 (Some(Value::Object(there)), Value::Object(members)) => {
-                    self.merge(there, members, &place)?;
+                    self.forget(&place, first_origin);
+                    self.merge(there, members, &place, first_origin)?;
                 }
                 (Some(_), _) => {
                     let origin = { self.origins.iter() }

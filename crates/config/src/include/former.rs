@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::changed::{at, hide};
+use super::lists::{entries, list_of};
 use super::pattern::is_named;
 use super::{INCLUDED, Place, Reading, Source};
 use crate::node::split_path;
@@ -20,12 +21,37 @@ pub(super) fn parts(document: &Value) -> impl Iterator<Item = (Vec<String>, &str
 fn own_part(document: &Value, path: &[String], file: &str) -> Option<Value> {
     let mut part = at(document, path)?.clone();
     let others = parts(document).filter(|(_, other)| *other != file);
+    let mut lists = Vec::new();
     for (other, _) in others {
         if let Some(below) = other.strip_prefix(path).filter(|below| !below.is_empty()) {
             hide(&mut part, below);
+            lists.extend(
+                list_of(&other).and_then(|list| list.strip_prefix(path)).map(<[_]>::to_vec),
+            );
+        }
+    }
+    for list in lists {
+        let list = list.iter().try_fold(&mut part, |part, step| part.get_mut(step));
+        if let Some(Value::Array(entries)) = list {
+            entries.retain(|entry| !entry.is_null()); // those of other files
         }
     }
     Some(part)
+}
+
+/// Adds an entry to the list at a path in an object.
+fn push(object: &mut Map<String, Value>, list: &[String], entry: Value) {
+    let there = list.split_first().and_then(|(first, below)| {
+        below.iter().try_fold(object.get_mut(first)?, |part, step| part.get_mut(step))
+    });
+    match there {
+        Some(there) => {
+            let mut all = entries(there.take());
+            all.push(entry);
+            *there = Value::Array(all);
+        }
+        None => insert(object, list, Value::Array(vec![entry])),
+    }
 }
 
 /// Adds a part at a path in an object.
@@ -59,7 +85,11 @@ impl Reading<'_> {
         let mut members = Map::new();
         for (path, _) in parts(former).filter(|(_, owner)| *owner == name) {
             if let Some(below) = path.strip_prefix(place.path.as_slice()) {
-                insert(&mut members, below, own_part(former, &path, &name)?);
+                let part = own_part(former, &path, &name)?;
+                match below.split_last() {
+                    Some((_, list)) if list_of(&path).is_some() => push(&mut members, list, part),
+                    _ => insert(&mut members, below, part),
+                }
             }
         }
         if members.is_empty() {

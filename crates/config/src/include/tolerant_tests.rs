@@ -239,3 +239,56 @@ fn many_files_of_one_customer_that_break_one_after_the_other_keep_nobody_out() {
     let expanded = tolerant(SITES, &files, None).unwrap();
     assert_eq!(expanded.document["routes"]["b"][0]["action"]["return"], 202);
 }
+
+#[test]
+fn a_broken_file_keeps_its_certificates_and_those_of_others() {
+    let main = r#"{"include": "conf.d/*.json", "listeners": {"*:443": {"pass": "routes/a", "tls": {
+        "certificate": "own"}}}}"#;
+    let of = |name: &str, entries: Value| {
+        let listeners = json!({"*:443": {"tls": {"certificate": entries}}});
+        let route = json!([{"action": {"return": 200}}]);
+        json!({"listeners": listeners, "routes": {name: route}}).to_string()
+    };
+    let texts = [of("a", json!("a")), of("b", json!(["b", "b2"])), of("c", json!("c"))];
+    let certificates = |document: &Value| {
+        document["listeners"]["*:443"]["tls"]["certificate"].as_array().unwrap().clone()
+    };
+    let names = ["/etc/h/conf.d/a.json", "/etc/h/conf.d/b.json", "/etc/h/conf.d/c.json"];
+    let with = |broken: Option<usize>, text: &'static str| -> Vec<(&str, String)> {
+        let all = names.into_iter().zip(texts.clone()).enumerate();
+        all.map(|(at, (name, own))| (name, if Some(at) == broken { text.to_owned() } else { own }))
+            .collect()
+    };
+    let read = |files: &[(&str, String)], former: Option<&Value>| {
+        let files: Vec<_> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        tolerant(main, &files, former).unwrap()
+    };
+    let whole = read(&with(None, ""), None).document;
+    assert_eq!(certificates(&whole), ["own", "a", "b", "b2", "c"]);
+    for broken in ["{", r#"{"listeners": {"*:443": {"tls": {"certificate": [{"chain": "/x"}]}}}}"#]
+    {
+        let files = with(Some(1), broken);
+        let kept = read(&files, Some(&whole));
+        assert_eq!(left_out(&kept), [(names[1], true)]);
+        assert_eq!(certificates(&kept.document), ["own", "a", "b", "b2", "c"]);
+        let without = read(&files, None);
+        assert_eq!(left_out(&without), [(names[1], false)]);
+        assert_eq!(certificates(&without.document), ["own", "a", "c"]);
+        assert!(super::super::differs_only_in_left_out(&without.document, &whole));
+    }
+    // The list begins with the file that defines the listener.
+    let main = main.replace(
+        r#", "tls": {
+        "certificate": "own"}"#,
+        "",
+    );
+    let files = with(None, "");
+    let files: Vec<_> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let whole = tolerant(&main, &files, None).unwrap().document;
+    assert_eq!(certificates(&whole), ["a", "b", "b2", "c"]);
+    let mut files = files.clone();
+    files[0].1 = "{";
+    let kept = tolerant(&main, &files, Some(&whole)).unwrap();
+    assert_eq!(left_out(&kept), [(names[0], true)]);
+    assert_eq!(kept.document["listeners"], whole["listeners"]);
+}
