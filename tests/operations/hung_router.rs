@@ -1,7 +1,7 @@
 //! A router or a control process that hangs: commands say so, and the supervisor replaces it.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use harness::{Server, Site, eventually, processes, programs, requirements};
 use rustix::process::Signal;

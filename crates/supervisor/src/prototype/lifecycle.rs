@@ -17,6 +17,9 @@ const UNLOAD_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which a prototype that has not answered in time is checked.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Reason for the end of a prototype that was stopped.
+const STOPPED: &str = "it was stopped by a signal";
+
 impl Application {
     /// Returns the time of the next call of [`Application::step`]; `None` if none is needed.
     pub(crate) fn due(&self, now: Instant) -> Option<Instant> {
@@ -51,7 +54,7 @@ impl Application {
             since.is_some_and(|since| now.saturating_duration_since(since) >= time)
         };
         if has_passed(self.stopped_since, ANSWER_TIMEOUT) {
-            return Some("it was stopped by a signal");
+            return Some(STOPPED);
         }
         // This process may not have run for a while, so answers may be waiting.
         if !has_passed(self.pending.oldest(), ANSWER_TIMEOUT) || self.has_unread() {
@@ -62,8 +65,11 @@ impl Application {
         }
         // A prototype that waits for a processor, a disk or its debugger is slow; one that sleeps
         // will not answer.
-        let is_slow = matches!(process_tree::state_of(self.pid), Some(b'R' | b'D' | b't'));
-        (!is_slow).then_some("it does not answer")
+        match process_tree::state_of(self.pid) {
+            Some(b'R' | b'D' | b't') => None,
+            Some(b'T') => Some(STOPPED),
+            _ => Some("it does not answer"),
+        }
     }
 
     /// Kills the prototype and ignores its further reports. SIGCHLD reports its end.
