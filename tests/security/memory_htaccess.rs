@@ -68,18 +68,18 @@ fn directories_that_cannot_be_watched_stay_within_the_memory_of_watches() {
     let deep = deep_directory(&site);
     let directory = site.root().join(&deep[1..]);
     // Each takes 7 kB.
-    for number in 0..3000 {
+    for number in 0..5000 {
         let path = directory.join(number.to_string());
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o311)).unwrap();
     }
     let server = serve(site);
     let growth = Growth::of(&server);
-    let targets = (0..3000).map(|number| format!("{deep}/{number}/a"));
+    let targets = (0..5000).map(|number| format!("{deep}/{number}/a"));
     assert!(get_all(&server, targets).iter().all(|status| matches!(status, 403 | 404)));
     growth.assert_within(4 * MIB);
     assert_eq!(server.get("/other/a.txt").text(), "other");
-    for number in 0..3000 {
+    for number in 0..5000 {
         let path = directory.join(number.to_string());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
