@@ -52,14 +52,17 @@ impl<'a> Tolerance<'a> {
         }
     }
 
-    /// Records that the former content of a file is used. Returns false if it must not be.
+    /// Records that the former content of a file is used. Returns false if it must not be, or if the file is read: one
+    /// that includes itself has its new content.
     pub(super) fn use_former(&self, file: &Path) -> bool {
         if self.unusable.get(file).is_some_and(|unusable| unusable.without_former) {
             return false;
         }
         let mut found = self.found.borrow_mut();
-        let files = found.left_out.iter_mut().filter(|(known, ..)| known == file);
-        files.for_each(|(_, _, is_former)| *is_former = true);
+        let Some(out) = found.left_out.iter_mut().find(|(known, ..)| known == file) else {
+            return false;
+        };
+        out.2 = true;
         true
     }
 

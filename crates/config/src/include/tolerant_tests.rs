@@ -97,6 +97,18 @@ fn a_file_that_cannot_be_used_is_left_out_and_the_others_are_not() {
 }
 
 #[test]
+fn a_file_that_includes_itself_is_left_out_and_its_members_are_nobody_elses() {
+    let strict = expanded(SITES, &good()).unwrap().document;
+    let mut files = good();
+    files[1].1 = r#"{"include": "b.json", "routes": {"b": [{"action": {"return": 299}}]}}"#;
+    let kept = tolerant(SITES, &files, Some(&strict)).unwrap();
+    assert_eq!(left_out(&kept), [("/etc/h/conf.d/b.json", true)]);
+    let mut plain = kept.document;
+    plain.as_object_mut().unwrap().shift_remove("left_out");
+    assert_eq!(plain, strict);
+}
+
+#[test]
 fn a_file_that_is_not_there_is_left_out() {
     let files: Vec<_> = good().into_iter().filter(|(name, _)| !name.ends_with("c.json")).collect();
     let expanded = tolerant(SITES, &files, None).unwrap();
