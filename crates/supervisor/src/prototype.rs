@@ -29,7 +29,7 @@ mod workers;
 mod tests;
 
 pub(crate) use self::application::{Application, NotForked};
-pub(crate) use self::lifecycle::DISMISSAL_TIMEOUT;
+pub(crate) use self::lifecycle::{DISMISSAL_TIMEOUT, STOPPED};
 pub(crate) use self::own_start::{own_start, shared_ini_file};
 pub(crate) use self::reports::{Report, Violation};
 pub(crate) use self::requirements::{

@@ -17,8 +17,8 @@ const UNLOAD_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which a prototype that has not answered in time is checked.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Reason for the end of a prototype that was stopped.
-const STOPPED: &str = "it was stopped by a signal";
+/// Reason for the end of a process that was stopped.
+pub(crate) const STOPPED: &str = "it was stopped by a signal";
 
 impl Application {
     /// Returns the time of the next call of [`Application::step`]; `None` if none is needed.

@@ -14,6 +14,7 @@ use howdah_wire::messages::ToControl;
 use super::state::Tree;
 use super::watch_state::{Replaced, STOP_TIMEOUT};
 use crate::liveness::Liveness;
+use crate::prototype::STOPPED;
 
 /// Interval at which the control process is asked whether it works.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
@@ -67,13 +68,12 @@ impl Tree {
     }
 
     fn end_stopped(&mut self, pid: u32, kind: &str) {
-        const REASON: &str = "it was stopped by a signal";
         if let Some(slot) = self.zygotes.slot_with(pid) {
             let start = slot.start.clone();
-            self.note_replaced(pid, format!("zygote {pid}: {REASON}"));
-            return self.give_up_zygote(&start, REASON);
+            self.note_replaced(pid, format!("zygote {pid}: {STOPPED}"));
+            return self.give_up_zygote(&start, STOPPED);
         }
-        self.kill_process(pid, kind, REASON);
+        self.kill_process(pid, kind, STOPPED);
     }
 
     /// Kills a process, in whose place another is started.
