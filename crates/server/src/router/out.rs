@@ -46,11 +46,11 @@ impl PartKind {
 /// How much of a part works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// Nothing.
+    /// No part of it works.
     Out,
-    /// What was in use before a file broke, or a certificate that has expired.
+    /// It works with the content from before a file broke, or is a certificate that has expired.
     Stale,
-    /// Everything, but soon not any more.
+    /// All of it works, but will soon stop working, such as a certificate before its end.
     Soon,
 }
 
