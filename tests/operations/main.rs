@@ -7,6 +7,7 @@ mod environment;
 mod hung_router;
 mod problems;
 mod service_manager;
+mod stale_users;
 mod stopped;
 mod systemd;
 mod thirty_sites;

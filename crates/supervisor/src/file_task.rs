@@ -14,6 +14,7 @@ use crate::grants::Grants;
 use crate::memory::memory_file;
 use crate::options::Options;
 use crate::prototype::{check_roots, preflight};
+use crate::running_user::{Difference, RunningUser};
 use crate::{cache_file, certificates, last_document, log_socket, state_format, store};
 
 /// Maximum time of a task without progress.
@@ -33,6 +34,8 @@ pub(crate) struct Unstartable {
 
 const CANNOT_RUN: &str = "cannot run";
 const NO_ROOT: &str = "no root";
+const CAN_RESTART: &str = "can restart";
+const NO_USER: &str = "no user";
 
 /// Reads the problems of [`Task::CheckUnloaded`]. A line that is none tells why nothing was checked.
 pub(crate) fn unstartable(problems: &str) -> Vec<Unstartable> {
@@ -43,6 +46,18 @@ pub(crate) fn unstartable(problems: &str) -> Vec<Unstartable> {
         Some(Unstartable { name, problem, lacks_root: kind == NO_ROOT })
     };
     problems.lines().filter_map(read).collect()
+}
+
+/// Reads the differences of [`Task::CheckUsers`], with the numbers of applications; `None` if it was not carried out.
+pub(crate) fn stale_users(outcome: Outcome) -> Option<Vec<(u32, Difference)>> {
+    let Err(problems) = outcome else { return Some(Vec::new()) };
+    let read = |line: &str| {
+        let (number, rest) = line.split_once('\t')?;
+        let (kind, problem) = rest.split_once('\t')?;
+        let (problem, can_restart) = (problem.to_owned(), kind == CAN_RESTART);
+        Some((number.parse().ok()?, Difference { problem, can_restart }))
+    };
+    problems.lines().map(read).collect()
 }
 
 /// A task.
@@ -73,6 +88,8 @@ pub(crate) enum Task {
     Preflight(Box<Candidate>),
     /// Checks applications of the running document.
     CheckUnloaded(Vec<ApplicationSpec>),
+    /// Looks up the users of running applications, which have these numbers.
+    CheckUsers(Vec<(u32, RunningUser)>),
 }
 
 /// A document that is to be applied.
@@ -117,7 +134,8 @@ impl Task {
             | Task::StoreCertificate { .. }
             | Task::DeleteCertificate { .. }
             | Task::Preflight(_)
-            | Task::CheckUnloaded(_) => None,
+            | Task::CheckUnloaded(_)
+            | Task::CheckUsers(_) => None,
         }
     }
 
@@ -153,7 +171,8 @@ impl Task {
             | Task::ReadDocument(_)
             | Task::KeepDocument(_)
             | Task::Preflight(_)
-            | Task::CheckUnloaded(_) => return None,
+            | Task::CheckUnloaded(_)
+            | Task::CheckUsers(_) => return None,
         };
         let mut message = Vec::new();
         message.put_u8(kind);
@@ -233,13 +252,26 @@ impl Task {
                     let problem = problem.to_string().replace(['\n', '\t'], " ");
                     Some(format!("{kind}\t{}\t{problem}", spec.name))
                 });
-                let problems: Vec<_> = problems.collect();
-                match problems.is_empty() {
-                    true => Ok(None),
-                    false => Err(problems.join("\n")),
-                }
+                lines(problems.collect())
+            }
+            Task::CheckUsers(running) => {
+                let problems = running.iter().filter_map(|(number, user)| {
+                    file_progress(&user.to_string());
+                    let Difference { problem, can_restart } = user.difference(options)?;
+                    let kind = if can_restart { CAN_RESTART } else { NO_USER };
+                    Some(format!("{number}\t{kind}\t{}", problem.replace('\n', " ")))
+                });
+                lines(problems.collect())
             }
         }
+    }
+}
+
+/// Returns the problems that a task has found as its outcome.
+fn lines(problems: Vec<String>) -> Outcome {
+    match problems.is_empty() {
+        true => Ok(None),
+        false => Err(problems.join("\n")),
     }
 }
 

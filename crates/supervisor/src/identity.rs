@@ -49,21 +49,32 @@ impl Identity {
         }
     }
 
+    /// Looks up the user and group that a specification names; `None` if it names neither.
+    pub(crate) fn named(
+        spec: &ApplicationSpec,
+        default: Option<&Credentials>,
+    ) -> Option<Result<Credentials, Unknown>> {
+        let (user, group) = (spec.user.as_deref(), spec.group.as_deref());
+        user.or(group)?;
+        let name = match (user, default) {
+            (Some(user), _) => user.to_owned(),
+            (None, Some(default)) => default.name.clone(),
+            (None, None) => Credentials::current().name,
+        };
+        Some(Credentials::look_up(&name, group))
+    }
+
     fn requested(
         spec: &ApplicationSpec,
         default: Option<&Credentials>,
     ) -> Result<Identity, Problem> {
         let server = Credentials::current();
-        let wanted = match (&spec.user, &spec.group) {
-            (None, None) => default.cloned(),
-            (user, group) => {
-                let name = user.as_ref().unwrap_or(&default.unwrap_or(&server).name).clone();
-                let found = Credentials::look_up(&name, group.as_deref());
-                Some(found.map_err(|error| match error {
-                    Unknown::User(_) => Problem::at("user", error),
-                    Unknown::Group(_) => Problem::at("group", error),
-                })?)
-            }
+        let wanted = match Identity::named(spec, default) {
+            None => default.cloned(),
+            Some(found) => Some(found.map_err(|error| match error {
+                Unknown::User(_) => Problem::at("user", error),
+                Unknown::Group(_) => Problem::at("group", error),
+            })?),
         };
         let root = credentials::is_root();
         if spec.isolation.user_namespace {

@@ -20,6 +20,7 @@
 //! - `file_helpers`: processes that open and read files, which may wait for a disk; `file_helper`: one of
 //!   them; `file_task`: what they do.
 //! - `mail`: mail of applications, and the mail process.
+//! - `running_user`: whether the user of an application that runs is as it was.
 //! - `liveness`: whether a process of the server answers.
 //! - `programs`: programs that change DNS records.
 //! - [`check`]: checks for `howdah check`.
@@ -63,6 +64,7 @@ mod programs;
 mod prototype;
 mod rootfs;
 mod router;
+mod running_user;
 mod safe_path;
 mod service_manager;
 mod sockets;

@@ -15,7 +15,8 @@
 //! - `replacement`: another router takes the place of the current one; `replacement_state`: both.
 //! - `file_tasks`: passes on what other processes have opened and read.
 //! - `tables`: notices changes of files with tables.
-//! - `unloaded`, `unloaded_state`: whether applications without a process could run.
+//! - `unloaded`, `unloaded_state`: whether applications without a process could run; `users`, `users_state`:
+//!   whether the users of running ones are as they were.
 //! - `service_manager`: notifications to systemd, and pings of the router; `watch`: processes that are
 //!   stopped or hang; `watch_state`: its state.
 //! - `shutdown`: the end of the server.
@@ -50,6 +51,8 @@ mod unloaded;
 mod unloaded_state;
 mod upgrade;
 mod upgrade_state;
+mod users;
+mod users_state;
 mod wait;
 mod watch;
 mod watch_state;
@@ -93,6 +96,7 @@ impl Tree {
             self.run_upkeep_if_due(now);
             self.check_tables_if_due(now);
             self.check_unloaded_if_due(now);
+            self.check_users_if_due(now);
             self.advance_file_tasks(now);
             self.advance_mail(now);
             self.ping_router_if_due(now);

@@ -59,6 +59,11 @@ impl Credentials {
         Ok(Credentials { uid: entry.uid, gid, groups, name: entry.name, home: entry.home })
     }
 
+    /// Returns the name of a user; `None` if there is none with this id.
+    pub fn name_of(uid: u32) -> Option<String> {
+        users::by_uid(uid).map(|entry| entry.name)
+    }
+
     /// Returns the user that this process runs as.
     pub fn current() -> Self {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());

@@ -28,7 +28,10 @@ impl ControlThread {
         for part in begun {
             let OutPart { reason, extent, .. } = &part;
             match part.kind {
-                PartKind::Certificate | PartKind::Listener | PartKind::Upstream
+                PartKind::Application
+                | PartKind::Certificate
+                | PartKind::Listener
+                | PartKind::Upstream
                     if *extent == Extent::Stale =>
                 {
                     log.write(Level::Alert, format_args!("{part}: {reason}"));

@@ -39,7 +39,7 @@ pub(in crate::router) use self::wanted::Wanted;
 use self::wanted::WantedRestarts;
 use super::link::Link;
 use super::machine::Machine;
-use super::out::{Found, PartKind};
+use super::out::{Extent, Found, PartKind};
 use super::report::{PoolsReport, Tuning};
 use super::threads::Threads;
 use super::traces::Traces;
@@ -182,10 +182,16 @@ impl Pools {
         all.find(|app| app.config.has_same_processes(config)).map(|app| Arc::clone(&app.queue))
     }
 
-    /// Returns the applications that are out.
+    /// Returns the applications that are out, and those whose processes run as another user than new ones would.
     pub(super) fn out_parts(&self) -> Vec<Found> {
         let part = |app: &PooledApplication| {
-            Some(Found::out(PartKind::Application, app.config.name.as_str(), app.out_because()?))
+            let name = app.config.name.as_str();
+            if let Some(reason) = app.out_because() {
+                return Some(Found::out(PartKind::Application, name, reason));
+            }
+            let reason = app.instance.as_ref().and(app.stale_user.as_deref())?;
+            let part = Found::out(PartKind::Application, name, reason);
+            Some(Found { extent: Extent::Stale, ..part })
         };
         self.applications.iter().filter_map(part).collect()
     }

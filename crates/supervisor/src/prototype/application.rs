@@ -23,6 +23,7 @@ use crate::launch::{self, Launch};
 use crate::mail::Submissions;
 use crate::options::Options;
 use crate::output::Output;
+use crate::running_user::RunningUser;
 use crate::zygote::{ForkFailure, Zygote};
 
 /// Reason why a zygote has not forked a prototype.
@@ -95,6 +96,7 @@ impl Connection {
             out_of_memory: groups.watch(pid),
             output_owner: (spec.stdout.is_none() || spec.stderr.is_none())
                 .then(|| identity.outside()),
+            user: RunningUser::of(spec, identity),
             ..Application::new(spec.name.clone(), pid, commands, reports)
         }
     }
@@ -165,6 +167,8 @@ pub(crate) struct Application {
     /// User and group that own the pipes of the workers' output, so that scripts can open
     /// `/dev/stderr`. `None` if both outputs are files and there are no pipes.
     pub(super) output_owner: Option<(Option<u32>, Option<u32>)>,
+    /// The user that its processes run as, if its specification names a user or a group.
+    pub(crate) user: Option<RunningUser>,
 }
 
 /// The stages of a prototype.
@@ -269,6 +273,7 @@ impl Application {
             control_group: None,
             out_of_memory: None,
             output_owner: None,
+            user: None,
         }
     }
 

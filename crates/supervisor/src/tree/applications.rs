@@ -138,6 +138,11 @@ impl Tree {
     }
 
     pub(super) fn check_files(&mut self, application: u32) {
+        if self.users.changed.contains(&self.id(application)) {
+            let changed = Some("the ids of its user".to_owned());
+            return self
+                .send_to_router(&FromSupervisor::FilesChecked { application, changed }, &[]);
+        }
         let is_asked = match self.applications.get_mut(&self.id(application)) {
             Some(found) => found.check_files(),
             None => false, // it waits for PHP, or its end has been reported

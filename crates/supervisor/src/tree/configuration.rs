@@ -41,7 +41,7 @@ impl Tree {
         let is_checked = applications.is_empty();
         let candidate = Candidate { document, grants, restart, applications };
         match is_checked {
-            true => self.begin_change(candidate)?,
+            true => self.begin_checked(candidate)?,
             false => self.begin_for_control(Task::Preflight(Box::new(candidate))),
         }
         Ok(())
@@ -169,6 +169,7 @@ impl Tree {
         self.has_served = true;
         self.service_manager.router_serves(Instant::now());
         self.unloaded.begin_soon();
+        self.users.look_now();
         release_start_memory();
     }
 

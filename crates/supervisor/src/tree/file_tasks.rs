@@ -134,6 +134,7 @@ impl Tree {
             Task::ReopenLog(path) => self.own_log_opened(&path, outcome),
             Task::Preflight(candidate) => self.preflight_ended(*candidate, outcome),
             Task::CheckUnloaded(_) => self.unloaded_checked(outcome),
+            Task::CheckUsers(_) => self.users_checked(outcome),
         }
     }
 
@@ -142,7 +143,7 @@ impl Tree {
         self.send_to_router(message, &files);
     }
 
-    fn preflight_ended(&mut self, candidate: Candidate, outcome: Outcome) {
+    pub(super) fn preflight_ended(&mut self, candidate: Candidate, outcome: Outcome) {
         let begun = match outcome {
             _ if self.upgrade.is_in_progress() => Err(ChangeOutcome::Upgrading),
             Ok(_) => self.begin_change(candidate).map_err(ChangeOutcome::NotApplied),

@@ -144,6 +144,7 @@ impl Tree {
         self.service_manager.router_serves(Instant::now());
         self.send_to_router(&FromSupervisor::ReleaseRenewals {}, &[]);
         self.unloaded.begin_soon();
+        self.users.look_now();
         self.connect_control();
         if let Some(former) = former {
             let (pid, deadline) = (former.pid, self.drain_deadline(true));

@@ -14,6 +14,7 @@ use super::refusals::Refusals;
 use super::replacement_state::Replacement;
 use super::unloaded_state::UnloadedChecks;
 use super::upgrade_state::Upgrade;
+use super::users_state::UserChecks;
 use super::watch_state::Watch;
 use super::zygotes_state::Zygotes;
 use crate::backoff::Backoff;
@@ -91,6 +92,7 @@ pub(super) struct Tree {
     pub(super) shutdown: Option<Shutdown>,
     pub(super) upgrade: Upgrade,
     pub(super) unloaded: UnloadedChecks,
+    pub(super) users: UserChecks,
     pub(super) replacement: Replacement,
     pub(super) watch: Watch,
     /// Addresses that were closed, which the router does not know yet.
@@ -170,6 +172,7 @@ impl Tree {
             shutdown: None,
             upgrade: Upgrade::default(),
             unloaded: UnloadedChecks::default(),
+            users: UserChecks::new(Instant::now()),
             replacement: Replacement::default(),
             watch: Watch::default(),
             unbound: Vec::new(),

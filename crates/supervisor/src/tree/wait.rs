@@ -92,6 +92,7 @@ impl Tree {
             .chain(self.replacement.due(now))
             .chain(self.tables.due())
             .chain(self.unloaded.due().filter(|_| self.has_served))
+            .chain(self.users.due().filter(|_| self.has_served && self.has_users()))
             .chain(self.file_helpers.due())
             .chain(self.upgrade.due())
             .chain(self.service_manager.due())

@@ -404,6 +404,11 @@ messages! {
             /// Names of the others, with the problems.
             others: Vec<(String, String)>,
         }
+        /// Running applications whose user or group was deleted or has another id; all that there are.
+        34 StaleUsers {
+            /// Their numbers, with the problems.
+            found: Vec<(u32, String)>,
+        }
         /// Asks whether the router works; answered with `Pong`.
         30 Ping {
             /// Number of the ping.

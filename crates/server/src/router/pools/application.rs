@@ -67,6 +67,8 @@ pub(super) struct PooledApplication {
     pub(super) failure: Option<String>,
     /// Why it could not start, as the supervisor has found without a start.
     pub(super) foreseen: Option<String>,
+    /// Why the processes of its instance run as another user than new ones would.
+    pub(super) stale_user: Option<String>,
     /// Number of the last configuration with this application unchanged.
     pub(super) generation: u32,
     /// All configurations with this application. While one is in use, a request that began under it
@@ -121,6 +123,7 @@ impl PooledApplication {
             is_damaged: false,
             failure: None,
             foreseen: None,
+            stale_user: None,
             snapshots: Vec::new(),
             generation,
             config,
@@ -146,6 +149,7 @@ impl PooledApplication {
         self.absent.clear();
         self.restart_at = None;
         self.is_damaged = false;
+        self.stale_user = None;
         self.queue.take_load();
     }
 

@@ -53,6 +53,13 @@ impl Pools {
             FromSupervisor::Unstartable { without_root, others } => {
                 self.on_unstartable(&without_root, &others);
             }
+            FromSupervisor::StaleUsers { found } => {
+                for app in &mut self.applications {
+                    let mut of_app =
+                        found.iter().filter(|(number, _)| app.number() == Some(*number));
+                    app.stale_user = of_app.next().map(|(_, problem)| problem.clone());
+                }
+            }
             FromSupervisor::FilesChecked { application, changed } => {
                 self.file_checks.answered(application, changed);
             }

@@ -1,0 +1,93 @@
+//! Users of running applications. That one was deleted or has another id is found when the files of users change,
+//! and by a reload. The router gets the applications whose processes still run as they were. A reload restarts those
+//! that can run as the user is now.
+
+use std::time::Instant;
+
+use howdah_wire::messages::{FromSupervisor, Restart};
+
+use super::state::Tree;
+use super::users_state::{Files, INTERVAL, WaitingChange};
+use crate::file_task::{Candidate, Origin, Outcome, Task, stale_users};
+
+impl Tree {
+    /// Looks at the users of applications if it is time.
+    pub(super) fn check_users_if_due(&mut self, now: Instant) {
+        let is_wanted = self.has_served && (self.has_users() || self.users.change.is_some());
+        if !is_wanted || self.users.looks_at.is_some() || self.users.due > now {
+            return;
+        }
+        self.users.due = now + INTERVAL;
+        let files = Files::now();
+        if std::mem::replace(&mut self.users.files, Some(files)) != Some(files) {
+            self.users.must_look = true;
+            self.unloaded.begin_soon();
+        }
+        let must_look = std::mem::take(&mut self.users.must_look);
+        if !must_look && !self.users.has_found {
+            return;
+        }
+        if let Some(change) = &mut self.users.change {
+            change.is_looked = true;
+        }
+        let Some(router) = self.router.as_ref().map(|router| router.pid) else {
+            return self.users_checked(Ok(None));
+        };
+        self.users.looks_at = Some(router);
+        let of_router = self.applications.iter().filter(|(id, _)| id.router == router);
+        let running: Vec<_> =
+            of_router.filter_map(|(id, app)| Some((id.number, app.user.clone()?))).collect();
+        match running.is_empty() {
+            true => self.users_checked(Ok(None)),
+            false => self.begin_file_task(Task::CheckUsers(running), Origin::Supervisor),
+        }
+    }
+
+    /// Returns true if any application names a user or a group.
+    pub(super) fn has_users(&self) -> bool {
+        let mut specs = self.changes.current.grants.applications.values();
+        specs.any(|spec| spec.user.is_some() || spec.group.is_some())
+    }
+
+    /// Begins a change that was checked. A reload first looks at the users of applications, so that its outcome names
+    /// those that have changed.
+    pub(super) fn begin_checked(&mut self, candidate: Candidate) -> Result<(), String> {
+        let is_reload = matches!(candidate.restart, Restart::Changed | Restart::All);
+        match self.control_pid() {
+            Some(control) if is_reload && self.has_users() => {
+                self.users.change = Some(WaitingChange { candidate, control, is_looked: false });
+                self.users.look_now();
+                self.check_users_if_due(Instant::now());
+                Ok(())
+            }
+            _ => self.begin_change(candidate),
+        }
+    }
+
+    /// Tells the router which applications run as another user than they would now, and goes on with a reload.
+    pub(super) fn users_checked(&mut self, outcome: Outcome) {
+        // Another router has numbers of its own.
+        let router = self.users.looks_at.take();
+        let is_current =
+            router.is_some() && router == self.router.as_ref().map(|router| router.pid);
+        // Without an answer, for example of a directory service, nothing is known.
+        if let Some(found) = stale_users(outcome).filter(|_| is_current) {
+            let can_restart = found.iter().filter(|(_, difference)| difference.can_restart);
+            self.users.changed = can_restart.map(|(number, _)| self.id(*number)).collect();
+            let had_found = std::mem::replace(&mut self.users.has_found, !found.is_empty());
+            if had_found || self.users.has_found {
+                let found = found.into_iter().map(|(number, found)| (number, found.problem));
+                let found = FromSupervisor::StaleUsers { found: found.collect() };
+                self.send_to_router(&found, &[]);
+            }
+        }
+        let waited = self.users.change.take_if(|change| change.is_looked);
+        if let Some(WaitingChange { candidate, control, .. }) = waited
+            && self.control_pid() == Some(control)
+        {
+            self.preflight_ended(candidate, Ok(None));
+        } else if self.users.change.is_some() {
+            self.users.look_now(); // it has come during the look
+        }
+    }
+}
