@@ -389,7 +389,10 @@ fn scripts_of_the_start_that_never_return_are_named_and_recover() {
     for name in Endless::NAMES {
         eventually(&format!("{name} is named"), || served.is_out(name).then_some(()));
         assert_eq!(served.get(name).0, 503);
-        let line = format!("application \"{name}\": it has not started for 10 s");
+        let line = format!(
+            "application \"{name}\": it has not started for 10 s: PHP, its extensions or the {name} script {}",
+            endless.root.join(format!("{name}.php")).display()
+        );
         assert!(served.server.log().contains(&line), "{}", served.server.log());
     }
     assert_eq!(served.get("one").0, 200);

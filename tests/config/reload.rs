@@ -270,7 +270,7 @@ fn an_application_that_cannot_run_does_not_keep_others_from_a_restart() {
 }
 
 #[test]
-fn all_applications_that_can_be_restarted_are_and_the_log_says_which_one_cannot() {
+fn all_applications_that_can_be_restarted_are_and_the_answer_names_the_one_that_cannot() {
     let site = Site::script("a.php", "echo getmypid();");
     let root = site.root().with_file_name("other");
     fs::create_dir(&root).unwrap();
@@ -294,9 +294,68 @@ fn all_applications_that_can_be_restarted_are_and_the_log_says_which_one_cannot(
     fs::rename(&root, root.with_file_name("gone")).unwrap();
     let output = reload_with(&server, &["--restart"]);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("application \"other\": root: "), "{text}");
+    assert_eq!(output.status.code(), Some(4), "{text}");
+    let part =
+        "application \"other\": its former processes go on, as new ones could not start: root: ";
+    assert!(text.contains(part), "{text}");
     assert_ne!(server.get("/a.php").text(), before);
+    assert!(server.log().contains(part), "{}", server.log());
+}
+
+/// A worker script that is broken before a reload: the answer, the status and the log name the application until
+/// the script is mended.
+#[test]
+fn an_application_that_keeps_its_former_processes_is_named_until_it_has_new_ones() {
+    let code = |release: &str| {
+        format!(
+            "<?php while (frankenphp_handle_request(fn () => print(getmypid() . ' {release}')));"
+        )
+    };
+    let one = json!({"max": 1, "spare": 1});
+    let site = Site::script("worker.php", "").file("worker.php", code("1"));
+    let script = site.root().join("worker.php");
+    let server = serve(
+        site.with(json!({"applications": {"site": {
+            "script": "worker.php", "worker": {"script": "worker.php"}, "processes": one,
+        }}})),
+        json!([{"action": {"pass": "applications/site"}}]),
+    );
+    let control = format!("unix:{}", server.site.control_socket().display());
+    let problems = || {
+        let mut command = Command::new(programs::howdah());
+        let output =
+            command.args(["status", "--problems", "--control", &control]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let first = server.get("/").text();
+    assert!(first.ends_with(" 1"), "{first}");
+    fs::write(&script, "<?php broken(").unwrap();
+    for _ in 0..2 {
+        let output = reload(&server);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(4), "{text}");
+        assert!(
+            text.contains("application \"site\": its former processes go on, as new ones"),
+            "{text}"
+        );
+        assert!(text.contains("worker.php does not work: Unclosed"), "{text}");
+        let (code, text) = problems();
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains("application \"site\": its former processes go on"), "{text}");
+        assert_eq!(server.get("/").text(), first);
+    }
+    let alert = "application \"site\": its former processes go on, as new ones could not start";
+    let log = server.log();
+    assert_eq!(log.matches(alert).count(), 1, "{log}");
+    server.signal(Signal::HUP);
+    eventually("it was read", || server.log().contains("was read again").then_some(()));
+    assert_eq!(server.get("/").text(), first);
+
+    fs::write(&script, code("2")).unwrap();
+    let output = reload(&server);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(server.get("/").text().ends_with(" 2"));
+    assert_eq!(problems(), (Some(0), "No problems.\n".to_owned()));
 }
 
 /// An application with a `php.ini` of its own, which starts one process.

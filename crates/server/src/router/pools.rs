@@ -148,17 +148,22 @@ impl Pools {
         is_late: bool,
         limit: Duration,
     ) -> io::Result<Option<Result<(), String>>> {
-        let result = match self.is_restarting(name) {
-            Ok(true) if is_late => Err(self.not_restarted(name, limit)),
+        let failure = match self.is_restarting(name, is_late, limit) {
             Ok(true) => return Ok(None),
-            Ok(false) => Ok(()),
-            Err(problem) => Err(problem),
+            Ok(false) => {
+                self.adopt_restarted(name)?;
+                return Ok(Some(Ok(())));
+            }
+            Err(failure) => failure,
         };
-        match &result {
-            Ok(()) => self.adopt_restarted(name)?,
-            Err(_) => self.discard_restarted(name)?,
+        self.discard_restarted(name)?;
+        let mut problem = format!("application \"{name}\": {failure}");
+        let mut running = self.applications.iter_mut();
+        if let Some(app) = running.find(|app| app.config.name == name && app.instance.is_some()) {
+            problem.push_str("; its former processes go on");
+            app.not_replaced = Some(failure);
         }
-        Ok(Some(result))
+        Ok(Some(Err(problem)))
     }
 
     /// Ends all restarts in progress: the server stops.
@@ -182,18 +187,25 @@ impl Pools {
         all.find(|app| app.config.has_same_processes(config)).map(|app| Arc::clone(&app.queue))
     }
 
-    /// Returns the applications that are out, and those whose processes run as another user than new ones would.
+    /// Returns the applications that are out, and those with former processes or a former user.
     pub(super) fn out_parts(&self) -> Vec<Found> {
         let part = |app: &PooledApplication| {
             let name = app.config.name.as_str();
             if let Some(reason) = app.out_because() {
                 return Some(Found::out(PartKind::Application, name, reason));
             }
-            let reason = app.instance.as_ref().and(app.stale_user.as_deref())?;
+            let stale_user = || app.instance.as_ref().and(app.stale_user.clone());
+            let reason = app.is_former_because().or_else(stale_user)?;
             let part = Found::out(PartKind::Application, name, reason);
             Some(Found { extent: Extent::Stale, ..part })
         };
         self.applications.iter().filter_map(part).collect()
+    }
+
+    /// Returns the names of the applications whose former processes go on as new ones could not start.
+    pub(super) fn not_replaced(&self) -> Vec<String> {
+        let former = self.applications.iter().filter(|app| app.is_former_because().is_some());
+        former.map(|app| app.config.name.clone()).collect()
     }
 
     /// Returns the names of the applications of the current configuration.

@@ -20,10 +20,11 @@ const TURN: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl ControlThread {
-    /// Restarts applications after a change of the configuration. Returns the problems.
+    /// Restarts applications after a change of the configuration. Returns the problems, other than
+    /// applications whose new processes cannot start.
     pub(super) async fn restart_after_change(&mut self, restart: Restart) -> Vec<String> {
-        let mut problems = Vec::new();
-        let due = match restart {
+        let (mut problems, mut failed) = (Vec::new(), Vec::new());
+        let mut due = match restart {
             Restart::Nothing | Restart::NothingAfterReading => Vec::new(),
             Restart::All => self.pools.names().into_iter().map(|name| (name, None)).collect(),
             Restart::Changed => match self.changed_applications(&mut problems).await {
@@ -31,6 +32,11 @@ impl ControlThread {
                 Err(problem) => return vec![problem],
             },
         };
+        if restart == Restart::Changed {
+            let is_new = |name: &String| due.iter().all(|(other, _)| other != name);
+            let more: Vec<_> = self.pools.not_replaced().into_iter().filter(is_new).collect();
+            due.extend(more.into_iter().map(|name| (name, None)));
+        }
         // One that cannot run is tried again anyway, and must not keep others from new files.
         let due: Vec<_> =
             due.into_iter().filter(|(name, _)| !self.pools.is_failing(name)).collect();
@@ -46,14 +52,14 @@ impl ControlThread {
                 return vec![text(error)];
             }
             match self.restarted(&mut outcome, last + TURN).await {
-                Ok(Some(result)) => self.has_restarted(&name, file, result, &mut problems),
+                Ok(Some(result)) => self.has_restarted(&name, file, result, &mut failed),
                 Ok(None) => late.push((name, file, outcome)),
                 Err(problem) => return vec![problem],
             }
         }
         for (name, file, mut outcome) in late {
             match self.restarted(&mut outcome, last + PATIENCE).await {
-                Ok(Some(result)) => self.has_restarted(&name, file, result, &mut problems),
+                Ok(Some(result)) => self.has_restarted(&name, file, result, &mut failed),
                 Ok(None) => problems.push(format!(
                     "application \"{name}\" goes on as it was: its new processes are not ready after {} s; \
                      they take over once they are, within {} s",
@@ -63,16 +69,21 @@ impl ControlThread {
                 Err(problem) => return vec![problem],
             }
         }
+        // By themselves they are no problem of the reload: the status names them among the parts that are out.
+        if !problems.is_empty() {
+            problems.extend(failed);
+        }
         problems
     }
 
-    /// Logs that an application was restarted because of a changed file, or adds the problem.
+    /// Logs that an application was restarted because of a changed file, or adds it to
+    /// those that have failed.
     fn has_restarted(
         &self,
         name: &str,
         file: Option<String>,
         result: Result<(), String>,
-        problems: &mut Vec<String>,
+        failed: &mut Vec<String>,
     ) {
         match (result, file) {
             (Ok(()), Some(file)) => self.shared.log.write(
@@ -80,7 +91,8 @@ impl ControlThread {
                 format_args!("\"{name}\" application was restarted: changed: {file}"),
             ),
             (Ok(()), None) => {}
-            (Err(problem), _) => problems.push(problem),
+            // The parts that are out have a line about it.
+            (Err(problem), _) => failed.push(problem),
         }
     }
 

@@ -65,6 +65,8 @@ pub(super) struct PooledApplication {
     pub(super) is_damaged: bool,
     /// Reason of the last failure; logged once.
     pub(super) failure: Option<String>,
+    /// Why the last restart has failed, while the processes from before go on.
+    pub(super) not_replaced: Option<String>,
     /// Why it could not start, as the supervisor has found without a start.
     pub(super) foreseen: Option<String>,
     /// Why the processes of its instance run as another user than new ones would.
@@ -122,6 +124,7 @@ impl PooledApplication {
             absence_checked: None,
             is_damaged: false,
             failure: None,
+            not_replaced: None,
             foreseen: None,
             stale_user: None,
             snapshots: Vec::new(),
@@ -150,6 +153,7 @@ impl PooledApplication {
         self.restart_at = None;
         self.is_damaged = false;
         self.stale_user = None;
+        self.not_replaced = None;
         self.queue.take_load();
     }
 
@@ -204,6 +208,15 @@ impl PooledApplication {
             Some(_) if self.workers() == 0 && self.pool.not_before().is_some() => failure,
             _ => None,
         }
+    }
+
+    /// Returns the reason why its processes are not those of its files; `None` if they are.
+    pub(super) fn is_former_because(&self) -> Option<String> {
+        let failure = self.not_replaced.as_ref().filter(|_| self.instance.is_some())?;
+        Some(format!(
+            "its former processes go on, as new ones could not start: {failure}; once that is mended, run \
+             howdah reload"
+        ))
     }
 
     /// Returns the number of workers that start with the prototype.

@@ -1,7 +1,9 @@
 //! Decides whether the prepared applications can serve before their configuration is in use.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ::howdah_config as config;
 use howdah_sys::log::Level;
 
 use super::Pools;
@@ -11,12 +13,24 @@ impl Pools {
     /// Returns true while prepared applications must be waited for. Error: the reason why one
     /// cannot run.
     pub(in crate::router) fn is_preparing(&self) -> Result<bool, String> {
-        must_be_waited_for(self.changed())
+        must_be_waited_for(self.changed()).map_err(|app| app.cannot_run_now())
     }
 
-    /// The same for the new instance of one application.
-    pub(super) fn is_restarting(&self, name: &str) -> Result<bool, String> {
-        must_be_waited_for(self.restarts().filter(|app| app.config.name == name))
+    /// The same for the new instance of one application, which must be ready after `limit` if `is_late`.
+    pub(super) fn is_restarting(
+        &self,
+        name: &str,
+        is_late: bool,
+        limit: Duration,
+    ) -> Result<bool, String> {
+        let restart = || self.restarts().filter(|app| app.config.name == name);
+        match must_be_waited_for(restart()) {
+            Ok(true) if is_late => {
+                Err(restart().map(|app| app.has_not_started_for(limit)).collect())
+            }
+            Ok(is_waiting) => Ok(is_waiting),
+            Err(app) => Err(app.failure.clone().unwrap_or_default()),
+        }
     }
 
     /// Returns the prepared applications of a configuration that is being applied.
@@ -31,14 +45,14 @@ impl Pools {
 
     /// Returns the message about applications that are not ready after `time`.
     pub(in crate::router) fn not_ready(&self, time: Duration) -> String {
-        let late = self.changed().filter(|app| app.is_late());
-        let names: Vec<_> = late.map(|app| format!("\"{}\"", app.config.name)).collect();
-        are_not_ready(&names.join(", "), time)
-    }
-
-    /// The same about the new instance of one application.
-    pub(super) fn not_restarted(&self, name: &str, time: Duration) -> String {
-        are_not_ready(&format!("\"{name}\""), time)
+        let late: Vec<_> = self.changed().filter(|app| app.is_late()).collect();
+        let names: Vec<_> = late.iter().map(|app| format!("\"{}\"", app.config.name)).collect();
+        let scripts = match late.as_slice() {
+            [app] => start_scripts(&app.config),
+            _ => Vec::new(),
+        };
+        let (names, seconds) = (names.join(", "), time.as_secs());
+        format!("application {names} is not ready after {seconds} s: {}", waits_for(&scripts))
     }
 
     /// Lets applications that cannot run be adopted with the others; they are started again later.
@@ -55,15 +69,14 @@ impl Pools {
         if let Some(app) =
             required().find(|app| is_failed(app) && (is_refused || !app.is_mistaken()))
         {
-            return Err(app.cannot_run(app.failure.as_deref().unwrap_or_default()));
+            return Err(app.cannot_run_now());
         }
         let must_be_ready = || self.changed().filter(|app| app.must_be_ready);
         if !even_without_all
             && let Some(first) = must_be_ready().find(|app| is_failed(app))
             && must_be_ready().all(is_failed)
         {
-            let failure = first.failure.as_deref().unwrap_or_default();
-            return Err(first.cannot_run(failure));
+            return Err(first.cannot_run_now());
         }
         let is_known = |app: &PooledApplication| !app.is_late() && !is_failed(app);
         let has_failed = must_be_ready().any(is_failed);
@@ -155,6 +168,17 @@ impl PooledApplication {
         OWN_KEYS.contains(&first)
     }
 
+    /// Returns the reason for which it does not run that has not started within `time`.
+    pub(super) fn has_not_started_for(&self, time: Duration) -> String {
+        let scripts = start_scripts(&self.config);
+        format!("it has not started for {} s: {}", time.as_secs(), waits_for(&scripts))
+    }
+
+    /// Returns the message about one that has failed.
+    fn cannot_run_now(&self) -> String {
+        self.cannot_run(self.failure.as_deref().unwrap_or_default())
+    }
+
     fn cannot_run(&self, why: &str) -> String {
         format!("application \"{}\": {why}", self.config.name)
     }
@@ -194,27 +218,69 @@ fn has_no_root(app: &PooledApplication, failure: &str) -> bool {
     })
 }
 
+/// Error: one that has failed.
 fn must_be_waited_for<'a>(
     applications: impl Iterator<Item = &'a PooledApplication>,
-) -> Result<bool, String> {
+) -> Result<bool, &'a PooledApplication> {
     let mut is_waiting = false;
     for app in applications.filter(|app| app.is_awaited()) {
-        if let Some(failure) = &app.failure {
-            return Err(app.cannot_run(failure));
+        if app.failure.is_some() {
+            return Err(app);
         }
         is_waiting |= app.is_late();
     }
     Ok(is_waiting)
 }
 
-fn are_not_ready(names: &str, time: Duration) -> String {
-    format!("application {names} is not ready after {} s: {WAITS_FOR}", time.as_secs())
+/// Returns the scripts that run while the application starts, as far as the document names them.
+fn start_scripts(config: &config::Application) -> Vec<String> {
+    let set = config.options.admin.iter().chain(&config.options.user);
+    let preload = set.filter(|(name, path)| name == "opcache.preload" && !path.is_empty());
+    let mut scripts: Vec<_> =
+        preload.take(1).map(|(_, path)| format!("the preload script {path}")).collect();
+    if let Some(worker) = &config.worker {
+        let root = config.targets.first().map(|target| target.root.as_path());
+        let path = root.unwrap_or(Path::new("")).join(&worker.script);
+        scripts.push(format!("the worker script {}", path.display()));
+    }
+    scripts
 }
 
-/// Returns the reason for which an application fails that has not started within `time`.
-pub(super) fn has_not_started(time: Duration) -> String {
-    format!("it has not started for {} s: {WAITS_FOR}", time.as_secs())
+/// Returns what an application waits for that does not start.
+fn waits_for(scripts: &[String]) -> String {
+    let scripts = match scripts {
+        [] => "a preload script".to_owned(),
+        scripts => scripts.join(" or "),
+    };
+    format!(
+        "PHP, its extensions or {scripts} take that long, or wait for a drive or another server"
+    )
 }
 
-const WAITS_FOR: &str = "PHP, its extensions or a preload script take that long, or wait for a drive \
-                         or another server";
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_scripts_of_the_start_are_named_by_their_paths() {
+        let application = |more: serde_json::Value| {
+            let mut app = json!({"type": "php", "root": "/srv/a", "script": "index.php"});
+            for (name, value) in more.as_object().unwrap() {
+                app[name] = value.clone();
+            }
+            let document = json!({"listeners": {}, "applications": {"a": app}}).to_string();
+            howdah_config::parse(document.as_bytes()).unwrap().applications.remove(0)
+        };
+        let names = |more| waits_for(&start_scripts(&application(more)));
+        assert!(names(json!({})).contains("extensions or a preload script take"));
+        let worker = json!({"worker": {"script": "w.php"}});
+        assert!(names(worker).contains("extensions or the worker script /srv/a/w.php take"));
+        let both = json!({
+            "worker": {"script": "/srv/w.php"},
+            "options": {"admin": {"opcache.preload": "/srv/p.php"}},
+        });
+        assert!(names(both).contains("the preload script /srv/p.php or the worker script /srv/"));
+    }
+}

@@ -8,7 +8,6 @@ use howdah_sys::log::Level;
 use howdah_wire::messages::ToSupervisor;
 
 use super::application::{Absence, PooledApplication};
-use super::readiness::has_not_started;
 use super::reports::named;
 use super::{Pools, REMOVAL_GRACE};
 use crate::router::trigger::CHANGE_TIMEOUT;
@@ -117,7 +116,7 @@ impl Pools {
             return Ok(Some(overdue));
         }
         if !app.is_overdue {
-            let reason = has_not_started(START_PATIENCE);
+            let reason = app.has_not_started_for(START_PATIENCE);
             let name = &app.config.name;
             let line = "its requests get 503 until it has; the others are served";
             self.log(Level::Alert, format_args!("application \"{name}\": {reason}; {line}"));
