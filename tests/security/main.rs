@@ -31,6 +31,7 @@ mod memory_waiting;
 mod neighbours;
 mod sandbox;
 mod setup;
+mod streams;
 mod terminals;
 mod unreceived;
 mod unsent;

@@ -196,6 +196,12 @@ impl<'c> Exchange<'c> {
         poll_fn(|cx| self.carrier.poll_flush(cx)).await
     }
 
+    /// Returns false if the request is refused, because its owner has no memory left for it. To be asked when the site of
+    /// the request is known, or another one; the response is then not sent.
+    pub fn admits(&self) -> bool {
+        self.carrier.admits(&self.request)
+    }
+
     /// Returns the connection of the exchange.
     pub fn carrier(&self) -> &'c dyn Carrier {
         self.carrier
@@ -251,6 +257,11 @@ pub trait Carrier: BodySource {
     /// Records that the handler only waits for more of the body, or no longer waits. The connection
     /// may be evicted meanwhile.
     fn awaits_body(&self, _waits: bool) {}
+    /// Returns false if the request cannot be answered at the expense of its owner, who is known now. The handler then returns
+    /// a response at once, which is not sent.
+    fn admits(&self, _request: &Request) -> bool {
+        true
+    }
     /// Appends an interim response to the output.
     fn queue_interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()>;
     /// Sends the output.
@@ -301,6 +312,10 @@ impl BodySource for WithoutBody<'_> {
 impl Carrier for WithoutBody<'_> {
     fn body_len(&self) -> Option<u64> {
         Some(0)
+    }
+
+    fn admits(&self, request: &Request) -> bool {
+        self.0.admits(request)
     }
 
     fn limit_body(&self, _: u64) {}

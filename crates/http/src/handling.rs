@@ -19,6 +19,7 @@ pub struct Handling {
     cache_status: Cell<Option<&'static str>>,
     unread_database: RefCell<Option<Arc<GeoDatabase>>>,
     listener: RefCell<Option<Arc<str>>>,
+    site: RefCell<Option<Arc<str>>>,
     is_client_unknown: Cell<bool>,
 }
 
@@ -87,6 +88,16 @@ impl Handling {
     /// Returns the name of the listener, if it is recorded.
     pub fn listener(&self) -> Option<Arc<str>> {
         self.listener.borrow().clone()
+    }
+
+    /// Records the application, share or upstream that the routes have chosen.
+    pub fn set_site(&self, site: Arc<str>) {
+        self.site.replace(Some(site));
+    }
+
+    /// Returns the application, share or upstream that the routes have chosen, else the listener.
+    pub fn site(&self) -> Option<Arc<str>> {
+        self.site.borrow().clone().or_else(|| self.listener())
     }
 
     /// Records that a trusted proxy has not told the client.

@@ -44,15 +44,20 @@ pub static PAGES: Budget = Budget::new("pages while they are put together", 2);
 /// Requests of HTTP/2 that are being answered, with what neither of the others counts for them.
 pub static STREAMS: Budget = Budget::new("requests of HTTP/2 that are being answered", 2);
 
+/// The first such requests of each connection: nobody but the client takes room from another one. A site has a limit for
+/// clients that are not known.
+pub static FIRST_STREAMS: Budget =
+    Budget::new("first requests of HTTP/2 connections that are being answered", 2).without_total();
+
 /// All budgets.
-static BUDGETS: [&Budget; 4] = [&RESPONSES, &REQUESTS, &PAGES, &STREAMS];
+static BUDGETS: [&Budget; 5] = [&RESPONSES, &REQUESTS, &PAGES, &STREAMS, &FIRST_STREAMS];
 
 /// Who answers for memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Owner {
     /// The client, if it is known and its requests are not those of many.
     client: Option<IpAddr>,
-    /// Name of the application or else of the listener.
+    /// Name of the application, share or upstream, or else of the listener.
     site: Option<Arc<str>>,
 }
 
@@ -61,7 +66,7 @@ impl Owner {
     pub fn of(request: &Request) -> Owner {
         let handling = &request.handling;
         let application = handling.script(|script| Arc::from(script.application()));
-        Owner { site: application.or_else(|| handling.listener()), ..Owner::client_of(request) }
+        Owner { site: application.or_else(|| handling.site()), ..Owner::client_of(request) }
     }
 
     /// Returns the owner of a request of an application, and of its response.
@@ -78,6 +83,15 @@ impl Owner {
     pub fn of_connection(connection: &ConnectionInfo) -> Owner {
         let address = connection.peer.map(|peer| peer.ip().to_canonical());
         Owner { client: address.filter(|address| !address.is_loopback()).map(network), site: None }
+    }
+
+    /// Returns the client alone, if it is known.
+    #[must_use]
+    pub fn client_first(self) -> Owner {
+        match self.client {
+            Some(_) => Owner { site: None, ..self },
+            None => self,
+        }
     }
 
     /// Returns the same owner on a listener, without the client if it is a proxy.
@@ -140,7 +154,7 @@ impl fmt::Display for Report {
         write!(f, "{what} take {mib} MiB of memory, which is the limit")?;
         match &self.who {
             Reached::Client(_) => f.write_str(" of a client"),
-            Reached::Site(_) => f.write_str(" of an application or a listener"),
+            Reached::Site(_) => f.write_str(" of a site"),
             Reached::All => f.write_str(" of the server"),
         }
     }
@@ -172,9 +186,21 @@ impl Budget {
         }
     }
 
+    /// Returns the budget without a limit for all.
+    const fn without_total(mut self) -> Budget {
+        self.max = usize::MAX;
+        self
+    }
+
     fn with<T>(&self, change: impl FnOnce(&mut Used) -> T) -> T {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         change(used.get_or_insert_default())
+    }
+
+    /// Returns the number of bytes that count.
+    #[cfg(test)]
+    pub(crate) fn used(&self) -> usize {
+        self.with(|used| used.bytes)
     }
 
     fn report(&self, now: Instant) -> Option<Report> {
@@ -301,6 +327,11 @@ impl Charge {
     /// Creates a charge of nothing.
     pub fn new(budget: &'static Budget, owner: Owner) -> Charge {
         Charge { budget, owner, share: Share::default() }
+    }
+
+    /// Returns true if it is that of this owner.
+    pub fn is_of(&self, owner: &Owner) -> bool {
+        self.owner == *owner
     }
 
     /// Counts `bytes` bytes in place of what was counted. Returns false, and changes nothing, if there are not as many

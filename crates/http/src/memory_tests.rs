@@ -127,6 +127,6 @@ fn a_limit_that_was_reached_is_told_once_a_minute() {
     let of_proxy = Owner { client: None, ..owner(2, "shop") };
     let _rest = all(&BUDGET, &of_proxy);
     let told = BUDGET.report(now + REPORT_INTERVAL).map(|report| report.to_string());
-    let expected = "shop: what waits take 64 MiB of memory, which is the limit of an application or a listener";
+    let expected = "shop: what waits take 64 MiB of memory, which is the limit of a site";
     assert_eq!(told.as_deref(), Some(expected));
 }

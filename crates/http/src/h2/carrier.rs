@@ -10,19 +10,22 @@ use h2::RecvStream;
 use h2::server::SendResponse;
 use http::{HeaderMap, Response};
 
+use super::admission::StreamMemory;
 use super::blocks::MalformedRequest;
 use super::send::put_fields;
 use super::shared::Shared;
 use crate::body::{BodyError, BodySource};
 use crate::exchange::{Carrier, Disconnect};
 use crate::limits::Limits;
-use crate::message::FieldBlock;
+use crate::memory::Owner;
+use crate::message::{FieldBlock, Request};
 use crate::timer::{ProgressDeadline, Throughput, Timer};
 
 /// The carrier of one request.
-pub(super) struct StreamCarrier {
+pub(super) struct StreamCarrier<'c> {
     limits: Rc<Limits>,
     shared: Rc<Shared>,
+    memory: &'c StreamMemory,
     /// True while the handler waits for more of the body.
     awaits_body: Cell<bool>,
     /// Number of the stream.
@@ -50,12 +53,13 @@ struct Body {
     deadline: ProgressDeadline,
 }
 
-impl StreamCarrier {
+impl<'c> StreamCarrier<'c> {
     /// Creates the carrier of a request. `length` is that of the body in bytes, if it is announced.
     pub fn new(
         stream: RecvStream,
         respond: SendResponse<Bytes>,
         shared: &Rc<Shared>,
+        memory: &'c StreamMemory,
         limits: &Rc<Limits>,
         length: Option<u64>,
         expects_continue: bool,
@@ -74,6 +78,7 @@ impl StreamCarrier {
         StreamCarrier {
             limits: Rc::clone(limits),
             shared: Rc::clone(shared),
+            memory,
             awaits_body: Cell::new(false),
             number: respond.stream_id().into(),
             length,
@@ -135,7 +140,7 @@ impl StreamCarrier {
     }
 }
 
-impl BodySource for StreamCarrier {
+impl BodySource for StreamCarrier<'_> {
     fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
         let body = &mut *self.body.borrow_mut();
         if let Some(end) = body.end {
@@ -165,7 +170,7 @@ impl BodySource for StreamCarrier {
     }
 }
 
-impl Carrier for StreamCarrier {
+impl Carrier for StreamCarrier<'_> {
     fn body_len(&self) -> Option<u64> {
         self.length
     }
@@ -178,6 +183,10 @@ impl Carrier for StreamCarrier {
         if self.awaits_body.replace(waits) != waits {
             self.shared.phase.body(waits);
         }
+    }
+
+    fn admits(&self, request: &Request) -> bool {
+        self.memory.count(Owner::of(request))
     }
 
     fn queue_interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()> {

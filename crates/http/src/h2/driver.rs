@@ -17,11 +17,10 @@ use tokio::time::Instant;
 
 use super::budget::Budget;
 use super::io::InspectedTransport;
-use super::settings::{FREE_STREAMS, MAX_ABANDONED, MAX_STREAMS, STREAM_BYTES};
+use super::settings::{MAX_ABANDONED, MAX_STREAMS};
 use super::shared::Shared;
 use super::tasks::{StreamEnd, StreamTasks};
 use crate::limits::Limits;
-use crate::memory::Charge;
 use crate::timer::Timer;
 
 /// Maximum time without a request after the server has announced the end of the connection.
@@ -40,8 +39,6 @@ pub(super) struct Driver {
     limits: Rc<Limits>,
     /// Requests to be answered now.
     pub accepted: Vec<Accepted>,
-    /// Memory of the requests that are being answered.
-    charge: Charge,
     /// No more requests follow.
     is_over: bool,
     timer: Timer,
@@ -58,21 +55,18 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Creates the driver of a connection after its handshake. `blocked` is set by its transport, `charge` is one of
-    /// nothing.
+    /// Creates the driver of a connection after its handshake. `blocked` is set by its transport.
     pub fn new(
         connection: Connection<InspectedTransport, Bytes>,
         shared: &Rc<Shared>,
         limits: &Rc<Limits>,
         blocked: Rc<Cell<Option<Instant>>>,
-        charge: Charge,
     ) -> Self {
         Driver {
             connection,
             shared: Rc::clone(shared),
             limits: Rc::clone(limits),
             accepted: Vec::new(),
-            charge,
             is_over: false,
             timer: Timer::default(),
             blocked,
@@ -124,13 +118,8 @@ impl Driver {
     where
         F: Future<Output = StreamEnd> + 'static,
     {
-        let mut has_ended = false;
         while let Some(end) = tasks.poll_ended(cx) {
             self.count(end);
-            has_ended = true;
-        }
-        if has_ended {
-            self.hold(tasks.len()); // less than before always fits
         }
         if self.shared.phase.poll_draining(cx) && !self.is_ending {
             self.announce_end();
@@ -169,13 +158,9 @@ impl Driver {
                 false => self.connection.poll_closed(cx).map(|end| end.err().map(Err)),
             };
             match ready!(next) {
-                Some(Ok(mut accepted)) => {
+                Some(Ok(accepted)) => {
                     self.shared.budget.earn_request(accepted.0.headers());
-                    match self.hold(answering + self.accepted.len() + 1) {
-                        true => self.accepted.push(accepted),
-                        // The client may send it again (RFC 9113, 8.7).
-                        false => accepted.1.send_reset(Reason::REFUSED_STREAM),
-                    }
+                    self.accepted.push(accepted);
                 }
                 Some(Err(error)) => {
                     if !std::mem::replace(&mut self.is_cut_off, true) {
@@ -186,11 +171,6 @@ impl Driver {
                 None => return Poll::Ready(()),
             }
         }
-    }
-
-    /// Counts the memory of this number of requests. Returns false if there is none left for the last one.
-    fn hold(&mut self, requests: usize) -> bool {
-        self.charge.hold(requests.saturating_sub(FREE_STREAMS) * STREAM_BYTES)
     }
 
     /// Ready when the client does not take the output for too long, or has no request for too long
@@ -225,6 +205,7 @@ impl Driver {
         self.abandoned = match end {
             StreamEnd::Answered => self.abandoned.saturating_sub(1),
             StreamEnd::Abandoned => self.abandoned + 1,
+            StreamEnd::Refused => self.abandoned,
         };
     }
 

@@ -16,8 +16,8 @@
 //! 5. `h2` ignores a fragment in `:path` and pseudo-header fields in a trailer. The transport
 //!    inspects the frames before `h2` does (`io`, `frames`, `blocks`, `hpack`), so that such
 //!    requests are refused.
-//! 6. Beyond a few, the requests of a connection that are being answered count as memory, whatever their responses
-//!    take; those that find none are refused.
+//! 6. The requests that are being answered count as memory, whatever their responses take, for the client and beyond a few
+//!    of each connection for the site; those that find none are refused (`admission`).
 //! 7. A client that resets far more streams than it lets end, or sends frames that only cost work
 //!    (`budget`), gets `ENHANCE_YOUR_CALM`, and the connection is closed.
 
@@ -31,6 +31,7 @@ use std::task::Poll;
 
 use tokio::time::{Instant, timeout};
 
+mod admission;
 pub mod blocks;
 mod budget;
 mod carrier;
@@ -63,7 +64,6 @@ use self::tasks::StreamTasks;
 use self::turns::Turns;
 use crate::drain::DrainRegistration;
 use crate::exchange::Handler;
-use crate::memory::{Charge, STREAMS};
 use crate::message::ConnectionInfo;
 
 /// Serves a connection to its end. `handler` makes a handler for each stream.
@@ -105,9 +105,10 @@ async fn run<H: Handler + 'static>(
         phase: ConnectionPhase::new(drain),
         flaws,
         output: Output::default(),
+        first_requests: Cell::default(),
+        owner: handler().owner(&info),
     });
-    let charge = Charge::new(&STREAMS, handler().owner(&info));
-    let mut driver = Driver::new(connection, &shared, &limits, blocked, charge);
+    let mut driver = Driver::new(connection, &shared, &limits, blocked);
     let mut tasks = StreamTasks::default();
     while driver.next(&mut tasks, &cut_off).await {
         poll_fn(|cx| {

@@ -1,5 +1,6 @@
 //! State that the streams of a connection share.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use super::budget::Budget;
 use super::output::Output;
 use super::phase::ConnectionPhase;
 use super::turns::Turns;
+use crate::memory::Owner;
 use crate::message::ConnectionInfo;
 
 /// State of a connection for its streams.
@@ -18,4 +20,8 @@ pub(super) struct Shared {
     pub phase: ConnectionPhase,
     pub flaws: Rc<Flaws>,
     pub output: Output,
+    /// Number of requests that count as the first of the connection.
+    pub first_requests: Cell<usize>,
+    /// Who answers for what has no request.
+    pub owner: Owner,
 }

@@ -14,6 +14,7 @@ use http::header::SEC_WEBSOCKET_ACCEPT;
 use http::request::Parts;
 use tokio::time::{Instant, timeout};
 
+use super::admission::StreamMemory;
 use super::blocks::MalformedRequest;
 use super::carrier::StreamCarrier;
 use super::head;
@@ -60,7 +61,8 @@ pub(super) async fn answer<H: Handler>(
         body_length(&head, has_body, &limits).map(|length| (head, length))
     });
     let head_len = text.len() as u64;
-    let answer = Answer { handler, started_at, limits, shared, priority, head_len };
+    let memory = StreamMemory::new(&shared);
+    let answer = Answer { handler, started_at, limits, shared, memory, priority, head_len };
     let end = match (head, websocket) {
         (Ok((head, _)), Some(handshake)) => answer.websocket(head, &handshake, body, respond).await,
         (Ok((head, length)), None) => answer.exchange(head, length, body, respond).await,
@@ -110,6 +112,7 @@ struct Answer<H> {
     started_at: Instant,
     limits: Rc<Limits>,
     shared: Rc<Shared>,
+    memory: StreamMemory,
     priority: Priority,
     /// Length of the head in bytes.
     head_len: u64,
@@ -121,7 +124,7 @@ struct Facts<'r> {
     request: Option<&'r Request>,
     refused_line: &'r [u8],
     refusal: Option<&'static str>,
-    carrier: Option<&'r StreamCarrier>,
+    carrier: Option<&'r StreamCarrier<'r>>,
     /// Bytes received by a tunnel.
     tunnelled: u64,
 }
@@ -167,12 +170,13 @@ impl<H: Handler> Answer<H> {
         respond: SendResponse<Bytes>,
         length: Option<u64>,
         expects_continue: bool,
-    ) -> StreamCarrier {
-        StreamCarrier::new(body, respond, &self.shared, &self.limits, length, expects_continue)
+    ) -> StreamCarrier<'_> {
+        let (shared, memory, limits) = (&self.shared, &self.memory, &self.limits);
+        StreamCarrier::new(body, respond, shared, memory, limits, length, expects_continue)
     }
 
     /// Lets the handler answer.
-    async fn handle(&self, head: Head, carrier: &StreamCarrier) -> (Request, Response) {
+    async fn handle(&self, head: Head, carrier: &StreamCarrier<'_>) -> (Request, Response) {
         let request = head.into_request(Arc::clone(&self.shared.info), self.handler.next_id());
         let mut exchange = Exchange::new(request, self.started_at.into_std(), carrier);
         let response = self.handler.handle(&mut exchange).await;
@@ -253,6 +257,9 @@ impl<H: Handler> Answer<H> {
         is_head: bool,
         facts: Facts<'_>,
     ) -> StreamEnd {
+        if !self.memory.is_admitted() {
+            return self.refuse_stream(respond, response, &facts);
+        }
         let has_no_body = matches!(response.status, 204 | 304);
         // A body with an announced length has no trailer.
         let has_trailer = response.trailer().is_some_and(|trailer| !trailer.lines().is_empty());
@@ -272,6 +279,19 @@ impl<H: Handler> Answer<H> {
             poll_fn(|cx| stream.poll_finished(cx)).await;
         }
         end
+    }
+
+    /// Resets the stream of a request for which there is no memory. The client may send it again (RFC 9113, 8.7).
+    fn refuse_stream(
+        &self,
+        mut respond: SendResponse<Bytes>,
+        response: Response,
+        facts: &Facts<'_>,
+    ) -> StreamEnd {
+        respond.send_reset(Reason::REFUSED_STREAM);
+        let added = ConnectionFields::default();
+        self.report(facts, response.status, &response.fields, added, 0, SendOutcome::ClientGone);
+        StreamEnd::Refused
     }
 
     fn connection_fields(&self, response: &Response, length: Option<u64>) -> ConnectionFields<'_> {
@@ -302,7 +322,7 @@ impl<H: Handler> Answer<H> {
             connection_fields: added,
             received: self.head_len
                 + facts.tunnelled
-                + facts.carrier.map_or(0, StreamCarrier::received),
+                + facts.carrier.map_or(0, |carrier| carrier.received()),
             sent: fields.as_bytes().len() as u64 + body_sent,
             body_sent,
             elapsed: self.started_at.elapsed(),

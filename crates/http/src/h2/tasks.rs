@@ -14,6 +14,8 @@ pub(super) enum StreamEnd {
     Answered,
     /// The client reset the stream or made a mistake before that.
     Abandoned,
+    /// There was no memory for it.
+    Refused,
 }
 
 /// The requests of a connection that are being answered. `F` is the future that answers one.

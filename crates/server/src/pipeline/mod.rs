@@ -45,6 +45,7 @@ pub use self::decision::carry_out;
 use crate::filters::{
     bandwidth, caching, charset, cors, header_changes, kernel_copy, own_tags, security_headers,
 };
+use crate::route::Routed;
 use crate::snapshot::Snapshot;
 use crate::snapshot::effects::Effects;
 use crate::thread::{Progress, RouterThread};
@@ -74,7 +75,15 @@ impl Handler for RequestHandler {
         let routing = &context.routing;
 
         let mut routed = routing.route(&self.listener, &mut exchange.request);
-        checks::check(&context, &mut routed, exchange).await;
+        if !admits(&routed, exchange) {
+            return Response::unsent(503);
+        }
+        if routed.is_checked() {
+            checks::check(&context, &mut routed, exchange).await;
+            if !admits(&routed, exchange) {
+                return Response::unsent(503);
+            }
+        }
         refusals::log_unread_database(&context, exchange);
         esi::prepare(&routed.effects, &mut exchange.request);
         let (mut response, instruction) = match mirror::is_wanted(&routed, &exchange.request) {
@@ -173,6 +182,14 @@ impl Handler for RequestHandler {
     fn begin_turn(&self) {
         self.thread.php.begin_turn();
     }
+}
+
+/// Records the site of a request, as far as it is known. Returns false if there is no memory left for its requests.
+fn admits(routed: &Routed<'_>, exchange: &Exchange<'_>) -> bool {
+    if let Some(site) = routed.site() {
+        exchange.request.handling.set_site(site);
+    }
+    exchange.admits()
 }
 
 /// Returns the access logs of a request: those of an action, else those of the application that has run

@@ -18,6 +18,7 @@ mod forwarded;
 pub mod matching;
 
 mod rewrite;
+mod routed;
 mod share;
 
 use std::cell::RefCell;
@@ -27,129 +28,26 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use howdah_config::{Part, Target, Variable};
-use howdah_files::listing::Listing;
 use howdah_files::{Files, RequestTime};
 use howdah_http::body::Body;
 use howdah_http::message::{Request, Response};
 use howdah_http::variables::VariableSource;
 use howdah_http::{authority, respond};
-use howdah_limits::rules::Rule;
-use howdah_php_pool::application::Application;
 use howdah_php_pool::status_page;
-use howdah_php_pool::target::{Script, Targets};
+use howdah_php_pool::target::Targets;
 use howdah_sys::log::{Level, Log};
-use howdah_upstream::fastcgi::application::FastCgiApplication;
-use howdah_upstream::servers::upstream::Upstream;
 
-use crate::auth::BasicAuth;
 use crate::filters::cors;
-use crate::htaccess::Site;
-use crate::snapshot::action::{Action, ActionKind, AuthRequest, CompiledPass, Location, Return};
+use crate::snapshot::action::{Action, ActionKind, CompiledPass, Location, Return};
 use crate::snapshot::effects::Effects;
-use crate::snapshot::{Listener, Snapshot, Step, location};
+use crate::snapshot::{Snapshot, Step, location};
 
 pub use self::matching::Scratch;
+use self::routed::Held;
+pub use self::routed::{Decision, Routed};
 
 /// Maximum number of actions and routes on the way of a request, as in Unit; ends loops.
 const MAX_PASSES: usize = 256;
-
-/// The handler of a request.
-#[derive(Debug)]
-pub enum Decision {
-    /// Send this response.
-    Respond(Response),
-    /// Check the limits of [`Routed::limits`] first, then call [`Routing::resume`].
-    CheckLimits,
-    /// Check the password first, then call [`Routing::resume`].
-    Authenticate(Arc<BasicAuth>),
-    /// Let the action of [`Routed::auth_request`] check the request first, then call
-    /// [`Routing::resume`].
-    Authorize,
-    /// Run a PHP script.
-    Php(Arc<Application>, Script),
-    /// Run a script of a FastCGI server.
-    FastCgi(Arc<FastCgiApplication>, Script),
-    /// Ask an HTTP upstream.
-    Proxy(Arc<Upstream>),
-    /// Answer under the directives of `.htaccess` files below this root.
-    Htaccess(Arc<Site>, Bytes),
-    /// Respond with the listing of a directory.
-    List(Box<Listing>),
-    /// Answer `ping` with 503: the application does not run.
-    NotRunning,
-    /// Respond with an error of this status and this `Allow` field.
-    Refuse(u16, Option<&'static str>),
-}
-
-/// A routed request; routing stops early at limits, and at an action that requires a password.
-#[derive(Debug)]
-pub struct Routed<'s> {
-    /// The handler of the request.
-    pub decision: Decision,
-    /// Options of the actions on its way.
-    pub effects: Effects<'s>,
-    /// The action for paths that name nothing, of a share with `.htaccess` files.
-    pub fallback: Option<&'s Action>,
-    /// What waits for a check.
-    held: Option<Held<'s>>,
-    /// Number of times that the request was passed on.
-    passes: usize,
-    /// The request is an internal one: for an error page, or a redirect of a response.
-    pub is_internal: bool,
-}
-
-/// Where routing goes on after a check.
-#[derive(Debug, Clone, Copy)]
-enum Held<'s> {
-    /// The listener's limits were checked.
-    Listener(&'s Listener),
-    /// The action's limits were checked.
-    Limits(&'s Action),
-    /// The action's password was checked.
-    Password(&'s Action),
-    /// Another action has checked the request.
-    Authorized(&'s Action),
-}
-
-impl<'s> Routed<'s> {
-    fn new(effects: Effects<'s>) -> Self {
-        Routed {
-            decision: Decision::Refuse(404, None),
-            effects,
-            fallback: None,
-            held: None,
-            passes: 0,
-            is_internal: false,
-        }
-    }
-
-    /// Returns the limits to be checked.
-    pub fn limits(&self) -> &'s [Rule] {
-        match self.held {
-            Some(Held::Listener(listener)) => &listener.limit,
-            Some(Held::Limits(action)) => &action.limit,
-            Some(Held::Password(_) | Held::Authorized(_)) | None => &[],
-        }
-    }
-
-    /// Returns the check by another action.
-    pub fn auth_request(&self) -> Option<&'s AuthRequest> {
-        match self.held {
-            Some(Held::Authorized(action)) => action.auth_request.as_deref(),
-            _ => None,
-        }
-    }
-
-    fn hold(&mut self, held: Held<'s>, decision: Decision) {
-        self.held = Some(held);
-        self.decision = decision;
-    }
-
-    /// Takes the decision, and leaves a refusal in its place.
-    pub fn take_decision(&mut self) -> Decision {
-        std::mem::replace(&mut self.decision, Decision::Refuse(500, None))
-    }
-}
 
 /// Takes requests through the routes of a snapshot, on one thread.
 pub struct Routing<'s> {
@@ -288,6 +186,7 @@ impl<'s> Routing<'s> {
                 Next::Pass(pass) => self.pass(pass, request),
                 Next::Action(action) => {
                     routed.effects.apply(action);
+                    routed.site = action.site.as_ref().or(routed.site);
                     if action.options.internal && !routed.is_internal {
                         refuse(404)
                     } else if is_denied(action, request) {

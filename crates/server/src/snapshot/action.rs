@@ -19,6 +19,8 @@ use crate::htaccess::Site;
 pub struct Action {
     /// The handler.
     pub kind: ActionKind,
+    /// The application, share or upstream that requests are for; `None` if other routes or nothing answers them.
+    pub site: Option<Arc<str>>,
     /// Path that replaces the request's before the action is carried out.
     pub rewrite: Option<config::Rewrite>,
     /// Client addresses that are allowed; all if `None`.

@@ -237,6 +237,7 @@ impl ActionCompiler<'_, '_> {
             })),
         };
         Action {
+            site: site(&kind, &action.kind),
             kind,
             rewrite: action.rewrite.clone(),
             allow: action.access.allow.clone(),
@@ -308,6 +309,43 @@ impl ActionCompiler<'_, '_> {
             },
         };
         ErrorPage { status: page.status, source }
+    }
+}
+
+/// Returns the name of what answers the requests of an action. Files belong to the application that runs their scripts, or
+/// gets the requests for which there is no file.
+fn site(kind: &ActionKind, source: &config::ActionKind) -> Option<Arc<str>> {
+    match (kind, source) {
+        (ActionKind::Pass(pass), _) => application(pass),
+        (ActionKind::Proxy(upstream), _) => Some((*upstream.name).into()),
+        (ActionKind::Share(compiled), config::ActionKind::Share(share)) => {
+            let scripts = compiled.scripts.as_ref().and_then(application);
+            let fallback = || compiled.fallback.as_ref()?.site.clone();
+            scripts.or_else(fallback).or_else(|| directory(share))
+        }
+        (ActionKind::Htaccess(_), config::ActionKind::Share(share)) => {
+            let scripts = share.scripts.as_ref().and_then(Pass::application);
+            scripts.map(Arc::from).or_else(|| directory(share))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the name of the application or upstream that requests are passed to, if it is always the same.
+fn application(pass: &CompiledPass) -> Option<Arc<str>> {
+    match pass {
+        CompiledPass::Fixed(
+            config::Target::Application { name, .. } | config::Target::Upstream(name),
+        ) => Some(name.as_str().into()),
+        _ => None,
+    }
+}
+
+/// Returns the constant part of the first path of a share.
+fn directory(share: &config::Share) -> Option<Arc<str>> {
+    match share.paths.first()?.parts().first()? {
+        Part::Literal(text) => Some(text.as_str().into()),
+        Part::Variable(_) => None,
     }
 }
 

@@ -1,0 +1,66 @@
+//! The memory that a request takes while it is answered, whatever its response takes: its state, its head and what is
+//! free of each response. It counts until the request ends, even if its connection has ended before.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use super::settings::{FREE_STREAMS, STREAM_BYTES};
+use super::shared::Shared;
+use crate::memory::{Charge, FIRST_STREAMS, Owner, STREAMS};
+
+/// The memory of one request.
+pub(super) struct StreamMemory {
+    shared: Rc<Shared>,
+    charge: RefCell<Option<Charge>>,
+    /// There was none for an owner.
+    is_refused: Cell<bool>,
+    /// One of the first of its connection, of which each connection may have a few.
+    is_first: bool,
+}
+
+impl StreamMemory {
+    /// Creates the memory of a request that counts for nobody yet.
+    pub fn new(shared: &Rc<Shared>) -> StreamMemory {
+        let first = shared.first_requests.get();
+        let is_first = first < FREE_STREAMS;
+        shared.first_requests.set(first + usize::from(is_first));
+        let shared = Rc::clone(shared);
+        StreamMemory { shared, charge: RefCell::default(), is_refused: Cell::default(), is_first }
+    }
+
+    /// Counts it for this owner. Returns false if there is none left.
+    pub fn count(&self, owner: Owner) -> bool {
+        let (budget, owner) = match self.is_first {
+            true => (&FIRST_STREAMS, owner.client_first()),
+            false => (&STREAMS, owner),
+        };
+        let mut counted = self.charge.borrow_mut();
+        if counted.as_ref().is_some_and(|charge| charge.is_of(&owner)) {
+            return true;
+        }
+        let mut charge = Charge::new(budget, owner);
+        *counted = None; // it is not counted twice for the client
+        let fits = charge.hold(STREAM_BYTES);
+        *counted = fits.then_some(charge);
+        self.is_refused.set(!fits);
+        fits
+    }
+
+    /// Returns true if it counts for somebody. A request that was answered before its owner was known counts for the
+    /// connection.
+    pub fn is_admitted(&self) -> bool {
+        let is_counted = self.charge.borrow().is_some();
+        is_counted || (!self.is_refused.get() && self.count(self.shared.owner.clone()))
+    }
+}
+
+impl Drop for StreamMemory {
+    fn drop(&mut self) {
+        let first = &self.shared.first_requests;
+        first.set(first.get() - usize::from(self.is_first));
+    }
+}
+
+#[cfg(test)]
+#[path = "admission_tests.rs"]
+mod tests;
