@@ -36,8 +36,8 @@ use find::connect;
 use output::{json_text, print_outcome, write_out};
 
 /// Runs a command and prints errors on standard error. The exit status is 0 for success, 1 for
-/// failure, 3 if no server responds, and 4 after a reload with parts that are out (2 is for mistakes in the
-/// command line).
+/// failure, 3 if no server responds, and 4 after a reload or an upgrade with parts that are out (2 is for mistakes
+/// in the command line).
 pub fn run(command: Command) -> ExitCode {
     match execute(command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -82,12 +82,7 @@ fn execute(command: Command) -> Result<(), Failure> {
             let body: &[u8] = if args.restart { br#"{"restart": true}"# } else { b"" };
             let answer = client.request("POST", "/control/reload", body)?;
             print_outcome(&answer)?;
-            let out = status::problems::out(&answer);
-            out.iter().for_each(|line| eprintln!("howdah: {line}"));
-            match out.is_empty() || args.tolerant {
-                true => Ok(()),
-                false => Err(Failure::PartsOut(4)),
-            }
+            tell_parts_out(&answer, args.tolerant)
         }
         Command::Restart(args) => restart(&args),
         Command::Status(args) => {
@@ -111,7 +106,9 @@ fn execute(command: Command) -> Result<(), Failure> {
             let done = client.request("POST", "/control/upgrade", b"")?;
             let version = done.get("version").and_then(Value::as_str).unwrap_or_default();
             let pid = done.get("pid").and_then(Value::as_u64).unwrap_or_default();
-            write_out(&format!("Upgrade done: howdah {version}, process {pid}, serves.\n"))
+            write_out(&format!("Upgrade done: howdah {version}, process {pid}, serves.\n"))?;
+            let status = client.with_timeout(STATUS_TIMEOUT).request("GET", "/status", b"")?;
+            tell_parts_out(&status, args.tolerant)
         }
         Command::WorkerCheck(args) => worker_check::run(&connect(&args.server)?, &args),
         Command::Tune(args) => {
@@ -125,6 +122,16 @@ fn execute(command: Command) -> Result<(), Failure> {
                 write_out(&tune::explain(&tuning))
             }
         }
+    }
+}
+
+/// Prints the parts of the configuration that are out. Fails if there are any, unless that is `tolerated`.
+fn tell_parts_out(answer: &Value, tolerated: bool) -> Result<(), Failure> {
+    let out = status::problems::out(answer);
+    out.iter().for_each(|line| eprintln!("howdah: {line}"));
+    match out.is_empty() || tolerated {
+        true => Ok(()),
+        false => Err(Failure::PartsOut(4)),
     }
 }
 

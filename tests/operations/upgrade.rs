@@ -407,6 +407,71 @@ fn an_application_that_has_lost_its_user_is_out_and_the_others_are_upgraded() {
     eventually("it is served again", || (server.get("/lost/").status == 200).then_some(()));
 }
 
+/// Serves two sites: `/a.php` of the first, and `/NAME/` of others with a preload script of their own. Returns the
+/// preload script.
+fn serve_with_preload(names: &[&str], kind: &str) -> (Server, PathBuf) {
+    let server = serve(Site::script("a.php", "echo 'hello';"));
+    let preload = server.site.data().join("preload.php");
+    fs::write(&preload, "<?php").unwrap();
+    open_to_all(&preload, 0o644);
+    let mut document = server.site.document(server.address);
+    let options = json!({"admin": {"opcache.preload": preload, "opcache.enable": "1"}});
+    let mut routes = vec![json!({"action": {"pass": "applications/site"}})];
+    for name in names {
+        document["applications"][name] = json!({
+            "type": kind, "root": server.site.root(), "script": "a.php", "processes": 1, "options": options,
+        });
+        let action = json!({"pass": format!("applications/{name}")});
+        routes.insert(0, json!({"match": {"uri": format!("/{name}/")}, "action": action}));
+    }
+    document["listeners"][server.address.to_string()] = json!({"pass": "routes"});
+    document["routes"] = json!(routes);
+    server.put("/config", &document);
+    for name in names {
+        assert_eq!(server.get(&format!("/{name}/")).text(), "hello");
+    }
+    (server, preload)
+}
+
+#[test]
+fn an_application_whose_preload_script_fails_is_out_and_the_others_are_upgraded() {
+    let (server, preload) = serve_with_preload(&["shop"], "php");
+    fs::write(&preload, "<?php no_such_function();").unwrap();
+    let old = server.supervisor();
+    let output = command(&server);
+    let text = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).concat();
+    assert_eq!(output.status.code(), Some(4), "{text}");
+    assert!(text.contains("Upgrade done") && text.contains("application \"shop\": "), "{text}");
+    server.replaced_by(pid_file(&server));
+    server.wait_for_end_of(old);
+    assert_eq!((server.get("/a.php").status, server.get("/shop/").status), (200, 503));
+    let log = server.log();
+    assert!(log.contains("no_such_function") && log.contains("the others are served"), "{log}");
+    fs::write(&preload, "<?php").unwrap();
+    eventually("it is served again", || (server.get("/shop/").status == 200).then_some(()));
+    server.wait_for_end_of(server.upgrade());
+    assert_eq!(server.get("/shop/").text(), "hello");
+}
+
+/// PHP of one version starts for none of its applications, as after a package that is broken: the old server has one that
+/// works.
+#[test]
+fn a_version_of_php_that_starts_for_none_of_several_applications_changes_nothing() {
+    let version = programs::php_version();
+    let (server, preload) = serve_with_preload(&["shop", "blog"], &format!("php {version}"));
+    fs::write(&preload, "<?php no_such_function();").unwrap();
+    let before = server.supervisor();
+    let output = command(&server);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("application \"shop\": ") || text.contains("application \"blog\": "),
+        "{text}"
+    );
+    assert_eq!(pid_file(&server), before);
+    assert_eq!((server.get("/shop/").status, server.get("/blog/").status), (200, 200));
+}
+
 /// PID file and state are on a disk without room. Whether the upgrade succeeds or
 /// not, one server has all of it, and serves.
 #[test]

@@ -57,19 +57,19 @@ impl Pools {
 
     /// Lets applications that cannot run be adopted with the others; they are started again later.
     /// Returns false if it is not known yet whether another one can serve. Error: the reason why none of those
-    /// that the router must not serve without can run, or one of them although its part of the document is
-    /// right; or why none of those that must be ready can, unless the server goes on `even_without_all`.
+    /// that the router must not serve without can run, or none of several with one version of PHP; or why none of
+    /// those that must be ready can, unless the server goes on `even_without_all`.
     pub(in crate::router) fn waive_failed(
         &mut self,
         even_without_all: bool,
     ) -> Result<bool, String> {
         let is_failed = |app: &PooledApplication| app.failure.is_some();
         let required = || self.changed().filter(|app| self.requires(app));
-        let is_refused = required().all(is_failed);
-        if let Some(app) =
-            required().find(|app| is_failed(app) && (is_refused || !app.is_mistaken()))
-        {
-            return Err(app.cannot_run_now());
+        if let Some(first) = required().next().filter(|_| required().all(is_failed)) {
+            return Err(first.cannot_run_now());
+        }
+        if !self.is_php_known()? {
+            return Ok(false);
         }
         let must_be_ready = || self.changed().filter(|app| app.must_be_ready);
         if !even_without_all
@@ -84,6 +84,29 @@ impl Pools {
             return Ok(false);
         }
         self.waive(|_, _| true);
+        Ok(true)
+    }
+
+    /// Returns false if applications that the router must not serve without have failed and it is not known yet
+    /// whether PHP or they themselves are the reason: where PHP has started for another one with the same version,
+    /// its start is in order. Error: the reason why it has started for none of several.
+    fn is_php_known(&self) -> Result<bool, String> {
+        let required = || self.changed().filter(|app| self.requires(app));
+        for app in required().filter(|app| app.lacks_php()) {
+            let mut others = required().filter(|other| {
+                other.config.version == app.config.version
+                    && other.config.name != app.config.name
+                    && !other.is_mistaken()
+            });
+            let Some(other) = others.next() else { continue }; // it has this version for itself
+            let mut others = std::iter::once(other).chain(others);
+            // The first that has not failed tells: it has started, or starts.
+            match others.find(|other| !other.lacks_php()) {
+                Some(other) if other.ready_since.is_some() => {}
+                Some(_) => return Ok(false),
+                None => return Err(app.cannot_run_now()),
+            }
+        }
         Ok(true)
     }
 
@@ -177,6 +200,11 @@ impl PooledApplication {
     /// Returns the message about one that has failed.
     fn cannot_run_now(&self) -> String {
         self.cannot_run(self.failure.as_deref().unwrap_or_default())
+    }
+
+    /// Returns true if PHP has not started, and its part of the document is not the reason.
+    fn lacks_php(&self) -> bool {
+        self.failure.is_some() && self.ready_since.is_none() && !self.is_mistaken()
     }
 
     fn cannot_run(&self, why: &str) -> String {
