@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use harness::{Server, Site, eventually, open_to_all, processes};
+use harness::{Server, Site, eventually, open_to_all, processes, requirements};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -258,6 +259,61 @@ fn a_zygote_that_was_stopped_is_replaced() {
     processes::signal(first, Signal::STOP);
     assert_eq!(server.get("/other").text(), "here");
     server.wait_for_log("the zygote is replaced: it was stopped by a signal");
+}
+
+/// Ends the process that loads it if that is a zygote, and writes a byte to TRIES before.
+const ENDS_ZYGOTES: &str = r#"
+    #include <fcntl.h>
+    #include <string.h>
+    #include <unistd.h>
+    __attribute__((constructor)) static void load(void)
+    {
+        char line[4096] = {0};
+        int file = open("/proc/self/cmdline", O_RDONLY);
+        ssize_t length = read(file, line, sizeof line - 1);
+        for (ssize_t i = 0; i < length; i++) {
+            line[i] = line[i] ? line[i] : ' ';
+        }
+        close(file);
+        if (strstr(line, "zygote")) {
+            file = open(TRIES, O_WRONLY | O_APPEND);
+            write(file, "x", 1);
+            write(2, "no more\n", 8);
+            _exit(3);
+        }
+    }
+"#;
+
+/// A zygote that is never ready, as with an extension that waits for something, costs its memory and no request.
+#[test]
+fn a_zygote_that_is_never_ready_is_told_once_and_nobody_waits_for_the_next() {
+    let place = place();
+    let (ini, tries) = (place.path().join("php.ini"), place.path().join("tries"));
+    let (code, extension) = (place.path().join("ends.c"), place.path().join("ends.so"));
+    fs::write(&code, ENDS_ZYGOTES).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", &format!("-DTRIES=\"{}\"", tries.display()), "-o"]);
+    match cc.arg(&extension).arg(&code).output() {
+        Ok(output) => assert!(extension.exists(), "{output:?}"),
+        Err(error) => return requirements::skipped(&format!("there is no C compiler: {error}")),
+    }
+    fs::write(&ini, format!("extension = {}\n", extension.display())).unwrap();
+    fs::write(&tries, "").unwrap();
+    open_to_all(&tries, 0o666);
+    let options = json!({"options": {"file": ini}});
+    let changes = json!({"site": options, "other": options});
+    let server = sites(place.path(), "<?php echo 'here';", changes).serve();
+    assert_eq!(server.get("/site").text(), "here");
+    eventually("it is tried again and again", || {
+        server.control("GET", "/control/applications/site/restart", "").succeeded();
+        assert_eq!(server.get("/site").text(), "here");
+        (fs::read_to_string(&tries).unwrap().len() >= 3).then_some(())
+    });
+    assert_eq!(server.get("/other").text(), "here");
+    let log = server.log();
+    assert_eq!(log.matches("the zygote is replaced: ").count(), 1, "{log}");
+    assert!(log.contains("it was never ready, so each application starts PHP on its own"), "{log}");
+    assert_eq!(log.matches("no more").count(), 1, "{log}");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! With the pipe, workers and the programs that they start need no descriptor of the log.
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -18,13 +20,51 @@ pub(crate) struct Output {
     pipe: OwnedFd,
     line: Vec<u8>,
     rate: LogRate,
+    start: Option<Start>,
+}
+
+/// The lines of one start, as hashes without numbers: they may be times and process ids.
+pub(crate) type StartLines = HashSet<u64>;
+
+/// Maximum number of lines of a start that are remembered; further ones are logged each time.
+const MAX_START_LINES: usize = 256;
+
+/// The lines of a start that is in progress, and of the failed one before, which are not logged again.
+#[derive(Debug)]
+struct Start {
+    before: StartLines,
+    lines: StartLines,
+}
+
+impl Start {
+    /// Returns true if the start before has written the same line.
+    fn is_known(&mut self, line: &str) -> bool {
+        let mut hasher = DefaultHasher::new();
+        line.split(|c: char| c.is_ascii_digit()).for_each(|part| part.hash(&mut hasher));
+        let hash = hasher.finish();
+        if self.lines.len() < MAX_START_LINES {
+            self.lines.insert(hash);
+        }
+        self.before.contains(&hash)
+    }
 }
 
 impl Output {
     /// Creates a pipe. Returns its reader and the application's end.
     pub(crate) fn new() -> std::io::Result<(Self, OwnedFd)> {
         let (read, write) = pipe::new()?;
-        Ok((Output { pipe: read, line: Vec::new(), rate: LogRate::default() }, write))
+        let rate = LogRate::default();
+        Ok((Output { pipe: read, line: Vec::new(), rate, start: None }, write))
+    }
+
+    /// Begins a start after one that has failed with the lines `before`.
+    pub(crate) fn begin_start(&mut self, before: StartLines) {
+        self.start = Some(Start { before, lines: StartLines::new() });
+    }
+
+    /// Ends the start: all lines are logged from now on. Returns its lines; `None` if it has ended before.
+    pub(crate) fn end_start(&mut self) -> Option<StartLines> {
+        self.start.take().map(|start| start.lines)
     }
 
     /// Returns the descriptor to poll.
@@ -69,7 +109,8 @@ impl Output {
 
     fn flush(&mut self, name: &str, log: &Log) {
         let text = String::from_utf8_lossy(self.line.trim_ascii_end());
-        if !text.is_empty() {
+        let is_known = self.start.as_mut().is_some_and(|start| start.is_known(&text));
+        if !text.is_empty() && !is_known {
             let message = format_args!("\"{name}\" application output: {text}");
             let (source, pid) = (format_args!("application \"{name}\""), std::process::id());
             log.write_limited(&self.rate, &source, pid, Level::Error, message);
@@ -83,6 +124,28 @@ mod tests {
     use std::fs::File;
 
     use super::*;
+
+    #[test]
+    fn a_start_that_fails_as_the_one_before_is_logged_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let log = Log::new(File::create(&path).unwrap().into());
+        let start = |before, text: &str| {
+            let (mut output, writer) = Output::new().unwrap();
+            output.begin_start(before);
+            rustix::io::write(&writer, text.as_bytes()).unwrap();
+            drop(writer);
+            assert!(!output.drain("shop", &log));
+            output.end_start().unwrap()
+        };
+        let first = start(StartLines::new(), "12:01:07 (815): no memory\nno preload script\n");
+        let second = start(first, "12:01:12 (816): no memory\nno preload script\n");
+        start(second, "12:01:17 (817): no memory\nno extension");
+        let lines = std::fs::read_to_string(&path).unwrap();
+        let count = |text: &str| lines.matches(text).count();
+        let counts = (count("no memory"), count("no preload script"), count("no extension"));
+        assert_eq!(counts, (1, 1, 1), "{lines}");
+    }
 
     #[test]
     fn a_flood_is_taken_no_faster_than_the_log_may_grow() {

@@ -13,6 +13,7 @@
 //! - `upgrade`: the replacement of this server by a new start of its program; `succession`: its other
 //!   side; `upgrade_state`: both.
 //! - `replacement`: another router takes the place of the current one; `replacement_state`: both.
+//! - `failed_starts`: what failed starts of applications have written.
 //! - `file_tasks`: passes on what other processes have opened and read.
 //! - `tables`: notices changes of files with tables.
 //! - `unloaded`, `unloaded_state`: whether applications without a process could run; `users`, `users_state`:
@@ -25,6 +26,7 @@ mod applications;
 mod configuration;
 mod control;
 mod control_state;
+mod failed_starts;
 mod file_tasks;
 #[cfg(test)]
 mod hostile_router_tests;

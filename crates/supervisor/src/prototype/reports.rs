@@ -17,6 +17,7 @@ use howdah_wire::queue::WorkerId;
 use super::application::{Application, Stage};
 use super::pending::{ANSWER_TIMEOUT, Request};
 use super::workers::{Lookup, Process, State, look_up};
+use crate::output::Output;
 use crate::usage;
 
 /// Maximum length of a text for the log and for the control API, in bytes.
@@ -87,6 +88,7 @@ impl Application {
                     return Err(Violation("`Ready` out of order"));
                 }
                 self.stage = Stage::Ready;
+                drop(self.output.as_mut().and_then(Output::end_start));
                 FromSupervisor::Ready { application, version, shares_start: self.shares_start }
             }
             FromPrototype::Failed { problem } => {

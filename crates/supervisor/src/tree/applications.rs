@@ -17,6 +17,7 @@ use super::id::Id;
 use super::state::Tree;
 use super::zygotes_state::StartKind;
 use crate::control_groups::ControlGroups;
+use crate::output::Output;
 use crate::prototype::{Application, DISMISSAL_TIMEOUT, NotForked, Report, Violation};
 use crate::zygote::ForkFailure;
 
@@ -94,7 +95,10 @@ impl Tree {
             }
         };
         match started {
-            Ok(application) => {
+            Ok(mut application) => {
+                if let Some(output) = &mut application.output {
+                    output.begin_start(self.failed_starts.take(&application.name, Instant::now()));
+                }
                 self.applications.insert(id, application);
             }
             Err(message) => {
@@ -297,6 +301,7 @@ impl Tree {
     pub(super) fn prototype_ended(&mut self, id: Id, exit: Exit) {
         self.on_prototype(id);
         self.on_output(id);
+        self.start_has_failed(id);
         let Some(application) = self.applications.remove(&id) else { return };
         let exit = exit_of(exit, application.out_of_memory.as_deref(), &mut self.control_groups);
         application.kill_workers();
@@ -362,7 +367,18 @@ impl Tree {
         let Some(application) = self.applications.get_mut(&id) else { return };
         let Some(output) = &mut application.output else { return };
         if !output.drain(&application.name, &self.log) {
-            application.output = None;
+            self.start_has_failed(id);
+            if let Some(application) = self.applications.get_mut(&id) {
+                application.output = None;
+            }
+        }
+    }
+
+    /// Remembers what the start of an application has written if it has failed.
+    fn start_has_failed(&mut self, id: Id) {
+        let Some(application) = self.applications.get_mut(&id) else { return };
+        if let Some(lines) = application.output.as_mut().and_then(Output::end_start) {
+            self.failed_starts.add(&application.name, lines, Instant::now());
         }
     }
 }

@@ -8,6 +8,7 @@ use howdah_sys::process_tree::PendingKills;
 use howdah_wire::queue::WorkerId;
 
 use super::control_state::ControlState;
+use super::failed_starts::FailedStarts;
 use super::id::Id;
 use super::mail_state::MailState;
 use super::refusals::Refusals;
@@ -91,6 +92,7 @@ pub(super) struct Tree {
     pub(super) has_served: bool,
     pub(super) shutdown: Option<Shutdown>,
     pub(super) upgrade: Upgrade,
+    pub(super) failed_starts: FailedStarts,
     pub(super) unloaded: UnloadedChecks,
     pub(super) users: UserChecks,
     pub(super) replacement: Replacement,
@@ -171,6 +173,7 @@ impl Tree {
             has_served: false,
             shutdown: None,
             upgrade: Upgrade::default(),
+            failed_starts: FailedStarts::default(),
             unloaded: UnloadedChecks::default(),
             users: UserChecks::new(Instant::now()),
             replacement: Replacement::default(),

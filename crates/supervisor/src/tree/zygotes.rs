@@ -10,12 +10,17 @@ use howdah_wire::messages::{ApplicationSpec, Exit, FromSupervisor};
 
 use super::id::Id;
 use super::state::Tree;
-use super::zygotes_state::{SharedStart, Slot, StartKind, Waiting};
+use super::zygotes_state::{Failure, SharedStart, Slot, StartKind, Waiting};
+use crate::output::Output;
 use crate::prototype::{own_start, shared_ini_file};
 use crate::zygote::{Report, Zygote};
 
 /// Minimum number of applications for which a zygote is worth its memory.
 const MIN_APPLICATIONS: usize = 2;
+
+/// What follows from a zygote that was never ready, for the log.
+const NEVER_READY: &str = "; it was never ready, so each application starts PHP on its own until one is, which takes \
+                           about 10 MB more for each; it is tried again";
 
 /// Maximum number of applications that the log names in one line.
 const MAX_NAMED: usize = 100;
@@ -104,11 +109,17 @@ impl Tree {
             return;
         };
         match Zygote::start(&program.file, version, user, ini_file.clone()) {
-            Ok(zygote) => slot.zygote = Some(zygote),
+            Ok(mut zygote) => {
+                if let Some(output) = &mut zygote.output {
+                    output.begin_start(std::mem::take(&mut slot.lines));
+                }
+                slot.zygote = Some(zygote);
+            }
             Err(error) => {
-                slot.delay(now);
-                let message = format_args!("cannot start a zygote: {error}");
-                self.log.write(Level::Error, message);
+                if slot.failed(Failure::NotStarted, now) {
+                    let message = format_args!("cannot start a zygote: {error}");
+                    self.log.write(Level::Error, message);
+                }
             }
         }
     }
@@ -121,10 +132,12 @@ impl Tree {
             return StartKind::Execute;
         }
         self.start_zygote(&start, now);
-        match self.zygotes.zygote(&start) {
+        let Some(slot) = self.zygotes.slot(&start) else { return StartKind::Execute };
+        match &slot.zygote {
             Some(zygote) if zygote.is_ready => StartKind::Fork(start),
-            Some(_) => StartKind::Wait(start),
-            None => StartKind::Execute,
+            // After one that was never ready, nobody waits for the next.
+            Some(_) if slot.never_ready == 0 => StartKind::Wait(start),
+            _ => StartKind::Execute,
         }
     }
 
@@ -152,12 +165,24 @@ impl Tree {
 
     /// Ends a zygote that does not work. Those that wait for it start without.
     pub(super) fn give_up_zygote(&mut self, start: &SharedStart, reason: &str) {
-        let message = format_args!("the zygote is replaced: {reason}");
-        self.log.write(Level::Alert, message);
+        let now = Instant::now();
         if let Some(slot) = self.zygotes.slot(start) {
-            let started = slot.zygote.as_ref().map_or_else(Instant::now, |zygote| zygote.started);
-            slot.delay(started);
+            let zygote = slot.zygote.as_ref();
+            let is_late = zygote.and_then(Zygote::due).is_some_and(|due| due <= now);
+            let ready = zygote.filter(|zygote| zygote.is_ready).map(|zygote| zygote.started);
+            let (is_new, consequence) = match ready {
+                Some(started) => {
+                    slot.delay(started, now);
+                    (true, "")
+                }
+                None if is_late => (slot.failed(Failure::Late, now), NEVER_READY),
+                None => (slot.failed(Failure::Ended, now), NEVER_READY),
+            };
             slot.end();
+            if is_new {
+                let message = format_args!("the zygote is replaced: {reason}{consequence}");
+                self.log.write(Level::Alert, message);
+            }
         }
         self.start_waiting(start);
     }
@@ -168,7 +193,10 @@ impl Tree {
         let (start, zygote) = (slot.start.clone(), slot.zygote.as_mut());
         match zygote.map_or(Report::Empty, Zygote::next_report) {
             Report::Empty => {}
-            Report::Ready => self.start_waiting(&start),
+            Report::Ready => {
+                slot.is_ready();
+                self.start_waiting(&start);
+            }
             Report::Unfit(reason) => self.zygote_is_unfit(&start, &reason),
             Report::Closed => self.give_up_zygote(&start, "it has ended"),
         }
@@ -188,13 +216,15 @@ impl Tree {
 
     /// Logs the output of a zygote.
     pub(super) fn on_zygote_output(&mut self, pid: u32) {
-        let slot = self.zygotes.slots.iter_mut();
-        let all = slot.flat_map(|slot| slot.zygote.iter_mut().chain(&mut slot.ending));
-        for zygote in all.filter(|zygote| zygote.pid == pid) {
-            if let Some(output) = &mut zygote.output
-                && !output.drain("PHP", &self.log)
-            {
-                zygote.output = None;
+        for slot in &mut self.zygotes.slots {
+            let all = slot.zygote.iter_mut().chain(&mut slot.ending);
+            for zygote in all.filter(|zygote| zygote.pid == pid) {
+                if let Some(output) = &mut zygote.output
+                    && !output.drain("PHP", &self.log)
+                {
+                    slot.lines = output.end_start().unwrap_or_default();
+                    zygote.output = None;
+                }
             }
         }
     }
@@ -238,9 +268,13 @@ impl Tree {
         }
         let mut was_zygote = false;
         for slot in &mut self.zygotes.slots {
-            let before = slot.ending.len();
-            slot.ending.retain(|zygote| zygote.pid != pid);
-            was_zygote |= slot.ending.len() < before;
+            let ended = slot.ending.extract_if(.., |zygote| zygote.pid == pid);
+            for mut zygote in ended.collect::<Vec<_>>() {
+                was_zygote = true;
+                if let Some(lines) = zygote.output.as_mut().and_then(Output::end_start) {
+                    slot.lines = lines;
+                }
+            }
         }
         was_zygote
     }

@@ -2,12 +2,13 @@
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use howdah_wire::messages::ApplicationSpec;
 
 use super::id::Id;
 use crate::backoff::Backoff;
+use crate::output::StartLines;
 use crate::zygote::Zygote;
 
 /// The zygotes, and the applications that wait for one.
@@ -43,7 +44,28 @@ pub(super) struct Slot {
     pub(super) backoff: Backoff,
     /// Earliest time of the next start; `None` for now.
     pub(super) next_start: Option<Instant>,
+    /// Number of zygotes in a row that were never ready.
+    pub(super) never_ready: u32,
+    /// How the last of them has failed, as logged.
+    pub(super) told: Option<Failure>,
+    /// What the last of them has written.
+    pub(super) lines: StartLines,
 }
+
+/// How a zygote that was never ready has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// There was no process.
+    NotStarted,
+    /// It took too long.
+    Late,
+    /// It has ended. Its pipe may tell that before the kernel tells how.
+    Ended,
+}
+
+/// Pause after the first zygote that was never ready; it doubles with each in a row up to [`MAX_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// An application that waits for a zygote.
 #[derive(Debug)]
@@ -76,6 +98,9 @@ impl Slot {
             is_unfit: false,
             backoff: Backoff::default(),
             next_start: None,
+            never_ready: 0,
+            told: None,
+            lines: StartLines::new(),
         }
     }
 
@@ -87,9 +112,28 @@ impl Slot {
         }
     }
 
-    /// Delays the next start after a zygote that did not work.
-    pub(super) fn delay(&mut self, started: Instant) {
-        self.next_start = Some(self.backoff.next_start(started, Instant::now()));
+    /// Delays the next start after a zygote that was ready and does not work any more.
+    pub(super) fn delay(&mut self, started: Instant, now: Instant) {
+        self.next_start = Some(self.backoff.next_start(started, now));
+    }
+
+    /// Delays the next start after a zygote that was never ready, however long that took. Returns true if the one
+    /// before has not failed in the same way.
+    pub(super) fn failed(&mut self, how: Failure, now: Instant) -> bool {
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.never_ready.min(8)).min(MAX_PAUSE);
+        self.never_ready = self.never_ready.saturating_add(1);
+        self.next_start = Some(now + pause);
+        self.told.replace(how) != Some(how)
+    }
+
+    /// Records that the zygote is ready.
+    pub(super) fn is_ready(&mut self) {
+        self.never_ready = 0;
+        self.told = None;
+        self.lines.clear();
+        if let Some(output) = self.zygote.as_mut().and_then(|zygote| zygote.output.as_mut()) {
+            output.end_start();
+        }
     }
 }
 
@@ -138,5 +182,31 @@ impl Zygotes {
     pub(super) fn end_all(&mut self) {
         self.slots.iter_mut().for_each(Slot::end);
         self.waiting.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zygote_that_is_never_ready_is_told_once_and_tried_again_with_growing_pauses() {
+        let (program, version) = (PathBuf::from("/howdah-php"), "8.2.36".to_owned());
+        let mut slot = Slot::new(SharedStart { program, version, ini_file: None });
+        let now = Instant::now();
+        let mut failed = |how| {
+            let is_new = slot.failed(how, now);
+            (is_new, slot.next_start.unwrap().duration_since(now).as_secs())
+        };
+        let (late, ended) = (Failure::Late, Failure::Ended);
+        assert_eq!((failed(late), failed(late), failed(late)), ((true, 1), (false, 2), (false, 4)));
+        assert_eq!((failed(ended), failed(ended)), ((true, 8), (false, 16)));
+        for _ in 0..40 {
+            failed(late);
+        }
+        assert_eq!(failed(late), (false, 60));
+        slot.is_ready();
+        assert!(slot.failed(late, now), "it was ready in between");
+        assert_eq!(slot.next_start, Some(now + FIRST_PAUSE));
     }
 }
