@@ -17,7 +17,7 @@ mod site_access;
 mod site_sandbox;
 mod unitd;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -41,26 +41,26 @@ use plan::StartupPlan;
 /// The reason why the server could not serve.
 pub struct Failure {
     pub problem: String,
-    /// Another attempt fails too until somebody has changed the configuration, or ended the program that
-    /// has the address of a listener.
+    /// Another attempt fails too until somebody has changed the command line, what it names or the
+    /// configuration, or ended the program that has the address of a listener.
     pub is_permanent: bool,
 }
 
 impl From<String> for Failure {
     fn from(problem: String) -> Failure {
-        Failure { problem, is_permanent: false }
+        Failure { problem, is_permanent: true }
     }
 }
 
-/// Returns a failure that is due to the configuration.
-fn permanent(problem: String) -> Failure {
-    Failure { problem, is_permanent: true }
+/// Returns a failure that may not come again.
+fn temporary(problem: String) -> Failure {
+    Failure { problem, is_permanent: false }
 }
 
 /// Runs the server until it ends.
 pub fn run(arguments: Serve) -> Result<(), Failure> {
     let invocation = Invocation::of_this_process();
-    let predecessor = Predecessor::inherited()?;
+    let predecessor = Predecessor::inherited().map_err(temporary)?;
     let served = serve(arguments, invocation, predecessor.clone());
     if let (Some(predecessor), Err(failure)) = (predecessor, &served) {
         predecessor.fail(&failure.problem);
@@ -89,7 +89,7 @@ fn serve(
         arguments.listen = addresses;
     }
     if arguments.print_config {
-        let plan = StartupPlan::new(&arguments, None).map_err(permanent)?;
+        let plan = StartupPlan::new(&arguments, None)?;
         return Ok(plan.print_document(&arguments.common)?);
     }
     let Chosen { mut plan, config, refused } = match &predecessor {
@@ -98,7 +98,7 @@ fn serve(
             let config = Some(plan.valid_config(&arguments)?);
             Chosen { plan, config, refused: None }
         }
-        None => last_good::choose(&arguments).map_err(permanent)?,
+        None => last_good::choose(&arguments)?,
     };
     if let Some(local) = &plan.local {
         local.prepare(SystemTime::now())?;
@@ -106,7 +106,8 @@ fn serve(
     }
     let user = server_user::find(&arguments.common)?;
     check_site(&plan, config.as_ref(), user.as_ref())?;
-    let php = find_php(config.as_ref())?;
+    // While packages are replaced, it may be gone for a moment.
+    let php = find_php(config.as_ref()).map_err(temporary)?;
     let absolute = |path: &Option<PathBuf>| {
         path.as_ref().map(std::path::absolute).transpose().map_err(|error| error.to_string())
     };
@@ -160,7 +161,10 @@ fn serve(
         warnings,
         private_user,
         user,
-        grants: Some(Box::new(grants::derive)),
+        grants: Some(match plan.site.is_some() || arguments.dir.is_some() {
+            true => Box::new(grants::derive_for_site),
+            false => Box::new(grants::derive),
+        }),
         document: if config.is_some() { plan.document } else { b"{}".to_vec() },
         origin: plan.origin,
         reload_document: plan::reload_document(&arguments)?,
@@ -196,11 +200,11 @@ fn serve(
     if predecessor.is_some() {
         // The old server has left the terminal and has printed what is served.
         if arguments.daemon {
-            std::env::set_current_dir("/").map_err(|error| format!("cannot detach: {error}"))?;
+            std::env::set_current_dir("/").map_err(cannot_detach)?;
             options.on_serving = Some(Box::new(|_| drop(daemon::leave_terminal())));
         }
     } else if arguments.daemon {
-        let serving = daemon::detach().map_err(|error| format!("cannot detach: {error}"))?;
+        let serving = daemon::detach().map_err(cannot_detach)?;
         options.on_serving = Some(Box::new(move |_| {
             let _ = daemon::leave_terminal();
             let _ = rustix::io::write(&serving, b"ok");
@@ -216,11 +220,15 @@ fn serve(
             let _ = writeln!(std::io::stdout(), "{text}");
         }));
     }
-    match supervisor::run(options)? {
+    match supervisor::run(options).map_err(temporary)? {
         Ending::Stopped => Ok(()),
-        Ending::Refused { reason, is_taken: true } => Err(permanent(reason)),
-        Ending::Refused { reason, is_taken: false } => Err(reason.into()),
+        Ending::Refused { reason, is_taken: true } => Err(reason.into()),
+        Ending::Refused { reason, is_taken: false } => Err(temporary(reason)),
     }
+}
+
+fn cannot_detach(error: io::Error) -> Failure {
+    temporary(format!("cannot detach: {error}"))
 }
 
 /// Checks that the server can read the site of `howdah serve DIR`.

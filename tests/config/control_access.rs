@@ -54,7 +54,7 @@ fn ask(control: SocketAddr, method: &str, target: &str, fields: &str) -> Answer 
 /// What a server says that does not start.
 fn refused(site: &Site) -> String {
     let output = run(&mut site.command(&free_address().to_string()));
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
     String::from_utf8(output.stderr).unwrap()
 }
 
@@ -285,7 +285,7 @@ fn the_api_is_not_offered_to_other_machines() {
     let mut command = Site::new().controlled_at("0.0.0.0:0").command(&free_address().to_string());
     let output = command.stdout(Stdio::null()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(78));
     assert!(text.contains("--control 0.0.0.0:0") && text.contains("127.0.0.1:8000"), "{text}");
 }
 

@@ -34,6 +34,38 @@ fn complaint(output: &Output) -> String {
 
 // -- starting --
 
+/// Mistakes in the command line and in what it names have one status, which the units know.
+#[test]
+fn what_somebody_must_mend_first_has_one_exit_status() {
+    let place = tempfile::tempdir().unwrap();
+    let site = place.path().join("site");
+    std::fs::create_dir(&site).unwrap();
+    harness::open_to_all(place.path(), 0o755);
+    harness::open_to_all(&site, 0o755);
+    std::fs::write(site.join("a.txt"), "a").unwrap();
+    let (site, address) = (site.display().to_string(), harness::free_address().to_string());
+    let is_permanent = |arguments: &[&str]| {
+        let output = howdah(&[&["serve", &site, "--listen", &address], arguments].concat());
+        complaint(&output);
+        assert_eq!(output.status.code(), Some(78), "{output:?}");
+    };
+    is_permanent(&["--tmp", "/no/such"]);
+    is_permanent(&["--mail-to", "/no/such/file"]);
+    is_permanent(&["--control", "nowhere"]);
+    if requirements::root() {
+        is_permanent(&["--user", "no-such-user"]);
+        let closed = place.path().join("closed");
+        std::fs::create_dir(&closed).unwrap();
+        harness::open_to_all(&closed, 0o700);
+        let closed = closed.display().to_string();
+        let output = howdah(&["serve", &closed, "--listen", &address]);
+        assert!(complaint(&output).contains("may not read"), "{output:?}");
+        assert_eq!(output.status.code(), Some(78), "{output:?}");
+    }
+    let output = howdah(&["serve", "/no/such", "--listen", &address]);
+    assert_eq!(output.status.code(), Some(78), "{output:?}");
+}
+
 #[test]
 fn a_directory_is_served_and_what_was_decided_is_printed() {
     let server =
