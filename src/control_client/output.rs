@@ -34,7 +34,40 @@ pub(super) fn write_out(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Returns a message as one line: the lines of several are joined, and other control characters are replaced.
+pub(super) fn one_line(message: &str) -> String {
+    let mut text = String::new();
+    for line in message.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        match text.chars().last() {
+            None => {}
+            Some(':' | ';' | ',' | '.') => text.push(' '),
+            Some(_) => text.push_str("; "),
+        }
+        text.push_str(&printable(&line.replace('\t', " ")));
+    }
+    text
+}
+
 /// Replaces control characters of a name from a configuration.
 pub(super) fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_several_lines_are_one_line_without_controls() {
+        for (message, expected) in [
+            ("", ""),
+            ("one", "one"),
+            ("a.json: no\nb.json: no\r\n", "a.json: no; b.json: no"),
+            ("two mistakes:\n\n  x\t1\n  y", "two mistakes: x 1; y"),
+            ("\u{1b}[2Ja\rb\n\u{9b}c", "\u{fffd}[2Ja\u{fffd}b; \u{fffd}c"),
+            ("\n\r\n", ""),
+        ] {
+            assert_eq!(one_line(message), expected, "{message:?}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::args::PingArgs;
 use super::client::Client;
 use super::failure::Failure;
-use super::output::{printable, write_out};
+use super::output::{one_line, printable, write_out};
 
 /// Asks the server for its status, which the router answers. Fails if there is no answer, or, with
 /// `--ready`, if the server has no listener or an application that cannot run.
@@ -35,7 +35,7 @@ fn obstacle(config: &Value, status: &Value) -> Option<String> {
     let applications = status.get("applications").and_then(Value::as_object);
     applications.into_iter().flatten().find_map(|(name, application)| {
         let problem = application.get("problem")?.as_str()?;
-        Some(format!("not ready: {} cannot run: {}", printable(name), printable(problem)))
+        Some(format!("not ready: {} cannot run: {}", printable(name), one_line(problem)))
     })
 }
 

@@ -4,7 +4,7 @@ pub(super) mod problems;
 
 use serde_json::Value;
 
-use super::output::printable;
+use super::output::{one_line, printable};
 
 /// Returns the tables for a response of `/status`.
 pub(super) fn table(status: &Value) -> String {
@@ -48,7 +48,7 @@ pub(super) fn table(status: &Value) -> String {
         text.push_str(&columns(&rows, &[0, 7]));
         for (name, application) in applications {
             if let Some(problem) = application.get("problem").and_then(Value::as_str) {
-                text += &format!("{} has a problem: {}\n", printable(name), printable(problem));
+                text += &format!("{} has a problem: {}\n", printable(name), one_line(problem));
             }
         }
     }
@@ -82,7 +82,7 @@ pub(super) fn table(status: &Value) -> String {
 /// Returns when and why a process of the server was replaced last; `None` if none was.
 fn replaced(status: &Value) -> Option<String> {
     let replaced = status.get("replaced")?;
-    let member = |name: &str| replaced.get(name).and_then(Value::as_str).map(printable);
+    let member = |name: &str| replaced.get(name).and_then(Value::as_str).map(one_line);
     Some(format!("{}: {}", member("at")?, member("reason")?))
 }
 
@@ -230,7 +230,7 @@ fn certificates(status: &Value) -> String {
         let expires = text("/expires").unwrap_or("not there yet");
         rows.push(vec![printable(name), printable(expires), printable(&next)]);
         if let Some(error) = text("/renewal/error") {
-            errors += &format!("{}: {}\n", printable(name), printable(error));
+            errors += &format!("{}: {}\n", printable(name), one_line(error));
         }
     }
     if rows.len() > 1 { format!("\n{}{errors}", columns(&rows, &[0, 1, 2])) } else { errors }
@@ -395,7 +395,7 @@ mod tests {
         };
         let expected = "\
 1 part is out, 1 warning
-OUT since Sun, 06 Nov 1994 08:49:37 GMT: listener \"*:81\": another\u{fffd}program listens there
+OUT since Sun, 06 Nov 1994 08:49:37 GMT: listener \"*:81\": another; program listens there
 WARNING since Sun, 06 Nov 1994 08:49:37 GMT: certificate \"acme:a.org\": it expires soon
 
 Howdah       1.2.3, up 1 d 2 h since Sun, 06 Nov 1994 08:49:37 GMT
@@ -407,7 +407,7 @@ PHP memory   357 MB of a budget of 512 MB
 APPLICATION   PROCESSES  IDLE  STARTING  ACTIVE REQUESTS  MEMORY  SHARE  STATE
 blog                 16    11         0                5  336 MB   66 %  loaded
 a long\u{fffd} name          0     0         0                0    0 KB    0 %  unloaded
-a long\u{fffd} name has a problem: its root\u{fffd}is gone
+a long\u{fffd} name has a problem: its root; is gone
 
 OPCACHE  MEMORY    FREE  WASTED  SCRIPTS  HITS  MISSES  RESTARTS
 blog       9 MB  119 MB    0 KB       12   400      14         0
@@ -425,7 +425,7 @@ LISTENER  HANDSHAKES  RESUMED  FAILED
 
 CERTIFICATE  EXPIRES        NEXT
 acme:a.org   not there yet  try again Sun, 06 Nov 1994 08:49:37 GMT
-acme:a.org: no\u{fffd}way
+acme:a.org: no; way
 ";
         assert_eq!(table(&status.to_value()), expected);
     }

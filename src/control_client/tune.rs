@@ -26,7 +26,7 @@ pub(super) fn explain(tuning: &Value) -> String {
     };
     let _ = writeln!(text, "; {} now", number("/running"));
     if let Some(problem) = at("/problem").and_then(Value::as_str) {
-        let _ = writeln!(text, "Problem: {}", super::output::printable(problem));
+        let _ = writeln!(text, "Problem: {}", super::output::one_line(problem));
     }
     text.push_str("\nMeasured\n");
     let mut row = |name: &str, value: String| {

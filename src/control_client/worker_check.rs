@@ -19,7 +19,7 @@ use visitor::Visitor;
 use super::args::WorkerCheckArgs;
 use super::client::{Client, encode};
 use super::failure::Failure;
-use super::output::{printable, write_out};
+use super::output::{one_line, printable, write_out};
 
 /// Requests in worker mode for each page: more than there are processes.
 const VISITS: usize = 4;
@@ -119,7 +119,7 @@ fn not_booted(name: &str, application: &Value, logged: &str) -> String {
         "the worker script of the application \"{}\" does not start: {}\nIt must load the framework and then \
          call frankenphp_handle_request() in a loop; \"worker\" of the application, or --script, names it",
         printable(name),
-        printable(problem.unwrap_or(logged))
+        one_line(problem.unwrap_or(logged))
     )
 }
 

@@ -85,6 +85,8 @@ fn a_broken_file_of_one_customer_concerns_no_other_one_at_a_start() {
         assert_eq!(left_out(&server), [path.display().to_string()]);
         let shown = text(&howdah(&server, "status"));
         assert!(shown.contains("b.json") && shown.contains("503"), "{shown}");
+        let line = shown.lines().find(|line| line.starts_with("OUT")).unwrap();
+        assert_eq!(line.matches("b.json").count(), 1, "{line}");
         assert!(!check(&document_of(&server.site)).status.success());
 
         // It recovers by itself.

@@ -98,6 +98,12 @@ fn a_failure_has_one_line_with_the_script_and_what_to_do() {
     for needle in ["[error]", "GET /a.php", "a.php on line 3", &address, "see settings/smtp"] {
         assert!(lines[0].contains(needle), "{needle}: {}", lines[0]);
     }
+    // A directory has no document to look at.
+    let smtp_option = format!("smtp://127.0.0.1:{port}");
+    let server = Site::script("a.php", SEND).argument("--mail-to").argument(&smtp_option).serve();
+    assert!(!sends(&server));
+    let log = server.wait_for_log(&address);
+    assert!(log.contains("start howdah serve with --mail-to FILE to keep messages"), "{log}");
     let mails = MailServer::start();
     let code = "var_dump(mail('refused@example.org', 'x', 'y'));";
     let server = serve(code, smtp(&mails), json!({}));

@@ -213,14 +213,18 @@ impl Reader<'_> {
     }
 
     fn string(&mut self) -> Parsed<String> {
+        let start = self.at;
+        let unclosed = Unexpected {
+            at: start,
+            message: "the string that begins here is not closed; its second quote is missing",
+        };
         self.at += 1;
         let mut value = Vec::new();
         loop {
             let run = self.rest();
             let plain = run.iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < b' ');
             let Some((text, end)) = plain.and_then(|n| Some((run.get(..n)?, *run.get(n)?))) else {
-                self.at = self.text.len();
-                return self.fail("the text ends inside a string; its closing quote is missing");
+                return Err(unclosed);
             };
             match std::str::from_utf8(text) {
                 Ok(text) => value.extend_from_slice(text.as_bytes()),
@@ -233,6 +237,7 @@ impl Reader<'_> {
             match end {
                 b'"' => break,
                 b'\\' => self.escape(&mut value)?,
+                b'\n' | b'\r' => return Err(unclosed),
                 _ => return self.fail("a control character in a string must be written \\uXXXX"),
             }
         }

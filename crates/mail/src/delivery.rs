@@ -32,6 +32,11 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time in which a submission must send its envelope.
 const ENVELOPE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The key of servers that the option of the command line names.
+const MAIL_TO: &str = "--mail-to";
+const USE_MAIL_TO: &str = "start howdah serve with --mail-to FILE to keep messages in a file, or with --mail-to \
+                           smtp://HOST:PORT";
+
 /// Maximum time for `QUIT`.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -100,11 +105,12 @@ async fn deliver(submission: &mut Submission, shared: &Shared) -> Result<Option<
         false => timeout(time, send(submission, shared, &envelope, from)).await,
     };
     let sent = sent.unwrap_or_else(|_| {
-        let key = key(&route);
-        let reason = format!(
-            "{} has not taken the message within {seconds} seconds, the \"timeout\" in {key}",
-            server(&route)
-        );
+        let limit = match route.key.as_str() {
+            MAIL_TO => format!("; {USE_MAIL_TO}"),
+            _ => format!(", the \"timeout\" in {}", key(&route)),
+        };
+        let server = server(&route);
+        let reason = format!("{server} has not taken the message within {seconds} seconds{limit}");
         Err(Failure::new(status::UNAVAILABLE, reason))
     });
     if sent.is_err() && limit > 0 {
@@ -280,13 +286,14 @@ async fn connect(
             problem
         }
     };
-    let advice = match route.key.is_empty() {
-        true => {
+    let advice = match route.key.as_str() {
+        MAIL_TO => USE_MAIL_TO.to_owned(),
+        "" => {
             "set \"smtp\" in \"settings\", or in the application, to the address of a mail server, or \
              install one on this machine"
                 .to_owned()
         }
-        false => format!("see {}", key(route)),
+        _ => format!("see {}", key(route)),
     };
     let reason = format!("no mail server answers at {server}: {problem}; {advice}");
     Err(Failure::new(status::UNAVAILABLE, reason))

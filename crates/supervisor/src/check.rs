@@ -117,6 +117,8 @@ fn all_findings(options: &Options, spec: &ApplicationSpec, start: &mut Start) ->
         // What is in a directory that is missing is missing as well.
         let follows = gone.iter().any(|root: &String| problem.message.contains(root.as_str()));
         let can_go_on = leave_out(&mut spec, &problem.key, &mut gone);
+        // PHP starts with other settings now.
+        *start = Start::default();
         if !follows {
             errors.push(problem);
         }

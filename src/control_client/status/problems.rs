@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::super::output::printable;
+use super::super::output::{one_line, printable};
 
 /// Returns what needs attention, a line each below a line with the numbers; an empty text if there is nothing.
 pub(in super::super) fn lines(status: &Value) -> String {
@@ -44,8 +44,8 @@ fn parts(status: &Value, member: &str, word: &str) -> Vec<String> {
     let parts = status.get(member).and_then(Value::as_array);
     let line = |part: &Value| {
         let text = |key: &str| part.get(key).and_then(Value::as_str).map(printable);
-        let [kind, name, reason] =
-            ["kind", "name", "reason"].map(|key| text(key).unwrap_or_default());
+        let [kind, name] = ["kind", "name"].map(|key| text(key).unwrap_or_default());
+        let reason = one_line(part.get("reason").and_then(Value::as_str).unwrap_or_default());
         let since = text("since").map(|since| format!(" since {since}")).unwrap_or_default();
         format!("{word}{since}: {kind} \"{name}\": {reason}")
     };
@@ -56,7 +56,7 @@ fn parts(status: &Value, member: &str, word: &str) -> Vec<String> {
 fn refused(status: &Value) -> Option<String> {
     let refused = status.pointer("/document/refused")?;
     let member = |name: &str| refused.get(name).and_then(Value::as_str).unwrap_or_default();
-    let (since, reason) = (member("since"), printable(member("reason")));
+    let (since, reason) = (member("since"), one_line(member("reason")));
     Some(format!("document on disk refused since {since}, another one is served: {reason}"))
 }
 
@@ -76,7 +76,7 @@ mod tests {
             "out": [part, part],
         });
         let expected = "the document on disk is refused, 2 parts are out\n\
-                        document on disk refused since S, another one is served: why\u{fffd}not\n\
+                        document on disk refused since S, another one is served: why; not\n\
                         OUT: log \"/l\": full\nOUT: log \"/l\": full\n";
         assert_eq!(lines(&status), expected);
         assert_eq!(value(&status).as_object().map(Map::len), Some(2));

@@ -19,6 +19,21 @@ fn values_of_every_type_are_read() {
 }
 
 #[test]
+fn a_string_that_is_not_closed_is_reported_where_it_begins() {
+    for text in
+        ["{\n \"a\": \"b}\n}", "{\n \"a\": \"b", "{\n \"a\": \"\\\"\r\n", "{\n \"a\": \"b\\\\\n\""]
+    {
+        let error = refused(text);
+        let told = error.to_string();
+        assert!(
+            told.starts_with("line 2, column 7: the string that begins here is not closed"),
+            "{told}"
+        );
+    }
+    assert!(refused("\"a\tb\"").to_string().contains("control character"));
+}
+
+#[test]
 fn members_keep_their_order() {
     let value = parse(br#"{"z": 1, "a": 2, "m": 3}"#).expect("valid");
     assert_eq!(value.to_string(), r#"{"z":1,"a":2,"m":3}"#);

@@ -101,12 +101,12 @@ impl ControlThread {
                 true => "its former content stays in use",
                 false => "what passes to a name that only it defines is answered with 503",
             };
-            let reason = format!("{}; {consequence}", out.reason);
+            let file = out.file.display().to_string();
+            // The part has the name already.
+            let reason = out.reason.replacen(&format!("{file}: "), "", 1);
+            let reason = format!("{reason}; {consequence}");
             let extent = if out.is_former { Extent::Stale } else { Extent::Out };
-            Found {
-                extent,
-                ..Found::out(PartKind::Include, out.file.display().to_string(), reason)
-            }
+            Found { extent, ..Found::out(PartKind::Include, file, reason) }
         }));
         let names = self.names.without_address().into_iter();
         found.extend(names.map(|name| {
