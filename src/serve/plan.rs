@@ -97,10 +97,12 @@ impl StartupPlan {
             explanation.push(mail_to::explain(arguments.mail_to.as_deref()));
         }
         if site.obeys_htaccess {
+            let (files_are, them) = match files {
+                1 => ("file is", "it"),
+                _ => ("files are", "them"),
+            };
             explanation.push(format!(
-                "rules: {} .htaccess {} read as by Apache; --no-htaccess leaves them out",
-                files,
-                if files == 1 { "file is" } else { "files are" }
+                "rules: {files} .htaccess {files_are} read as by Apache; --no-htaccess leaves {them} out"
             ));
         }
         if !arguments.no_sandbox {
