@@ -6,6 +6,7 @@ mod descriptors;
 mod environment;
 mod hung_router;
 mod problems;
+mod recovery;
 mod service_manager;
 mod stale_users;
 mod stopped;

@@ -30,7 +30,7 @@ static LOCK_DIRECTORY: Mutex<Option<LockDirectory>> = Mutex::new(None);
 /// to run.
 pub fn check_roots(roots: &[(String, String)]) -> Result<(), Problem> {
     for (key, root) in roots {
-        directory::check(root).map_err(|problem| Problem::at(key, problem))?;
+        directory::check(root).map_err(|problem| Problem::no_root(key, problem.reason))?;
         // The directory itself may be readable although its entries are not.
         let root = Path::new(root);
         if std::fs::metadata(root.join(".")).is_err() {

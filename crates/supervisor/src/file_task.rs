@@ -9,11 +9,12 @@ use howdah_sys::regular_file;
 use howdah_wire::bytes::{Decoder, Encode, Malformed};
 use howdah_wire::messages::{ApplicationSpec, Problem, Restart};
 
+use crate::application_checks::{self, CheckedApplication};
 use crate::file_helper::file_progress;
 use crate::grants::Grants;
 use crate::memory::memory_file;
 use crate::options::Options;
-use crate::prototype::{check_roots, preflight};
+use crate::prototype::preflight;
 use crate::running_user::{Difference, RunningUser};
 use crate::{cache_file, certificates, last_document, log_socket, state_format, store};
 
@@ -23,30 +24,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time of a task that writes to the state directory.
 const STATE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A problem that [`Task::CheckUnloaded`] has found.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Unstartable {
-    pub(crate) name: String,
-    pub(crate) problem: String,
-    /// Its document root does not exist, which a deployment may make later.
-    pub(crate) lacks_root: bool,
-}
-
-const CANNOT_RUN: &str = "cannot run";
-const NO_ROOT: &str = "no root";
 const CAN_RESTART: &str = "can restart";
 const NO_USER: &str = "no user";
-
-/// Reads the problems of [`Task::CheckUnloaded`]. A line that is none tells why nothing was checked.
-pub(crate) fn unstartable(problems: &str) -> Vec<Unstartable> {
-    let read = |line: &str| {
-        let (kind, rest) = line.split_once('\t')?;
-        let (name, problem) = rest.split_once('\t')?;
-        let (name, problem) = (name.to_owned(), problem.to_owned());
-        Some(Unstartable { name, problem, lacks_root: kind == NO_ROOT })
-    };
-    problems.lines().filter_map(read).collect()
-}
 
 /// Reads the differences of [`Task::CheckUsers`], with the numbers of applications; `None` if it was not carried out.
 pub(crate) fn stale_users(outcome: Outcome) -> Option<Vec<(u32, Difference)>> {
@@ -86,8 +65,8 @@ pub(crate) enum Task {
     ReopenLog(PathBuf),
     /// Checks new applications of a document that is to be applied.
     Preflight(Box<Candidate>),
-    /// Checks applications of the running document.
-    CheckUnloaded(Vec<ApplicationSpec>),
+    /// Looks at applications of the running document.
+    CheckApplications(Vec<CheckedApplication>),
     /// Looks up the users of running applications, which have these numbers.
     CheckUsers(Vec<(u32, RunningUser)>),
 }
@@ -134,7 +113,7 @@ impl Task {
             | Task::StoreCertificate { .. }
             | Task::DeleteCertificate { .. }
             | Task::Preflight(_)
-            | Task::CheckUnloaded(_)
+            | Task::CheckApplications(_)
             | Task::CheckUsers(_) => None,
         }
     }
@@ -171,7 +150,7 @@ impl Task {
             | Task::ReadDocument(_)
             | Task::KeepDocument(_)
             | Task::Preflight(_)
-            | Task::CheckUnloaded(_)
+            | Task::CheckApplications(_)
             | Task::CheckUsers(_) => return None,
         };
         let mut message = Vec::new();
@@ -243,16 +222,10 @@ impl Task {
                 certificates::delete(state, name).map(|()| None).map_err(text)
             }
             Task::Preflight(candidate) => check(options, &candidate.applications).map(|()| None),
-            Task::CheckUnloaded(applications) => {
-                let problems = applications.iter().filter_map(|spec| {
-                    let (kind, problem) = match problem(options, spec) {
-                        Some(problem) => (CANNOT_RUN, problem),
-                        None => (NO_ROOT, check_roots(spec).err()?),
-                    };
-                    let problem = problem.to_string().replace(['\n', '\t'], " ");
-                    Some(format!("{kind}\t{}\t{problem}", spec.name))
-                });
-                lines(problems.collect())
+            Task::CheckApplications(applications) => {
+                let troubled = application_checks::check(options, applications);
+                let message = application_checks::message(troubled).encode();
+                memory_file("applications", &message).map(Some).map_err(text)
             }
             Task::CheckUsers(running) => {
                 let problems = running.iter().filter_map(|(number, user)| {
@@ -302,9 +275,7 @@ fn check(
 }
 
 fn problem(options: &Options, spec: &ApplicationSpec) -> Option<Problem> {
-    let roots = spec.isolation.rootfs.iter().chain(spec.roots.iter().map(|(_, root)| root));
-    let roots: Vec<_> = roots.map(String::as_str).collect();
-    file_progress(&format!("application \"{}\": {}", spec.name, roots.join(", ")));
+    application_checks::progress(spec);
     preflight(options, spec).err()
 }
 

@@ -18,7 +18,8 @@
 //!   user, its root directory and its control group.
 //! - `zygote`: a process that prototypes are forked from.
 //! - `file_helpers`: processes that open and read files, which may wait for a disk; `file_helper`: one of
-//!   them; `file_task`: what they do.
+//!   them; `file_task`: what they do; `application_checks`: which applications could not start, or have lost their
+//!   document roots.
 //! - `mail`: mail of applications, and the mail process.
 //! - `running_user`: whether the user of an application that runs is as it was.
 //! - `liveness`: whether a process of the server answers.
@@ -33,6 +34,7 @@
 //! - `safe_path`: paths through directories of other users.
 #![forbid(unsafe_code)]
 
+mod application_checks;
 mod backoff;
 mod cache_file;
 mod certificates;

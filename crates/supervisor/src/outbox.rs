@@ -224,6 +224,7 @@ fn application_of(message: &FromSupervisor) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use howdah_sys::packet::Received;
+    use howdah_wire::messages::Problem;
 
     use super::*;
 
@@ -268,7 +269,7 @@ mod tests {
         assert_eq!(refused, Some(SendError::OverLimit(1)));
         assert_eq!((outbox.due(), outbox.size), (None, Size::default()), "nobody waits any more");
         let mut send = |message: &FromSupervisor| outbox.send(ours.as_fd(), message, &[], now);
-        let ended = FromSupervisor::Ended { application: 1, message: text };
+        let ended = FromSupervisor::Ended { application: 1, problem: Problem::of(text) };
         assert_eq!((send(&other), send(&ended)), (Ok(()), Ok(())));
         assert!(outbox.waiting.len() == 2 && !outbox.is_full());
         let mut seen = Vec::new();

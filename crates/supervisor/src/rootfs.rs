@@ -94,17 +94,34 @@ pub(crate) fn check(directory: &str, roots: &[(String, String)]) -> Result<(), P
         let problem = format_args!("{directory}: cannot be used: {error}");
         Problem::at("isolation/rootfs", problem)
     })?;
+    check_in(&root, directory, roots)
+}
+
+/// Checks that the document roots of an application exist in the root directory of its prototype.
+pub(crate) fn check_running(prototype: u32, roots: &[(String, String)]) -> Result<(), Problem> {
+    let directory = format!("/proc/{prototype}/root");
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match open(&directory, flags, Mode::empty()) {
+        Ok(root) => check_in(&root, "its \"rootfs\"", roots),
+        Err(_) => Ok(()), // it has ended
+    }
+}
+
+fn check_in(root: &OwnedFd, name: &str, roots: &[(String, String)]) -> Result<(), Problem> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     for (key, path) in roots {
         let path = Path::new(path);
         if LANGUAGE_DEPS.iter().any(|provided| path.starts_with(provided)) {
             continue; // is mounted
         }
-        openat2(&root, inside(path), flags, Mode::empty(), ResolveFlags::IN_ROOT).map_err(
-            |error| {
+        match openat2(root, inside(path), flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+            Ok(_) | Err(Errno::ACCESS) => {}
+            Err(error) => {
                 let path = path.display();
-                Problem::at(key, format_args!("{path} cannot be used in {directory}: {error}"))
-            },
-        )?;
+                let problem = format_args!("{path} cannot be used in {name}: {error}");
+                return Err(Problem::no_root(key, problem));
+            }
+        }
     }
     Ok(())
 }

@@ -15,13 +15,16 @@
 //! - `replacement`: another router takes the place of the current one; `replacement_state`: both.
 //! - `failed_starts`: what failed starts of applications have written.
 //! - `file_tasks`: passes on what other processes have opened and read.
+//! - `application_checks`: whether applications could start, and have their document roots;
+//!   `application_checks_state`: when.
 //! - `tables`: notices changes of files with tables.
-//! - `unloaded`, `unloaded_state`: whether applications without a process could run; `users`, `users_state`:
-//!   whether the users of running ones are as they were.
+//! - `users`, `users_state`: whether the users of running applications are as they were.
 //! - `service_manager`: notifications to systemd, and pings of the router; `watch`: processes that are
 //!   stopped or hang; `watch_state`: its state.
 //! - `shutdown`: the end of the server.
 
+mod application_checks;
+mod application_checks_state;
 mod applications;
 mod configuration;
 mod control;
@@ -49,8 +52,6 @@ mod startup;
 mod state;
 mod succession;
 mod tables;
-mod unloaded;
-mod unloaded_state;
 mod upgrade;
 mod upgrade_state;
 mod users;
@@ -97,7 +98,7 @@ impl Tree {
             self.check_upgrade(now);
             self.run_upkeep_if_due(now);
             self.check_tables_if_due(now);
-            self.check_unloaded_if_due(now);
+            self.check_applications_if_due(now);
             self.check_users_if_due(now);
             self.advance_file_tasks(now);
             self.advance_mail(now);

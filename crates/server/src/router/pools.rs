@@ -192,7 +192,7 @@ impl Pools {
         let part = |app: &PooledApplication| {
             let name = app.config.name.as_str();
             if let Some(reason) = app.out_because() {
-                return Some(Found::out(PartKind::Application, name, reason));
+                return Some(Found::out(PartKind::Application, name, reason.to_string()));
             }
             let stale_user = || app.instance.as_ref().and(app.stale_user.clone());
             let reason = app.is_former_because().or_else(stale_user)?;

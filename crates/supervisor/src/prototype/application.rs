@@ -31,8 +31,8 @@ use crate::zygote::{ForkFailure, Zygote};
 pub(crate) enum NotForked {
     /// It cannot; another start may succeed.
     Zygote(ForkFailure),
-    /// The application cannot run. The text is for the log and the control API.
-    Application(String),
+    /// The application cannot run.
+    Application(Problem),
 }
 
 /// The supervisor's ends of the connection to a prototype that is being started.
@@ -114,8 +114,8 @@ fn hello(options: &Options, spec: &ApplicationSpec, user: Option<ProcessUser>) -
     }
 }
 
-fn unstartable(error: io::Error) -> String {
-    format!("cannot start a process: {error}")
+fn unstartable(error: io::Error) -> Problem {
+    Problem::of(format_args!("cannot start a process: {error}"))
 }
 
 /// An application: its prototype and its workers.
@@ -185,15 +185,14 @@ pub(super) enum Stage {
 }
 
 impl Application {
-    /// Starts an application's prototype. The error is for the log and the control API.
+    /// Starts an application's prototype.
     pub(crate) fn start(
         options: &Options,
         spec: &ApplicationSpec,
         descriptors: &[OwnedFd],
         groups: &mut ControlGroups,
-    ) -> Result<Self, String> {
-        let Requirements { executable, identity } =
-            requirements(options, spec).map_err(|problem| problem.to_string())?;
+    ) -> Result<Self, Problem> {
+        let Requirements { executable, identity } = requirements(options, spec)?;
         let start = || -> io::Result<Self> {
             let (connection, ends) = Connection::new(options, &identity)?;
             let Ends { socket, reports, output, mail } = ends;
@@ -221,8 +220,8 @@ impl Application {
         groups: &mut ControlGroups,
         zygote: &mut Zygote,
     ) -> Result<Self, NotForked> {
-        let Requirements { identity, .. } = requirements(options, spec)
-            .map_err(|problem| NotForked::Application(problem.to_string()))?;
+        let Requirements { identity, .. } =
+            requirements(options, spec).map_err(NotForked::Application)?;
         let not_started = |error| NotForked::Application(unstartable(error));
         let (connection, ends) = Connection::new(options, &identity).map_err(not_started)?;
         let mail = ends.mail;

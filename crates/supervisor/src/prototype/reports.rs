@@ -97,8 +97,9 @@ impl Application {
                 }
                 self.stage = Stage::Failed;
                 self.end_within(ANSWER_TIMEOUT, now);
-                let Problem { key, message } = problem;
-                self.failure = Some(Problem { key: shortened(key), message: shortened(message) });
+                let Problem { kind, key, message } = problem;
+                let (key, message) = (shortened(key), shortened(message));
+                self.failure = Some(Problem { kind, key, message });
                 return Ok(Report::Internal);
             }
             FromPrototype::Booted { boot_us, template, without } => {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use howdah_sys::directory;
-use howdah_wire::messages::{ApplicationSpec, Problem};
+use howdah_wire::messages::{ApplicationSpec, Problem, ProblemKind};
 
 use crate::identity::Identity;
 use crate::options::Options;
@@ -22,8 +22,10 @@ pub(crate) fn requirements(
     spec: &ApplicationSpec,
 ) -> Result<Requirements, Problem> {
     let program = options.php_for(&spec.php_version);
-    let program =
-        program.ok_or_else(|| Problem::at("type", missing(options, &spec.php_version)))?;
+    let program = program.ok_or_else(|| Problem {
+        kind: ProblemKind::Other,
+        ..Problem::at("type", missing(options, &spec.php_version))
+    })?;
     let executable = program.file.clone();
     let identity = Identity::of(spec, options.user.as_ref(), options.private_user)?;
     Ok(Requirements { executable, identity })
@@ -39,13 +41,25 @@ pub(crate) fn preflight(options: &Options, spec: &ApplicationSpec) -> Result<(),
     }
 }
 
-/// Checks that the document roots of an application exist.
-pub(crate) fn check_roots(spec: &ApplicationSpec) -> Result<(), Problem> {
+/// Checks that the document roots of an application exist: in its own view of the system, if `prototype` is the
+/// process id of one that runs.
+///
+/// A root that this process may not see counts as existing. The application's user may have rights that root
+/// lacks, as on a network drive.
+pub(crate) fn check_roots(spec: &ApplicationSpec, prototype: Option<u32>) -> Result<(), Problem> {
     if let Some(rootfs) = &spec.isolation.rootfs {
-        return rootfs::check(rootfs, &spec.roots);
+        return match prototype {
+            Some(pid) => rootfs::check_running(pid, &spec.roots),
+            None => rootfs::check(rootfs, &spec.roots),
+        };
     }
     for (key, root) in &spec.roots {
-        directory::check(root).map_err(|problem| Problem::at(key, problem))?;
+        match directory::check(root) {
+            Err(problem) if !problem.is_denied => {
+                return Err(Problem::no_root(key, problem.reason));
+            }
+            Ok(()) | Err(_) => {}
+        }
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use howdah_sys::log::Level;
 use howdah_sys::pidfd::PidFd;
 use howdah_sys::{process, process_tree, signals};
-use howdah_wire::messages::{ApplicationSpec, Exit, FromSupervisor};
+use howdah_wire::messages::{ApplicationSpec, Exit, FromSupervisor, Problem};
 use howdah_wire::queue::WorkerId;
 use howdah_wire::region::Geometry;
 
@@ -46,7 +46,7 @@ impl Tree {
         let known = self.changes.application(name, generation, Instant::now()).cloned();
         let id = self.id(number);
         let is_new = !self.applications.contains_key(&id) && self.zygotes.waiting(id).is_none();
-        let message = match known.filter(|_| is_new) {
+        let problem = match known.filter(|_| is_new) {
             Some(mut spec) => {
                 let instances = self.applications.values().filter(|app| app.name == spec.name);
                 let instances = instances.count() + self.zygotes.waiting_instances(&spec.name);
@@ -54,11 +54,12 @@ impl Tree {
                     spec.geometry = geometry;
                     return self.start_application(number, spec, descriptors);
                 }
-                format!("{MAX_INSTANCES} instances of it have not finished their requests")
+                let text = "instances of it have not finished their requests";
+                Problem::of(format_args!("{MAX_INSTANCES} {text}"))
             }
-            None => self.refuse(format_args!("the application \"{name}\"")),
+            None => Problem::of(self.refuse(format_args!("the application \"{name}\""))),
         };
-        self.send_to_router(&FromSupervisor::Ended { application: number, message }, &[]);
+        self.send_to_router(&FromSupervisor::Ended { application: number, problem }, &[]);
     }
 
     /// Starts the prototype of an application, now or once a zygote has loaded PHP.
@@ -88,8 +89,10 @@ impl Tree {
                         self.give_up_zygote(&start, &reason);
                         return self.start_application(number, spec, descriptors);
                     }
-                    Err(NotForked::Zygote(ForkFailure::Refused(message)))
-                    | Err(NotForked::Application(message)) => Err(message),
+                    Err(NotForked::Zygote(ForkFailure::Refused(message))) => {
+                        Err(Problem::of(message))
+                    }
+                    Err(NotForked::Application(problem)) => Err(problem),
                     Ok(application) => Ok(application),
                 }
             }
@@ -101,8 +104,8 @@ impl Tree {
                 }
                 self.applications.insert(id, application);
             }
-            Err(message) => {
-                self.send_to_router(&FromSupervisor::Ended { application: number, message }, &[]);
+            Err(problem) => {
+                self.send_to_router(&FromSupervisor::Ended { application: number, problem }, &[]);
             }
         }
     }
@@ -308,9 +311,9 @@ impl Tree {
         self.end_control_group(application.control_group.as_deref());
         self.end_orphans();
         self.control_groups.tidy();
-        let failure = application.failure.map(|problem| problem.to_string());
-        let message = failure.unwrap_or_else(|| format!("its prototype {exit}"));
-        self.send_about(id, &FromSupervisor::Ended { application: id.number, message }, &[]);
+        let failure = application.failure;
+        let problem = failure.unwrap_or_else(|| Problem::of(format_args!("its prototype {exit}")));
+        self.send_about(id, &FromSupervisor::Ended { application: id.number, problem }, &[]);
     }
 
     /// Kills all processes in the control group of an application that has ended.

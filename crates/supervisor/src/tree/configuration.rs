@@ -142,7 +142,7 @@ impl Tree {
     pub(super) fn applied(&mut self, generation: u32, outcome: ChangeOutcome) {
         match self.changes.end(generation) {
             true => {
-                self.unloaded.begin_soon();
+                self.application_checks.begin_soon();
                 self.send_to_control(&ToControl::Applied { outcome }, &[]);
             }
             false => drop(self.refuse("a configuration that is not being applied")),
@@ -168,7 +168,7 @@ impl Tree {
         }
         self.has_served = true;
         self.service_manager.router_serves(Instant::now());
-        self.unloaded.begin_soon();
+        self.application_checks.begin_soon();
         self.users.look_now();
         release_start_memory();
     }

@@ -133,7 +133,7 @@ impl Tree {
             }
             Task::ReopenLog(path) => self.own_log_opened(&path, outcome),
             Task::Preflight(candidate) => self.preflight_ended(*candidate, outcome),
-            Task::CheckUnloaded(_) => self.unloaded_checked(outcome),
+            Task::CheckApplications(checked) => self.applications_checked(&checked, outcome),
             Task::CheckUsers(_) => self.users_checked(outcome),
         }
     }

@@ -143,7 +143,7 @@ impl Tree {
         let former = self.router.replace(router);
         self.service_manager.router_serves(Instant::now());
         self.send_to_router(&FromSupervisor::ReleaseRenewals {}, &[]);
-        self.unloaded.begin_soon();
+        self.application_checks.begin_soon();
         self.users.look_now();
         self.connect_control();
         if let Some(former) = former {

@@ -7,13 +7,13 @@ use howdah_sys::log::Log;
 use howdah_sys::process_tree::PendingKills;
 use howdah_wire::queue::WorkerId;
 
+use super::application_checks_state::ApplicationChecks;
 use super::control_state::ControlState;
 use super::failed_starts::FailedStarts;
 use super::id::Id;
 use super::mail_state::MailState;
 use super::refusals::Refusals;
 use super::replacement_state::Replacement;
-use super::unloaded_state::UnloadedChecks;
 use super::upgrade_state::Upgrade;
 use super::users_state::UserChecks;
 use super::watch_state::Watch;
@@ -93,7 +93,7 @@ pub(super) struct Tree {
     pub(super) shutdown: Option<Shutdown>,
     pub(super) upgrade: Upgrade,
     pub(super) failed_starts: FailedStarts,
-    pub(super) unloaded: UnloadedChecks,
+    pub(super) application_checks: ApplicationChecks,
     pub(super) users: UserChecks,
     pub(super) replacement: Replacement,
     pub(super) watch: Watch,
@@ -174,7 +174,7 @@ impl Tree {
             shutdown: None,
             upgrade: Upgrade::default(),
             failed_starts: FailedStarts::default(),
-            unloaded: UnloadedChecks::default(),
+            application_checks: ApplicationChecks::default(),
             users: UserChecks::new(Instant::now()),
             replacement: Replacement::default(),
             watch: Watch::default(),

@@ -21,7 +21,7 @@ impl Tree {
         let files = Files::now();
         if std::mem::replace(&mut self.users.files, Some(files)) != Some(files) {
             self.users.must_look = true;
-            self.unloaded.begin_soon();
+            self.application_checks.begin_soon();
         }
         let must_look = std::mem::take(&mut self.users.must_look);
         if !must_look && !self.users.has_found {

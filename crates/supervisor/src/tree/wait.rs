@@ -91,7 +91,7 @@ impl Tree {
             .chain(self.programs.due())
             .chain(self.replacement.due(now))
             .chain(self.tables.due())
-            .chain(self.unloaded.due().filter(|_| self.has_served))
+            .chain(self.application_checks.due().filter(|_| self.has_served))
             .chain(self.users.due().filter(|_| self.has_served && self.has_users()))
             .chain(self.file_helpers.due())
             .chain(self.upgrade.due())

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use howdah_sys::log::Level;
-use howdah_wire::messages::{ApplicationSpec, Exit, FromSupervisor};
+use howdah_wire::messages::{ApplicationSpec, Exit, FromSupervisor, Problem};
 
 use super::id::Id;
 use super::state::Tree;
@@ -286,8 +286,8 @@ impl Tree {
         self.zygotes.waiting.retain(|waiting| waiting.id != id);
         let was_waiting = self.zygotes.waiting.len() < before;
         if was_waiting {
-            let message = "it was stopped before PHP was loaded".to_owned();
-            self.send_to_router(&FromSupervisor::Ended { application: number, message }, &[]);
+            let problem = Problem::of("it was stopped before PHP was loaded");
+            self.send_to_router(&FromSupervisor::Ended { application: number, problem }, &[]);
         }
         was_waiting
     }

@@ -6,6 +6,7 @@ use super::exit::Exit;
 use super::field::Field;
 use super::outcome::{ChangeOutcome, Restart};
 use super::prototype::Stack;
+use super::spec::Problem;
 use super::usage::Usage;
 use crate::bytes::{Decoder, Encode, Malformed};
 use crate::queue::WorkerId;
@@ -261,7 +262,7 @@ messages! {
             /// Number of the application.
             application: u32,
             /// Reason of the failure.
-            message: String,
+            problem: Problem,
         }
         /// A worker runs. Descriptors: the router's end of its socket, and the reading end of the
         /// pipe of its standard output and error, unless both are files.
@@ -396,13 +397,10 @@ messages! {
             /// The file that has changed, or one of them; `None` if none has.
             changed: Option<String>,
         }
-        /// Applications that will start with their first request and could not; all that there are.
-        32 Unstartable {
-            /// Names of those whose document root does not exist, with the problems: a deployment may make it
-            /// later.
-            without_root: Vec<(String, String)>,
-            /// Names of the others, with the problems.
-            others: Vec<(String, String)>,
+        /// The applications that could not start, or run without their document roots; all that there are.
+        32 Troubled {
+            /// Their names, with the problems.
+            applications: Vec<(String, Problem)>,
         }
         /// Running applications whose user or group was deleted or has another id; all that there are.
         34 StaleUsers {

@@ -5,7 +5,7 @@ use std::fmt;
 use howdah_sys::plain::Plain;
 
 use super::field::Field;
-use crate::bytes::{Decoder, Malformed};
+use crate::bytes::{Decoder, Encode, Malformed};
 use crate::region::Geometry;
 
 record! {
@@ -203,6 +203,8 @@ record! {
 record! {
     /// A problem with an application, or a setting that may not be intended.
     Problem {
+        /// What is wrong.
+        kind: ProblemKind,
         /// Key to change, as a path within the application; empty if there is none.
         key: String,
         /// Problem and its solution.
@@ -210,15 +212,50 @@ record! {
     }
 }
 
-impl Problem {
-    /// Creates a problem with the value of a key.
-    pub fn at(key: impl Into<String>, message: impl fmt::Display) -> Problem {
-        Problem { key: key.into(), message: Plain(message).to_string() }
+/// What is wrong with an application that cannot run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// Its own part of the document, or what only that names, such as a user or a script.
+    Own,
+    /// A document root is not there, which a deployment may make later.
+    NoRoot,
+    /// PHP, the server or the system.
+    Other,
+}
+
+impl Field for ProblemKind {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.put_u8(match self {
+            ProblemKind::Own => 0,
+            ProblemKind::NoRoot => 1,
+            ProblemKind::Other => 2,
+        });
     }
 
-    /// Creates a problem without a key.
+    fn take(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
+        Ok(match from.u8()? {
+            0 => ProblemKind::Own,
+            1 => ProblemKind::NoRoot,
+            2 => ProblemKind::Other,
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+impl Problem {
+    /// Creates a problem with the value of a key, or with what only that names.
+    pub fn at(key: impl Into<String>, message: impl fmt::Display) -> Problem {
+        Problem { kind: ProblemKind::Own, key: key.into(), message: Plain(message).to_string() }
+    }
+
+    /// Creates a problem of PHP, the server or the system.
     pub fn of(message: impl fmt::Display) -> Problem {
-        Problem::at("", message)
+        Problem { kind: ProblemKind::Other, ..Problem::at("", message) }
+    }
+
+    /// Creates the problem that the document root of a key is not there.
+    pub fn no_root(key: impl Into<String>, message: impl fmt::Display) -> Problem {
+        Problem { kind: ProblemKind::NoRoot, ..Problem::at(key, message) }
     }
 }
 

@@ -105,6 +105,7 @@ fn every_message_is_read_back_whole() {
         FromPrototype::Fallback { problem: None },
         FromPrototype::Noticed { problem: Problem::at("key", "text"), is_note: true },
         FromPrototype::Noticed { problem: Problem::of("text"), is_note: false },
+        FromPrototype::Failed { problem: Problem::no_root("root", "text") },
         FromPrototype::Settings {
             values: vec![(text("memory_limit"), text("128M"))],
             files: vec![text("/etc/php.ini")],

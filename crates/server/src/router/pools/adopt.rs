@@ -46,7 +46,13 @@ impl Pools {
                         self.retire(old.config.name, old.queue, instance, REMOVAL_GRACE)?;
                     }
                 }
-                old => self.leaving.extend(old),
+                old => {
+                    // The next look shows whether it has been mended.
+                    if let Some(old) = old.as_ref().filter(|_| app.instance.is_none()) {
+                        app.foreseen.clone_from(&old.foreseen);
+                    }
+                    self.leaving.extend(old);
+                }
             }
             self.applications.push_back(app);
         }

@@ -8,6 +8,7 @@ use ::howdah_config as config;
 use howdah_php_pool::pool::{Pool, PoolState};
 use howdah_php_pool::queue::{Instance, Load, Queue};
 use howdah_php_pool::sizing::application::Sizing;
+use howdah_wire::messages::Problem;
 use howdah_wire::queue::WorkerId;
 
 use super::restarts::{LONG_LIFE, Restarts};
@@ -63,12 +64,14 @@ pub(super) struct PooledApplication {
     pub(super) absence_checked: Option<Instant>,
     /// The instance is being ended because a worker has damaged the shared memory.
     pub(super) is_damaged: bool,
-    /// Reason of the last failure; logged once.
-    pub(super) failure: Option<String>,
+    /// The last failure; logged once.
+    pub(super) failure: Option<Problem>,
     /// Why the last restart has failed, while the processes from before go on.
     pub(super) not_replaced: Option<String>,
-    /// Why it could not start, as the supervisor has found without a start.
-    pub(super) foreseen: Option<String>,
+    /// Why it could not start, or what it lacks while it runs, as the supervisor has found without a start.
+    pub(super) foreseen: Option<Problem>,
+    /// Was started without a request, to learn whether it can run again.
+    pub(super) is_trial: bool,
     /// Why the processes of its instance run as another user than new ones would.
     pub(super) stale_user: Option<String>,
     /// Number of the last configuration with this application unchanged.
@@ -127,6 +130,7 @@ impl PooledApplication {
             not_replaced: None,
             foreseen: None,
             stale_user: None,
+            is_trial: false,
             snapshots: Vec::new(),
             generation,
             config,
@@ -142,6 +146,7 @@ impl PooledApplication {
     pub(super) fn set_instance(&mut self, instance: Arc<Instance>) {
         self.instance = Some(instance);
         self.ready_since = None;
+        self.is_trial = false;
         self.starting_since = Some(Instant::now());
         self.is_overdue = false;
         self.boot = None;
@@ -195,19 +200,31 @@ impl PooledApplication {
     /// lived for [`LONG_LIFE`].
     pub(super) fn problem(&self) -> Option<String> {
         let is_well = self.started.values().any(|started| started.elapsed() >= LONG_LIFE);
-        self.failure.clone().filter(|_| !is_well)
+        self.failure.as_ref().filter(|_| !is_well).map(ToString::to_string)
     }
 
-    /// Returns the reason why its requests fail, and will until its next start at least; `None` if they are
-    /// served.
-    pub(super) fn out_because(&self) -> Option<&str> {
-        let failure = self.failure.as_deref();
+    /// Returns the reason why its requests fail, and will until its next start or until a directory is back;
+    /// `None` if they are served.
+    pub(super) fn out_because(&self) -> Option<&Problem> {
+        let (failure, foreseen) = (self.failure.as_ref(), self.foreseen.as_ref());
         match self.ready_since {
             None if self.restarts.is_pausing() || self.is_overdue => failure,
-            None if self.instance.is_none() => failure.or(self.foreseen.as_deref()),
-            Some(_) if self.workers() == 0 && self.pool.not_before().is_some() => failure,
-            _ => None,
+            None if self.instance.is_none() => failure.or(foreseen),
+            None => None,
+            Some(_) if self.has_no_worker() => failure.or(foreseen),
+            Some(_) => foreseen,
         }
+    }
+
+    /// Returns true if it has failed, so that a start must show when it can run again. What the supervisor sees
+    /// without a start needs none.
+    pub(super) fn needs_trial(&self) -> bool {
+        self.instance.is_none() && self.failure.is_some() && self.foreseen.is_none()
+    }
+
+    /// Returns true if its workers have failed to start, and there is none.
+    pub(super) fn has_no_worker(&self) -> bool {
+        self.workers() == 0 && self.failure.is_some() && self.pool.not_before().is_some()
     }
 
     /// Returns the reason why its processes are not those of its files; `None` if they are.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ::howdah_config as config;
 use howdah_sys::log::Level;
+use howdah_wire::messages::{Problem, ProblemKind};
 
 use super::Pools;
 use super::application::PooledApplication;
@@ -29,7 +30,7 @@ impl Pools {
                 Err(restart().map(|app| app.has_not_started_for(limit)).collect())
             }
             Ok(is_waiting) => Ok(is_waiting),
-            Err(app) => Err(app.failure.clone().unwrap_or_default()),
+            Err(app) => Err(app.failed_because()),
         }
     }
 
@@ -83,7 +84,7 @@ impl Pools {
         if !even_without_all && has_failed && !self.changed().any(is_known) {
             return Ok(false);
         }
-        self.waive(|_, _| true);
+        self.waive(|_| true);
         Ok(true)
     }
 
@@ -113,18 +114,19 @@ impl Pools {
     /// Lets new applications be adopted although their document roots do not exist: deployments make them
     /// later.
     pub(in crate::router) fn waive_missing_roots(&mut self) {
-        self.waive(has_no_root);
+        self.waive(|failure| failure.kind == ProblemKind::NoRoot);
     }
 
-    /// Lets applications that have failed be adopted. `is_waived` gets each with the reason.
-    fn waive(&mut self, is_waived: impl Fn(&PooledApplication, &str) -> bool) {
+    /// Lets applications that have failed be adopted. `is_waived` gets the failure of each.
+    fn waive(&mut self, is_waived: impl Fn(&Problem) -> bool) {
         let now = Instant::now();
         let (threads, log) = (&self.threads, &self.shared.log);
         let changed = self.preparing.iter_mut().filter(|app| !app.is_restart);
         for app in changed.filter(|app| app.is_awaited()) {
-            let Some(failure) = app.failure.clone().filter(|why| is_waived(app, why)) else {
+            let Some(failure) = app.failure.as_ref().filter(|failure| is_waived(failure)) else {
                 continue;
             };
+            let failure = failure.to_string();
             log.write(Level::Alert, app.is_out(&failure));
             app.is_waived = true;
             if app.instance.is_none() {
@@ -186,9 +188,7 @@ impl PooledApplication {
     /// Returns true if it cannot run because of its own part of the document or what that names, such as a user,
     /// and not because of PHP.
     fn is_mistaken(&self) -> bool {
-        let key = self.failure.as_deref().and_then(|failure| failure.split_once(": "));
-        let first = key.and_then(|(key, _)| key.split('/').next()).unwrap_or_default();
-        OWN_KEYS.contains(&first)
+        self.failure.as_ref().is_some_and(|failure| failure.kind != ProblemKind::Other)
     }
 
     /// Returns the reason for which it does not run that has not started within `time`.
@@ -199,7 +199,7 @@ impl PooledApplication {
 
     /// Returns the message about one that has failed.
     fn cannot_run_now(&self) -> String {
-        self.cannot_run(self.failure.as_deref().unwrap_or_default())
+        self.cannot_run(self.failed_because())
     }
 
     /// Returns true if PHP has not started, and its part of the document is not the reason.
@@ -207,7 +207,13 @@ impl PooledApplication {
         self.failure.is_some() && self.ready_since.is_none() && !self.is_mistaken()
     }
 
-    fn cannot_run(&self, why: &str) -> String {
+    /// Returns why it has failed.
+    fn failed_because(&self) -> String {
+        self.failure.as_ref().map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// Returns the message about one that cannot run.
+    pub(super) fn cannot_run(&self, why: impl std::fmt::Display) -> String {
         format!("application \"{}\": {why}", self.config.name)
     }
 
@@ -216,34 +222,6 @@ impl PooledApplication {
         let consequence = "its requests get 503 until it can run; the others are served";
         format!("{}; {consequence}", self.cannot_run(why))
     }
-}
-
-/// Keys of an application, or their first parts, that name what only it uses.
-const OWN_KEYS: [&str; 12] = [
-    "user",
-    "group",
-    "root",
-    "targets",
-    "working_directory",
-    "stdout",
-    "stderr",
-    "options",
-    "environment",
-    "worker",
-    "isolation",
-    "rlimits",
-];
-
-/// Returns true if an application cannot run because a document root does not exist.
-fn has_no_root(app: &PooledApplication, failure: &str) -> bool {
-    app.config.targets.iter().any(|target| {
-        let root = target.root.display();
-        let beginnings = [
-            format!("{}: {root} cannot be used", target.key("root")),
-            format!("{}: {root} is not a directory", target.key("root")),
-        ];
-        beginnings.iter().any(|beginning| failure.starts_with(beginning.as_str()))
-    })
 }
 
 /// Error: one that has failed.

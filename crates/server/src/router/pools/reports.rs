@@ -16,7 +16,7 @@ use howdah_php_pool::sizing::meter::Activity;
 use howdah_php_pool::thread::ControlRequest;
 use howdah_sys::log::Level;
 use howdah_sys::signals::SIGKILL;
-use howdah_wire::messages::{Exit, FromSupervisor, ToSupervisor};
+use howdah_wire::messages::{Exit, FromSupervisor, Problem, ProblemKind, ToSupervisor};
 use howdah_wire::queue::WorkerId;
 
 use super::Pools;
@@ -50,9 +50,7 @@ impl Pools {
             FromSupervisor::Fallback { application, problem } => {
                 self.on_fallback(application, problem);
             }
-            FromSupervisor::Unstartable { without_root, others } => {
-                self.on_unstartable(&without_root, &others);
-            }
+            FromSupervisor::Troubled { applications } => self.on_troubled(&applications),
             FromSupervisor::StaleUsers { found } => {
                 for app in &mut self.applications {
                     let mut of_app =
@@ -63,7 +61,7 @@ impl Pools {
             FromSupervisor::FilesChecked { application, changed } => {
                 self.file_checks.answered(application, changed);
             }
-            FromSupervisor::Ended { application, message } => self.on_ended(application, &message),
+            FromSupervisor::Ended { application, problem } => self.on_ended(application, problem),
             FromSupervisor::Started { application, worker, pid } => {
                 self.on_started(application, worker, pid, descriptors);
             }
@@ -119,7 +117,7 @@ impl Pools {
         }
         app.shares_start = shares_start;
         app.queue.set_php_version(version);
-        app.failure = None;
+        (app.failure, app.foreseen) = (None, None);
         app.sizing.requested(Instant::now());
         link.send(&ToSupervisor::Measure { application: number })?;
         if !is_preparing {
@@ -136,24 +134,35 @@ impl Pools {
         Ok(())
     }
 
-    /// Takes the applications that could not start. One that must not start yet is no reason for an alert
-    /// if only its directory is missing.
-    fn on_unstartable(&mut self, without_root: &[(String, String)], others: &[(String, String)]) {
+    /// Takes the applications that could not start, or run without their document roots. One that must not start
+    /// yet is no reason for an alert if only its directory is missing.
+    fn on_troubled(&mut self, found: &[(String, Problem)]) {
         let log = Arc::clone(&self.shared.log);
         for app in &mut self.applications {
             let name = &app.config.name;
-            let all = without_root.iter().map(|found| (Level::Notice, found));
-            let all = all.chain(others.iter().map(|found| (Level::Alert, found)));
-            let found = all.into_iter().find(|(_, (found, _))| found == name);
-            let foreseen = found.map(|(level, (_, problem))| (level, problem.clone()));
-            if let Some((level, problem)) = &foreseen
-                && app.foreseen.as_ref() != Some(problem)
-                && app.failure.is_none()
-                && app.instance.is_none()
-            {
-                log.write(*level, format_args!("\"{name}\" application cannot run: {problem}"));
+            let problem = found.iter().find(|(found, _)| found == name).map(|(_, problem)| problem);
+            match problem.filter(|problem| app.foreseen.as_ref() != Some(problem)) {
+                Some(problem) if app.ready_since.is_some() => {
+                    let until = match problem.kind {
+                        ProblemKind::NoRoot => {
+                            "its scripts are not found until then; mount it, or put it back"
+                        }
+                        ProblemKind::Own | ProblemKind::Other => "its requests may wait until then",
+                    };
+                    log.write(Level::Alert, format_args!("{}; {until}", app.cannot_run(problem)));
+                }
+                Some(problem) if app.failure.is_none() && app.instance.is_none() => {
+                    let is_early = problem.kind == ProblemKind::NoRoot;
+                    let level = if is_early { Level::Notice } else { Level::Alert };
+                    let line = format_args!("\"{name}\" application cannot run: {problem}");
+                    log.write(level, line);
+                }
+                _ => {}
             }
-            app.foreseen = foreseen.map(|(_, problem)| problem);
+            if problem.is_none() && app.foreseen.is_some() && app.failure.is_some() {
+                app.restart_at.get_or_insert_with(Instant::now);
+            }
+            app.foreseen = problem.cloned();
         }
     }
 
@@ -204,7 +213,7 @@ impl Pools {
         self.wanted_restarts.add(name, reason);
     }
 
-    fn on_ended(&mut self, number: u32, message: &str) {
+    fn on_ended(&mut self, number: u32, problem: Problem) {
         self.traces.on_gone(number, None);
         self.file_checks.answered(number, None);
         if let Some(instance) = self.instance(number) {
@@ -217,7 +226,7 @@ impl Pools {
             app.queue.set_instance(None);
         }
         self.threads
-            .send(|| ThreadCommand::Detach { instance: number, reason: message.to_owned() });
+            .send(|| ThreadCommand::Detach { instance: number, reason: problem.to_string() });
         if self.retired.remove(number) {
             return;
         }
@@ -227,26 +236,27 @@ impl Pools {
         let ready_for = app.ready_since.take().map(|since| now - since);
         // The supervisor only knows that it was told to end it.
         let overdue = std::mem::take(&mut app.is_overdue).then(|| app.failure.clone()).flatten();
-        let message = overdue.as_deref().unwrap_or(message);
+        let problem = overdue.unwrap_or(problem);
+        let message = problem.to_string();
         app.starting_since = None;
         app.instance = None;
         app.starting = 0;
         app.started.clear();
-        let failure = Some(message.to_owned());
-        let is_known = std::mem::replace(&mut app.failure, failure.clone()) == failure;
+        let is_known = app.failure.as_ref() == Some(&problem);
+        app.failure = Some(problem);
         if is_preparing && app.is_awaited() {
             return; // the change or restart that waits for it fails with the message
         }
         let name = &app.config.name;
         match ready_for {
             _ if is_known => {}
-            None => log.write(Level::Alert, app.is_out(message)),
+            None => log.write(Level::Alert, app.is_out(&message)),
             Some(_) => log.write(Level::Alert, format_args!("\"{name}\" application: {message}")),
         }
         let pause = app.restarts.ended(ready_for);
         app.restart_at = Some(now + pause);
         if !pause.is_zero() {
-            app.suspend(message, &threads); // otherwise requests wait for the next instance
+            app.suspend(&message, &threads); // otherwise requests wait for the next instance
         }
     }
 
@@ -304,11 +314,12 @@ impl Pools {
         if !is_temporary && !is_preparing {
             app.suspend_broken(&message, &threads);
         }
-        if app.failure.as_ref() != Some(&message) {
+        let failure = Some(Problem::of(&message));
+        if app.failure != failure {
             let name = &app.config.name;
             let level = if is_temporary { Level::Warn } else { Level::Alert };
             log.write(level, format_args!("\"{name}\" application: {message}"));
-            app.failure = Some(message);
+            app.failure = failure;
         }
     }
 
@@ -327,7 +338,8 @@ impl Pools {
         app.pool.worker_ended();
         let lived = app.started.remove(&worker).map_or(Duration::ZERO, |at| now - at);
         let is_early = has_failed && !has_served && lived < LONG_LIFE;
-        let failure = is_early.then(|| format!("a worker {status} before it had a request"));
+        let failure = is_early
+            .then(|| Problem::of(format_args!("a worker {status} before it had a request")));
         let is_known = is_early && app.failure == failure;
         if has_served || has_failed {
             let progress = match (has_served, was_idle) {
@@ -338,7 +350,7 @@ impl Pools {
             app.pool.worker_died(progress, lived, now);
         }
         if let Some(failure) = failure.as_ref().filter(|_| !is_preparing) {
-            app.suspend_broken(failure, &threads);
+            app.suspend_broken(&failure.to_string(), &threads);
         }
         if is_preparing || is_early || has_served || !has_failed {
             app.failure = failure;

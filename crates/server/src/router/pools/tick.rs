@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use howdah_php_pool::status::manager;
 use howdah_sys::log::Level;
-use howdah_wire::messages::ToSupervisor;
+use howdah_wire::messages::{Problem, ToSupervisor};
 
 use super::application::{Absence, PooledApplication};
 use super::reports::named;
@@ -83,8 +83,10 @@ impl Pools {
             }
             app.restart_at = None;
             app.queue.resume();
-            if app.must_be_ready && app.instance.is_none() {
+            let needs_trial = app.needs_trial();
+            if needs_trial || app.must_be_ready && app.instance.is_none() {
                 self.start(app)?;
+                app.is_trial = needs_trial && !app.must_be_ready;
             }
         }
         // `take_load`, as threads ask for a check once until then: if the only request is withdrawn before
@@ -122,7 +124,7 @@ impl Pools {
             self.log(Level::Alert, format_args!("application \"{name}\": {reason}; {line}"));
             app.is_overdue = true;
             app.suspend(&reason, &self.threads);
-            app.failure = Some(reason);
+            app.failure = Some(Problem::of(reason));
         }
         if now < end {
             return Ok(Some(end));
@@ -249,6 +251,9 @@ impl Pools {
             && let Some(timeout) = memory_shortage.release_timeout(now, || machine.state(None))
         {
             wanted = wanted.released_after(timeout);
+        }
+        if app.has_no_worker() {
+            wanted.spare = wanted.spare.max(1); // shows when workers can start again
         }
         app.queue.set_max_workers(wanted.max, manager(&app.config.processes));
         let decision = app.pool.decide(wanted, running, now);

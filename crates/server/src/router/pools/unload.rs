@@ -4,7 +4,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use howdah_php_pool::pool::PoolState;
 use howdah_php_pool::sizing::shortage::{READ_INTERVAL, Shortage};
@@ -46,12 +46,13 @@ impl Pools {
     ) -> io::Result<Option<Instant>> {
         // The other applications: this one is not in the list meanwhile.
         let has_neighbours = !self.applications.is_empty();
-        let timeout = app.sizing.wanted().unload_timeout(has_neighbours);
-        let Some(timeout) = timeout else { return Ok(None) };
         if state.workers + app.starting + state.busy + state.waiting > 0 {
-            app.unused_since = None;
+            (app.unused_since, app.is_trial) = (None, false);
             return Ok(None);
         }
+        let timeout = app.sizing.wanted().unload_timeout(has_neighbours);
+        let timeout = if app.is_trial { Some(Duration::ZERO) } else { timeout };
+        let Some(timeout) = timeout else { return Ok(None) };
         let unused_since = *app.unused_since.get_or_insert(now);
         let due = unused_since.checked_add(timeout);
         let is_chosen = self.unload_unused_since.is_some_and(|chosen| unused_since <= chosen);
@@ -60,11 +61,19 @@ impl Pools {
         }
         let (name, unused) = (&app.config.name, (now - unused_since).as_secs());
         let shortage = if is_chosen { "memory is short and " } else { "" };
-        let message = format_args!(
-            "\"{name}\" application is unloaded, as {shortage}it was not used for {unused} s; the next \
-             request loads it again"
-        );
-        self.log(Level::Info, message);
+        match std::mem::take(&mut app.is_trial) {
+            true => self.log(
+                Level::Info,
+                format_args!("\"{name}\" application can run again; the next request loads it"),
+            ),
+            false => self.log(
+                Level::Info,
+                format_args!(
+                    "\"{name}\" application is unloaded, as {shortage}it was not used for {unused} s; the \
+                     next request loads it again"
+                ),
+            ),
+        }
         // Requests that come from now on wait for the next prototype.
         app.queue.set_instance(None);
         app.ready_since = None;
@@ -93,8 +102,6 @@ fn chosen(mut unused: Vec<Instant>, shortage: Shortage) -> Option<Instant> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -1,18 +1,22 @@
-//! When applications without a process are looked at.
+//! When the applications are looked at.
 
 use std::time::Instant;
 
-/// When applications are looked at.
+use crate::application_checks::Hung;
+
+/// When the applications are looked at.
 #[derive(Debug, Default)]
-pub(super) struct UnloadedChecks {
+pub(super) struct ApplicationChecks {
     pub(super) due: Option<Instant>,
     /// The last look has found some.
     pub(super) has_found: bool,
     /// A look is in progress.
     pub(super) is_running: bool,
+    /// Those whose directories do not answer.
+    pub(super) hung: Hung,
 }
 
-impl UnloadedChecks {
+impl ApplicationChecks {
     /// Returns the time of the next look; `None` if none is due, or one is in progress.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due.filter(|_| !self.is_running)

@@ -1,0 +1,76 @@
+//! Looks at the applications of the running document from time to time: whether those that load PHP with their
+//! first request could start is known before, from their user, their program and their directories, and those that
+//! run may lose their document roots. The router gets the troubled ones.
+
+use std::time::{Duration, Instant};
+
+use super::state::Tree;
+use crate::application_checks::{CheckedApplication, Troubled, message, mount_points, read};
+use crate::file_task::{Origin, Outcome, Task};
+
+/// Interval between two looks.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Interval while an application is troubled.
+const TROUBLED_INTERVAL: Duration = Duration::from_secs(4);
+
+impl Tree {
+    /// Looks at the applications if it is time.
+    pub(super) fn check_applications_if_due(&mut self, now: Instant) {
+        if self.application_checks.due().is_none_or(|due| due > now) {
+            return;
+        }
+        self.application_checks.due = None;
+        let all = self.changes.current.grants.applications.values();
+        let hung = &self.application_checks.hung;
+        let mut checked: Vec<_> = all
+            .filter(|spec| !hung.is_left_out(&spec.name, now))
+            .map(|spec| {
+                let mut running = self.applications.values();
+                let running = running.find(|app| app.name == spec.name && app.is_ready());
+                let prototype = running.map(|app| app.pid);
+                CheckedApplication { spec: spec.clone(), prototype }
+            })
+            .collect();
+        // Those that may hang again are the last ones.
+        let key = |app: &CheckedApplication| (hung.is_known(&app.spec.name), app.spec.name.clone());
+        checked.sort_by_cached_key(key);
+        if checked.is_empty() {
+            return self.applications_checked(&checked, Ok(None));
+        }
+        self.application_checks.is_running = true;
+        self.begin_file_task(Task::CheckApplications(checked), Origin::Supervisor);
+    }
+
+    /// Tells the router which applications are troubled, and looks again later.
+    pub(super) fn applications_checked(
+        &mut self,
+        checked: &[CheckedApplication],
+        outcome: Outcome,
+    ) {
+        let now = Instant::now();
+        let checks = &mut self.application_checks;
+        checks.is_running = false;
+        let mut troubled = match outcome {
+            Ok(None) => Troubled::new(),
+            Ok(Some(file)) => read(file),
+            Err(error) => {
+                // One directory that does not answer must not hide the others. A look that could not begin is
+                // repeated later.
+                let is_known = checks.hung.add(checked, &error, &mount_points(), now);
+                checks.due = Some(if is_known { now } else { now + TROUBLED_INTERVAL });
+                return;
+            }
+        };
+        let known = &self.changes.current.grants.applications;
+        troubled.extend(checks.hung.answered(checked, |name| known.contains_key(name)));
+        let interval = if troubled.is_empty() { INTERVAL } else { TROUBLED_INTERVAL };
+        let next = (!known.is_empty()).then(|| now + interval);
+        // The configuration may have changed meanwhile.
+        checks.due = checks.due.into_iter().chain(next).min();
+        let was_troubled = std::mem::replace(&mut checks.has_found, !troubled.is_empty());
+        if !troubled.is_empty() || was_troubled {
+            self.send_to_router(&message(troubled), &[]);
+        }
+    }
+}
