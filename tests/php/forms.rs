@@ -186,23 +186,48 @@ fn colliding_names_cost_no_time() {
 }
 
 #[test]
-fn a_body_or_file_above_the_limits_of_php_is_in_the_log_with_what_to_set() {
+fn a_body_or_file_above_the_limits_of_php_is_in_the_log_once_with_what_to_set() {
     let options = json!({"admin": {"post_max_size": "100K", "upload_max_filesize": "10K", "log_errors": "0"}});
-    let server = Site::script("index.php", "echo $_FILES['f']['error'] ?? 'none';")
-        .with(json!({"applications": {"site": {"options": options, "processes": 1}}}))
+    let one = json!({"options": options, "processes": 3});
+    let site = Site::script(
+        "index.php",
+        "if (isset($_GET['wait'])) for ($n = 0; $n < 500 && count(glob(getenv('DATA') . '/at-*')) < 3; $n++) {
+             touch(getenv('DATA') . '/at-' . getmypid());
+             usleep(20000);
+         }
+         echo $_FILES['f']['error'] ?? 'none';",
+    );
+    let mut other = one.clone();
+    other["type"] = json!("php");
+    other["root"] = json!(site.root());
+    other["script"] = json!("index.php");
+    let server = site
+        .with(json!({
+            "routes": [
+                {"match": {"uri": "/other/*"}, "action": {"pass": "applications/other"}},
+                {"action": {"pass": "applications/site"}},
+            ],
+            "applications": {"site": one, "other": other},
+        }))
         .serve();
-    let upload = |bytes: usize| {
+    let upload = |target: &str, bytes: usize| {
         let file = "x".repeat(bytes);
         let body = format!(
             "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a\"\r\n\r\n{file}\r\n--b--\r\n"
         );
-        server.post("/", "multipart/form-data; boundary=b", body).text()
+        server.post(target, "multipart/form-data; boundary=b", body).text().to_owned()
     };
-    assert_eq!(upload(1000), "0");
-    assert!(!server.log().contains("exceeds"), "{}", server.log());
+    let lines = || server.log().lines().filter(|line| line.contains(" exceeds ")).count();
+    assert_eq!(upload("/", 1000), "0");
+    assert_eq!(lines(), 0, "{}", server.log());
+    // Three processes of the application.
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| assert_eq!(upload("/?wait", 20_000), "1"));
+        }
+    });
     for _ in 0..3 {
-        assert_eq!(upload(20_000), "1");
-        assert_eq!(upload(200_000), "none");
+        assert_eq!(upload("/", 200_000), "none");
     }
     server.wait_for_log("a file in a request body of 20");
     server.wait_for_log(
@@ -211,6 +236,8 @@ fn a_body_or_file_above_the_limits_of_php_is_in_the_log_with_what_to_set() {
     server.wait_for_log(
         "exceeds post_max_size (100K), and PHP has dropped it; raise post_max_size in",
     );
-    let lines = server.log().lines().filter(|line| line.contains(" exceeds ")).count();
-    assert_eq!(lines, 2, "{}", server.log());
+    assert_eq!(lines(), 2, "{}", server.log());
+    // Another application has lines of its own.
+    assert_eq!(upload("/other/", 20_000), "1");
+    eventually("its line", || (lines() == 3).then_some(()));
 }

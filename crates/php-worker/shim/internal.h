@@ -64,7 +64,7 @@ void howdah_hook_environment(void);
 
 /* Writes a line if the body of the request, which has begun, is above post_max_size. */
 void howdah_note_body_limit(void);
-/* Writes lines about files above upload_max_filesize. Called after modules have started. */
+/* Writes lines about files above upload_max_filesize. Called in the prototype after modules have started. */
 void howdah_hook_uploads(void);
 
 /* Called while modules start, before OPcache reads the hook: closes scripts on exec. */
