@@ -184,6 +184,49 @@ fn a_root_that_goes_missing_while_the_site_runs_is_told_until_it_is_back() {
     assert_eq!(howdah(&server, &["reload"]).0, Some(0));
 }
 
+/// A site that cannot run gets many requests. The errors of its neighbour, and its own later, are logged.
+#[test]
+fn requests_to_an_application_that_does_not_run_have_one_line_in_the_log() {
+    let site = Site::new();
+    let sites = Sites::new(&site, &["gone", "ini", "other"]);
+    let ini = sites.path("ini").join("php.ini");
+    fs::write(&ini, "opcache.preload = /nonexistent/preload.php\n").unwrap();
+    fs::write(sites.path("other").join("index.php"), "<?php error_log('of a script');").unwrap();
+    put_away(&sites.path("gone"));
+    let document = sites.document(|name| match name {
+        "ini" => json!({"options": {"file": ini}}),
+        _ => json!({}),
+    });
+    let server = serve(site, document);
+    let lines = |name: &str| {
+        let log = server.log();
+        let is_it = |line: &&str| {
+            line.contains(&format!("/{name}/")) && line.contains("the application does not run: ")
+        };
+        log.lines().filter(is_it).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for name in ["gone", "ini"] {
+        eventually("a request is refused", || {
+            assert_eq!(get(&server, name).0, 503);
+            (!lines(name).is_empty()).then_some(())
+        });
+        for _ in 0..50 {
+            assert_eq!(get(&server, name).0, 503);
+        }
+    }
+    for _ in 0..3 {
+        assert_eq!(get(&server, "other").0, 200);
+    }
+    eventually("the errors of a script are logged", || {
+        let log = server.log();
+        (log.lines().filter(|line| line.ends_with("of a script")).count() == 3).then_some(())
+    });
+    // A machine that is busy for more than a minute may have two.
+    for name in ["gone", "ini"] {
+        assert!((1..=2).contains(&lines(name).len()), "{:?}", lines(name));
+    }
+}
+
 /// The drives of two sites do not answer. No other site waits for them, nor does the server itself.
 #[test]
 fn a_root_on_a_drive_that_does_not_answer_is_told_and_others_are_still_looked_at() {

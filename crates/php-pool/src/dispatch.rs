@@ -12,6 +12,7 @@ use howdah_http::message::Response;
 use howdah_http::request_body::{self, CollectError, RequestBody};
 use howdah_http::respond;
 use howdah_http::spool::{self, Spool};
+use howdah_sys::clock;
 use howdah_sys::log::Level;
 use howdah_wire::request::{HEADER_BYTES, Params, RequestHeader, flags};
 use tokio::time::Instant;
@@ -203,6 +204,9 @@ fn refuse_queue(
     context: &RequestContext,
     refused: QueueError,
 ) -> Response {
+    let Some(unlogged) = application.queue.refusals.count(&refused, clock::monotonic_us()) else {
+        return refuse(503);
+    };
     let key = |key: &str| application.config.limit_key(key);
     let reason = match refused {
         QueueError::QueueFull => {
@@ -217,7 +221,11 @@ fn refuse_queue(
         }
         QueueError::Stopped(reason) => format!("the application does not run: {reason}"),
     };
-    thread.log().write(Level::Error, format_args!("{context}: {reason}"));
+    let more = match unlogged {
+        0 => String::new(),
+        more => format!("; {more} more were refused since the last such line"),
+    };
+    thread.log().write(Level::Error, format_args!("{context}: {reason}{more}"));
     refuse(503)
 }
 

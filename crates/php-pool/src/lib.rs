@@ -29,6 +29,7 @@ pub mod pending;
 pub mod pool;
 pub mod queue;
 mod queue_results;
+mod refusals;
 pub mod request;
 pub mod response;
 pub mod sizing;

@@ -20,6 +20,7 @@ use howdah_wire::queue::{Claim, Producer, WakeUp, WorkerId};
 
 pub use super::instance::{Instance, NotSent, Worker};
 pub use super::queue_results::{Load, QueueError, Withdrawal};
+use super::refusals::Refusals;
 use super::request::RequestContext;
 pub use super::request::RequestKey;
 use super::status::{Counters, PoolStatus, ProcessStatus, RequestInfo, SlowRequest};
@@ -39,6 +40,8 @@ pub struct Queue {
     max_workers: AtomicU32,
     /// Limit of the application's log records.
     pub log_rate: LogRate,
+    /// Limit of the log lines about refused requests.
+    pub(crate) refusals: Refusals,
     /// Version of the PHP that runs last reported; empty before.
     php_version: Mutex<Box<str>>,
     inner: Mutex<Inner>,
@@ -142,6 +145,7 @@ impl Queue {
             has_asked: AtomicBool::new(false),
             max_workers: AtomicU32::new(u32::MAX),
             log_rate: LogRate::default(),
+            refusals: Refusals::default(),
             php_version: Mutex::default(),
             inner: Mutex::new(inner),
         }
