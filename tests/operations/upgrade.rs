@@ -453,6 +453,27 @@ fn an_application_whose_preload_script_fails_is_out_and_the_others_are_upgraded(
     assert_eq!(server.get("/shop/").text(), "hello");
 }
 
+/// A preload script that waits for something for ever. It is waited for more than a minute, as it may be slow.
+#[test]
+fn an_application_whose_preload_script_hangs_is_out_and_the_others_are_upgraded() {
+    let (server, preload) = serve_with_preload(&["shop"], "php");
+    fs::write(&preload, "<?php while (true) { usleep(50000); }").unwrap();
+    let old = server.supervisor();
+    let socket = format!("unix:{}", server.site.control_socket().display());
+    let mut upgrade = Command::new(programs::howdah());
+    let output = upgrade.args(["upgrade", "--control", &socket]).output().unwrap();
+    let text = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).concat();
+    assert!(text.contains("Upgrade done"), "{text}");
+    server.replaced_by(pid_file(&server));
+    server.wait_for_end_of(old);
+    assert_eq!(server.get("/a.php").status, 200);
+    server.wait_for_log("application \"shop\": it has not started for 60 s: ");
+    assert_eq!(server.get("/shop/").status, 503);
+    fs::write(&preload, "<?php").unwrap();
+    server.control("GET", "/control/applications/shop/restart", "").succeeded();
+    assert_eq!(server.get("/shop/").text(), "hello");
+}
+
 /// PHP of one version starts for none of its applications, as after a package that is broken: the old server has one that
 /// works.
 #[test]

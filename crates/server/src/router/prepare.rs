@@ -318,7 +318,7 @@ impl ControlThread {
         trigger: Trigger,
     ) -> Result<(), String> {
         let started_at = Instant::now();
-        let mut start_timeout = START_TIMEOUT;
+        let (mut start_timeout, mut has_failed_late) = (START_TIMEOUT, false);
         let mut bind_again = None;
         loop {
             let (is_preparing, deadline) = match trigger {
@@ -359,6 +359,11 @@ impl ControlThread {
                         self.pools.waive_late();
                         // For those that must be ready.
                         start_timeout = CHANGE_TIMEOUT;
+                    }
+                    // PHP may hang, or the script of one application.
+                    Trigger::Start(_) if !has_failed_late => {
+                        self.pools.fail_late(CHANGE_TIMEOUT);
+                        has_failed_late = true;
                     }
                     Trigger::Change { is_reload: true, .. } => self.pools.waive_late(),
                     Trigger::Start(_) | Trigger::Change { .. } | Trigger::CertificateFiles => {

@@ -178,6 +178,14 @@ impl Pools {
         self.required = required;
     }
 
+    /// Lets applications that have not started within `time` count as failed.
+    pub(in crate::router) fn fail_late(&mut self, time: Duration) {
+        let changed = self.preparing.iter_mut().filter(|app| !app.is_restart);
+        for app in changed.filter(|app| app.is_late() && app.failure.is_none()) {
+            app.failure = Some(Problem::of(app.has_not_started_for(time)));
+        }
+    }
+
     /// Returns true if the router must not serve without this application.
     fn requires(&self, app: &PooledApplication) -> bool {
         self.required.contains(&app.config.name)
