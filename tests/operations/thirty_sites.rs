@@ -1,14 +1,16 @@
 //! One site's mistake is its own: thirty sites, of which each of seven is broken in another way.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use harness::client::Client;
 use harness::tls::{self, Authority};
-use harness::{Server, Site, eventually, free_address, open_to_all, programs, users};
+use harness::{Ends, Server, Site, eventually, free_address, open_to_all, programs, users};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -164,6 +166,17 @@ impl Thirty {
 
     /// Breaks seven sites and a log. Returns the program that takes the port.
     fn spoil(&self) -> TcpListener {
+        self.spoil_files();
+        self.take_port()
+    }
+
+    /// Returns a program that takes the port of a site.
+    fn take_port(&self) -> TcpListener {
+        TcpListener::bind(("127.0.0.1", self.port)).unwrap()
+    }
+
+    /// Breaks what [`Thirty::spoil`] does, but for the port.
+    fn spoil_files(&self) {
         let place = &self.place;
         place.write("worker/worker.php", "<?php this is no PHP");
         let without = self.with_user.lines().filter(|line| !line.starts_with(users::NAME));
@@ -173,7 +186,6 @@ impl Thirty {
         place.write("conf.d/included.json", "{");
         fs::rename(place.path("lost.pem"), place.path("lost")).unwrap();
         fs::remove_dir_all(place.path("logs")).unwrap();
-        TcpListener::bind(("127.0.0.1", self.port)).unwrap()
     }
 
     /// Mends what [`Thirty::spoil`] has broken, but for the port.
@@ -221,15 +233,21 @@ impl Thirty {
         expected
     }
 
-    /// Checks that the broken sites are out and named, and that each comes back without a reload once it is
-    /// mended. `pids`: responses of the others, which must not change.
-    fn are_out_and_come_back(&self, server: &Server, taken: TcpListener, pids: &[String]) {
+    /// Checks that the sites `out` are, that all that is broken is named, and that each comes back without a reload
+    /// once it is mended. `pids`: responses of the others, which must not change.
+    fn are_out_and_come_back(
+        &self,
+        server: &Server,
+        taken: TcpListener,
+        out: &[&str],
+        pids: &[String],
+    ) {
         assert!(self.is_reached("kept") && !self.is_reached("lost"));
-        for name in BROKEN {
+        for name in out {
             assert_eq!(get(server, name).0, 503, "{name}");
         }
         let expected = self.expected();
-        eventually("all are named", || (out(server) == expected).then_some(()));
+        eventually("all are named", || (parts_out(server) == expected).then_some(()));
         let log = server.log();
         let status = text(&howdah(&["status"], server));
         let document = server.site.root().with_file_name("config.json");
@@ -259,7 +277,7 @@ impl Thirty {
         for name in BROKEN {
             eventually(&format!("{name} is served"), || (get(server, name).0 == 200).then_some(()));
         }
-        eventually("nothing is out", || out(server).is_empty().then_some(()));
+        eventually("nothing is out", || parts_out(server).is_empty().then_some(()));
         assert!(self.is_reached("lost"));
         TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         assert!(self.place.path("logs/other.log").exists());
@@ -292,7 +310,7 @@ fn answers(server: &Server) -> Vec<String> {
 }
 
 /// Returns kinds and names of the parts that are out.
-fn out(server: &Server) -> Vec<(String, String)> {
+fn parts_out(server: &Server) -> Vec<(String, String)> {
     let status = server.control("GET", "/status", "").succeeded();
     let parts = status.get("out").and_then(Value::as_array).cloned().unwrap_or_default();
     let text = |part: &Value, key: &str| part[key].as_str().unwrap_or_default().to_owned();
@@ -360,7 +378,7 @@ fn each_broken_site_is_out_alone_after_a_start_and_comes_back_once_mended() {
     for name in BROKEN {
         eventually(&format!("{name} is served"), || (get(&server, name).0 == 200).then_some(()));
     }
-    assert_eq!(out(&server), []);
+    assert_eq!(parts_out(&server), []);
     assert!(thirty.is_reached("kept") && thirty.is_reached("lost"));
 
     // Everything breaks, and the server is started again.
@@ -368,7 +386,7 @@ fn each_broken_site_is_out_alone_after_a_start_and_comes_back_once_mended() {
     let taken = thirty.spoil();
     let server = site.serve_again(&address);
     let pids = answers(&server);
-    thirty.are_out_and_come_back(&server, taken, &pids);
+    thirty.are_out_and_come_back(&server, taken, &BROKEN, &pids);
 }
 
 #[test]
@@ -390,7 +408,7 @@ fn each_broken_site_that_a_reload_adds_is_out_alone_and_comes_back_once_mended()
         assert_eq!(lines.count(), 1, "{kind} {name}: {reloaded:?}");
     }
     assert_eq!(answers(&server), pids);
-    thirty.are_out_and_come_back(&server, taken, &pids);
+    thirty.are_out_and_come_back(&server, taken, &BROKEN, &pids);
 }
 
 /// A site that a reload breaks is out, and is back after the next one.
@@ -415,4 +433,70 @@ fn a_reload_leaves_out_only_what_cannot_run() {
     fs::write(&file, document.to_string()).unwrap();
     server.signal(Signal::HUP);
     eventually("good0 is served", || (get(&server, "good0").0 == 200).then_some(()));
+}
+
+/// Sends requests to all sites without a mistake, one after the other, until `done`.
+fn ask_on(address: SocketAddr, keep: bool, done: &AtomicBool, answered: &AtomicUsize) {
+    let mut kept: Option<Client> = None;
+    for number in (0..GOOD).cycle().take_while(|_| !done.load(Ordering::Relaxed)) {
+        let mut client = kept.take().unwrap_or_else(|| Client::connect(address));
+        let option = if keep { "" } else { "Connection: close\r\n" };
+        client.send(format!("GET /good{number}/x HTTP/1.1\r\nHost: a\r\n{option}\r\n"));
+        let response = client.response();
+        assert_eq!(response.status, 200, "good{number}: {}", response.text());
+        answered.fetch_add(1, Ordering::Relaxed);
+        kept = (response.field("Connection") != Some("close")).then_some(client);
+    }
+}
+
+/// All sites run, and what they use breaks. The new server cannot run seven of them.
+#[test]
+fn an_upgrade_amid_faults_loses_no_request_and_names_each_broken_site() {
+    let Some((thirty, site)) = Thirty::new() else { return };
+    let pid_file = site.data().join("howdah.pid");
+    let site = site.argument("--pid").argument(&pid_file.display().to_string());
+    let address = free_address().to_string();
+    let taken = thirty.take_port();
+    let server = serve(site, &address, &thirty.all(&address));
+    answers(&server);
+    for name in BROKEN {
+        eventually(&format!("{name} is served"), || (get(&server, name).0 == 200).then_some(()));
+    }
+    thirty.spoil_files();
+    let (done, answered) = (AtomicBool::new(false), [const { AtomicUsize::new(0) }; 4]);
+    std::thread::scope(|scope| {
+        let _ends = Ends(&done);
+        let clients: Vec<_> = { answered.iter().enumerate() }
+            .map(|(number, answered)| {
+                let (address, done) = (server.address, &done);
+                scope.spawn(move || ask_on(address, number % 2 == 0, done, answered))
+            })
+            .collect();
+        let served = || {
+            let before = answered.each_ref().map(|count| count.load(Ordering::Relaxed));
+            eventually("each client has all sites", || {
+                let now = answered.each_ref().map(|count| count.load(Ordering::Relaxed));
+                let all = now.iter().zip(before).all(|(now, before)| *now > before + GOOD);
+                (all || clients.iter().any(|client| client.is_finished())).then_some(())
+            });
+        };
+        let reloaded = howdah(&["reload"], &server);
+        assert_eq!(reloaded.status.code(), Some(4), "{reloaded:?}");
+        served();
+        let upgraded = howdah(&["upgrade"], &server);
+        assert_eq!(upgraded.status.code(), Some(4), "{upgraded:?}");
+        let lines = text(&upgraded);
+        assert!(lines.contains("Upgrade done: "), "{lines}");
+        for (kind, name) in thirty.expected() {
+            assert!(lines.contains(&format!("{kind} \"{name}\": ")), "{kind} {name}: {lines}");
+        }
+        let old = server.replaced_by(server.data("howdah.pid").trim().parse().unwrap());
+        server.wait_for_end_of(old);
+        served();
+        done.store(true, Ordering::Relaxed);
+        clients.into_iter().for_each(|client| client.join().unwrap());
+    });
+    let pids = answers(&server);
+    // The included file keeps its former content.
+    thirty.are_out_and_come_back(&server, taken, &["worker", "user", "root", "ini"], &pids);
 }
