@@ -27,6 +27,12 @@ const STATE_TIMEOUT: Duration = Duration::from_secs(30);
 const CAN_RESTART: &str = "can restart";
 const NO_USER: &str = "no user";
 
+/// Maximum number of applications of one [`Task::CheckUsers`]: its outcome has a limited length.
+pub(crate) const MAX_USERS: usize = 100;
+
+/// Maximum length of a problem of [`Task::CheckUsers`], in bytes.
+const MAX_PROBLEM: usize = 512;
+
 /// Reads the differences of [`Task::CheckUsers`], with the numbers of applications; `None` if it was not carried out.
 pub(crate) fn stale_users(outcome: Outcome) -> Option<Vec<(u32, Difference)>> {
     let Err(problems) = outcome else { return Some(Vec::new()) };
@@ -232,6 +238,7 @@ impl Task {
                     file_progress(&user.to_string());
                     let Difference { problem, can_restart } = user.difference(options)?;
                     let kind = if can_restart { CAN_RESTART } else { NO_USER };
+                    let problem = &problem[..problem.floor_char_boundary(MAX_PROBLEM)];
                     Some(format!("{number}\t{kind}\t{}", problem.replace('\n', " ")))
                 });
                 lines(problems.collect())

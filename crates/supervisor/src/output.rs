@@ -110,7 +110,9 @@ impl Output {
     fn flush(&mut self, name: &str, log: &Log) {
         let text = String::from_utf8_lossy(self.line.trim_ascii_end());
         let is_known = self.start.as_mut().is_some_and(|start| start.is_known(&text));
-        if !text.is_empty() && !is_known {
+        if is_known {
+            self.rate.wrote(text.len()); // to read it takes time, too
+        } else if !text.is_empty() {
             let message = format_args!("\"{name}\" application output: {text}");
             let (source, pid) = (format_args!("application \"{name}\""), std::process::id());
             log.write_limited(&self.rate, &source, pid, Level::Error, message);
@@ -145,6 +147,33 @@ mod tests {
         let count = |text: &str| lines.matches(text).count();
         let counts = (count("no memory"), count("no preload script"), count("no extension"));
         assert_eq!(counts, (1, 1, 1), "{lines}");
+    }
+
+    #[test]
+    fn a_flood_of_known_lines_is_taken_no_faster_either() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = Log::new(File::create(directory.path().join("log")).unwrap().into());
+        let (mut output, writer) = Output::new().unwrap();
+        output.begin_start(StartLines::new());
+        rustix::io::write(&writer, b"x\n").unwrap();
+        output.drain("flood", &log);
+        let known = output.end_start().unwrap();
+        output.begin_start(known);
+        let mut taken = 0;
+        while output.pause().is_zero() && taken < 64 << 20 {
+            taken += rustix::io::write(&writer, &b"x\n".repeat(10_000)).unwrap_or(0);
+            assert!(output.drain("flood", &log));
+        }
+        assert!(!output.pause().is_zero());
+    }
+
+    #[test]
+    fn a_start_has_a_limited_memory() {
+        let mut start = Start { before: StartLines::new(), lines: StartLines::new() };
+        for length in 1..10 * MAX_START_LINES {
+            assert!(!start.is_known(&"x".repeat(length)));
+        }
+        assert_eq!(start.lines.len(), MAX_START_LINES);
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(crate) struct Router {
     pub(crate) certificates: BTreeSet<String>,
     /// Messages that wait until the socket has room.
     pub(crate) outbox: RefCell<Outbox>,
+    /// It has reported that it serves.
+    pub(crate) serves: bool,
 }
 
 #[cfg(any(test, feature = "model"))]
@@ -34,7 +36,7 @@ impl Router {
     /// Creates a router that is played by a test.
     pub(crate) fn model(pid: u32, socket: OwnedFd) -> Router {
         let (certificates, outbox) = (BTreeSet::new(), RefCell::default());
-        Router { pid, socket, started: Instant::now(), certificates, outbox }
+        Router { pid, socket, started: Instant::now(), certificates, outbox, serves: false }
     }
 }
 
@@ -92,5 +94,5 @@ pub(crate) fn start(
     packet::send(&socket, &hello.encode(), &[log.as_fd(), document.as_fd(), bundles.as_fd()])?;
     let certificates = certificates.names().filter(|name| granted(name)).map(str::to_owned);
     let (certificates, outbox) = (certificates.collect(), RefCell::default());
-    Ok(Router { pid, socket, started: now, certificates, outbox })
+    Ok(Router { pid, socket, started: now, certificates, outbox, serves: false })
 }

@@ -20,7 +20,7 @@ mod tick;
 mod unload;
 mod wanted;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -83,6 +83,8 @@ pub(super) struct Pools {
     /// Restarts that nobody waits for.
     wanted_restarts: WantedRestarts,
     file_checks: FileChecks,
+    /// Applications with a user that has changed, by number, until the supervisor has named all.
+    stale_users: HashMap<u32, String>,
     /// Traces of slow requests.
     pub(super) traces: Traces,
 }
@@ -111,6 +113,7 @@ impl Pools {
             asked_restarts: Vec::new(),
             wanted_restarts: WantedRestarts::default(),
             file_checks: FileChecks::default(),
+            stale_users: HashMap::new(),
         }
     }
 

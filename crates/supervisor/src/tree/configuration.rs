@@ -168,9 +168,14 @@ impl Tree {
         }
         self.has_served = true;
         self.service_manager.router_serves(Instant::now());
-        self.application_checks.begin_soon();
-        self.users.look_now();
-        release_start_memory();
+        // One that was taken over could report it again and again.
+        let first =
+            self.router.as_mut().is_some_and(|one| !std::mem::replace(&mut one.serves, true));
+        if first {
+            self.application_checks.begin_soon();
+            self.users.look_now();
+            release_start_memory();
+        }
     }
 
     /// Keeps the current document for a start without a valid one. A failure costs only that.

@@ -13,6 +13,7 @@ use howdah_wire::queue::WorkerId;
 use howdah_wire::region::Geometry;
 use proptest::prelude::*;
 
+use super::id::Id;
 use super::model::{Answer, Model};
 use crate::grants::Grants;
 
@@ -30,7 +31,7 @@ fn name() -> impl Strategy<Value = String> {
 /// directory.
 fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
     let numbers = (0u32..4, 0u16..4, any::<u16>(), any::<u8>(), any::<u64>());
-    let message = (0u8..22, name(), numbers).prop_map(|(kind, name, numbers)| {
+    let message = (0u8..23, name(), numbers).prop_map(|(kind, name, numbers)| {
         let (application, index, incarnation, signal, number) = numbers;
         let worker = WorkerId { index, incarnation };
         let short = number as u32 % 4;
@@ -59,6 +60,7 @@ fn message() -> impl Strategy<Value = (bool, ToSupervisor)> {
             18 => ToSupervisor::RenewalsHeld {},
             19 => ToSupervisor::OpenCache { path: name },
             20 => ToSupervisor::OpenNameFiles {},
+            21 => ToSupervisor::CheckFiles { application },
             _ => ToSupervisor::Run {
                 number: short,
                 program: name,
@@ -162,6 +164,30 @@ fn the_control_socket_is_not_handed_out_as_a_listener() {
         panic!("{answers:?}")
     };
     assert!(files.is_empty() && message.contains("the control API"), "{message}");
+}
+
+/// A look at users is a process that asks directory services.
+#[test]
+fn a_router_causes_one_look_at_users_however_often_it_says_that_it_serves() {
+    let mut model = Model::new(true).unwrap();
+    let is_wanted = |model: &mut Model| std::mem::take(&mut model.tree.users.must_look);
+    ask(&mut model, &ToSupervisor::Serving {});
+    assert!(is_wanted(&mut model));
+    ask(&mut model, &ToSupervisor::Serving {});
+    ask(&mut model, &ToSupervisor::CheckFiles { application: 1 });
+    assert!(!is_wanted(&mut model));
+}
+
+#[test]
+fn a_router_learns_of_users_only_for_its_own_applications() {
+    let mut model = Model::new(true).unwrap();
+    let own = model.tree.id(1);
+    model.tree.users.changed = vec![Id { router: own.router - 1, number: 0 }, own];
+    for (application, expected) in [(0, None), (1, Some("the ids of its user".to_owned()))] {
+        let answers = ask(&mut model, &ToSupervisor::CheckFiles { application });
+        let checked = FromSupervisor::FilesChecked { application, changed: expected };
+        assert_eq!(answers.first().map(|answer| &answer.0), Some(&checked));
+    }
 }
 
 /// A router asks while it prepares a configuration, before it learns that the server ends.

@@ -8,7 +8,7 @@ use howdah_wire::messages::{FromSupervisor, Restart};
 
 use super::state::Tree;
 use super::users_state::{Files, INTERVAL, WaitingChange};
-use crate::file_task::{Candidate, Origin, Outcome, Task, stale_users};
+use crate::file_task::{Candidate, MAX_USERS, Origin, Outcome, Task, stale_users};
 
 impl Tree {
     /// Looks at the users of applications if it is time.
@@ -34,12 +34,19 @@ impl Tree {
             return self.users_checked(Ok(None));
         };
         self.users.looks_at = Some(router);
+        self.users.found.clear();
         let of_router = self.applications.iter().filter(|(id, _)| id.router == router);
-        let running: Vec<_> =
+        self.users.unseen =
             of_router.filter_map(|(id, app)| Some((id.number, app.user.clone()?))).collect();
-        match running.is_empty() {
+        self.look_at_next_users();
+    }
+
+    fn look_at_next_users(&mut self) {
+        let unseen = &mut self.users.unseen;
+        let some = unseen.split_off(unseen.len().saturating_sub(MAX_USERS));
+        match some.is_empty() {
             true => self.users_checked(Ok(None)),
-            false => self.begin_file_task(Task::CheckUsers(running), Origin::Supervisor),
+            false => self.begin_file_task(Task::CheckUsers(some), Origin::Supervisor),
         }
     }
 
@@ -67,19 +74,19 @@ impl Tree {
     /// Tells the router which applications run as another user than they would now, and goes on with a reload.
     pub(super) fn users_checked(&mut self, outcome: Outcome) {
         // Another router has numbers of its own.
-        let router = self.users.looks_at.take();
-        let is_current =
-            router.is_some() && router == self.router.as_ref().map(|router| router.pid);
+        let router = self.router.as_ref().map(|router| router.pid);
+        let is_current = router.is_some() && router == self.users.looks_at;
         // Without an answer, for example of a directory service, nothing is known.
-        if let Some(found) = stale_users(outcome).filter(|_| is_current) {
-            let can_restart = found.iter().filter(|(_, difference)| difference.can_restart);
-            self.users.changed = can_restart.map(|(number, _)| self.id(*number)).collect();
-            let had_found = std::mem::replace(&mut self.users.has_found, !found.is_empty());
-            if had_found || self.users.has_found {
-                let found = found.into_iter().map(|(number, found)| (number, found.problem));
-                let found = FromSupervisor::StaleUsers { found: found.collect() };
-                self.send_to_router(&found, &[]);
+        match stale_users(outcome).filter(|_| is_current) {
+            Some(found) => {
+                self.users.found.extend(found);
+                if !self.users.unseen.is_empty() {
+                    return self.look_at_next_users();
+                }
+                self.users.looks_at = None;
+                self.tell_stale_users();
             }
+            None => self.users.looks_at = None,
         }
         let waited = self.users.change.take_if(|change| change.is_looked);
         if let Some(WaitingChange { candidate, control, .. }) = waited
@@ -88,6 +95,26 @@ impl Tree {
             self.preflight_ended(candidate, Ok(None));
         } else if self.users.change.is_some() {
             self.users.look_now(); // it has come during the look
+        }
+    }
+
+    /// Tells the router which applications the look has found.
+    fn tell_stale_users(&mut self) {
+        let found = std::mem::take(&mut self.users.found);
+        let can_restart = found.iter().filter(|(_, difference)| difference.can_restart);
+        self.users.changed = can_restart.map(|(number, _)| self.id(*number)).collect();
+        let had_found = std::mem::replace(&mut self.users.has_found, !found.is_empty());
+        if !had_found && !self.users.has_found {
+            return;
+        }
+        let mut found = found.into_iter().map(|(number, found)| (number, found.problem)).peekable();
+        loop {
+            let some = found.by_ref().take(MAX_USERS).collect();
+            let is_last = found.peek().is_none();
+            self.send_to_router(&FromSupervisor::StaleUsers { is_last, found: some }, &[]);
+            if is_last {
+                return;
+            }
         }
     }
 }

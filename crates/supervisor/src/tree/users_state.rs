@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::id::Id;
 use crate::file_task::Candidate;
+use crate::running_user::{Difference, RunningUser};
 
 /// Interval between two looks at the files of users and groups.
 pub(super) const INTERVAL: Duration = Duration::from_secs(5);
@@ -24,6 +25,10 @@ pub(super) struct UserChecks {
     pub(super) changed: Vec<Id>,
     /// A look is in progress, at the applications of the router with this process id.
     pub(super) looks_at: Option<u32>,
+    /// Those that it has yet to look at.
+    pub(super) unseen: Vec<(u32, RunningUser)>,
+    /// Those that it has found so far.
+    pub(super) found: Vec<(u32, Difference)>,
     /// A reload that waits for a look.
     pub(super) change: Option<WaitingChange>,
 }
@@ -47,6 +52,8 @@ impl UserChecks {
             has_found: false,
             changed: Vec::new(),
             looks_at: None,
+            unseen: Vec::new(),
+            found: Vec::new(),
             change: None,
         }
     }

@@ -402,8 +402,11 @@ messages! {
             /// Their names, with the problems.
             applications: Vec<(String, Problem)>,
         }
-        /// Running applications whose user or group was deleted or has another id; all that there are.
+        /// Running applications whose user or group was deleted or has another id; with those of the messages before,
+        /// all that there are.
         34 StaleUsers {
+            /// No further message follows.
+            is_last: bool,
             /// Their numbers, with the problems.
             found: Vec<(u32, String)>,
         }

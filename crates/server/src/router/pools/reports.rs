@@ -51,11 +51,13 @@ impl Pools {
                 self.on_fallback(application, problem);
             }
             FromSupervisor::Troubled { applications } => self.on_troubled(&applications),
-            FromSupervisor::StaleUsers { found } => {
-                for app in &mut self.applications {
-                    let mut of_app =
-                        found.iter().filter(|(number, _)| app.number() == Some(*number));
-                    app.stale_user = of_app.next().map(|(_, problem)| problem.clone());
+            FromSupervisor::StaleUsers { is_last, found } => {
+                self.stale_users.extend(found);
+                if is_last {
+                    let mut found = std::mem::take(&mut self.stale_users);
+                    for app in &mut self.applications {
+                        app.stale_user = app.number().and_then(|number| found.remove(&number));
+                    }
                 }
             }
             FromSupervisor::FilesChecked { application, changed } => {
