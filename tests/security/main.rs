@@ -33,6 +33,7 @@ mod sandbox;
 mod setup;
 mod streams;
 mod terminals;
+mod unread_files;
 mod unreceived;
 mod unsent;
 

@@ -4,7 +4,7 @@ use harness::http2::{Frame, Http2, frame, kind, request};
 use harness::{Server, Site, allow_many_files, eventually, free_address};
 use serde_json::json;
 
-use super::unsent::{MIB, memory};
+use super::unsent::{MIB, memory, patience};
 
 const INITIAL_WINDOW: u16 = 4;
 const END: u8 = 5; // END_STREAM, END_HEADERS
@@ -32,6 +32,7 @@ fn serve() -> Server {
     let application = |name: &str| json!({ "match": { "uri": format!("/{name}/*") }, "action": { "pass": format!("applications/{name}") } });
     let php = json!({ "type": "php", "root": root, "script": "index.php", "processes": 1 });
     site.with(json!({
+        "settings": { "http": patience() },
         "listeners": {
             &address: {
                 "http2": true,

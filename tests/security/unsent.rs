@@ -9,7 +9,7 @@ use harness::client::Client;
 use harness::http2::{END_STREAM, Frame, Http2, frame, kind, request};
 use harness::raw::Raw;
 use harness::{Server, Site, eventually, free_address, processes};
-use serde_json::json;
+use serde_json::{Value, json};
 
 pub const MIB: u64 = 1 << 20;
 
@@ -55,6 +55,7 @@ fn serve(pages: &Raw) -> Server {
     let root = site.root().display().to_string();
     site.file("a.txt", "other")
         .with(json!({
+            "settings": { "http": patience() },
             "listeners": {
                 &address: {
                     "http2": true,
@@ -70,6 +71,11 @@ fn serve(pages: &Raw) -> Server {
             ],
         }))
         .serve_at(&address)
+}
+
+/// Returns settings with which slow clients are not left, however busy the machine is.
+pub fn patience() -> Value {
+    json!({ "min_rate": 0, "send_timeout": 3600 })
 }
 
 /// Returns the memory of the router in bytes.
@@ -191,7 +197,7 @@ fn short_responses_that_nobody_reads_are_refused_beyond_their_memory() {
     let server = Site::script("index.php", "echo str_repeat('v', 16000);")
         .workers(2)
         .file("a.txt", "other")
-        .with(json!({ "listeners": { &address: { "http2": true } } }))
+        .with(json!({ "settings": { "http": patience() }, "listeners": { &address: { "http2": true } } }))
         .serve_at(&address);
     server.get("/");
     let before = memory(&server);
@@ -230,7 +236,7 @@ fn heads_that_a_client_does_not_read_wait_for_room() {
     let server = Site::script("index.php", code)
         .workers(1)
         .file("a.txt", "other")
-        .with(json!({ "listeners": { &address: { "http2": true } } }))
+        .with(json!({ "settings": { "http": patience() }, "listeners": { &address: { "http2": true } } }))
         .serve_at(&address);
     server.get("/");
     let before = memory(&server);

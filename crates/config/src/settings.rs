@@ -59,6 +59,8 @@ pub struct HttpSettings {
     pub max_body_size: u64,
     /// The directory of the files of long bodies; the server's temporary directory if `None`.
     pub body_temp_path: Option<PathBuf>,
+    /// Maximum size in bytes of the files of all responses that clients have not read.
+    pub response_temp_size: u64,
     /// True if header fields are dropped whose name has other characters than letters, digits and
     /// hyphens.
     pub discard_unsafe_fields: bool,
@@ -96,6 +98,7 @@ impl HttpSettings {
             body_buffer_size: 16 << 10,
             max_body_size: 8 << 20,
             body_temp_path: None,
+            response_temp_size: 8 << 30,
             discard_unsafe_fields: true,
             strict_requests: defaults.strict_requests,
             log_route: false,
@@ -206,6 +209,7 @@ impl HttpSettings {
             body_buffer_size: size("body_buffer_size", default.body_buffer_size)?,
             max_body_size: size("max_body_size", default.max_body_size)?,
             body_temp_path: object.file("body_temp_path")?,
+            response_temp_size: size("response_temp_size", default.response_temp_size)?,
             discard_unsafe_fields: switch("discard_unsafe_fields", default.discard_unsafe_fields)?,
             strict_requests: switch("strict_requests", default.strict_requests)?,
             log_route: switch("log_route", default.log_route)?,

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -49,8 +49,12 @@ pub static STREAMS: Budget = Budget::new("requests of HTTP/2 that are being answ
 pub static FIRST_STREAMS: Budget =
     Budget::new("first requests of HTTP/2 connections that are being answered", 2).without_total();
 
+/// Temporary files with responses that clients do not read ([`Budget::set_total`]).
+pub static FILES: Budget =
+    Budget::new("temporary files of responses that clients do not read", 64).of_disk();
+
 /// All budgets.
-static BUDGETS: [&Budget; 5] = [&RESPONSES, &REQUESTS, &PAGES, &STREAMS, &FIRST_STREAMS];
+static BUDGETS: [&Budget; 6] = [&RESPONSES, &REQUESTS, &PAGES, &STREAMS, &FIRST_STREAMS, &FILES];
 
 /// Who answers for memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -104,15 +108,17 @@ impl Owner {
     }
 }
 
-/// Memory of one kind.
+/// Memory of one kind, or space on a disk.
 #[derive(Debug)]
 pub struct Budget {
     /// What it is the memory of, for the log.
     what: &'static str,
+    /// It is space on a disk.
+    is_disk: bool,
     /// Maximum memory of all, of a site and of a client in bytes.
-    max: usize,
-    max_of_site: usize,
-    max_of_client: usize,
+    max: AtomicUsize,
+    max_of_site: AtomicUsize,
+    max_of_client: AtomicUsize,
     used: Mutex<Option<Used>>,
     has_report: AtomicBool,
 }
@@ -132,6 +138,7 @@ struct Used {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     what: &'static str,
+    is_disk: bool,
     who: Reached,
     bytes: usize,
 }
@@ -151,12 +158,19 @@ impl fmt::Display for Report {
             Reached::Site(site) => write!(f, "{site}: ")?,
             Reached::All => {}
         }
-        write!(f, "{what} take {mib} MiB of memory, which is the limit")?;
-        match &self.who {
-            Reached::Client(_) => f.write_str(" of a client"),
-            Reached::Site(_) => f.write_str(" of a site"),
-            Reached::All => f.write_str(" of the server"),
-        }
+        let kind = if self.is_disk { "disk space" } else { "memory" };
+        write!(f, "{what} take {mib} MiB of {kind}, which is the limit of ")?;
+        f.write_str(match &self.who {
+            Reached::Client(_) => "a client",
+            Reached::Site(_) => "a site",
+            Reached::All => "the server",
+        })?;
+        f.write_str(match self.is_disk {
+            true => ": further responses are cut off (\"response_temp_size\" of the settings of HTTP)",
+            false => {
+                ": what is beyond it goes to temporary files, or is refused (docs/security.md, \"Memory of the router\")"
+            }
+        })
     }
 }
 
@@ -178,9 +192,10 @@ impl Budget {
     const fn new(what: &'static str, times: usize) -> Budget {
         Budget {
             what,
-            max: times * (128 << 20),
-            max_of_site: times * (64 << 20),
-            max_of_client: times * (32 << 20),
+            is_disk: false,
+            max: AtomicUsize::new(times * (128 << 20)),
+            max_of_site: AtomicUsize::new(times * (64 << 20)),
+            max_of_client: AtomicUsize::new(times * (32 << 20)),
             used: Mutex::new(None),
             has_report: AtomicBool::new(false),
         }
@@ -188,8 +203,22 @@ impl Budget {
 
     /// Returns the budget without a limit for all.
     const fn without_total(mut self) -> Budget {
-        self.max = usize::MAX;
+        self.max = AtomicUsize::new(usize::MAX);
         self
+    }
+
+    /// Returns the budget as one of space on a disk.
+    const fn of_disk(mut self) -> Budget {
+        self.is_disk = true;
+        self
+    }
+
+    /// Sets the limit for all in bytes. A site may have a half of it, a client a quarter.
+    pub fn set_total(&self, bytes: u64) {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.max.store(bytes, Relaxed);
+        self.max_of_site.store(bytes / 2, Relaxed);
+        self.max_of_client.store(bytes / 4, Relaxed);
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Used) -> T) -> T {
@@ -233,7 +262,8 @@ impl Budget {
             match reached {
                 None => *old = Share { own, content, counted },
                 Some((who, bytes)) => {
-                    used.report.get_or_insert(Report { what: self.what, who, bytes });
+                    let (what, is_disk) = (self.what, self.is_disk);
+                    used.report.get_or_insert(Report { what, is_disk, who, bytes });
                     self.has_report.store(true, Relaxed);
                 }
             }
@@ -244,19 +274,19 @@ impl Budget {
 
     /// Returns the limit that further bytes of an owner would exceed, in bytes.
     fn reached(&self, used: &Used, owner: &Owner, bytes: usize) -> Option<(Reached, usize)> {
+        let [max, max_of_site, max_of_client] =
+            [&self.max, &self.max_of_site, &self.max_of_client].map(|limit| limit.load(Relaxed));
         let of_site = used.sites.get(&owner.site).copied().unwrap_or(0) + bytes;
         if let Some(client) = owner.client
-            && used.clients.get(&client).copied().unwrap_or(0) + bytes > self.max_of_client
+            && used.clients.get(&client).copied().unwrap_or(0) + bytes > max_of_client
         {
-            return Some((Reached::Client(client), self.max_of_client));
+            return Some((Reached::Client(client), max_of_client));
         }
         match &owner.site {
-            Some(site) if of_site > self.max_of_site => {
-                Some((Reached::Site(Arc::clone(site)), self.max_of_site))
+            Some(site) if of_site > max_of_site => {
+                Some((Reached::Site(Arc::clone(site)), max_of_site))
             }
-            _ if used.bytes + bytes > self.max && of_site > SITE_BYTES => {
-                Some((Reached::All, self.max))
-            }
+            _ if used.bytes + bytes > max && of_site > SITE_BYTES => Some((Reached::All, max)),
             _ => None,
         }
     }
@@ -329,9 +359,9 @@ impl Charge {
         Charge { budget, owner, share: Share::default() }
     }
 
-    /// Returns true if it is that of this owner.
-    pub fn is_of(&self, owner: &Owner) -> bool {
-        self.owner == *owner
+    /// Returns who it is for.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
     }
 
     /// Counts `bytes` bytes in place of what was counted. Returns false, and changes nothing, if there are not as many

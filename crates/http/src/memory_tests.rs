@@ -30,14 +30,14 @@ fn clients_and_sites_have_a_part_of_the_memory_of_all() {
     static BUDGET: Budget = Budget::new("tests", 1);
     let mib = |bytes: usize| bytes / PIECE;
     let first = all(&BUDGET, &owner(1, "a"));
-    assert_eq!(first.len(), mib(BUDGET.max_of_client));
+    assert_eq!(first.len(), mib(BUDGET.max_of_client.load(Relaxed)));
     let others: Vec<_> = (2..5).map(|client| all(&BUDGET, &owner(client, "a"))).collect();
     let of_site = first.len() + others.iter().map(Vec::len).sum::<usize>();
-    assert_eq!(of_site, mib(BUDGET.max_of_site));
+    assert_eq!(of_site, mib(BUDGET.max_of_site.load(Relaxed)));
     assert!(all(&BUDGET, &owner(1, "b")).is_empty(), "the client has had its part");
     let of_others: Vec<_> = (5..9).map(|client| all(&BUDGET, &owner(client, "b"))).collect();
     let count = of_site + of_others.iter().map(Vec::len).sum::<usize>();
-    assert_eq!(count, mib(BUDGET.max));
+    assert_eq!(count, mib(BUDGET.max.load(Relaxed)));
     let least = all(&BUDGET, &owner(9, "c"));
     assert_eq!(least.len(), mib(SITE_BYTES), "a site has a little whatever others have");
     drop((first, others, of_others, least));
@@ -49,7 +49,7 @@ fn an_owner_that_many_clients_share_has_the_limit_of_its_site_alone() {
     static BUDGET: Budget = Budget::new("tests", 1);
     let owner = Owner { client: None, ..owner(1, "a") };
     let all = all(&BUDGET, &owner);
-    assert_eq!(all.len(), BUDGET.max_of_site / PIECE);
+    assert_eq!(all.len(), BUDGET.max_of_site.load(Relaxed) / PIECE);
     let asked = |peer: &str| {
         let connection =
             ConnectionInfo { peer: Some(peer.parse().unwrap()), ..ConnectionInfo::default() };
@@ -120,13 +120,13 @@ fn a_limit_that_was_reached_is_told_once_a_minute() {
     let _all = all(&BUDGET, &owner(1, "shop"));
     let told = BUDGET.report(now).map(|report| report.to_string());
     let expected =
-        "client 192.0.2.1: what waits take 32 MiB of memory, which is the limit of a client";
-    assert_eq!(told.as_deref(), Some(expected));
+        "client 192.0.2.1: what waits take 32 MiB of memory, which is the limit of a client: ";
+    assert!(told.as_ref().is_some_and(|told| told.starts_with(expected)), "{told:?}");
     assert!(all(&BUDGET, &owner(1, "shop")).is_empty());
     assert_eq!(BUDGET.report(now + REPORT_INTERVAL / 2), None);
     let of_proxy = Owner { client: None, ..owner(2, "shop") };
     let _rest = all(&BUDGET, &of_proxy);
     let told = BUDGET.report(now + REPORT_INTERVAL).map(|report| report.to_string());
-    let expected = "shop: what waits take 64 MiB of memory, which is the limit of a site";
-    assert_eq!(told.as_deref(), Some(expected));
+    let expected = "shop: what waits take 64 MiB of memory, which is the limit of a site: ";
+    assert!(told.as_ref().is_some_and(|told| told.starts_with(expected)), "{told:?}");
 }

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use howdah_http::spool::Spool;
+use howdah_http::spool::{self, Spool};
 use howdah_wire::frame::{CUT, Head, Kind, Log, Purge, RequestUsage};
 
 /// Maximum number of bytes of a response that wait for the client, in memory and file; above it the
@@ -228,7 +228,10 @@ impl PendingResponse {
         (self.head, self.head_taken) = (None, true);
         self.fail(Failure::SpoolFailed);
         self.abandon();
-        Ok(Event::SpoolFailed(problem.to_string()))
+        Ok(match spool::is_without_room(&problem) {
+            true => Event::None, // one line of the log is for all such responses
+            false => Event::SpoolFailed(problem.to_string()),
+        })
     }
 
     fn log_frame(&mut self, log: &Log<'_>) -> Result<Event, String> {

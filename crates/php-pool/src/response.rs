@@ -183,6 +183,11 @@ impl BodyStream for ScriptBody {
         self.handle.is_cut()
     }
 
+    /// The spool counts them.
+    fn is_counted(&self) -> bool {
+        true
+    }
+
     fn poll_finished(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.handle.poll_finished(cx)
     }

@@ -191,6 +191,11 @@ const HTTP: &[Key] = &[
     Key("body_buffer_size", SIZE, "Bytes of a request body that are kept in memory"),
     Key("max_body_size", SIZE, "Maximum size of a request body in bytes"),
     Key("body_temp_path", Text, "Directory for files of long request bodies"),
+    Key(
+        "response_temp_size",
+        SIZE,
+        "Maximum bytes in files of all responses that clients have not read; a site may have a half, a client a quarter",
+    ),
     Key("discard_unsafe_fields", Switch, "Drop header fields with unusual names"),
     Key("strict_requests", Switch, "Refuse requests that HTTP/1.1 forbids (default)"),
     Key("log_route", Switch, "Log the step that each request takes"),

@@ -69,6 +69,12 @@ pub trait BodyStream {
         false
     }
 
+    /// Returns true if the bytes that were returned last count as memory until more is asked for: their sender does not
+    /// count them.
+    fn is_counted(&self) -> bool {
+        false
+    }
+
     /// Discards the rest of the body, and is ready when its producer has stopped. Callers that need
     /// not know when that is drop the stream instead.
     fn poll_finished(&mut self, _: &mut Context<'_>) -> Poll<()> {

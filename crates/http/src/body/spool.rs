@@ -1,7 +1,8 @@
 //! Queue for the output of a script that the client has not taken yet: bounded memory, then an
-//! unlinked temporary file.
+//! unlinked temporary file, which has a limit, too.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,11 +11,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create,
+};
 use rustix::io::Errno;
 
 use super::large_buffers;
-use crate::memory::{Charge, Owner, RESPONSES};
+use crate::memory::{Charge, FILES, FREE_BYTES, Owner, RESPONSES};
 
 /// Maximum number of bytes of one response in memory; as much as nginx's eight buffers of 4 or 8
 /// KiB and a socket buffer.
@@ -26,6 +29,8 @@ const PIECE_SIZE: usize = 64 * 1024;
 pub const SMALL_PART_BYTES: usize = 4096;
 /// Number of bytes of short parts that are copied together.
 const GATHER_SIZE: usize = 16 * 1024;
+/// Number of bytes that were read from a file before their space is given back.
+const FREED_SIZE: u64 = 1 << 20;
 /// Bytes that a part in memory takes in addition to its content: its handle and its allocation.
 const PART_OVERHEAD: usize = 128;
 
@@ -39,7 +44,9 @@ pub struct Spool {
     /// Short parts, which follow those in `memory`.
     gathered: Vec<u8>,
     file: Option<Spilled>,
-    /// The bytes in memory as those of somebody.
+    /// Number of bytes that [`Spool::pop`] has returned last: the client has the others.
+    popped: usize,
+    /// The bytes in memory, and those returned last, as those of somebody.
     charge: Option<Charge>,
 }
 
@@ -49,15 +56,20 @@ pub(crate) struct Spilled {
     file: File,
     read: u64,
     written: u64,
+    /// Number of bytes at the beginning whose space was given back.
+    freed: u64,
+    /// Space in the file as that of somebody.
+    charge: Option<Charge>,
     /// Short parts that are not written yet; fewer than [`GATHER_SIZE`] bytes.
     tail: Vec<u8>,
 }
 
 impl Spilled {
-    /// Creates a queue with a file in `directory`.
-    pub fn new(directory: &Path) -> io::Result<Spilled> {
+    /// Creates a queue with a file in `directory`, whose space is that of the owner.
+    pub fn new(directory: &Path, owner: Option<&Owner>) -> io::Result<Spilled> {
         let (file, tail) = (create_temporary_file(directory)?, Vec::new());
-        Ok(Spilled { file, read: 0, written: 0, tail })
+        let charge = owner.map(|owner| Charge::new(&FILES, owner.clone()));
+        Ok(Spilled { file, read: 0, written: 0, freed: 0, charge, tail })
     }
 
     /// Appends bytes.
@@ -79,9 +91,28 @@ impl Spilled {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let written = self.written + bytes.len() as u64;
+        if !self.hold(written - self.freed) {
+            return Err(NoRoom.into());
+        }
         self.file.write_all_at(bytes, self.written)?;
-        self.written += bytes.len() as u64;
+        self.written = written;
         Ok(())
+    }
+
+    fn hold(&mut self, bytes: u64) -> bool {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.charge.as_mut().is_none_or(|charge| charge.hold(bytes))
+    }
+
+    /// Gives back the space of what was read, where the file system can do that.
+    fn free(&mut self) {
+        let (from, bytes) = (self.freed, self.read - self.freed);
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if bytes >= FREED_SIZE && fallocate(&self.file, flags, from, bytes).is_ok() {
+            self.freed = self.read;
+            self.hold(self.written - self.freed); // less than before always fits
+        }
     }
 
     /// Returns the number of bytes not read yet.
@@ -98,6 +129,7 @@ impl Spilled {
         let mut piece = vec![0; len];
         self.file.read_exact_at(&mut piece, self.read)?;
         self.read += len as u64;
+        self.free();
         Ok(piece.into())
     }
 }
@@ -106,10 +138,11 @@ impl Spool {
     /// Creates an empty queue, whose file will be in `directory`.
     pub fn new(directory: Arc<Path>) -> Self {
         let (memory, gathered) = (VecDeque::new(), Vec::new());
-        Spool { directory, memory, memory_len: 0, gathered, file: None, charge: None }
+        Spool { directory, memory, memory_len: 0, gathered, file: None, popped: 0, charge: None }
     }
 
-    /// Counts the bytes in memory as those of a response to somebody. Beyond a limit, bytes go to the file.
+    /// Counts the bytes in memory, and in the file, as those of a response to somebody. Beyond a limit, bytes go to the
+    /// file, and beyond that of files they are refused ([`is_without_room`]).
     #[must_use]
     pub fn of(self, owner: Owner) -> Self {
         Spool { charge: Some(Charge::new(&RESPONSES, owner)), ..self }
@@ -121,8 +154,13 @@ impl Spool {
     }
 
     fn hold_rest(&mut self) {
-        let rest = self.in_memory();
+        let rest = self.in_memory() + self.popped;
         self.hold(rest); // less than before always fits
+    }
+
+    /// Returns true if the bytes that [`Spool::pop`] has returned last count until the next call.
+    pub fn is_counted(&self) -> bool {
+        self.charge.is_some()
     }
 
     /// Appends bytes. While the file has unread bytes, all further bytes go to the file.
@@ -143,9 +181,15 @@ impl Spool {
         }
         let spilled = match &mut self.file {
             Some(spilled) => spilled,
-            none => none.insert(Spilled::new(&self.directory)?),
+            none => {
+                let owner = self.charge.as_ref().map(Charge::owner);
+                none.insert(Spilled::new(&self.directory, owner)?)
+            }
         };
-        spilled.push(&bytes).map_err(|error| directory_error(&self.directory, &error))
+        spilled.push(&bytes).map_err(|error| match is_without_room(&error) {
+            true => error,
+            false => directory_error(&self.directory, &error),
+        })
     }
 
     fn gather(&mut self, bytes: &[u8]) {
@@ -175,7 +219,7 @@ impl Spool {
     fn fits(&mut self, len: usize) -> bool {
         self.file.is_none()
             && (self.in_memory() == 0 || self.occupied() + len <= MAX_MEMORY_BYTES)
-            && self.hold(self.in_memory() + len)
+            && self.hold(self.in_memory() + self.popped + len)
     }
 
     /// Returns the number of bytes of memory in use.
@@ -206,14 +250,21 @@ impl Spool {
                 self.memory.pop_front();
             }
             self.memory_len -= bytes.len();
+            self.popped = bytes.len();
             self.hold_rest();
             return Ok(Some(bytes));
         }
+        if self.file.is_none() {
+            return Ok(None);
+        }
+        self.popped = if self.hold(PIECE_SIZE) { PIECE_SIZE } else { FREE_BYTES };
         let Some(spilled) = &mut self.file else { return Ok(None) };
-        let piece = spilled.pop(PIECE_SIZE)?;
+        let piece = spilled.pop(self.popped)?;
         if spilled.len() == 0 {
             self.file = None;
         }
+        self.popped = piece.len();
+        self.hold_rest();
         Ok(Some(piece))
     }
 
@@ -222,7 +273,7 @@ impl Spool {
         self.memory.clear();
         self.memory_len = 0;
         self.gathered = Vec::new();
-        self.file = None;
+        (self.file, self.popped) = (None, 0);
         self.hold_rest();
     }
 
@@ -243,7 +294,7 @@ impl Spool {
             return None;
         }
         self.end_gathering();
-        self.memory_len = 0;
+        (self.memory_len, self.popped) = (0, 0);
         self.hold_rest();
         if self.memory.len() <= 1 {
             return Some(self.memory.pop_front().unwrap_or_default());
@@ -252,6 +303,42 @@ impl Spool {
         self.memory.drain(..).for_each(|bytes| all.extend_from_slice(&bytes));
         Some(all.into())
     }
+}
+
+/// Error of a temporary file whose owner has as many bytes in files as it may have. The budget is reported to the log.
+#[derive(Debug)]
+struct NoRoom;
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unread responses have the disk space that they may have")
+    }
+}
+
+impl std::error::Error for NoRoom {}
+
+impl From<NoRoom> for io::Error {
+    fn from(error: NoRoom) -> io::Error {
+        io::Error::new(io::ErrorKind::QuotaExceeded, error)
+    }
+}
+
+/// Returns true if unread responses of a client or site have as much disk space as they may have, which is logged
+/// elsewhere.
+pub fn is_without_room(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|error| error.is::<NoRoom>())
+}
+
+/// Creates a file with a response that its client does not read, or a part of it. Its space is that of the owner, as long
+/// as the charge is kept.
+pub fn unread_file(directory: &Path, owner: Owner, bytes: &[u8]) -> io::Result<(File, Charge)> {
+    let mut charge = Charge::new(&FILES, owner);
+    if !charge.hold(bytes.len()) {
+        return Err(NoRoom.into());
+    }
+    let file = create_temporary_file(directory)?;
+    file.write_all_at(bytes, 0).map_err(|error| directory_error(directory, &error))?;
+    Ok((file, charge))
 }
 
 /// Creates an unlinked file in `directory`, which is deleted when its last descriptor is closed.
@@ -410,6 +497,51 @@ mod tests {
         }
         assert!(spool.memory.iter().all(|piece| piece.as_ptr() == read.as_ptr()));
         assert_eq!(spool.memory.len(), MAX_MEMORY_BYTES / (SMALL_PART_BYTES + PART_OVERHEAD));
+    }
+
+    #[test]
+    fn the_space_of_what_was_read_is_given_back() {
+        use std::os::unix::fs::MetadataExt;
+        const MIB: usize = 1 << 20;
+        let directory = tempfile::tempdir().unwrap();
+        let owner = Owner::of(&crate::fixture::request("/", &[]));
+        let mut spool = Spool::new(directory.path().into()).of(owner);
+        let part = Bytes::from(vec![7; 64 << 10]);
+        let mut read = 0;
+        for round in 0..64 * 16 {
+            spool.push(part.clone()).unwrap();
+            if round >= 4 * 16 {
+                read += spool.pop().unwrap().map_or(0, |piece| piece.len());
+            }
+            if let Some(spilled) = &spool.file {
+                let space = spilled.file.metadata().unwrap().blocks() as usize * 512;
+                assert!(space < 8 * MIB, "{space} bytes after {round} parts");
+            }
+        }
+        assert!(read > 32 * MIB && spool.len() > 2 * MIB as u64);
+    }
+
+    #[test]
+    fn a_client_has_a_limited_space_in_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut request = crate::fixture::request("/", &[]);
+        request.connection = std::sync::Arc::new(crate::message::ConnectionInfo {
+            peer: Some(([203, 0, 113, 7], 1).into()),
+            ..Default::default()
+        });
+        let owner = Owner::of(&request);
+        let space = 2 << 30; // a quarter of 8 GiB
+        let mut others = Charge::new(&FILES, owner.clone());
+        assert!(others.hold(space - (1 << 20)));
+        let mut spool = Spool::new(directory.path().into()).of(owner.clone());
+        let part = Bytes::from(vec![7; 64 << 10]);
+        let failed = std::iter::repeat_with(|| spool.push(part.clone())).find_map(Result::err);
+        let failed = failed.expect("it has a limit");
+        assert!(is_without_room(&failed), "{failed}");
+        assert!(spool.len() >= 1 << 20 && spool.len() <= (1 << 20) + (256 << 10));
+        assert!(unread_file(directory.path(), owner.clone(), &part).is_err());
+        spool.clear();
+        assert!(unread_file(directory.path(), owner, &part).is_ok());
     }
 
     #[test]

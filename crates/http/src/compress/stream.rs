@@ -94,7 +94,6 @@ impl Compressed {
                 Poll::Ready(Some(bytes)) => self.input = bytes,
                 Poll::Ready(None) => {
                     let out = self.encoder.take().map(Encoder::finish).transpose()?;
-                    self.permit = None;
                     let out = out.filter(|out| !out.is_empty());
                     return Poll::Ready(Ok(out.map(Bytes::from)));
                 }
@@ -124,6 +123,11 @@ impl BodyStream for Compressed {
 
     fn len(&self) -> Option<u64> {
         None
+    }
+
+    /// The permit is for the output of the encoder, too.
+    fn is_counted(&self) -> bool {
+        self.permit.is_some()
     }
 
     fn poll_finished(&mut self, cx: &mut Context<'_>) -> Poll<()> {

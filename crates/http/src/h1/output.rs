@@ -90,9 +90,14 @@ impl Output {
             + usize::try_from(spilled).unwrap_or(usize::MAX >> 1)
     }
 
-    /// Counts the bytes in memory, of which the client takes none at the moment. Those that may not stay there go to a
-    /// file in `directory`.
-    pub fn hold(&mut self, charge: &mut Charge, directory: &Path) -> io::Result<()> {
+    /// Counts the bytes in memory, of which the client takes none at the moment, without the last `counted` ones, which
+    /// count elsewhere. Those that may not stay there go to a file in `directory`.
+    pub fn hold(
+        &mut self,
+        charge: &mut Charge,
+        counted: usize,
+        directory: &Path,
+    ) -> io::Result<()> {
         if self.spilled.is_some() {
             charge.release();
             return Ok(());
@@ -101,11 +106,16 @@ impl Output {
         if self.large.len() <= self.whole / 2 && self.large.is_unique() {
             (self.large, self.whole) = (Bytes::copy_from_slice(&self.large), self.large.len());
         }
-        if charge.hold_with(self.buffer.len(), Some(&self.large), self.whole) {
+        let (own, large) = match counted {
+            0 => (self.buffer.len(), Some(&self.large)),
+            _ if self.large.is_empty() => (self.buffer.len().saturating_sub(counted), None),
+            _ => (self.buffer.len(), None),
+        };
+        if charge.hold_with(own, large, self.whole) {
             return Ok(());
         }
         charge.release();
-        let mut spilled = Spilled::new(directory)?;
+        let mut spilled = Spilled::new(directory, Some(charge.owner()))?;
         for part in [self.buffered(), &self.large, self.end] {
             spilled.push(part)?;
         }

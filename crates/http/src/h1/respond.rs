@@ -36,6 +36,7 @@ impl<I: Io, H> Connection<I, H> {
                 in_kernel: None,
                 request: None,
                 charge: None,
+                counted: 0,
             };
             let _ = sender.flush().await;
             let Response { status, fields, .. } = response;
@@ -56,8 +57,16 @@ impl<I: Io, H> Connection<I, H> {
         let request = request.filter(|_| !is_counted);
         let in_kernel = extras.and_then(|extras| extras.in_kernel);
         let transport = &self.transport;
-        let mut sender =
-            Sender { transport, limits, sent: 0, trailer, in_kernel, request, charge: None };
+        let mut sender = Sender {
+            transport,
+            limits,
+            sent: 0,
+            trailer,
+            in_kernel,
+            request,
+            charge: None,
+            counted: 0,
+        };
         let mut result = Ok(());
         if framing.sends_body() {
             result = sender.send_body(body, framing).await;

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::output::{FLUSH_SIZE, MAX_COPY};
+use super::output::MAX_COPY;
 use super::response_head::{Framing, put_chunk_size};
 use super::sender::Sender;
 use super::transport::Io;
@@ -71,6 +71,7 @@ impl<I: Io> Sender<'_, I> {
                 bytes.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= bytes.len() as u64;
             }
+            self.counted = if stream.is_counted() { bytes.len() } else { 0 };
             match is_chunked {
                 true if bytes.is_empty() => {}
                 true => self.chunk(bytes, b"\r\n").await?,
@@ -79,6 +80,9 @@ impl<I: Io> Sender<'_, I> {
         }
         if is_chunked {
             self.last_chunk();
+        }
+        if self.counted > 0 && self.transport.borrow().work.out.waiting() > 0 {
+            self.flush().await?; // while the stream still counts it
         }
         Ok(())
     }
@@ -101,7 +105,7 @@ impl<I: Io> Sender<'_, I> {
             if bytes.len() <= MAX_COPY {
                 out.put(&bytes);
                 out.put(end);
-                out.waiting() > FLUSH_SIZE
+                out.waiting() > self.flush_size()
             } else {
                 out.put_large(bytes, end);
                 true

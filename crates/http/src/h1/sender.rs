@@ -11,7 +11,7 @@ use super::transport::{Io, Transport};
 use crate::body::SendError;
 use crate::body::in_kernel::KernelCopy;
 use crate::limits::Limits;
-use crate::memory::{Charge, Owner, RESPONSES};
+use crate::memory::{Charge, FREE_BYTES, Owner, RESPONSES};
 use crate::message::{Request, Trailer};
 
 /// Sender of one body.
@@ -28,6 +28,8 @@ pub(super) struct Sender<'c, I> {
     pub request: Option<&'c Request>,
     /// The memory of the output while the client takes nothing.
     pub charge: Option<Charge>,
+    /// Number of the last bytes of the output that count elsewhere: a piece of a stream.
+    pub counted: usize,
 }
 
 impl<I: Io> Sender<'_, I> {
@@ -44,11 +46,17 @@ impl<I: Io> Sender<'_, I> {
             (true, Some(request)) => {
                 let new = || Charge::new(&RESPONSES, Owner::of(request));
                 let charge = self.charge.get_or_insert_with(new);
-                transport.work.out.hold(charge, &self.limits.temporary)?;
+                transport.work.out.hold(charge, self.counted, &self.limits.temporary)?;
             }
             _ => self.charge = None,
         }
         poll.map_err(SendError::from)
+    }
+
+    /// Returns the number of bytes above which the output is sent before more is added. A piece that counts elsewhere does
+    /// so until the next one.
+    pub fn flush_size(&self) -> usize {
+        if self.counted > 0 { FREE_BYTES } else { FLUSH_SIZE }
     }
 
     /// Passes bytes of the body to the output: up to [`MAX_COPY`] bytes are copied.
@@ -58,7 +66,7 @@ impl<I: Io> Sender<'_, I> {
             let out = &mut self.transport.borrow_mut().work.out;
             if bytes.len() <= MAX_COPY {
                 out.put(&bytes);
-                out.waiting() > FLUSH_SIZE
+                out.waiting() > self.flush_size()
             } else {
                 out.put_large(bytes, b"");
                 true

@@ -35,7 +35,7 @@ impl StreamMemory {
             false => (&STREAMS, owner),
         };
         let mut counted = self.charge.borrow_mut();
-        if counted.as_ref().is_some_and(|charge| charge.is_of(&owner)) {
+        if counted.as_ref().is_some_and(|charge| *charge.owner() == owner) {
             return true;
         }
         let mut charge = Charge::new(budget, owner);

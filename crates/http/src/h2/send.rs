@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::future::poll_fn;
-use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -23,7 +22,7 @@ use crate::date;
 use crate::limits::Limits;
 use crate::memory::{Charge, FREE_BYTES, Owner, RESPONSES};
 use crate::message::{ConnectionFields, FieldBlock, Request, Response, Trailer};
-use crate::spool::create_temporary_file;
+use crate::spool::unread_file;
 use crate::timer::{ProgressDeadline, Throughput, Timer};
 
 /// Sends a response, and its body when `turn` allows; without a turn there is no body. Returns the
@@ -158,6 +157,7 @@ impl Sender<'_> {
                 }
             }
             Body::Stream(stream) => {
+                self.is_counted |= stream.is_counted();
                 while self.left != Some(0)
                     && let Some(bytes) = poll_fn(|cx| self.poll_stream(&mut **stream, cx)).await?
                 {
@@ -257,8 +257,8 @@ impl Sender<'_> {
     /// Sends the rest of a piece from a file.
     async fn spill(&mut self, rest: Bytes) -> Result<(), SendError> {
         self.charge = None;
-        let file = create_temporary_file(&self.limits.temporary)?;
-        file.write_all_at(&rest, 0)?;
+        let Some(request) = self.request else { return Err(SendError::ClientGone) };
+        let (file, _space) = unread_file(&self.limits.temporary, Owner::of(request), &rest)?;
         let length = rest.len() as u64;
         drop(rest);
         self.file(&Arc::new(file), 0, length).await

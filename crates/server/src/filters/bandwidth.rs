@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::future::Future;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use bytes::Bytes;
 use howdah_http::body::{Body, BodyStream, Piece, SendError, file};
 use howdah_http::memory::{Charge, Owner, RESPONSES};
 use howdah_http::message::Response;
-use howdah_http::spool::create_temporary_file;
+use howdah_http::spool::unread_file;
 use howdah_limits::bandwidth::Bandwidth;
 use howdah_sys::clock;
 use tokio::time::{Sleep, sleep};
@@ -23,7 +22,7 @@ use tokio::time::{Sleep, sleep};
 /// Limits the bandwidth of a response, unless it has no body. Content in memory counts as that of `owner`; what may not
 /// stay there goes to a file in `tmp`.
 pub fn apply(bandwidth: Bandwidth, owner: &Owner, tmp: &Path, response: &mut Response) {
-    let mut charge = None;
+    let (mut charge, mut space) = (None, None);
     let source = match std::mem::take(&mut response.body) {
         Body::Empty => return,
         Body::Bytes(bytes) => {
@@ -31,7 +30,10 @@ pub fn apply(bandwidth: Bandwidth, owner: &Owner, tmp: &Path, response: &mut Res
             let charge = charge.insert(Charge::new(&RESPONSES, owner.clone()));
             let piece = match is_counted || charge.hold_with(0, Some(&bytes), bytes.len()) {
                 true => None,
-                false => in_file(&bytes, tmp).ok(),
+                false => unread_file(tmp, owner.clone(), &bytes).ok().map(|(file, of_file)| {
+                    space = Some(of_file);
+                    Piece::File { file: Arc::new(file), offset: 0, len: bytes.len() as u64 }
+                }),
             };
             Source::Pieces(VecDeque::from([piece.unwrap_or(Piece::Bytes(bytes))]))
         }
@@ -39,15 +41,8 @@ pub fn apply(bandwidth: Bandwidth, owner: &Owner, tmp: &Path, response: &mut Res
         Body::Stream(stream) => Source::Stream(stream),
     };
     let next = Bytes::new();
-    let paced = Paced { source, bandwidth, next, pause: None, _charge: charge };
+    let paced = Paced { source, bandwidth, next, pause: None, _charges: [charge, space] };
     response.body = Body::Stream(Box::new(paced));
-}
-
-/// Writes content to a file.
-fn in_file(bytes: &Bytes, tmp: &Path) -> io::Result<Piece> {
-    let file = create_temporary_file(tmp)?;
-    file.write_all_at(bytes, 0)?;
-    Ok(Piece::File { file: Arc::new(file), offset: 0, len: bytes.len() as u64 })
 }
 
 /// A body that is sent piece by piece.
@@ -58,8 +53,8 @@ struct Paced {
     next: Bytes,
     /// The wait before the next piece; it has been counted.
     pause: Option<Pin<Box<Sleep>>>,
-    /// The memory of the source.
-    _charge: Option<Charge>,
+    /// The memory of the source, and the space of its file.
+    _charges: [Option<Charge>; 2],
 }
 
 impl Drop for Paced {
@@ -105,6 +100,10 @@ impl BodyStream for Paced {
 
     fn len(&self) -> Option<u64> {
         Some(self.next.len() as u64 + self.source.len()?)
+    }
+
+    fn is_counted(&self) -> bool {
+        matches!(&self.source, Source::Stream(stream) if stream.is_counted())
     }
 
     fn poll_finished(&mut self, cx: &mut Context<'_>) -> Poll<()> {

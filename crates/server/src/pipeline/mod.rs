@@ -153,14 +153,7 @@ impl Handler for RequestHandler {
             }
         }
         if let Some(report) = memory::report(Instant::now()) {
-            let log = &self.thread.shared.log;
-            log.write(
-                Level::Notice,
-                format_args!(
-                    "{report}: what is beyond it goes to temporary files, or is refused (docs/security.md, \"Memory \
-                     of the router\")"
-                ),
-            );
+            self.thread.shared.log.write(Level::Notice, format_args!("{report}"));
         }
         let logs = progress.and_then(|progress| progress.logs);
         self.thread.log(&self.listener, logs, record);

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use howdah_config::Config;
+use howdah_http::memory;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
@@ -64,6 +65,7 @@ impl ControlThread {
         self.pools.adopt().map_err(text)?;
         // Before the first purge of a new store, which other servers must get.
         self.shared.cluster.follow(&snapshot.config.settings, &snapshot.caches);
+        memory::FILES.set_total(snapshot.config.settings.http.response_temp_size);
         self.shared.snapshot.store(Arc::clone(&snapshot));
         for (path, file) in cache_files {
             self.open_cache(&path, file);

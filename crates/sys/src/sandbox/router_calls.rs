@@ -50,6 +50,11 @@ const ALLOWED: &[SystemCall] = &[
         libc::SYS_ftruncate,
         "the size of a region that is shared with workers, and of files of caches",
     ),
+    call_with(
+        libc::SYS_fallocate,
+        &[Is(1, bits(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE))],
+        "gives back the space of the part of a response that its client has taken",
+    ),
     call(libc::SYS_memfd_create, "regions, large requests, documents that are to be stored"),
     call(
         libc::SYS_openat,

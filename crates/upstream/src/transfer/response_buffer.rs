@@ -270,6 +270,10 @@ impl BodyStream for Buffered {
     fn is_cut(&self) -> bool {
         self.store.borrow().is_cut
     }
+
+    fn is_counted(&self) -> bool {
+        self.store.borrow().spool.is_counted()
+    }
 }
 
 impl Drop for Buffered {
