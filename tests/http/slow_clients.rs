@@ -88,6 +88,48 @@ fn slow_clients_hold_up_nobody_and_are_cut() {
     }
 }
 
+/// A client takes less in the time limit than the kernel's buffer must have free for the next write.
+#[test]
+fn a_client_that_goes_on_reading_gets_the_whole_response() {
+    const SIZE: usize = 24 << 20;
+    let site = site().file("big.bin", vec![7; SIZE]);
+    let address = site.data().join("socket");
+    let listener = format!("unix:{}", address.display());
+    let settings = json!({"settings": {"http": {"send_timeout": 6}}});
+    let server =
+        site.with(settings).with(json!({"listeners": {listener: {"pass": "routes"}}})).serve();
+    fn take(stream: &mut (impl Read + Write), is_reading: bool) -> usize {
+        stream.write_all(b"GET /big.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let (mut piece, mut count) = (vec![0; 16 << 10], 0);
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(600));
+            if is_reading {
+                stream.read_exact(&mut piece).unwrap();
+                count += piece.len();
+            }
+        }
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        count + rest.len()
+    }
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = [true, false]
+            .into_iter()
+            .flat_map(|is_reading| {
+                let mut tcp = std::net::TcpStream::connect(server.address).unwrap();
+                let mut unix = std::os::unix::net::UnixStream::connect(&address).unwrap();
+                [
+                    (is_reading, scope.spawn(move || take(&mut tcp, is_reading))),
+                    (is_reading, scope.spawn(move || take(&mut unix, is_reading))),
+                ]
+            })
+            .collect();
+        for (is_reading, client) in clients {
+            assert_eq!(client.join().unwrap() > SIZE, is_reading);
+        }
+    });
+}
+
 #[test]
 fn clients_that_do_not_read_hold_no_worker_and_little_memory() {
     const CLIENTS: usize = 60;

@@ -145,6 +145,14 @@ impl Io for Stream {
             _ => None,
         }
     }
+
+    fn unsent(&self) -> Option<usize> {
+        match &self.socket {
+            Socket::Tcp(stream) => stream.unsent(),
+            Socket::Unix(stream) => stream.unsent(),
+            Socket::Fresh(_) | Socket::Lost => None,
+        }
+    }
 }
 
 impl AsyncRead for Stream {

@@ -32,7 +32,11 @@ impl<S> TlsConnection<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Io for TlsConnection<S> {}
+impl<S: Io> Io for TlsConnection<S> {
+    fn unsent(&self) -> Option<usize> {
+        self.transport().unsent()
+    }
+}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsConnection<S> {
     fn poll_read(

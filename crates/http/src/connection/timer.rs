@@ -68,6 +68,12 @@ pub fn after(now: Instant, timeout: Duration) -> Instant {
     now.checked_add(timeout).unwrap_or_else(|| now + Duration::from_secs(86400 * 365))
 }
 
+/// Returns true if a client that has taken so many bytes from the buffers of the kernel in `time` is not too slow.
+pub fn is_progress(taken: usize, time: Duration, min_rate: u64) -> bool {
+    let least = min_rate.saturating_mul(time.as_secs()).max(1);
+    taken as u64 >= least
+}
+
 /// The deadline of a wait for the client, until the client makes progress.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProgressDeadline(Option<(Instant, Instant)>);
@@ -80,6 +86,11 @@ impl ProgressDeadline {
             (now, after(now, timeout()))
         };
         self.0.get_or_insert_with(begin).1
+    }
+
+    /// Returns true while the wait lasts.
+    pub fn is_waiting(&self) -> bool {
+        self.0.is_some()
     }
 
     /// Records that the client sent or took `bytes`, and ends the wait.
@@ -117,6 +128,13 @@ mod tests {
             total += S(4);
         }
         assert_eq!(total, S(20));
+    }
+
+    #[test]
+    fn a_client_at_the_minimum_rate_makes_progress() {
+        assert!(is_progress(15_000, S(30), 500) && !is_progress(14_999, S(30), 500));
+        assert!(is_progress(1, S(30), 0) && !is_progress(0, S(30), 0));
+        assert!(!is_progress(0, S(0), 500) && !is_progress(usize::MAX >> 1, S(u64::MAX), u64::MAX));
     }
 
     #[test]

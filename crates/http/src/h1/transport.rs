@@ -9,6 +9,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;
 use std::task::{Context, Poll, ready};
 
+use howdah_sys::sockets;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -18,7 +19,7 @@ use crate::exchange::Disconnect;
 use crate::input::Input;
 use crate::limits::Limits;
 use crate::memory::Charge;
-use crate::timer::{ProgressDeadline, Throughput, Timer};
+use crate::timer::{ProgressDeadline, Throughput, Timer, is_progress};
 
 /// A stream that a connection can run over.
 pub trait Io: AsyncRead + AsyncWrite + Unpin {
@@ -32,6 +33,11 @@ pub trait Io: AsyncRead + AsyncWrite + Unpin {
     fn tcp(&mut self) -> Option<&TcpStream> {
         None
     }
+
+    /// Returns the number of bytes that were written and that the client has not taken; `None` if it is not known.
+    fn unsent(&self) -> Option<usize> {
+        None
+    }
 }
 
 impl Io for TcpStream {
@@ -42,9 +48,17 @@ impl Io for TcpStream {
     fn tcp(&mut self) -> Option<&TcpStream> {
         Some(self)
     }
+
+    fn unsent(&self) -> Option<usize> {
+        sockets::unsent(self).ok()
+    }
 }
 
-impl Io for UnixStream {}
+impl Io for UnixStream {
+    fn unsent(&self) -> Option<usize> {
+        sockets::unsent(self).ok()
+    }
+}
 
 /// The byte level of a connection. Borrowed for the time of a poll, never across an await.
 pub(super) struct Transport<I> {
@@ -66,6 +80,8 @@ pub(super) struct Work {
     /// Speed at which the client takes the output.
     pub send_rate: Throughput,
     pub send_deadline: ProgressDeadline,
+    /// Bytes that the client had not taken when the server began to wait for it.
+    pub unsent: Option<usize>,
     /// The memory of a head that has not arrived as a whole.
     pub head: Option<Charge>,
 }
@@ -198,12 +214,25 @@ impl<I: Io> Transport<I> {
 
     /// Ready when the client, which does not take the output now, is too slow. The connection
     /// counts as reset from then on.
+    ///
+    /// The kernel reports a socket as writable only when a third of its buffer or more is free, which can be a megabyte:
+    /// a client that has taken less than that meanwhile, at the minimum rate, has the time once more.
     pub fn poll_send_timeout(&mut self, cx: &mut Context<'_>, limits: &Limits) -> Poll<()> {
-        let rate = self.work.send_rate;
-        let timeout = || rate.remaining(limits.send_timeout, limits.min_rate, limits.grace);
-        let deadline = self.work.send_deadline.get(timeout);
-        ready!(self.timer.poll(cx, deadline));
-        self.disconnected = Some(Disconnect::Reset);
-        Poll::Ready(())
+        loop {
+            let rate = self.work.send_rate;
+            let timeout = || rate.remaining(limits.send_timeout, limits.min_rate, limits.grace);
+            if !self.work.send_deadline.is_waiting() {
+                self.work.unsent = self.io.unsent();
+            }
+            let deadline = self.work.send_deadline.get(timeout);
+            ready!(self.timer.poll(cx, deadline));
+            let levels = self.work.unsent.zip(self.io.unsent());
+            let taken = levels.map_or(0, |(before, now)| before.saturating_sub(now));
+            if !is_progress(taken, limits.send_timeout, limits.min_rate) {
+                self.disconnected = Some(Disconnect::Reset);
+                return Poll::Ready(());
+            }
+            self.work.has_sent(0);
+        }
     }
 }

@@ -43,8 +43,8 @@ const ALLOWED: &[SystemCall] = &[
     call(libc::SYS_fcntl, "non-blocking mode, close-on-exec, copies of descriptors, seals"),
     call_with(
         libc::SYS_ioctl,
-        &[Is(1, libc::FIONBIO as u32), Is(1, libc::FIONREAD as u32)],
-        "non-blocking mode, and whether more has come",
+        &[Is(1, libc::FIONBIO as u32), Is(1, libc::FIONREAD as u32), Is(1, libc::TIOCOUTQ as u32)],
+        "non-blocking mode, whether more has come, and how much a client has not taken",
     ),
     call(
         libc::SYS_ftruncate,
