@@ -265,3 +265,25 @@ fn a_mended_file_is_used_without_what_cannot_run() {
     eventually("the file is used", || (server.get("/b").status == 202).then_some(()));
     server.wait_for_log("nobody-of-this-name");
 }
+
+/// A link that leads nowhere, as one to a site that was removed. Without it, nothing is left out any more.
+#[test]
+fn a_link_that_leads_nowhere_is_out_until_it_is_removed_or_leads_to_a_file() {
+    let site = site().with(json!({"include": "conf.d/*.json"}));
+    let [link, other] = ["d", "e"].map(|name| file(&site, name));
+    for link in [&link, &other] {
+        std::os::unix::fs::symlink(link.with_extension("target"), link).unwrap();
+    }
+    let server = serve(site);
+    let names = |links: &[&PathBuf]| {
+        let links: Vec<_> = links.iter().map(|link| link.display().to_string()).collect();
+        eventually(&format!("{links:?} are out"), || (left_out(&server) == links).then_some(()));
+    };
+    names(&[&link, &other]);
+    fs::write(other.with_extension("target"), customer("e", 205)).unwrap();
+    names(&[&link]);
+    fs::remove_file(&link).unwrap();
+    names(&[]);
+    server.wait_for_log("d.json\" works again");
+    assert_eq!(statuses(&server), [201, 201, 201, 204]);
+}

@@ -18,8 +18,9 @@ use howdah_wire::bytes::{Decoder, Encode, Malformed};
 use crate::memory::memory_file;
 use crate::options::TableFiles;
 
-/// Attributes of a file that change with its content; `None` if there is no file.
-pub(crate) type Stamp = Option<[u64; 7]>;
+/// Attributes of a file that change with its content, and before them those of the link that leads to it; empty if
+/// there is neither.
+pub(crate) type Stamp = Vec<[u64; 7]>;
 
 /// Files and directories with the attributes that were found.
 pub(crate) type Stamps = HashMap<PathBuf, Stamp>;
@@ -102,9 +103,15 @@ fn look(files: &TableFiles, document: &[u8], known: Option<&Stamps>) -> Looked {
 }
 
 fn stamp(file: &Path) -> Stamp {
-    let found = fs::metadata(file).ok()?;
+    let own = fs::symlink_metadata(file).ok();
+    let is_link = own.as_ref().is_some_and(fs::Metadata::is_symlink);
+    let target = if is_link { fs::metadata(file).ok() } else { None };
+    own.into_iter().chain(target).map(|found| attributes(&found)).collect()
+}
+
+fn attributes(found: &fs::Metadata) -> [u64; 7] {
     let number = i64::cast_unsigned;
-    Some([
+    [
         found.dev(),
         found.ino(),
         found.size(),
@@ -112,7 +119,7 @@ fn stamp(file: &Path) -> Stamp {
         number(found.mtime_nsec()),
         number(found.ctime()),
         number(found.ctime_nsec()),
-    ])
+    ]
 }
 
 impl Looked {
@@ -121,7 +128,7 @@ impl Looked {
         bytes.put_u32(u32::try_from(self.files.len()).unwrap_or(u32::MAX));
         for (file, stamp) in &self.files {
             bytes.put_bytes(file.as_os_str().as_bytes());
-            bytes.put_u8(u8::from(stamp.is_some()));
+            bytes.put_u8(u8::try_from(stamp.len()).unwrap_or(u8::MAX));
             stamp.iter().flatten().for_each(|number| bytes.put_u64(*number));
         }
         match &self.document {
@@ -143,13 +150,13 @@ impl Looked {
         let mut files = HashMap::new();
         for _ in 0..reader.u32()? {
             let file = OsString::from_vec(reader.bytes()?.to_vec()).into();
-            let mut stamp = None;
-            if reader.u8()? == 1 {
+            let mut stamp = Stamp::new();
+            for _ in 0..reader.u8()? {
                 let mut numbers = [0; 7];
                 for number in &mut numbers {
                     *number = reader.u64()?;
                 }
-                stamp = Some(numbers);
+                stamp.push(numbers);
             }
             files.insert(file, stamp);
         }
@@ -172,7 +179,7 @@ mod tests {
     fn a_result_arrives_as_it_was_found() {
         let file = |name: &str, stamp| (PathBuf::from(name), stamp);
         let files =
-            HashMap::from([file("/a", None), file("/b", Some([1, 2, 3, 4, u64::MAX, 6, 7]))]);
+            HashMap::from([file("/a", vec![]), file("/b", vec![[1, 2, 3, 4, u64::MAX, 6, 7]; 2])]);
         for document in [None, Some(Ok(b"{}".to_vec())), Some(Err("no file".to_owned()))] {
             let looked = Looked { files: files.clone(), document };
             let bytes = looked.encode();
@@ -213,6 +220,18 @@ mod tests {
         assert!(reads(&mut known));
         fs::remove_file(&a).unwrap();
         assert!(reads(&mut known));
+        // A link that leads nowhere, then to a file that changes, and to nothing.
+        let target = directory.path().join("target");
+        std::os::unix::fs::symlink(&target, &a).unwrap();
+        assert!(reads(&mut known));
+        fs::write(&target, "1").unwrap();
+        assert!(reads(&mut known));
+        fs::write(&target, "12").unwrap();
+        assert!(reads(&mut known) && !reads(&mut known));
+        fs::remove_file(&target).unwrap();
+        assert!(reads(&mut known));
+        fs::remove_file(&a).unwrap();
+        assert!(reads(&mut known) && !reads(&mut known));
         assert!(look(&files, &document, None).document.is_some());
     }
 }
