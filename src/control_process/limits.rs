@@ -5,3 +5,7 @@ pub(super) const MAX_TEXT: u64 = 256 << 20;
 
 /// The error while the server stops.
 pub(super) const STOPPING: &str = "the server is being stopped";
+
+/// The error of a question to a router that has ended.
+pub(super) const ROUTER_ENDED: &str = "the router has ended before it answered; another one starts at once, unless the \
+                                       server is being stopped: give the command again, and see the log";

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::limits::{MAX_TEXT, STOPPING};
+use super::limits::{MAX_TEXT, ROUTER_ENDED};
 
 /// Time within which the router answers. Only a restart takes longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -91,7 +91,9 @@ impl Router {
         let packet = question(number).encode();
         let packets = Rc::clone(&self.packets.borrow());
         packets.send(&packet, &[]).map_err(|error| error.to_string())?;
-        let Some(memory) = answer.await.map_err(|_| STOPPING.to_owned())?? else { return Ok(None) };
+        let Some(memory) = answer.await.map_err(|_| ROUTER_ENDED.to_owned())?? else {
+            return Ok(None);
+        };
         let text = from_memory(Some(memory), MAX_TEXT).map_err(|error| error.to_string())?;
         serde_json::from_slice(&text).map(Some).map_err(|error| error.to_string())
     }

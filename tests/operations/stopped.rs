@@ -86,6 +86,23 @@ fn a_router_is_replaced_and_connections_wait_for_the_next_one() {
     }
 }
 
+/// The router that is asked ends: the command says so, and not that the server is being stopped.
+#[test]
+fn a_command_says_that_the_router_has_ended_that_was_stopped() {
+    let server = two_sites(json!({}));
+    assert!(howdah(&server, &["status"]).output().unwrap().status.success());
+    stop(server.router());
+    let status = howdah(&server, &["status"]).output().unwrap();
+    let said = String::from_utf8_lossy(&status.stderr).into_owned();
+    // One that is asked late is another router.
+    if !status.status.success() {
+        assert!(said.contains("the router has ended before it answered"), "{said}");
+    }
+    eventually("the next router answers", || {
+        howdah(&server, &["status"]).output().unwrap().status.success().then_some(())
+    });
+}
+
 #[test]
 fn a_router_that_goes_on_within_a_second_is_left_alone() {
     let server = two_sites(json!({}));
