@@ -19,7 +19,7 @@ impl Tree {
         }
         self.users.due = now + INTERVAL;
         let files = Files::now();
-        if std::mem::replace(&mut self.users.files, Some(files)) != Some(files) {
+        if self.users.files.replace(files) != Some(files) {
             self.users.must_look = true;
             self.application_checks.begin_soon();
         }
