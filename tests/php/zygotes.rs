@@ -295,7 +295,7 @@ fn a_zygote_that_is_never_ready_is_told_once_and_nobody_waits_for_the_next() {
     cc.args(["-shared", "-fPIC", &format!("-DTRIES=\"{}\"", tries.display()), "-o"]);
     match cc.arg(&extension).arg(&code).output() {
         Ok(output) => assert!(extension.exists(), "{output:?}"),
-        Err(error) => return requirements::skipped(&format!("there is no C compiler: {error}")),
+        Err(error) => return requirements::skipped(format!("there is no C compiler: {error}")),
     }
     fs::write(&ini, format!("extension = {}\n", extension.display())).unwrap();
     fs::write(&tries, "").unwrap();

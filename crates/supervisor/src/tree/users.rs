@@ -7,12 +7,15 @@ use std::time::Instant;
 use howdah_wire::messages::{FromSupervisor, Restart};
 
 use super::state::Tree;
-use super::users_state::{Files, INTERVAL, WaitingChange};
+use super::users_state::{Files, INTERVAL, MAX_WAIT, WaitingChange};
 use crate::file_task::{Candidate, MAX_USERS, Origin, Outcome, Task, stale_users};
 
 impl Tree {
     /// Looks at the users of applications if it is time.
     pub(super) fn check_users_if_due(&mut self, now: Instant) {
+        if let Some(late) = self.users.change.take_if(|change| change.deadline <= now) {
+            self.go_on(late);
+        }
         let is_wanted = self.has_served && (self.has_users() || self.users.change.is_some());
         if !is_wanted || self.users.looks_at.is_some() || self.users.due > now {
             return;
@@ -62,7 +65,9 @@ impl Tree {
         let is_reload = matches!(candidate.restart, Restart::Changed | Restart::All);
         match self.control_pid() {
             Some(control) if is_reload && self.has_users() => {
-                self.users.change = Some(WaitingChange { candidate, control, is_looked: false });
+                let deadline = Instant::now() + MAX_WAIT;
+                let change = WaitingChange { candidate, control, is_looked: false, deadline };
+                self.users.change = Some(change);
                 self.users.look_now();
                 self.check_users_if_due(Instant::now());
                 Ok(())
@@ -88,13 +93,17 @@ impl Tree {
             }
             None => self.users.looks_at = None,
         }
-        let waited = self.users.change.take_if(|change| change.is_looked);
-        if let Some(WaitingChange { candidate, control, .. }) = waited
-            && self.control_pid() == Some(control)
-        {
-            self.preflight_ended(candidate, Ok(None));
+        if let Some(waited) = self.users.change.take_if(|change| change.is_looked) {
+            self.go_on(waited);
         } else if self.users.change.is_some() {
             self.users.look_now(); // it has come during the look
+        }
+    }
+
+    /// Goes on with a reload that has waited for a look.
+    fn go_on(&mut self, change: WaitingChange) {
+        if self.control_pid() == Some(change.control) {
+            self.preflight_ended(change.candidate, Ok(None));
         }
     }
 

@@ -11,6 +11,9 @@ use crate::running_user::{Difference, RunningUser};
 /// Interval between two looks at the files of users and groups.
 pub(super) const INTERVAL: Duration = Duration::from_secs(5);
 
+/// Maximum time for which a reload waits for a look.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(5);
+
 /// When users are looked at.
 pub(super) struct UserChecks {
     /// Time of the next look at the files.
@@ -40,6 +43,8 @@ pub(super) struct WaitingChange {
     pub(super) control: u32,
     /// A look has begun since.
     pub(super) is_looked: bool,
+    /// Time at which it goes on without an outcome: a directory service may take long for each user.
+    pub(super) deadline: Instant,
 }
 
 impl UserChecks {
@@ -58,9 +63,10 @@ impl UserChecks {
         }
     }
 
-    /// Returns the time of the next look; `None` if one is in progress.
+    /// Returns the time of the next look, if none is in progress, or that at which a reload goes on.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.looks_at.is_none().then_some(self.due)
+        let look = self.looks_at.is_none().then_some(self.due);
+        look.into_iter().chain(self.change.as_ref().map(|change| change.deadline)).min()
     }
 
     /// Looks at the users soon, whether the files have changed or not.
