@@ -2,7 +2,8 @@
 //!
 //! The socket of a syslog daemon on Linux holds 10 datagrams by default, fewer than a busy thread writes
 //! at once, and a daemon that is restarted takes none for a moment. The router waits for neither: what
-//! cannot be sent stays in memory, up to a limit, and is sent a little later.
+//! cannot be sent stays in memory, up to a limit, and is sent a little later. So do lines of a file whose disk
+//! is full.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -21,6 +22,17 @@ pub struct Piece<'l> {
     pub parts: [&'l [u8]; 3],
     /// Number of its lines.
     pub lines: u64,
+}
+
+/// How much of a piece was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// Nothing more is to be done with it.
+    All,
+    /// This number of its first bytes; the rest waits.
+    Bytes(usize),
+    /// Nothing.
+    Nothing,
 }
 
 /// Pieces in the order of their lines, and the number of lost lines.
@@ -74,23 +86,31 @@ impl Backlog {
         (left > 0 && !std::mem::replace(&mut self.is_final, true)).then_some(left)
     }
 
-    /// Sends the pieces in their order with `send`, which returns true when it is done with one, until it
-    /// returns false.
-    pub fn send(&mut self, mut send: impl FnMut(Piece<'_>) -> bool) -> Sent {
-        let before = self.pieces.len();
-        while let Some((first, lines)) = self.pieces.front() {
-            if !send(Piece { parts: [first, b"", b""], lines: *lines }) {
-                break;
+    /// Sends the pieces in their order with `send`, until it does not take all of one.
+    pub fn send(&mut self, mut send: impl FnMut(Piece<'_>) -> Taken) -> Sent {
+        let before = (self.pieces.len(), self.bytes);
+        while let Some((first, lines)) = self.pieces.front_mut() {
+            match send(Piece { parts: [first, b"", b""], lines: *lines }) {
+                Taken::All => {
+                    self.bytes -= first.len();
+                    self.pieces.pop_front();
+                }
+                Taken::Bytes(count) => {
+                    let (written, rest) = first.split_at(count.min(first.len()));
+                    *lines -= lines_in(written).min(*lines);
+                    self.bytes -= written.len();
+                    *first = rest.into();
+                    break;
+                }
+                Taken::Nothing => break,
             }
-            self.bytes -= first.len();
-            self.pieces.pop_front();
         }
         match self.pieces.len() {
             0 => {
                 self.pieces = VecDeque::new(); // its memory is rarely needed
                 Sent::All
             }
-            left if left < before => Sent::Some,
+            left if (left, self.bytes) < before => Sent::Some,
             _ => Sent::Nothing,
         }
     }
@@ -112,6 +132,11 @@ impl Backlog {
     }
 }
 
+/// Returns the number of lines that end in a text.
+pub fn lines_in(text: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', text).count() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,15 +151,35 @@ mod tests {
         for line in [b"1", b"2", b"3"] {
             backlog.push(piece([b"<", line, b">"]));
         }
-        assert_eq!(backlog.send(|_| false), Sent::Nothing);
+        assert_eq!(backlog.send(|_| Taken::Nothing), Sent::Nothing);
         let mut sent = Vec::new();
         let state = backlog.send(|piece| {
             sent.push(piece.parts.concat());
-            sent.len() < 3
+            if sent.len() < 3 { Taken::All } else { Taken::Nothing }
         });
         assert_eq!((state, &*sent.concat()), (Sent::Some, &b"<1><2><3>"[..]));
-        assert_eq!(backlog.send(|piece| piece.parts.concat() == b"<3>"), Sent::All);
+        let take = |piece: Piece<'_>| match piece.parts.concat() == b"<3>" {
+            true => Taken::All,
+            false => Taken::Nothing,
+        };
+        assert_eq!(backlog.send(take), Sent::All);
         assert_eq!((backlog.is_empty(), backlog.bytes), (true, 0));
+    }
+
+    #[test]
+    fn the_rest_of_a_piece_waits() {
+        let mut backlog = Backlog::default();
+        backlog.push(Piece { parts: [b"a\nb\nc\n", b"", b""], lines: 3 });
+        assert_eq!(backlog.send(|_| Taken::Bytes(0)), Sent::Nothing);
+        assert_eq!(backlog.send(|_| Taken::Bytes(4)), Sent::Some);
+        assert_eq!(backlog.bytes, 2);
+        let mut rest = None;
+        let take = |piece: Piece<'_>| {
+            rest = Some((piece.parts.concat(), piece.lines));
+            Taken::All
+        };
+        assert_eq!(backlog.send(take), Sent::All);
+        assert_eq!((rest, backlog.bytes), (Some((b"c\n".to_vec(), 1)), 0));
     }
 
     #[test]

@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use howdah_config::Destination;
+use howdah_sys::full_disk;
 use howdah_sys::log::{Level, Log};
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
-use rustix::io::{Errno, retry_on_intr, writev};
+use rustix::io::{Errno, retry_on_intr, write, writev};
 use rustix::net::{SendFlags, send};
 
-use super::backlog::{Backlog, Piece, Sent};
+use super::backlog::{Backlog, Piece, Sent, Taken, lines_in};
 use super::datagram::{self, Framing};
 
 /// The open files of a configuration's access logs.
@@ -29,13 +30,11 @@ pub struct LogFile {
     framing: Option<Framing>,
     /// `None` while a server cannot be reached.
     file: RwLock<Option<Output>>,
-    /// The last write failed; a report is in the error log.
+    /// The last write failed. What is lost is reported in the error log.
     is_failing: AtomicBool,
-    /// The last write ended within a line.
-    is_torn: AtomicBool,
     /// The socket is no longer connected.
     is_disconnected: AtomicBool,
-    /// Lines that the server has not taken yet.
+    /// Lines that the server has not taken yet, or that the disk has no room for.
     backlog: Mutex<Backlog>,
     /// `backlog` is not empty; avoids the lock.
     has_backlog: AtomicBool,
@@ -43,7 +42,7 @@ pub struct LogFile {
     is_retried: AtomicBool,
     /// Time of the last report that a port is closed.
     refused: Mutex<Option<Instant>>,
-    /// Why it could not be opened.
+    /// Why it could not be opened, or why a file cannot be written.
     problem: Mutex<Option<String>>,
 }
 
@@ -88,7 +87,6 @@ impl LogFile {
             name: destination.to_string(),
             framing: Framing::of(destination),
             is_failing: AtomicBool::new(file.is_none()),
-            is_torn: AtomicBool::new(false),
             is_disconnected: AtomicBool::new(file.is_none()),
             backlog: Mutex::default(),
             has_backlog: AtomicBool::new(false),
@@ -102,14 +100,19 @@ impl LogFile {
     /// Returns the log without a file, which waits for one, for this reason.
     pub fn unopened(destination: &Destination, problem: String) -> Self {
         let log = LogFile::new(destination, None);
-        *log.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+        log.set_problem(Some(problem));
         log
     }
 
-    /// Returns the reason why it could not be opened; `None` if it is open.
+    /// Returns the reason why it could not be opened, or why a file cannot be written; `None` if lines are taken.
     pub fn problem(&self) -> Option<String> {
         let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        problem.filter(|_| !self.is_open())
+        // A server that has gone away is reported in the error log.
+        problem.filter(|_| !self.is_server() || !self.is_open())
+    }
+
+    fn set_problem(&self, problem: Option<String>) {
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 
     /// Returns true if it has been opened.
@@ -135,7 +138,7 @@ impl LogFile {
     /// Records that a socket could not be connected. The first `reason` in a row is reported in `log`.
     pub fn set_disconnected(&self, reason: &dyn fmt::Display, log: &Log) {
         self.is_disconnected.store(true, Relaxed);
-        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_string());
+        self.set_problem(Some(reason.to_string()));
         if !self.is_failing.swap(true, Relaxed) {
             let name = &self.name;
             let problem =
@@ -150,13 +153,12 @@ impl LogFile {
         let mut file = self.file.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         *file = Some(output);
         // Under the lock: what becomes of the first write to the new file counts.
-        self.is_torn.store(false, Relaxed);
         self.is_disconnected.store(false, Relaxed);
+        self.set_problem(None);
     }
 
-    /// Appends whole lines. Lines that cannot be written to a file are lost; the first failure in a row
-    /// is reported in `log`. Lines that a server, or the reader of a pipe, does not take wait
-    /// ([`LogFile::claim_retry`]).
+    /// Appends whole lines. Lines that cannot be written to a file, or that a server, or the reader of a pipe,
+    /// does not take wait ([`LogFile::claim_retry`]). Those that are lost are reported in `log`.
     pub fn append(&self, lines: &[u8], log: &Log) {
         let file = self.file.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         match (&self.framing, &*file) {
@@ -170,7 +172,15 @@ impl LogFile {
                 });
                 self.send(output.as_ref(), datagrams, log);
             }
-            (None, Some(Output { file, channel: Channel::File })) => self.write(file, lines, log),
+            (None, Some(Output { file, channel: Channel::File })) => {
+                // Held while a part of a line is in the file and the rest is not.
+                let mut backlog = self.backlog();
+                let written = if backlog.is_empty() { self.write(file, lines) } else { 0 };
+                if written < lines.len() {
+                    let rest = lines.get(written..).unwrap_or_default();
+                    self.keep(&mut backlog, Pieces(rest), log);
+                }
+            }
             (None, output) => self.send(output.as_ref(), Pieces(lines), log),
         }
     }
@@ -190,13 +200,19 @@ impl LogFile {
         let mut backlog = self.backlog();
         let mut lost = 0;
         let sent = match &*file {
+            Some(Output { file, channel: Channel::File }) => {
+                backlog.send(|piece| match self.write(file, piece.parts[0]) {
+                    all if all == piece.parts[0].len() => Taken::All,
+                    written => Taken::Bytes(written),
+                })
+            }
             Some(output) => backlog.send(|piece| match self.send_one(output, piece.parts, log) {
-                Attempt::Sent => true,
+                Attempt::Sent => Taken::All,
                 Attempt::Lost => {
                     lost += piece.lines;
-                    true
+                    Taken::All
                 }
-                Attempt::NotTaken => false,
+                Attempt::NotTaken => Taken::Nothing,
             }),
             None if backlog.is_empty() => Sent::All,
             None => Sent::Nothing,
@@ -255,9 +271,14 @@ impl LogFile {
         }
         let mut backlog = self.backlog();
         backlog.lose(lost);
-        rest.into_iter().chain(pieces).for_each(|piece| backlog.push(piece));
+        self.keep(&mut backlog, rest.into_iter().chain(pieces), log);
+    }
+
+    /// Lets pieces wait.
+    fn keep<'l>(&self, backlog: &mut Backlog, pieces: impl Iterator<Item = Piece<'l>>, log: &Log) {
+        pieces.for_each(|piece| backlog.push(piece));
         self.has_backlog.store(!backlog.is_empty(), Relaxed);
-        self.report_lost(&mut backlog, Instant::now(), log);
+        self.report_lost(backlog, Instant::now(), log);
     }
 
     fn send_one(&self, output: &Output, parts: [&[u8]; 3], log: &Log) -> Attempt {
@@ -331,30 +352,28 @@ impl LogFile {
         self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends the lines to a file with one write.
-    fn write(&self, file: &OwnedFd, lines: &[u8], log: &Log) {
-        let mut lead: &[u8] = if self.is_torn.swap(false, Relaxed) { b"\n" } else { b"" };
+    /// Appends the lines to a file with one write. Returns the number of bytes that are written: fewer after an error,
+    /// which becomes the problem.
+    fn write(&self, file: &OwnedFd, lines: &[u8]) -> usize {
         let mut rest = lines;
         while !rest.is_empty() {
             // More than one turn only if the disk or a pipe is full.
-            let parts = [IoSlice::new(lead), IoSlice::new(rest)];
-            let written = match retry_on_intr(|| writev(file, &parts)) {
-                Ok(0) => return self.failed(rest, lines, Errno::IO, log),
-                Ok(written) => written,
-                Err(error) => return self.failed(rest, lines, error, log),
-            };
-            let of_lead = written.min(lead.len());
-            lead = lead.get(of_lead..).unwrap_or_default();
-            rest = rest.get(written - of_lead..).unwrap_or_default();
+            match retry_on_intr(|| write(file, rest)) {
+                Ok(0) => return lines.len() - rest.len(),
+                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+                Err(error) => {
+                    let error = std::io::Error::from(error);
+                    let advice = full_disk::advice(&error);
+                    self.is_failing.store(true, Relaxed);
+                    self.set_problem(Some(format!("it cannot be written: {error}; {advice}")));
+                    return lines.len() - rest.len();
+                }
+            }
         }
-        self.is_failing.store(false, Relaxed);
-    }
-
-    fn failed(&self, rest: &[u8], lines: &[u8], error: Errno, log: &Log) {
-        let done = lines.len() - rest.len(); // `rest` is the end of `lines`
-        let within = done.checked_sub(1).and_then(|last| lines.get(last));
-        self.is_torn.store(within.is_some_and(|last| *last != b'\n'), Relaxed);
-        self.report(error, log);
+        if self.is_failing.swap(false, Relaxed) {
+            self.set_problem(None);
+        }
+        lines.len()
     }
 
     fn report(&self, error: Errno, log: &Log) {
@@ -406,7 +425,7 @@ impl<'l> Iterator for Pieces<'l> {
         };
         let (piece, rest) = self.0.split_at_checked(end).filter(|_| end > 0)?;
         self.0 = rest;
-        let lines = memchr::memchr_iter(b'\n', piece).count() as u64;
+        let lines = lines_in(piece);
         Some(Piece { parts: [piece, b"", b""], lines })
     }
 }

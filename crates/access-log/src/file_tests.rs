@@ -25,16 +25,26 @@ fn lines_go_on_in_the_file_that_is_opened_anew() {
 }
 
 #[test]
-fn a_full_disk_is_reported_once() {
+fn lines_wait_while_the_disk_is_full() {
     let dir = tempfile::tempdir().unwrap();
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let file = LogFile::new(&Destination::File("/dev/full".into()), Some(full.into()));
     let report = dir.path().join("report");
     let log = Log::new(open(&report));
     file.append(b"a\n", &log);
-    file.append(b"b\n", &log);
-    let text = fs::read_to_string(report).unwrap();
-    assert_eq!(text.matches("access log /dev/full: ").count(), 1, "{text}");
+    file.append(b"b\nc\n", &log);
+    let problem = file.problem().unwrap();
+    assert!(problem.starts_with("it cannot be written: No space left on device"), "{problem}");
+    assert!(problem.ends_with("; make room there: df -h"), "{problem}");
+    assert!(file.claim_retry() && !file.claim_retry());
+    assert_eq!(file.retry(&log), Sent::Nothing);
+    assert!(file.problem().is_some());
+    let path = dir.path().join("log");
+    file.reopen(open(&path));
+    assert_eq!((file.retry(&log), file.problem()), (Sent::All, None));
+    file.append(b"d\n", &log);
+    assert_eq!(fs::read(path).unwrap(), b"a\nb\nc\nd\n");
+    assert_eq!(fs::read_to_string(report).unwrap(), "", "nothing is lost");
 }
 
 #[test]
@@ -185,7 +195,7 @@ fn nobody_waits_for_the_reader_of_a_pipe_or_stream() {
 }
 
 #[test]
-fn a_line_that_was_torn_is_ended_before_the_next() {
+fn the_rest_of_a_line_goes_on_before_the_next() {
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
     rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).unwrap();
@@ -196,6 +206,7 @@ fn a_line_that_was_torn_is_ended_before_the_next() {
     let mut buffer = vec![0; 8192];
     assert_eq!(rustix::io::read(&reader, &mut buffer).unwrap(), 4096);
     file.append(b"next\n", &quiet());
+    assert_eq!(file.retry(&quiet()), Sent::All);
     let read = rustix::io::read(&reader, &mut buffer).unwrap();
-    assert_eq!(&buffer[..read], b"\nnext\n");
+    assert_eq!(&buffer[..read], [&[b'x'; 903][..], b"\nnext\n"].concat());
 }

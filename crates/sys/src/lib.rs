@@ -19,7 +19,7 @@
 //! - [`handlers`]: signals without effect.
 //! - [`service_manager`]: descriptors and settings of systemd, and notifications to it.
 //! - [`sockets`]: options of listening sockets.
-//! - [`plain`]: error messages without numbers.
+//! - [`plain`]: error messages without numbers; [`full_disk`]: what to do about errors of writing.
 //! - [`log`], [`clock`]: the server's log and its time stamps; [`log_rate`]: the rate at which an
 //!   application may write to it.
 //! - `reactor`: descriptors in tokio's reactor, only for the router (a feature, so that the other
@@ -37,6 +37,7 @@ pub mod credentials;
 pub mod directory;
 #[allow(unsafe_code)]
 pub mod environment;
+pub mod full_disk;
 #[allow(unsafe_code)]
 pub mod futex;
 #[allow(unsafe_code)]
