@@ -8,19 +8,26 @@
 pub mod journal;
 pub mod json;
 mod level;
+mod unwritten;
 
 use std::fmt;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::log_rate::{Admission, LASTING_RATE, LogRate};
 use crate::plain::Plain;
 
 pub use self::level::Level;
+use self::unwritten::Unwritten;
 
 /// Variable with the name of the least severe level of the log.
 pub const LEVEL_VARIABLE: &str = "HOWDAH_LOG_LEVEL";
+
+/// Variable with the name of the log, for processes that get only its descriptor.
+const NAME_VARIABLE: &str = "HOWDAH_LOG_NAME";
 
 /// A log file, standard error or the journal. A file can be replaced (log rotation).
 #[derive(Debug)]
@@ -29,6 +36,12 @@ pub struct Log {
     /// The least severe level that is written.
     threshold: Level,
     file: RwLock<OwnedFd>,
+    /// Its name in messages: the path of a file, `stderr` or `journald`.
+    name: String,
+    /// Lines that could not be written. Held while such a line or one after it is written.
+    unwritten: Mutex<Unwritten>,
+    /// `unwritten` has lines; avoids the lock.
+    is_failing: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +54,24 @@ enum Format {
 impl Log {
     /// Creates a log that writes to an open file (append mode) or stream.
     pub fn new(file: OwnedFd) -> Self {
-        Log { format: Format::Text, threshold: Level::Debug, file: RwLock::new(file) }
+        Log {
+            format: Format::Text,
+            threshold: Level::Debug,
+            file: RwLock::new(file),
+            name: "stderr".to_owned(),
+            unwritten: Mutex::default(),
+            is_failing: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the log with its name in messages, such as the path of its file.
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Log { name: name.into(), ..self }
+    }
+
+    /// Returns its name in messages.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Returns the log without records that are less severe than `threshold`.
@@ -61,7 +91,12 @@ impl Log {
         };
         let threshold = std::env::var(LEVEL_VARIABLE).ok();
         let threshold = threshold.and_then(|name| Level::named(&name)).unwrap_or(Level::Debug);
-        Log { format, threshold, file: RwLock::new(file) }
+        let log = Log { format, threshold, ..Log::new(file) };
+        match std::env::var(NAME_VARIABLE) {
+            Ok(name) => log.named(name),
+            Err(_) if format == Format::Journal => log.named("journald"),
+            Err(_) => log,
+        }
     }
 
     /// Creates a log that writes to standard error.
@@ -74,7 +109,10 @@ impl Log {
     pub fn journal() -> std::io::Result<Self> {
         match Log::standard_error() {
             Ok(log) if log.format == Format::Journal => Ok(log),
-            _ => Ok(Log { format: Format::Journal, ..Log::passed(journal::connect()?) }),
+            _ => {
+                let log = Log::passed(journal::connect()?).named("journald");
+                Ok(Log { format: Format::Journal, ..log })
+            }
         }
     }
 
@@ -96,9 +134,10 @@ impl Log {
             Format::Json => Some((json::FORMAT_VARIABLE, json::FORMAT.to_owned())),
         };
         let threshold = (LEVEL_VARIABLE, self.threshold.as_str().to_owned());
+        let name = (NAME_VARIABLE, self.name.clone());
         format
             .into_iter()
-            .chain([threshold])
+            .chain([threshold, name])
             .map(|(name, value)| (name.to_owned(), value))
             .collect()
     }
@@ -113,7 +152,7 @@ impl Log {
         self.file.read().unwrap_or_else(|e| e.into_inner()).try_clone()
     }
 
-    /// Writes a record. Errors are ignored: there is no place to report them.
+    /// Writes a record. One that cannot be written is counted: see [`Log::problem`].
     pub fn write(&self, level: Level, message: impl fmt::Display) {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         self.record(level, std::process::id(), thread, &Plain(message));
@@ -157,6 +196,17 @@ impl Log {
         rate.kept(length);
     }
 
+    /// Returns why the last line could not be written, and what to do. Tries again before, with the line that says how
+    /// many were lost; `None` if that is written.
+    pub fn problem(&self) -> Option<String> {
+        if !self.is_failing.load(Relaxed) {
+            return None;
+        }
+        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        self.report_lost(&mut unwritten);
+        unwritten.problem()
+    }
+
     /// Writes a record, unless it is below the threshold, and returns its length. If the process is not known
     /// (0), it is this one.
     fn record(&self, level: Level, pid: u32, thread: u32, message: &dyn fmt::Display) -> usize {
@@ -164,11 +214,27 @@ impl Log {
             return 0;
         }
         let known = |id: u32| if id == 0 { std::process::id() } else { id };
-        let (pid, thread) = (known(pid), known(thread));
+        let mut length = 0;
+        self.encode(level, known(pid), known(thread), message, &mut |line| {
+            self.write_line(line);
+            length += line.len();
+        });
+        length
+    }
+
+    /// Passes the lines of a record to `put`.
+    fn encode(
+        &self,
+        level: Level,
+        pid: u32,
+        thread: u32,
+        message: &dyn fmt::Display,
+        put: &mut dyn FnMut(&[u8]),
+    ) {
         if self.format == Format::Json {
             let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let line = json::line(time, level, pid, thread, &message.to_string());
-            return self.write_line(line.as_bytes());
+            return put(line.as_bytes());
         }
         let mut text = String::with_capacity(128);
         if self.format == Format::Text {
@@ -182,23 +248,60 @@ impl Log {
         let mut record = Vec::with_capacity(text.len() + 1);
         escape(text.as_bytes().trim_ascii_end(), &mut record);
         if self.format == Format::Journal {
-            return journal::lines(level, &record).iter().map(|line| self.write_line(line)).sum();
+            return journal::lines(level, &record).iter().for_each(|line| put(line));
         }
         record.push(b'\n');
-        self.write_line(&record)
+        put(&record);
     }
 
-    /// Returns the number of bytes, even if they could not be written.
-    fn write_line(&self, line: &[u8]) -> usize {
+    /// Writes a line, or counts it as lost.
+    fn write_line(&self, line: &[u8]) {
+        if !self.is_failing.load(Relaxed) {
+            let Err((error, is_torn)) = self.put(line) else { return };
+            let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+            unwritten.lose(&error, is_torn);
+            return self.is_failing.store(true, Relaxed);
+        }
+        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        self.report_lost(&mut unwritten);
+        let failed = match unwritten.problem() {
+            Some(_) => return unwritten.lose_another(),
+            None => self.put(line),
+        };
+        if let Err((error, is_torn)) = failed {
+            unwritten.lose(&error, is_torn);
+            self.is_failing.store(true, Relaxed);
+        }
+    }
+
+    /// Says how many lines were lost, if that can be written.
+    fn report_lost(&self, unwritten: &mut Unwritten) {
+        let Some(report) = unwritten.report() else { return self.is_failing.store(false, Relaxed) };
+        let pid = std::process::id();
+        // Behind a part of a line.
+        let mut lines = if unwritten.is_torn() { b"\n".to_vec() } else { Vec::new() };
+        self.encode(Level::Alert, pid, pid, &Plain(report), &mut |line| lines.extend(line));
+        match self.put(&lines) {
+            Ok(()) => {
+                *unwritten = Unwritten::default();
+                self.is_failing.store(false, Relaxed);
+            }
+            Err((error, is_torn)) => unwritten.still_fails(&error, is_torn),
+        }
+    }
+
+    /// Writes bytes. Error: the reason, and whether a part of them was written.
+    fn put(&self, bytes: &[u8]) -> Result<(), (io::Error, bool)> {
         let file = self.file.read().unwrap_or_else(|e| e.into_inner());
-        let mut rest = line;
+        let mut rest = bytes;
         while !rest.is_empty() {
             match rustix::io::retry_on_intr(|| rustix::io::write(&*file, rest)) {
-                Ok(0) | Err(_) => break,
+                Ok(0) => return Err((io::ErrorKind::WriteZero.into(), rest.len() < bytes.len())),
                 Ok(n) => rest = &rest[n..],
+                Err(error) => return Err((error.into(), rest.len() < bytes.len())),
             }
         }
-        line.len()
+        Ok(())
     }
 }
 
@@ -294,8 +397,32 @@ mod tests {
             assert_eq!(is_written, level <= Level::Warn, "{text}");
             assert_eq!(Level::named(level.as_str()), Some(level));
         }
-        assert_eq!(known, [(LEVEL_VARIABLE.to_owned(), "warn".to_owned())]);
+        assert_eq!(known[0], (LEVEL_VARIABLE.to_owned(), "warn".to_owned()));
         assert_eq!(Level::named("loud"), None);
+    }
+
+    #[test]
+    fn lines_that_are_lost_are_counted_and_told_once_there_is_room() {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let log = Log::new(full.into()).named("/log");
+        assert_eq!((log.name(), log.problem()), ("/log", None));
+        (0..3).for_each(|number| log.write(Level::Notice, number));
+        let problem = log.problem().unwrap();
+        assert!(problem.starts_with("it cannot be written: No space left on device"), "{problem}");
+        assert!(problem.ends_with("; make room there: df -h"), "{problem}");
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        log.reopen(writer);
+        assert_eq!(log.problem(), None);
+        log.write(Level::Notice, "on it goes");
+        drop(log);
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut std::fs::File::from(reader), &mut text).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].contains("[alert]"), "{text}");
+        let told =
+            " 3 lines of this log are lost, as it could not be written: No space left on device";
+        assert!(lines[0].ends_with(told), "{text}");
+        assert!(lines[1].ends_with(" on it goes") && lines.len() == 2, "{text}");
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn handled_signals() -> Result<OwnedFd, String> {
 fn open_log(options: &Options) -> Result<Log, String> {
     let log = match &options.log {
         LogTarget::File(path) => store::open_log(path)
-            .map(Log::passed)
+            .map(|file| Log::passed(file).named(path.display().to_string()))
             .map_err(|error| format!("cannot open the log {}: {error}", path.display())),
         LogTarget::Journal => Log::journal()
             .map_err(|error| format!("cannot log to the journal: {error}; name a file with --log")),
