@@ -4,6 +4,7 @@ mod access_log;
 mod command;
 mod descriptors;
 mod environment;
+mod full_disks;
 mod hung_router;
 mod problems;
 mod recovery;

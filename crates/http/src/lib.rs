@@ -39,6 +39,6 @@ pub mod respond;
 mod syntax;
 pub mod variables;
 
-pub use body::{feed, spool};
+pub use body::{feed, spool, temporary_files};
 pub use connection::{drain, eviction, handshake, input, timer, tunnel};
 pub use syntax::{authority, date, encoding, framing, query, reason, target};

@@ -2,14 +2,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use bytes::Bytes;
 
 use crate::exchange::{BodyError, Exchange};
 use crate::memory::{Charge, Owner, REQUESTS};
-use crate::spool::{create_temporary_file, directory_error};
+use crate::spool::{create_temporary_file, write_temporary};
 
 /// A complete body.
 #[derive(Debug)]
@@ -55,7 +54,6 @@ pub async fn collect(
     if exchange.body_len() == Some(0) {
         return Ok(RequestBody::Memory(Bytes::new()));
     }
-    let disk = |error| CollectError::Disk(directory_error(directory, &error));
     let mut charge = Charge::new(&REQUESTS, owner);
     let mut first = Vec::new();
     let mut file: Option<(File, u64)> = None;
@@ -66,7 +64,7 @@ pub async fn collect(
         let len = first.len() + bytes.len();
         if file.is_none() && (len as u64 > memory || !charge.hold(len)) {
             let spilled = create_temporary_file(directory).map_err(CollectError::Disk)?;
-            spilled.write_all_at(&first, 0).map_err(disk)?;
+            write_temporary(&spilled, directory, &first, 0).map_err(CollectError::Disk)?;
             file = Some((spilled, first.len() as u64));
             first = Vec::new();
             charge.release();
@@ -74,7 +72,7 @@ pub async fn collect(
         match &mut file {
             None => first.extend_from_slice(&bytes),
             Some((file, len)) => {
-                file.write_all_at(&bytes, *len).map_err(disk)?;
+                write_temporary(file, directory, &bytes, *len).map_err(CollectError::Disk)?;
                 *len += bytes.len() as u64;
             }
         }

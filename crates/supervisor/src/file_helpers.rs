@@ -243,7 +243,9 @@ impl FileHelpers {
             _ => None,
         });
         // A document that is being kept is that of the next server, too.
-        let must_end = |task: &Task| task.is_of_state() && !matches!(task, Task::KeepDocument(_));
+        let need_not_end =
+            |task: &Task| matches!(task, Task::KeepDocument(_) | Task::ProbeState { .. });
+        let must_end = |task: &Task| task.is_of_state() && !need_not_end(task);
         let waiting = self.waiting.iter().map(|waiting| &waiting.errand);
         waiting.chain(busy).any(|(task, _)| must_end(task))
     }

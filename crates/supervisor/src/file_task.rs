@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use howdah_sys::regular_file;
+use howdah_sys::{full_disk, regular_file};
 use howdah_wire::bytes::{Decoder, Encode, Malformed};
 use howdah_wire::messages::{ApplicationSpec, Problem, Restart};
 
@@ -63,6 +63,8 @@ pub(crate) enum Task {
     KeepDocument(Vec<u8>),
     /// Stores a document that the router has prepared.
     SaveDocument { generation: u32, document: Vec<u8> },
+    /// Writes as many bytes to this state directory, and removes them.
+    ProbeState { directory: PathBuf, bytes: usize },
     /// Stores a certificate bundle.
     StoreCertificate { name: String, pem: Vec<u8> },
     /// Deletes a certificate bundle.
@@ -115,6 +117,7 @@ impl Task {
             Task::ConnectLog(server) => server.strip_prefix("unix:").map(Path::new),
             Task::ReadDocument(_)
             | Task::KeepDocument(_)
+            | Task::ProbeState { .. }
             | Task::SaveDocument { .. }
             | Task::StoreCertificate { .. }
             | Task::DeleteCertificate { .. }
@@ -130,6 +133,7 @@ impl Task {
             self,
             Task::SaveDocument { .. }
                 | Task::KeepDocument(_)
+                | Task::ProbeState { .. }
                 | Task::StoreCertificate { .. }
                 | Task::DeleteCertificate { .. }
         )
@@ -155,6 +159,7 @@ impl Task {
             | Task::DeleteCertificate { .. }
             | Task::ReadDocument(_)
             | Task::KeepDocument(_)
+            | Task::ProbeState { .. }
             | Task::Preflight(_)
             | Task::CheckApplications(_)
             | Task::CheckUsers(_) => return None,
@@ -209,6 +214,12 @@ impl Task {
                 let kept = state_format::mark(state)
                     .and_then(|()| last_document::save(state, &options.origin, document));
                 kept.map(|()| None).map_err(text)
+            }
+            Task::ProbeState { directory, bytes } => {
+                file_progress(&directory.display().to_string());
+                let probed = store::probe(directory, &vec![b' '; *bytes]);
+                let advised = |error| format!("{error}; {}", full_disk::advice(&error));
+                probed.map(|()| None).map_err(advised)
             }
             Task::SaveDocument { document, .. } => {
                 let Some(state) = &options.state else { return Ok(None) };

@@ -111,6 +111,13 @@ pub struct Options {
     pub on_serving: Option<Box<dyn FnOnce(bool)>>,
 }
 
+impl Options {
+    /// Returns the directory in which documents and certificates are stored.
+    pub(crate) fn state_directory(&self) -> Option<&PathBuf> {
+        self.state.as_ref().or(self.last_document.as_ref()).or(self.certificates.as_ref())
+    }
+}
+
 /// Target of the log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum LogTarget {

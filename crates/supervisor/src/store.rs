@@ -43,7 +43,21 @@ pub(crate) fn replace(directory: &Path, new: &str, name: &str, bytes: &[u8]) -> 
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
+/// Writes a file as [`replace`] does, and removes it.
+pub(crate) fn probe(directory: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = directory.join("probe.new");
+    write_new(directory, &new, bytes)
+        .and_then(|()| fs::remove_file(&new))
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", new.display())))
+}
+
 fn write(directory: &Path, new: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_new(directory, new, bytes)?;
+    fs::rename(new, path)?;
+    File::open(directory)?.sync_all()
+}
+
+fn write_new(directory: &Path, new: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let mut file = File::options()
         .write(true)
@@ -61,8 +75,7 @@ fn write(directory: &Path, new: &Path, path: &Path, bytes: &[u8]) -> io::Result<
         let _ = fs::remove_file(new);
         return Err(error);
     }
-    fs::rename(new, path)?;
-    File::open(directory)?.sync_all()
+    Ok(())
 }
 
 /// Opens a log for appending. A symbolic link is refused (see [`SafePath`]), except for
@@ -119,6 +132,16 @@ mod tests {
         assert_eq!(load_document(&state).unwrap(), None);
         save_document(&state, b"{}").unwrap();
         assert_eq!(load_document(&state).unwrap().unwrap(), b"{}");
+    }
+
+    #[test]
+    fn a_probe_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        probe(dir.path(), b"text").unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        fs::create_dir(dir.path().join("probe.new")).unwrap();
+        let error = probe(dir.path(), b"text").unwrap_err().to_string();
+        assert!(error.contains("probe.new"), "{error}");
     }
 
     #[test]

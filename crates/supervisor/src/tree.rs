@@ -52,6 +52,8 @@ mod startup;
 mod state;
 mod succession;
 mod tables;
+mod unwritable;
+mod unwritable_state;
 mod upgrade;
 mod upgrade_state;
 mod users;

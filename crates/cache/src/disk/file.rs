@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -17,6 +17,7 @@ use super::journal::{self, Record};
 use super::layout::{self, Geometry, Sum, hash_of_key};
 use super::record::{self, PREFIX, Prefix, Stored, variant_of};
 use super::space::{Object, Space};
+use super::trouble::Trouble;
 use crate::entry::{Content, Entry};
 use crate::memory::Owner;
 
@@ -44,7 +45,7 @@ pub struct Disk {
     /// Bytes that wait to be written.
     pub(super) waiting: AtomicU64,
     pub(super) has_failed: AtomicBool,
-    has_problem: AtomicBool,
+    trouble: Mutex<Trouble>,
     /// Number of failed reads and writes.
     pub errors: AtomicU64,
     /// Number of responses that were read.
@@ -110,7 +111,7 @@ impl Disk {
             opened: OnceLock::new(),
             waiting: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
-            has_problem: AtomicBool::new(false),
+            trouble: Mutex::default(),
             errors: AtomicU64::new(0),
             reads: AtomicU64::new(0),
         }
@@ -122,6 +123,9 @@ impl Disk {
         let space = Space::new(file, Geometry::of(self.size));
         let (jobs, receiver) = channel();
         let opened = Opened { space: Arc::clone(&space), jobs };
+        if !self.is_open() {
+            *self.trouble() = Trouble::default();
+        }
         self.opened.set(opened).is_ok().then_some((space, receiver))
     }
 
@@ -130,14 +134,18 @@ impl Disk {
         self.opened.get().is_some()
     }
 
-    /// Returns true for the first problem with opening it.
-    pub fn reports_problem(&self) -> bool {
-        !self.has_problem.swap(true, Relaxed)
+    /// Records why it cannot be opened. When it is open at last, that is forgotten.
+    pub fn cannot_be_opened(&self, error: &str) {
+        self.trouble().cannot_be_opened(error);
     }
 
-    /// Returns true if there was a problem with opening it.
-    pub fn has_problem(&self) -> bool {
-        self.has_problem.load(Relaxed)
+    /// Returns why responses are not kept in the file, and what to do; `None` if they are.
+    pub fn problem(&self, now: Instant) -> Option<String> {
+        self.trouble().problem(self.is_open(), now)
+    }
+
+    pub(super) fn trouble(&self) -> MutexGuard<'_, Trouble> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns true if the file is in use.
@@ -291,6 +299,7 @@ impl Disk {
     /// Uses the file no more, and makes it worthless for the next start: what it has could not be removed.
     pub(super) fn fail(&self) {
         self.errors.fetch_add(1, Relaxed);
+        self.trouble().given_up();
         self.has_failed.store(true, Relaxed);
         self.state().index.clear();
         if let Some(opened) = self.opened.get() {

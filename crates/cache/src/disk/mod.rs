@@ -20,6 +20,7 @@
 //! | `file` | what threads of requests do with the file |
 //! | `front` | the store that the file belongs to |
 //! | `opening`, `writing` | the thread of the file |
+//! | `trouble` | why responses are not kept in the file |
 
 pub mod content;
 pub mod file;
@@ -30,6 +31,7 @@ pub mod layout;
 mod opening;
 pub mod record;
 pub mod space;
+mod trouble;
 pub mod writing;
 
 #[cfg(test)]

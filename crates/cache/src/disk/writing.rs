@@ -33,7 +33,8 @@ fn run(store: &Weak<dyn Front>, space: &Arc<Space>, jobs: &Receiver<Job>) {
     {
         let Some(store) = store.upgrade() else { return };
         let Some(disk) = store.disk() else { return };
-        if opening::open(disk, &*store, space).is_err() {
+        if let Err(error) = opening::open(disk, &*store, space) {
+            disk.trouble().cannot_be_used(&error);
             disk.fail();
         }
     }
@@ -69,7 +70,11 @@ fn run(store: &Weak<dyn Front>, space: &Arc<Space>, jobs: &Receiver<Job>) {
                         disk.erase(&removed);
                     }
                 }
-                if written.is_err() {
+                if matches!(written, Ok(true)) {
+                    disk.trouble().written();
+                }
+                if let Err(error) = written {
+                    disk.trouble().not_written(&error, Instant::now());
                     disk.errors.fetch_add(1, Relaxed);
                     paused_until = Instant::now().checked_add(PAUSE);
                 }

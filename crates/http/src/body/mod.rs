@@ -7,6 +7,7 @@ mod large_buffers;
 mod request;
 mod response;
 pub mod spool;
+pub mod temporary_files;
 
 pub use request::{BodyError, BodySource};
 pub use response::{Body, BodyStream, Piece, SendError};

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,7 +16,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::large_buffers;
+use howdah_sys::full_disk;
+
+use super::{large_buffers, temporary_files};
 use crate::memory::{Charge, FILES, FREE_BYTES, Owner, RESPONSES};
 
 /// Maximum number of bytes of one response in memory; as much as nginx's eight buffers of 4 or 8
@@ -54,6 +56,7 @@ pub struct Spool {
 #[derive(Debug)]
 pub(crate) struct Spilled {
     file: File,
+    directory: PathBuf,
     read: u64,
     written: u64,
     /// Number of bytes at the beginning whose space was given back.
@@ -69,7 +72,8 @@ impl Spilled {
     pub fn new(directory: &Path, owner: Option<&Owner>) -> io::Result<Spilled> {
         let (file, tail) = (create_temporary_file(directory)?, Vec::new());
         let charge = owner.map(|owner| Charge::new(&FILES, owner.clone()));
-        Ok(Spilled { file, read: 0, written: 0, freed: 0, charge, tail })
+        let directory = directory.to_owned();
+        Ok(Spilled { file, directory, read: 0, written: 0, freed: 0, charge, tail })
     }
 
     /// Appends bytes.
@@ -95,7 +99,7 @@ impl Spilled {
         if !self.hold(written - self.freed) {
             return Err(NoRoom.into());
         }
-        self.file.write_all_at(bytes, self.written)?;
+        write_temporary(&self.file, &self.directory, bytes, self.written)?;
         self.written = written;
         Ok(())
     }
@@ -186,10 +190,7 @@ impl Spool {
                 none.insert(Spilled::new(&self.directory, owner)?)
             }
         };
-        spilled.push(&bytes).map_err(|error| match is_without_room(&error) {
-            true => error,
-            false => directory_error(&self.directory, &error),
-        })
+        spilled.push(&bytes)
     }
 
     fn gather(&mut self, bytes: &[u8]) {
@@ -337,13 +338,24 @@ pub fn unread_file(directory: &Path, owner: Owner, bytes: &[u8]) -> io::Result<(
         return Err(NoRoom.into());
     }
     let file = create_temporary_file(directory)?;
-    file.write_all_at(bytes, 0).map_err(|error| directory_error(directory, &error))?;
+    write_temporary(&file, directory, bytes, 0)?;
     Ok((file, charge))
 }
 
 /// Creates an unlinked file in `directory`, which is deleted when its last descriptor is closed.
 pub fn create_temporary_file(directory: &Path) -> io::Result<File> {
-    open(directory).map_err(|error| directory_error(directory, &error))
+    temporary_files::open(directory).map_err(|error| {
+        temporary_files::record(directory, &error, 0);
+        directory_error(directory, &error)
+    })
+}
+
+/// Writes to a [`create_temporary_file`] file in `directory`, at `offset`.
+pub fn write_temporary(file: &File, directory: &Path, bytes: &[u8], offset: u64) -> io::Result<()> {
+    file.write_all_at(bytes, offset).map_err(|error| {
+        temporary_files::record(directory, &error, offset + bytes.len() as u64);
+        directory_error(directory, &error)
+    })
 }
 
 /// Creates a read-only descriptor of a [`create_temporary_file`] file for a worker. The worker
@@ -351,20 +363,6 @@ pub fn create_temporary_file(directory: &Path) -> io::Result<File> {
 /// and cannot link it to a name.
 pub fn reopen_read_only(file: File, directory: &Path) -> io::Result<OwnedFd> {
     read_only(file).map_err(|error| directory_error(directory, &error))
-}
-
-fn open(directory: &Path) -> io::Result<File> {
-    // With O_EXCL the file cannot be linked (open(2)); the mode applies when it is opened again.
-    let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-    match rustix::fs::open(directory, flags, Mode::RUSR) {
-        Ok(fd) => Ok(fd.into()),
-        // File systems without unlinked files (overlay of old kernels, NFS).
-        Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
-            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-            Ok(memfd_create("howdah-spool", flags)?.into())
-        }
-        Err(error) => Err(error.into()),
-    }
 }
 
 fn read_only(file: File) -> io::Result<OwnedFd> {
@@ -397,26 +395,17 @@ fn seal(file: &File) -> Result<(), Errno> {
 /// Checks that temporary files can be created in `directory`. A full disk is no error: it may have
 /// room when a file is needed.
 pub fn check_directory(directory: &Path) -> io::Result<()> {
-    match open(directory).and_then(read_only) {
-        Err(error) if !is_full(&error) => Err(error),
+    match temporary_files::open(directory).and_then(read_only) {
+        Err(error) if !full_disk::is_full(&error) => Err(error),
         _ => Ok(()),
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
 /// Adds to the error of a temporary file its directory, and advice.
 pub fn directory_error(directory: &Path, error: &io::Error) -> io::Error {
-    let advice = match error.kind() {
-        _ if is_full(error) => "make room there",
-        io::ErrorKind::PermissionDenied => "let the server's user write there",
-        _ => "see to it",
-    };
-    let place = directory.display();
-    let other = "or choose another directory with --tmp or settings/http/body_temp_path";
-    io::Error::new(error.kind(), format!("temporary file in {place}: {error}; {advice}, {other}"))
+    let text =
+        format!("temporary file in {}: {}", directory.display(), temporary_files::advised(error));
+    io::Error::new(error.kind(), text)
 }
 
 #[cfg(test)]

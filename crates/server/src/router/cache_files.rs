@@ -65,12 +65,8 @@ impl ControlThread {
                 let snapshot = self.shared.snapshot.load();
                 let mut stores = snapshot.caches.values();
                 let store = stores.find(|store| path_of(store.config()).as_deref() == Some(path));
-                if store.and_then(|store| store.disk()).is_some_and(|disk| disk.reports_problem()) {
-                    let problem = format_args!(
-                        "the file of a cache, {path}, cannot be opened, so the cache is in memory only: \
-                         {error}"
-                    );
-                    self.shared.log.write(Level::Error, problem);
+                if let Some(disk) = store.and_then(|store| store.disk()) {
+                    disk.cannot_be_opened(error);
                 }
             }
         }

@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::closed_listeners::ClosedListeners;
 use super::link::{Link, Message};
-use super::out::{Found, OutParts};
+use super::out::{Found, OutParts, PartKind};
 use super::pools::Pools;
 use super::programs::Programs;
 use super::question::Question;
@@ -52,6 +52,8 @@ pub(super) struct ControlThread {
     pub(super) is_strict: bool,
     /// Parts of the configuration that are out.
     pub(super) out: OutParts,
+    /// The state directory, or the log, if the supervisor cannot write to them.
+    pub(super) problems_of_supervisor: Vec<Found>,
     /// Listeners and upstreams that keep their TLS because files of it, other than certificates, cannot be used.
     pub(super) stale_tls: Vec<Found>,
     /// Listeners whose addresses could not be listened on.
@@ -84,6 +86,14 @@ impl ControlThread {
             }
             FromSupervisor::CacheOpened { path, error } => {
                 self.on_cache_opened(&path, &error, descriptors.into_iter().next());
+                Ok(())
+            }
+            FromSupervisor::Unwritable { state, log } => {
+                let found = |kind, parts: Vec<(String, String)>| {
+                    parts.into_iter().map(move |(name, why)| Found::out(kind, name, why))
+                };
+                self.problems_of_supervisor =
+                    found(PartKind::State, state).chain(found(PartKind::Log, log)).collect();
                 Ok(())
             }
             FromSupervisor::NameFiles {} => {
@@ -210,6 +220,7 @@ impl ControlThread {
                 | FromSupervisor::Bound { .. }
                 | FromSupervisor::BindFailed { .. }
                 | FromSupervisor::LogOpened { .. }
+                | FromSupervisor::Unwritable { .. }
                 | FromSupervisor::NameFiles {}
                 | FromSupervisor::Ran { .. }
                 | FromSupervisor::Control {}

@@ -17,14 +17,18 @@ pub enum PartKind {
     Application,
     /// Servers of an upstream: their name has no address, or their TLS cannot be used.
     Upstream,
-    /// A file or server of an access log.
+    /// A log: the server's own, an access log or a slow log.
     Log,
-    /// The file of a cache, which is in memory only.
+    /// The file of a cache: responses are kept in memory only.
     Cache,
     /// A database of addresses.
     Table,
     /// A file of the document: what it defines is out, or as it was before.
     Include,
+    /// The state directory: changes cannot be stored.
+    State,
+    /// A directory for temporary files: requests and responses that do not fit in memory fail.
+    Temporary,
 }
 
 impl PartKind {
@@ -39,6 +43,8 @@ impl PartKind {
             PartKind::Cache => "cache",
             PartKind::Table => "table",
             PartKind::Include => "include",
+            PartKind::State => "state directory",
+            PartKind::Temporary => "temporary directory",
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Finds the parts of the current configuration that are out. The log, the control API and the service
 //! manager take them from here.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use howdah_http::temporary_files;
 use howdah_sys::clock;
-
 use howdah_sys::log::Level;
 use howdah_sys::plain::without_numbers;
 use howdah_tls::{CertificateInUse, TlsListener, Untimely, UnusableCertificate, Validity};
@@ -25,6 +25,8 @@ impl ControlThread {
         let found = found.into_iter().map(plain).collect();
         let Differences { begun, ended } = self.out.update(found, SystemTime::now());
         let log = &self.shared.log;
+        let snapshot = self.shared.snapshot.load();
+        let is_access_log = |name: &str| snapshot.logs.values().any(|log| log.name() == name);
         for part in begun {
             let OutPart { reason, extent, .. } = &part;
             match part.kind {
@@ -55,10 +57,16 @@ impl ControlThread {
                     Level::Alert,
                     format_args!("{part} is out: {reason}; requests to it fail until then"),
                 ),
-                PartKind::Log => log.write(
-                    Level::Alert,
-                    format_args!("{part} is out: {reason}; its lines wait until it can be opened"),
-                ),
+                PartKind::Log | PartKind::State | PartKind::Cache | PartKind::Temporary => {
+                    let consequence = match part.kind {
+                        PartKind::Log if is_access_log(&part.name) => "its lines wait until then",
+                        PartKind::Log => "its lines are lost until then",
+                        PartKind::State => "changes cannot be stored until then",
+                        PartKind::Cache => "responses are kept in memory only until then",
+                        _ => "requests and responses that do not fit in memory fail until then",
+                    };
+                    log.write(Level::Alert, format_args!("{part} is out: {reason}; {consequence}"));
+                }
                 PartKind::Include => log.write(
                     Level::Alert,
                     format_args!(
@@ -66,7 +74,7 @@ impl ControlThread {
                     ),
                 ),
                 // Their own messages have been logged.
-                PartKind::Application | PartKind::Cache | PartKind::Table => {}
+                PartKind::Application | PartKind::Table => {}
             }
         }
         for (part, time) in ended {
@@ -117,6 +125,18 @@ impl ControlThread {
         found.extend(
             logs.filter_map(|log| Some(Found::out(PartKind::Log, log.name(), log.problem()?))),
         );
+        let log = &self.shared.log;
+        found.extend(log.problem().map(|why| Found::out(PartKind::Log, log.name(), why)));
+        found.extend(self.pools.traces.problems());
+        found.extend(self.problems_of_supervisor.iter().cloned());
+        let own = &snapshot.config.settings.http.body_temp_path;
+        if let Some((directory, why)) = temporary_files::problem()
+            && directory == own.as_deref().unwrap_or(&self.shared.tmp)
+        {
+            // It may take as long as the disk.
+            drop(tokio::task::spawn_blocking(temporary_files::look));
+            found.push(Found::out(PartKind::Temporary, directory.display().to_string(), why));
+        }
         for (path, problem) in &self.unread {
             let mut databases = snapshot.config.geo_databases.iter();
             if databases.any(|(_, database)| database.file == *path && database.stamp().is_none()) {
@@ -124,13 +144,11 @@ impl ControlThread {
             }
         }
         for store in snapshot.caches.values() {
-            if let (Some(disk), Some(path)) = (store.disk(), store.config().file())
-                && disk.has_problem()
-                && !disk.is_open()
-            {
-                let why = "it cannot be opened, so the cache is in memory only; see the log";
-                found.push(Found::out(PartKind::Cache, path.display().to_string(), why));
-            }
+            let (Some(disk), Some(path)) = (store.disk(), store.config().file()) else { continue };
+            found.extend(
+                disk.problem(Instant::now())
+                    .map(|why| Found::out(PartKind::Cache, path.display().to_string(), why)),
+            );
         }
         found
     }

@@ -137,6 +137,7 @@ fn control_thread(
         is_hurried: false,
         is_strict: hello.strict,
         out: OutParts::default(),
+        problems_of_supervisor: Vec::new(),
         stale_tls: Vec::new(),
         closed: ClosedListeners::default(),
         unread: BTreeMap::new(),

@@ -14,6 +14,7 @@ use howdah_wire::messages::{Stack, ToSupervisor};
 use howdah_wire::queue::WorkerId;
 
 use super::link::Link;
+use super::out::{Found, PartKind};
 
 /// Minimum time between two checks for slow requests of an application.
 const MIN_INTERVAL: Duration = Duration::from_millis(25);
@@ -179,6 +180,15 @@ impl Traces {
         self.link.send(&ToSupervisor::OpenLog { path: path.to_owned() })
     }
 
+    /// Returns the slow logs that cannot be written.
+    pub(super) fn problems(&self) -> Vec<Found> {
+        let open = self.files.values().filter_map(|file| match file {
+            File::Open(log) => Some(log),
+            File::Opening(_) | File::Unusable => None,
+        });
+        open.filter_map(|log| Some(Found::out(PartKind::Log, log.name(), log.problem()?))).collect()
+    }
+
     /// Returns true if the supervisor was asked to open this slow log.
     pub(super) fn awaits(&self, path: &str) -> bool {
         matches!(self.files.get(path), Some(File::Opening(_)))
@@ -187,7 +197,7 @@ impl Traces {
     /// Takes a slow log that was opened; without a file, `error` is the reason.
     pub(super) fn on_log_opened(&mut self, path: &str, error: &str, file: Option<OwnedFd>) {
         let state = match file {
-            Some(file) => File::Open(Log::new(file)),
+            Some(file) => File::Open(Log::new(file).named(path)),
             None => {
                 let line = format_args!(
                     "slow log {path} cannot be opened, so this log has its records: {error}"

@@ -174,12 +174,13 @@ impl Tree {
         if first {
             self.application_checks.begin_soon();
             self.users.look_now();
+            self.unwritable.router_begins();
             release_start_memory();
         }
     }
 
     /// Keeps the current document for a start without a valid one. A failure costs only that.
-    fn keep_document(&mut self) {
+    pub(super) fn keep_document(&mut self) {
         if self.options.last_document.is_some() {
             let document = self.changes.current.document.clone();
             self.begin_file_task(Task::KeepDocument(document), Origin::Supervisor);

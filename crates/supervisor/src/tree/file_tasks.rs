@@ -62,6 +62,7 @@ impl Tree {
 
     /// Passes the outcome of a task to the process that has asked for it, if that still runs.
     fn file_task_ended(&mut self, ((task, origin), outcome): Done) {
+        self.state_written(&task, &outcome);
         // What was written counts, whether somebody waits for it or not.
         match &task {
             Task::SaveDocument { generation, .. } => {
@@ -123,7 +124,7 @@ impl Tree {
                     self.log.write(Level::Warn, line);
                 }
             }
-            Task::SaveDocument { .. } | Task::ReadSecret(_) => {}
+            Task::SaveDocument { .. } | Task::ProbeState { .. } | Task::ReadSecret(_) => {}
             Task::StoreCertificate { name, .. } if matches!(origin, Origin::Router(_)) => {
                 self.managed_stored(name, outcome);
             }

@@ -61,6 +61,7 @@ impl Tree {
             return self.kill_process(pid, "router process", &reason);
         }
         if let Some(number) = self.service_manager.next_ping(now) {
+            self.look_at_unwritable();
             self.send_to_router(&FromSupervisor::Ping { number }, &[]);
         }
     }

@@ -14,6 +14,7 @@ use super::id::Id;
 use super::mail_state::MailState;
 use super::refusals::Refusals;
 use super::replacement_state::Replacement;
+use super::unwritable_state::Unwritable;
 use super::upgrade_state::Upgrade;
 use super::users_state::UserChecks;
 use super::watch_state::Watch;
@@ -95,6 +96,7 @@ pub(super) struct Tree {
     pub(super) failed_starts: FailedStarts,
     pub(super) application_checks: ApplicationChecks,
     pub(super) users: UserChecks,
+    pub(super) unwritable: Unwritable,
     pub(super) replacement: Replacement,
     pub(super) watch: Watch,
     /// Addresses that were closed, which the router does not know yet.
@@ -176,6 +178,7 @@ impl Tree {
             failed_starts: FailedStarts::default(),
             application_checks: ApplicationChecks::default(),
             users: UserChecks::new(Instant::now()),
+            unwritable: Unwritable::default(),
             replacement: Replacement::default(),
             watch: Watch::default(),
             unbound: Vec::new(),

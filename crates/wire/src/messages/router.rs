@@ -410,6 +410,13 @@ messages! {
             /// Their numbers, with the problems.
             found: Vec<(u32, String)>,
         }
+        /// What the supervisor cannot write to; all that there is.
+        35 Unwritable {
+            /// The state directory, and the problem.
+            state: Vec<(String, String)>,
+            /// Name of the server's log, and the problem.
+            log: Vec<(String, String)>,
+        }
         /// Asks whether the router works; answered with `Pong`.
         30 Ping {
             /// Number of the ping.

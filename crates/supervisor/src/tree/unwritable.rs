@@ -1,0 +1,75 @@
+//! The state directory and the log, while they cannot be written to. The router is told, so that the status of the
+//! server has them.
+//!
+//! After a failed write to the state directory, another process tries to write there again and again: what cannot
+//! be stored shows before somebody needs it.
+
+use howdah_wire::messages::FromSupervisor;
+
+use super::state::Tree;
+use crate::file_task::{Origin, Outcome, Task};
+
+/// Number of bytes that must fit into the state directory, beside the document.
+const MIN_ROOM: usize = 4096;
+
+impl Tree {
+    /// Takes the outcome of a task that has written to the state directory.
+    pub(super) fn state_written(&mut self, task: &Task, outcome: &Outcome) {
+        if !task.is_of_state() {
+            return;
+        }
+        if matches!(task, Task::KeepDocument(_)) {
+            self.unwritable.is_document_lost = outcome.is_err();
+        }
+        match (task, outcome) {
+            (Task::ProbeState { .. }, outcome) => {
+                self.unwritable.is_probing = false;
+                let before = self.unwritable.state.take();
+                self.unwritable.state = outcome.as_ref().err().cloned();
+                // If there was room before, the document is not kept for another reason.
+                if before.is_some() && outcome.is_ok() && self.unwritable.is_document_lost {
+                    self.keep_document();
+                }
+                self.tell_unwritable();
+            }
+            // The task itself may be at fault.
+            (_, Err(_)) => self.probe_state(),
+            (_, Ok(_)) => {
+                self.unwritable.state = None;
+                self.tell_unwritable();
+            }
+        }
+    }
+
+    /// Tries again to write where that was not possible.
+    pub(super) fn look_at_unwritable(&mut self) {
+        if self.unwritable.state.is_some() {
+            self.probe_state();
+        }
+        self.tell_unwritable();
+    }
+
+    fn probe_state(&mut self) {
+        let Some(directory) = self.options.state_directory().cloned() else { return };
+        if std::mem::replace(&mut self.unwritable.is_probing, true) {
+            return;
+        }
+        let bytes = self.changes.current.document.len() + MIN_ROOM;
+        self.begin_file_task(Task::ProbeState { directory, bytes }, Origin::Supervisor);
+    }
+
+    /// Tells the router what cannot be written to, if that has changed.
+    fn tell_unwritable(&mut self) {
+        let log = self.log.problem();
+        if self.router.is_none() || !self.unwritable.take_changed(log.as_deref()) {
+            return;
+        }
+        let directory = self.options.state_directory();
+        let directory = directory.map(|path| path.display().to_string()).unwrap_or_default();
+        let state = self.unwritable.state.iter().map(|why| (directory.clone(), why.clone()));
+        let log = log.map(|why| (self.log.name().to_owned(), why));
+        let message =
+            FromSupervisor::Unwritable { state: state.collect(), log: log.into_iter().collect() };
+        self.send_to_router(&message, &[]);
+    }
+}
