@@ -1,6 +1,7 @@
 //! Requests of HTTP/2 that are being answered: those of one client and one site leave room for those of others.
 
 use harness::http2::{Frame, Http2, frame, kind, request};
+use harness::raw::Raw;
 use harness::{Server, Site, allow_many_files, eventually, free_address};
 use serde_json::json;
 
@@ -43,6 +44,70 @@ fn serve() -> Server {
         "applications": { "blog": php, "shop": php },
     }))
     .serve_at(&address)
+}
+
+/// A server with a page of 8 MiB, and requests whose bodies wait for a check that never ends.
+fn serve_unread() -> (Server, Raw) {
+    let check = Raw::new(|connection| while connection.request().is_some() {});
+    let address = free_address().to_string();
+    let action = json!({ "auth_request": { "action": { "proxy": check.url() } }, "return": 200 });
+    let site = Site::new().file("page.txt", "v".repeat(8 << 20)).file("a.txt", "other");
+    let root = site.root().display().to_string();
+    let server = site
+        .with(json!({
+            "settings": { "http": patience() },
+            "listeners": { &address: { "http2": true } },
+            "routes": [
+                { "match": { "uri": "/check" }, "action": action },
+                { "action": { "share": format!("{root}$uri") } },
+            ],
+        }))
+        .serve_at(&address);
+    (server, check)
+}
+
+/// Begins requests and sends frames of their bodies, as many as the windows allow.
+fn send_bodies(server: &Server, is_rich: bool, length: usize, frames: u32) -> Http2 {
+    let mut connection = Http2::connect(server.address, &[]);
+    // The windows are as large as the server says once the client has acknowledged it.
+    while connection.frame().expect("the server sends settings").kind != kind::SETTINGS {}
+    connection.send(frame(kind::SETTINGS, 1, 0, &[])); // ACK
+    if is_rich {
+        connection.get(1, "/page.txt");
+        assert_eq!(connection.answer(1).body.len(), 8 << 20);
+    }
+    let payload = vec![b'x'; length];
+    for stream in [3, 5, 7, 9] {
+        let head = request("POST", "/check", &[]);
+        connection.try_send(frame(kind::HEADERS, 4, stream, &head)); // END_HEADERS
+        let all = frame(kind::DATA, 0, stream, &payload).repeat(frames as usize);
+        connection.try_send(&all);
+    }
+    // Its answer comes when the server has taken all; a connection that is cut off ends.
+    connection.try_send(frame(kind::PING, 0, 0, &[7; 8]));
+    while connection.frame().is_some_and(|frame| frame.kind != kind::PING) {}
+    connection
+}
+
+#[test]
+fn bodies_that_nobody_reads_have_little_more_than_the_windows_of_their_connections() {
+    const CONNECTIONS: u64 = 40;
+    let (server, check) = serve_unread();
+    drop(send_bodies(&server, true, 1, 1));
+    // Frames as large as they may be fill the windows, 1 MiB for each connection. A frame of a byte takes hundreds: a client
+    // is cut off for them, also one that has transferred much before.
+    let floods =
+        [(false, 16_384, 16, 1), (false, 1, 20_000, 0), (true, 1, 20_000, 0), (true, 64, 4000, 0)];
+    for (is_rich, length, frames, window) in floods {
+        let (before, checks) = (memory(&server), check.connections());
+        let connections: Vec<_> =
+            (0..CONNECTIONS).map(|_| send_bodies(&server, is_rich, length, frames)).collect();
+        assert_eq!(server.get("/a.txt").text(), "other");
+        let grown = memory(&server).saturating_sub(before) / MIB;
+        assert!(grown < CONNECTIONS * window + 32, "{length} bytes: {grown} MiB");
+        assert!(check.connections() > checks, "bodies wait for the check");
+        drop(connections);
+    }
 }
 
 /// A connection that asks for as many pages and takes none, and the number of requests that were refused.
