@@ -20,6 +20,17 @@ pub fn error(status: u16) -> Response {
     response
 }
 
+/// Status of a request whose client has left before the response: nginx's, for the log only.
+pub const CLIENT_GONE: u16 = 499;
+
+/// Returns an [`error`] for a request whose body may not have been read to its end.
+pub fn refuse(status: u16) -> Response {
+    let mut response = error(status);
+    // An unread rest of the body cannot be told from the next request.
+    response.close = matches!(status, 400 | 408 | 413 | CLIENT_GONE);
+    response
+}
+
 /// Returns an [`error`] whose page has the sentence `advice`, in HTML.
 pub fn error_with_advice(status: u16, advice: &str) -> Response {
     let reason = reason::phrase(status);

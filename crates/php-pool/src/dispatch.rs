@@ -10,7 +10,7 @@ use howdah_http::exchange::Exchange;
 use howdah_http::memory::Owner;
 use howdah_http::message::Response;
 use howdah_http::request_body::{self, CollectError, RequestBody};
-use howdah_http::respond;
+use howdah_http::respond::{CLIENT_GONE, refuse};
 use howdah_http::spool::{self, Spool};
 use howdah_sys::clock;
 use howdah_sys::log::Level;
@@ -34,9 +34,6 @@ const USUAL_PARAMS_BYTES: usize = 1000;
 
 /// Minimum time between two looks at an overloaded queue.
 const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Status of a request whose client left before the response; nginx's 499, for the log only.
-const CLIENT_GONE: u16 = 499;
 
 /// Buffer for the body of a request until a worker takes it.
 #[derive(Debug)]
@@ -189,13 +186,6 @@ async fn wait(
             }
         }
     }
-}
-
-fn refuse(status: u16) -> Response {
-    let mut response = respond::error(status);
-    // An unread rest of the body cannot be told from the next request.
-    response.close = matches!(status, 400 | 408 | 413 | CLIENT_GONE);
-    response
 }
 
 fn refuse_queue(

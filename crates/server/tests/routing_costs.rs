@@ -9,7 +9,7 @@ use bytes::Bytes;
 use howdah_files::{Files, RequestTime};
 use howdah_http::message::{ConnectionInfo, Fields, Request, Version};
 use howdah_php_pool::queue::Queue;
-use howdah_server::route::{Decision, Routing, Scratch};
+use howdah_server::route::{Decision, Routing, Scratch, Step};
 use howdah_server::snapshot::Snapshot;
 use howdah_sys::log::Log;
 
@@ -85,9 +85,9 @@ impl Site {
                 started_at: now.monotonic,
             };
             let before = ALLOCATIONS.get();
-            let decided = router.route("*:80", &mut request);
+            let (_, step) = router.route("*:80", &mut request);
             let made = ALLOCATIONS.get() - before;
-            let Decision::Respond(response) = decided.decision else { panic!("{decided:?}") };
+            let Step::Handle(Decision::Respond(response)) = step else { panic!("{step:?}") };
             assert_eq!(response.status, 204);
             least = least.min(made);
         }

@@ -4,14 +4,10 @@ use std::fmt;
 use std::io;
 
 use howdah_http::exchange::BodyError;
-use howdah_http::message::Response;
-use howdah_http::respond;
+use howdah_http::respond::CLIENT_GONE;
 use howdah_sys::plain::Plain;
 
 use crate::queue::QueueError;
-
-/// Status of a request whose client left before the response; as in nginx, for the log only.
-pub const CLIENT_GONE: u16 = 499;
 
 /// Problem of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,14 +89,6 @@ impl Failure {
             _ => 502,
         }
     }
-}
-
-/// Returns the router's own response to a request that no server has answered.
-pub fn refuse(status: u16) -> Response {
-    let mut response = respond::error(status);
-    // An unread rest of the body cannot be told from the next request.
-    response.close = matches!(status, 400 | 408 | 413 | CLIENT_GONE);
-    response
 }
 
 impl From<Malformed> for Failure {

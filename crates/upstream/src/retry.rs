@@ -26,10 +26,11 @@ use howdah_http::exchange::Exchange;
 use howdah_http::handling::ServerAttempt;
 use howdah_http::message::Response;
 use howdah_http::request_body::CollectError;
+use howdah_http::respond::{CLIENT_GONE, refuse};
 use howdah_http::variables::{ShownRequestId, VariableSource};
 use howdah_sys::plain::Plain;
 
-use crate::failure::{CLIENT_GONE, Failure, refuse};
+use crate::failure::Failure;
 use crate::log_limit::LogLimit;
 use crate::retry_policy::{BodyKind, RetryPolicy, is_failure};
 use crate::servers::selection::{ActiveRequest, Affinity};

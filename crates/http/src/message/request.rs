@@ -61,6 +61,16 @@ pub struct ScriptAdditions {
     pub settings: Vec<(String, String)>,
 }
 
+impl Request {
+    /// Returns true for a preflight: a browser asks for permission before it sends the request itself (the Fetch
+    /// standard, 3.2).
+    pub fn is_preflight(&self) -> bool {
+        *self.method == *b"OPTIONS"
+            && self.fields.get("origin").is_some()
+            && self.fields.get("access-control-request-method").is_some()
+    }
+}
+
 impl ScriptAdditions {
     /// Sets a variable.
     pub fn set_variable(&mut self, name: &str, value: Vec<u8>) {

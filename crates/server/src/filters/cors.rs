@@ -3,13 +3,6 @@
 use howdah_config::Cors;
 use howdah_http::message::{Request, Response};
 
-/// Returns true for a preflight: a browser asks for permission before it sends the request itself.
-pub fn is_preflight(request: &Request) -> bool {
-    *request.method == *b"OPTIONS"
-        && request.fields.get("origin").is_some()
-        && request.fields.get("access-control-request-method").is_some()
-}
-
 /// Adds the fields of CORS, unless the response already has them.
 pub fn apply(cors: Option<&Cors>, request: &Request, response: &mut Response) {
     let Some(cors) = cors else { return };
@@ -39,7 +32,7 @@ pub fn apply(cors: Option<&Cors>, request: &Request, response: &mut Response) {
             fields.push(name, values.join(", "));
         }
     };
-    if !is_preflight(request) {
+    if !request.is_preflight() {
         return list("Access-Control-Expose-Headers", &cors.expose_headers);
     }
     list("Access-Control-Allow-Methods", &cors.methods);

@@ -8,15 +8,13 @@ use howdah_http::body::Body;
 use howdah_http::body::in_kernel;
 use howdah_http::message::Response;
 
-use crate::thread::RouterThread;
-
-/// Adds the copy to the response of a file. Only whole content in memory has one.
-pub fn apply(thread: &RouterThread, response: &mut Response) {
+/// Adds the copy to the response of a file, with this number of open connections. Only whole content in memory has one.
+pub fn apply(connections: u64, response: &mut Response) {
     let (Some(file), 200, Body::Bytes(content)) = (&response.file, response.status, &response.body)
     else {
         return;
     };
-    if in_kernel::pays(content.len(), thread.counters.open()) {
+    if in_kernel::pays(content.len(), connections) {
         let copy = Box::new(Rc::clone(file));
         response.extras.get_or_insert_default().in_kernel = Some(copy);
     }

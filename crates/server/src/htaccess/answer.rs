@@ -1,44 +1,31 @@
-//! Carries out what the engine has decided: sends a file, runs a script, sends a page or an error.
+//! Answers requests to a site as the engine has decided: with a file, a page, an error, or the response of a script,
+//! which the pipeline runs.
 
-use std::borrow::Cow;
-use std::cell::Cell;
-use std::ffi::OsStr;
-use std::future::poll_fn;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::rc::Rc;
 
 use bytes::Bytes;
 use howdah_files::{FileLocation, ServeOutcome};
-use howdah_htaccess::engine::{Action, Engine, ErrorPage, Outcome, Script};
-use howdah_htaccess::handler_name;
+use howdah_htaccess::engine::{Action, Engine, ErrorPage, Outcome};
 use howdah_htaccess::memory::SiteMemory;
 use howdah_htaccess::modules::filter::Compression;
 use howdah_htaccess::record::{FileKind, Record};
 use howdah_htaccess::world::{Level, World};
 use howdah_http::body::Body;
-use howdah_http::exchange::{Exchange, InterimFields};
-use howdah_http::message::{Fields, Request, Response, ResponseExtras};
-use howdah_http::{compress, respond};
-use howdah_php_pool::target::{Directives, Script as PhpScript};
+use howdah_http::exchange::Exchange;
+use howdah_http::message::{Request, Response, ResponseExtras};
+use howdah_http::respond::{self, CLIENT_GONE};
 
-use super::compiled::{CompiledFiles, SETTLING_TIME};
 use super::exchange;
-use super::head::{self, Head};
 use super::lookups::Lookups;
-use super::site::Site;
+use super::response::{error, set_length_of_error_page};
+use super::script::ScriptRun;
 use super::world::{self, Known, SiteWorld};
-use crate::filters::own_tags::{self, has_mark, without_marks};
-use crate::pipeline::{Context, carry_out, refusals};
-use crate::route::Decision;
+use crate::context::Context;
+use crate::htaccess_state::compiled::{CompiledFiles, SETTLING_TIME};
+use crate::htaccess_state::head::{self, Head};
+use crate::htaccess_state::site::Site;
 use crate::snapshot::delegations::Instruction;
-use crate::snapshot::effects::Handling;
 use crate::thread::ThreadCommand;
-
-/// Maximum length in bytes of the fields that directives add to a response: that of the head of a script,
-/// which has to fit into a quarter of its ring in shared memory.
-const MAX_FIELDS_BYTES: usize = 32_760;
 
 /// Most attempts to answer a request: the answer to an error can fail as well.
 const MAX_ATTEMPTS: usize = 4;
@@ -47,7 +34,7 @@ const MAX_ATTEMPTS: usize = 4;
 const MAX_MEMORY_ROUNDS: u32 = 3;
 
 /// Most times that a request is run again because it needed at once what takes time to know, or to prepare.
-const MAX_LOOKUP_ROUNDS: u32 = 32;
+pub(super) const MAX_LOOKUP_ROUNDS: u32 = 32;
 
 /// An answer to a request.
 pub struct Answered<'s> {
@@ -59,8 +46,23 @@ pub struct Answered<'s> {
     pub is_missing: bool,
 }
 
-/// Answers a request for a file whose head is known; `None` if it is not.
-pub fn answer_from_known(
+impl Answered<'_> {
+    /// An answer of the server itself.
+    fn own(response: Response) -> Self {
+        Answered { response, instruction: None, is_missing: false }
+    }
+}
+
+/// What a request to a site needs next.
+pub enum Reply<'s> {
+    /// Nothing: this is its answer.
+    Answered(Answered<'s>),
+    /// The response of a script, for [`SiteRequest::finish_script`].
+    Run(Box<ScriptRun>),
+}
+
+/// Returns the response with a file whose head is known; `None` if it is not.
+pub fn file_with_known_head(
     context: &Context<'_>,
     site: &Site,
     root: &[u8],
@@ -77,132 +79,35 @@ pub fn answer_from_known(
     Some(response)
 }
 
-/// Answers a request to a site with this root. `known` is what is known of it.
-pub async fn answer<'s>(
-    context: &Context<'s>,
-    site: &Site,
-    root: &[u8],
-    known: Option<Known<'_>>,
-    handling: Handling<'s>,
-    exchange: &mut Exchange<'_>,
-) -> Answered<'s> {
-    let asked = exchange.request.clone();
-    let refused = || {
-        let problem = format_args!(
-            "503, the directives of {} have used up the processor time of the site; patterns that take long \
-             on such requests are to be simplified",
-            String::from_utf8_lossy(root)
-        );
-        context.log_error(&asked, problem);
-        let response = respond::error(503);
-        Answered { response, instruction: None, is_missing: false }
-    };
-    let Some(turn) = exchange.unless_gone(site.allowance.turn()).await else { return gone() };
-    let Some(turn) = turn else { return refused() };
-    let mut known = match turn.has_waited() {
-        true => world::known(context, site, root),
-        false => known,
-    };
-    let engine = match context.thread.engines.of(site) {
-        Ok(engine) => engine,
-        Err(broken) => {
-            let lookups = Lookups::new(None, None);
-            let world = SiteWorld::new(context, site, root, &asked, &lookups, known);
-            world.log(Level::Error, &broken.message);
-            return Answered {
-                response: respond::error(500),
-                instruction: None,
-                is_missing: false,
-            };
-        }
-    };
-    let lookups = Lookups::new(asked.connection.peer.map(|peer| peer.ip()), Some(turn));
-    let software = context.software(site.scripts.as_deref());
-    let record = || exchange::record(&asked, root, &software, context.routing.now.wall);
-    let (mut round, mut lookup_rounds) = (0, 0);
-    let mut refusals = site.memory.refusals();
-    let (world, mut outcome) = loop {
-        let world = SiteWorld::new(context, site, root, &asked, &lookups, known.take());
-        let handled = site.allowance.metered(engine.handle(record(), &world));
-        let Some(outcome) = exchange.unless_gone(handled).await else { return gone() };
-        let is_unfinished = world.catch_up().await || outcome.is_unprepared;
-        if lookups.is_refused() {
-            return refused();
-        }
-        if is_unfinished && lookup_rounds < MAX_LOOKUP_ROUNDS {
-            lookup_rounds += 1;
-            drop((world, outcome));
-            // Others of the site have their turn, or its debt is paid off.
-            lookups.elsewhere(site, tokio::task::yield_now()).await;
-            if lookups.is_refused() {
-                return refused();
-            }
-            known = world::known(context, site, root);
-            continue;
-        }
-        let has_no_memory = outcome.record.status >= 500 && site.memory.refusals() != refusals;
-        if has_no_memory && round >= MAX_MEMORY_ROUNDS {
-            let text = "503, the directives of the site take too much memory: there are too many, or too many of \
-                        them are in use at once";
-            world.log(Level::Error, text);
-            return Answered {
-                response: respond::error(503),
-                instruction: None,
-                is_missing: false,
-            };
-        }
-        if has_no_memory {
-            free_memory(context, site);
-            refusals = site.memory.refusals();
-        } else if round >= world.settling_rounds() {
-            break (world, outcome);
-        }
-        // Nothing has been answered yet: the request is taken through its phases once more. What it has met is
-        // dropped before.
-        round += 1;
-        drop((world, outcome));
-        lookups.forget_compiled();
-        tokio::time::sleep(SETTLING_TIME).await;
-        known = world::known(context, site, root);
-    };
-    lookups.end_turn();
-    let attempt = Attempt {
-        context,
-        site,
-        root,
-        handling,
-        engine: &engine,
-        world: &world,
-        has_run: Cell::new(false),
-    };
-    for _ in 0..MAX_ATTEMPTS {
-        match attempt.carry_out(outcome, exchange).await {
-            Ok(answered) => return answered,
-            Err((record, status)) => {
-                if !lookups.begin_turn(site).await {
-                    return refused();
-                }
-                let mut round = 0;
-                outcome = loop {
-                    let failing = engine.fail((*record).clone(), status, &world);
-                    let failing = exchange.unless_gone(site.allowance.metered(failing));
-                    let Some(outcome) = failing.await else { return gone() };
-                    round += 1;
-                    if round >= MAX_LOOKUP_ROUNDS || !world.catch_up().await {
-                        break outcome;
-                    }
-                };
-                lookups.end_turn();
-            }
-        }
-    }
-    Answered { response: respond::error(500), instruction: None, is_missing: false }
+/// A request to a site.
+pub struct SiteRequest<'a, 's> {
+    pub(super) context: &'a Context<'s>,
+    pub(super) site: &'a Site,
+    pub(super) root: &'a [u8],
+    pub(super) engine: Rc<Engine>,
+    pub(super) world: SiteWorld<'a, 's>,
+    /// What the engine has decided.
+    outcome: Option<Outcome>,
+    /// Number of attempts to answer.
+    attempts: usize,
+    /// A script has had the request with its body.
+    pub(super) has_run: bool,
 }
 
 /// Returns the answer to a client that has gone: for the log.
 fn gone<'s>() -> Answered<'s> {
-    let response = refusals::client_gone();
-    Answered { response, instruction: None, is_missing: false }
+    Answered::own(respond::refuse(CLIENT_GONE))
+}
+
+/// Returns the answer to a request whose site has used up its processor time, with a line in the log.
+fn refused<'s>(context: &Context<'_>, root: &[u8], asked: &Request) -> Answered<'s> {
+    let problem = format_args!(
+        "503, the directives of {} have used up the processor time of the site; patterns that take long \
+         on such requests are to be simplified",
+        String::from_utf8_lossy(root)
+    );
+    context.log_error(asked, problem);
+    Answered::own(respond::error(503))
 }
 
 /// Forgets compiled files, because there is no memory for further ones: those of the site, or those of all sites.
@@ -218,46 +123,183 @@ fn free_memory(context: &Context<'_>, site: &Site) {
     threads.for_each(|thread| thread.send(ThreadCommand::ForgetDirectives { site }));
 }
 
-/// What an attempt to answer needs.
-struct Attempt<'a, 's> {
-    context: &'a Context<'s>,
-    site: &'a Site,
-    root: &'a [u8],
-    handling: Handling<'s>,
-    engine: &'a Engine,
-    world: &'a SiteWorld<'a, 's>,
-    /// A script has had the request with its body.
-    has_run: Cell<bool>,
-}
+impl<'a, 's> SiteRequest<'a, 's> {
+    /// Begins a request to a site with this root. `known` is what is known of it. Error: the answer, without directives.
+    pub async fn begin(
+        context: &'a Context<'s>,
+        site: &'a Site,
+        root: &'a [u8],
+        asked: &'a Request,
+        known: Option<Known<'a>>,
+        exchange: &Exchange<'_>,
+    ) -> Result<SiteRequest<'a, 's>, Answered<'s>> {
+        let turn = exchange.unless_gone(site.allowance.turn()).await.ok_or_else(gone)?;
+        let turn = turn.ok_or_else(|| refused(context, root, asked))?;
+        let known = if turn.has_waited() { world::known(context, site, root) } else { known };
+        let client = asked.connection.peer.map(|peer| peer.ip());
+        let lookups = Rc::new(Lookups::new(client, Some(turn)));
+        let world = SiteWorld::new(context, site, root, asked, lookups, known);
+        let engine = context.thread.engines.of(site).map_err(|broken| {
+            world.log(Level::Error, &broken.message);
+            Answered::own(respond::error(500))
+        })?;
+        let mut request = SiteRequest {
+            context,
+            site,
+            root,
+            engine,
+            world,
+            outcome: None,
+            attempts: 0,
+            has_run: false,
+        };
+        request.decide(exchange).await?;
+        Ok(request)
+    }
 
-impl<'s> Attempt<'_, 's> {
+    /// Takes the request through the phases of the engine, again if something had to be looked up first.
+    async fn decide(&mut self, exchange: &Exchange<'_>) -> Result<(), Answered<'s>> {
+        let (context, site, root, asked) = (self.context, self.site, self.root, self.world.request);
+        let lookups = Rc::clone(&self.world.lookups);
+        let software = context.software(site.scripts.as_deref());
+        let record = || exchange::record(asked, root, &software, context.routing.now.wall);
+        let (mut round, mut lookup_rounds) = (0, 0);
+        let mut refusals = site.memory.refusals();
+        loop {
+            let handled = site.allowance.metered(self.engine.handle(record(), &self.world));
+            let outcome = exchange.unless_gone(handled).await.ok_or_else(gone)?;
+            let is_unfinished = self.world.catch_up().await || outcome.is_unprepared;
+            if lookups.is_refused() {
+                return Err(refused(context, root, asked));
+            }
+            let has_no_memory = outcome.record.status >= 500 && site.memory.refusals() != refusals;
+            // Nothing has been answered yet: the request is taken through its phases once more. What it has met is
+            // dropped before.
+            if is_unfinished && lookup_rounds < MAX_LOOKUP_ROUNDS {
+                lookup_rounds += 1;
+                drop(outcome);
+                self.world.forget();
+                // Others of the site have their turn, or its debt is paid off.
+                lookups.elsewhere(site, tokio::task::yield_now()).await;
+                if lookups.is_refused() {
+                    return Err(refused(context, root, asked));
+                }
+            } else if has_no_memory && round >= MAX_MEMORY_ROUNDS {
+                let text = "503, the directives of the site take too much memory: there are too many, or too many \
+                            of them are in use at once";
+                self.world.log(Level::Error, text);
+                return Err(Answered::own(respond::error(503)));
+            } else if has_no_memory || round < self.world.settling_rounds() {
+                if has_no_memory {
+                    free_memory(context, site);
+                    refusals = site.memory.refusals();
+                }
+                round += 1;
+                drop(outcome);
+                self.world.forget();
+                lookups.forget_compiled();
+                tokio::time::sleep(SETTLING_TIME).await;
+            } else {
+                lookups.end_turn();
+                self.outcome = Some(outcome);
+                return Ok(());
+            }
+            let known = world::known(context, site, root);
+            self.world = SiteWorld::new(context, site, root, asked, Rc::clone(&lookups), known);
+        }
+    }
+
+    /// Returns what the request needs next.
+    pub async fn next(&mut self, exchange: &mut Exchange<'_>) -> Reply<'s> {
+        while let Some(outcome) = self.outcome.take() {
+            self.attempts += 1;
+            let failed = match self.carry_out(outcome, exchange).await {
+                Ok(reply) => return reply,
+                Err((record, status)) => self.fail(&record, status, exchange).await,
+            };
+            if let Err(answered) = failed {
+                return Reply::Answered(answered);
+            }
+        }
+        Reply::Answered(Answered::own(respond::error(500)))
+    }
+
+    /// Continues with the response of a script.
+    pub async fn finish_script(
+        &mut self,
+        run: ScriptRun,
+        (response, instruction): (Response, Option<Instruction<'s>>),
+        exchange: &mut Exchange<'_>,
+    ) -> Reply<'s> {
+        let ScriptRun { record, action, origin, .. } = run;
+        if let (Action::Script(script), Some(name)) = (&action, &self.site.scripts)
+            && let Some(handler) = &script.foreign_handler
+            && self.site.is_new_handler(handler)
+        {
+            self.note_handler(name, &origin, script, handler);
+        }
+        if response.is_default_error_page {
+            return match self.fail(&record, response.status, exchange).await {
+                Ok(()) => self.next(exchange).await,
+                Err(answered) => Reply::Answered(answered),
+            };
+        }
+        let response = self.complete(record, &action, response, exchange).await;
+        Reply::Answered(Answered { response, instruction, is_missing: false })
+    }
+
+    /// Lets the engine decide about an error. Error: the answer without its decision.
+    async fn fail(
+        &mut self,
+        record: &Record,
+        status: u16,
+        exchange: &Exchange<'_>,
+    ) -> Result<(), Answered<'s>> {
+        if self.attempts >= MAX_ATTEMPTS {
+            return Ok(());
+        }
+        let lookups = Rc::clone(&self.world.lookups);
+        if !lookups.begin_turn(self.site).await {
+            return Err(refused(self.context, self.root, self.world.request));
+        }
+        for round in 1.. {
+            let failing = self.engine.fail(record.clone(), status, &self.world);
+            let failing = exchange.unless_gone(self.site.allowance.metered(failing));
+            let outcome = failing.await.ok_or_else(gone)?;
+            if round >= MAX_LOOKUP_ROUNDS || !self.world.catch_up().await {
+                self.outcome = Some(outcome);
+                break;
+            }
+        }
+        lookups.end_turn();
+        Ok(())
+    }
+
     /// Answers as the engine has decided.
     ///
     /// # Errors
     ///
     /// The record, and the status of an error that may have an error document.
     async fn carry_out(
-        &self,
+        &mut self,
         outcome: Outcome,
         exchange: &mut Exchange<'_>,
-    ) -> Result<Answered<'s>, (Box<Record>, u16)> {
-        let Outcome { mut record, action, .. } = outcome;
+    ) -> Result<Reply<'s>, (Box<Record>, u16)> {
+        let Outcome { record, action, .. } = outcome;
         let is_missing = matches!(&action, Action::Error(ErrorPage { text: None, .. }))
             && record.status == 404
             && record.previous.is_none();
-        let (response, instruction) = match &action {
+        let response = match &action {
             Action::File => match self.file(&record, exchange) {
-                Ok(response) => (response, None),
+                Ok(response) => response,
                 Err(_) if self.leads_to_script(&record) => {
-                    let response = respond::error(404);
-                    return Ok(Answered { response, instruction: None, is_missing: true });
+                    let is_missing = true;
+                    let answered = Answered { is_missing, ..Answered::own(respond::error(404)) };
+                    return Ok(Reply::Answered(answered));
                 }
                 Err(status) => return Err((record, status)),
             },
-            Action::Script(script) => match self.script(&mut record, script, exchange).await {
-                Ok(answer) => answer,
-                Err(status) => return Err((record, status)),
-            },
+            Action::Script(_) => return self.script(record, action, exchange).map(Reply::Run),
             Action::Page(text) => {
                 // The length of a listing is not known to a request for its head only, for which it is empty.
                 let body = match text.is_empty() {
@@ -271,11 +313,23 @@ impl<'s> Attempt<'_, 's> {
                 let counted = ResponseExtras { is_counted: true, ..ResponseExtras::default() };
                 let mut page = Response::new(record.status, body);
                 page.extras = Some(Box::new(counted));
-                (page, None)
+                page
             }
-            Action::Options => (Response::new(record.status, Body::Empty), None),
-            Action::Error(page) => (error(&record, page), None),
+            Action::Options => Response::new(record.status, Body::Empty),
+            Action::Error(page) => error(&record, page),
         };
+        let response = self.complete(record, &action, response, exchange).await;
+        Ok(Reply::Answered(Answered { response, instruction: None, is_missing }))
+    }
+
+    /// Completes the response of an action, and remembers its head if it depends on a file alone.
+    async fn complete(
+        &self,
+        record: Box<Record>,
+        action: &Action,
+        response: Response,
+        exchange: &Exchange<'_>,
+    ) -> Response {
         let is_constant = matches!(action, Action::File)
             && (record.status, response.status) == (200, 200)
             && record.previous.is_none()
@@ -283,8 +337,8 @@ impl<'s> Attempt<'_, 's> {
             && !record.is_rewritten
             && record.config.is_constant();
         let of_file = is_constant.then(|| response.fields.clone());
-        let (mut response, compression) = self.finish(*record, &action, response).await;
-        if let Action::Script(script) = &action
+        let (mut response, compression) = self.finish(*record, action, response).await;
+        if let Action::Script(script) = action
             && *exchange.request.method == *b"HEAD"
             && script.method != b"HEAD"
             && compression != Compression::Gzip
@@ -296,7 +350,7 @@ impl<'s> Attempt<'_, 's> {
         {
             self.world.remember(Head { of_file, sent: response.fields.clone() });
         }
-        Ok(Answered { response, instruction, is_missing })
+        response
     }
 
     /// Returns true if a rule has led from a path that names nothing to a script, in a share that runs none: the
@@ -311,290 +365,5 @@ impl<'s> Attempt<'_, 's> {
             && record.previous.is_some()
             && first.file.kind == FileKind::None
             && record.filename.ends_with(b".php")
-    }
-
-    fn file(&self, record: &Record, exchange: &Exchange<'_>) -> Result<Response, u16> {
-        let below = record.filename.strip_prefix(self.root).ok_or(403_u16)?;
-        let place = FileLocation { root: self.root, path: below, url_offset: 0, chroot: b"" };
-        // Conditions and ranges are those of the page, not of its error document.
-        let is_get = matches!(&*exchange.request.method, b"GET" | b"HEAD");
-        let is_as_sent = record.status == 200
-            && is_get
-            && !record.headers_in.get(b"If-None-Match").is_some_and(has_mark)
-            && record.headers_in.iter().eq(exchange.request.fields.iter());
-        let mut request = Cow::Borrowed(&exchange.request);
-        if !is_as_sent {
-            let fields: Vec<(Vec<u8>, Vec<u8>)> = { record.headers_in.iter() }
-                .filter(|_| record.status == 200)
-                // RFC 9110, 13.1.3: ignored for other methods.
-                .filter(|(name, _)| is_get || !name.eq_ignore_ascii_case(b"if-modified-since"))
-                .map(|(name, value)| match name.eq_ignore_ascii_case(b"if-none-match") {
-                    true => (name.to_vec(), without_marks(value)),
-                    false => (name.to_vec(), value.to_vec()),
-                })
-                .collect();
-            let fields = fields.iter().map(|(name, value)| (&**name, &**value));
-            request.to_mut().fields = Fields::from_pairs(fields);
-        }
-        let (files, now) = (&self.context.thread.files, self.context.routing.now);
-        match files.serve_at(&self.site.files, place, &request, now) {
-            ServeOutcome::Response(response) if response.status == 301 => Err(403),
-            ServeOutcome::Response(mut response) => {
-                if record.status != 200 {
-                    response.status = record.status;
-                }
-                if response.status == 416 {
-                    return Err(416);
-                }
-                if response.status == 304 && !is_get {
-                    response.status = 412;
-                }
-                if response.status == 412 {
-                    // Apache sends the fields of the file, without content and without an error document.
-                    request.to_mut().fields = Fields::default();
-                    let whole = files.serve_at(&self.site.files, place, &request, now);
-                    if let ServeOutcome::Response(whole) = whole {
-                        response.fields = whole.fields;
-                    }
-                    response.body = Body::Empty;
-                    response.is_default_error_page = false;
-                }
-                if response.status == 304 {
-                    let seconds = u64::try_from(record.file.modified).unwrap_or_default();
-                    let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-                    response.fields.push("Last-Modified", httpdate::fmt_http_date(modified));
-                }
-                Ok(response)
-            }
-            ServeOutcome::Script(_) | ServeOutcome::Listing(_) => Err(403),
-            ServeOutcome::NotServed(reason) => Err(reason.status()),
-        }
-    }
-
-    async fn script(
-        &self,
-        record: &mut Record,
-        script: &Script,
-        exchange: &mut Exchange<'_>,
-    ) -> Result<(Response, Option<Instruction<'s>>), u16> {
-        let Some(name) = &self.site.scripts else { return Err(403) };
-        if script.shows_source {
-            return Err(403);
-        }
-        let path = |bytes: &[u8]| -> Arc<Path> { Path::new(OsStr::from_bytes(bytes)).into() };
-        let script_to_run = PhpScript {
-            name: Bytes::copy_from_slice(&script.name),
-            path_info: Bytes::copy_from_slice(&script.path_info),
-            file: path(&script.filename),
-            root: path(self.root),
-            directives: Some(Arc::new(Directives {
-                variables: script.variables.clone(),
-                settings: script.settings.clone(),
-                passes_authorization: script.passes_auth,
-                status: record.status,
-                server_port: record.connection.server_port,
-            })),
-        };
-        if let Some(limit) = record.config.core.limit_request_body
-            && limit > 0
-        {
-            exchange.limit_body(limit).map_err(|error| error.status())?;
-        }
-        let snapshot = self.context.routing.snapshot;
-        let decision = match snapshot.applications.get(&**name) {
-            Some(application) => Decision::Php(Arc::clone(application), script_to_run),
-            None => match snapshot.fastcgi.get(&**name) {
-                Some(site) => Decision::FastCgi(Arc::clone(site), script_to_run),
-                None => return Err(404),
-            },
-        };
-        let (method, query) = (&script.method, &script.query);
-        let changed =
-            exchange::request(self.world.request, record, method, query, &script.request_uri);
-        // `Header unset` is for the final response alone, and may depend on it.
-        let interim_fields = InterimFields { only_link: true, ..exchange.interim_fields.clone() };
-        // Of an error document, the body may have been read: by another script, or with the request for a file.
-        let is_read = self.has_run.replace(true) || has_read_body(record);
-        let (response, instruction) = if is_read {
-            let connection = exchange.without_body();
-            let mut asked = Exchange::new(changed, exchange.started_at, &connection);
-            asked.interim_fields = interim_fields;
-            Box::pin(carry_out(self.context, decision, self.handling.clone(), &mut asked)).await
-        } else {
-            exchange.request = changed;
-            exchange.interim_fields = interim_fields;
-            let answer =
-                Box::pin(carry_out(self.context, decision, self.handling.clone(), exchange)).await;
-            // The application that has run the script is known from now on.
-            let handling = std::mem::take(&mut exchange.request.handling);
-            exchange.request = Request { handling, ..self.world.request.clone() };
-            answer
-        };
-        if let Some(handler) = &script.foreign_handler
-            && self.site.is_new_handler(handler)
-        {
-            self.note_handler(name, script, handler);
-        }
-        if response.is_default_error_page {
-            return Err(response.status);
-        }
-        Ok((response, instruction))
-    }
-
-    /// Logs once that a directive of a former host has chosen PHP, and whether it meant another version.
-    fn note_handler(&self, application: &str, script: &Script, handler: &[u8]) {
-        let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).escape_debug().to_string();
-        let has = { self.context.routing.snapshot.applications.get(application) }
-            .and_then(|application| application.queue.php_version());
-        let ran = match &has {
-            Some(version) => format!("PHP {version}"),
-            None => "the PHP".to_owned(),
-        };
-        let advice = match handler_name::php_version(handler).zip(has) {
-            Some((wanted, has)) if !is_version(&has, &wanted) => {
-                format!(
-                    "; it means PHP {wanted}: set \"type\": \"php {wanted}\" if the site needs that"
-                )
-            }
-            _ => String::new(),
-        };
-        let text = format!(
-            "handler \"{}\" of another server for {}: {ran} of the application \"{application}\" runs such files{advice}",
-            shown(handler),
-            shown(&script.filename),
-        );
-        self.world.log(Level::Notice, &text);
-    }
-
-    /// Applies the directives for responses.
-    async fn finish(
-        &self,
-        mut record: Record,
-        action: &Action,
-        mut response: Response,
-    ) -> (Response, Compression) {
-        let is_error = matches!(action, Action::Error(_));
-        let own_bytes = response.fields.as_bytes().len();
-        let is_script = matches!(action, Action::Script(_));
-        if !is_error {
-            record.status = response.status;
-            for (name, value) in response.fields.iter() {
-                let is_tag = name.eq_ignore_ascii_case(b"etag") && !is_script;
-                if is_tag && record.config.core.etag.parts().is_none() {
-                    continue;
-                }
-                if !name.eq_ignore_ascii_case(b"content-type") {
-                    record.headers_out.add(name, value);
-                } else if is_script || value.starts_with(b"multipart/byteranges") {
-                    record.content_type = Some(value.to_vec());
-                }
-            }
-        }
-        if is_script {
-            for (name, value) in response.take_variables() {
-                record.env.set(name, value);
-            }
-        }
-        record.length = response.body.len().filter(|_| !matches!(response.body, Body::Stream(_)));
-        let finish = |record: &mut Record| {
-            self.site.allowance.run(|| self.engine.finish(record, action, self.world))
-        };
-        let mut rounds = if Engine::finish_looks_up(&record) { MAX_LOOKUP_ROUNDS } else { 0 };
-        let compression = loop {
-            if rounds == 0 {
-                break finish(&mut record);
-            }
-            rounds -= 1;
-            let mut finished = record.clone();
-            let compression = finish(&mut finished);
-            if !self.world.catch_up().await {
-                record = finished;
-                break compression;
-            }
-        };
-        response.status = record.status;
-        if matches!(record.status, 204 | 304) {
-            record.headers_out.unset(b"Content-Type");
-        }
-        let is_plain = |value: &[u8]| value.eq_ignore_ascii_case(b"identity");
-        if compression == Compression::Gzip
-            && record.headers_out.get(b"Content-Encoding").is_some_and(is_plain)
-        {
-            record.headers_out.unset(b"Content-Encoding");
-        }
-        if record.is_head_invalid {
-            // What was to be sent must not be sent without its fields.
-            response = respond::error(500);
-        }
-        response.fields = exchange::fields(&record.headers_out);
-        let bytes = response.fields.as_bytes().len();
-        if bytes > own_bytes + MAX_FIELDS_BYTES {
-            let text = format!(
-                "500, the {} files on the way to {} give the response {bytes} bytes of header fields; at most \
-                 {MAX_FIELDS_BYTES} are sent: let \"Header\" set fewer or shorter ones",
-                String::from_utf8_lossy(&self.site.file).trim_start_matches('/'),
-                String::from_utf8_lossy(&record.filename),
-            );
-            self.world.log(Level::Error, &text);
-            response = respond::error(500);
-        }
-        if compression == Compression::Gzip {
-            let client = self.world.request.connection.peer.map(|peer| peer.ip());
-            compress::gzip_as_apache(client, &mut response);
-            if is_script {
-                own_tags::answer(self.world.request, &mut response);
-            }
-        }
-        (response, compression)
-    }
-}
-
-/// Returns true if a version is `wanted`, of which the last parts may be left out.
-fn is_version(version: &str, wanted: &str) -> bool {
-    version.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-}
-
-/// Gives the response to a HEAD request a Content-Length if it comes from a script for errors, which has answered GET,
-/// and is short. As in Apache, an empty page has none.
-async fn set_length_of_error_page(response: &mut Response) {
-    let mut len = 0;
-    match &mut response.body {
-        Body::Empty => {}
-        Body::Bytes(bytes) if bytes.len() as u64 > MAX_HELD_BYTES => return,
-        Body::Bytes(bytes) => len = bytes.len() as u64,
-        Body::Stream(stream) if stream.len().is_none() => {
-            while let Some(bytes) = poll_fn(|cx| stream.poll_next(cx)).await {
-                len += bytes.map_or(MAX_HELD_BYTES, |bytes| bytes.len() as u64);
-                if len > MAX_HELD_BYTES {
-                    return;
-                }
-            }
-        }
-        Body::Pieces(_) | Body::Stream(_) => return,
-    }
-    response.body = Body::unsent(Some(len).filter(|len| *len > 0));
-    response.chunked = len == 0;
-}
-
-/// Maximum number of bytes that Apache holds back until a script has ended.
-const MAX_HELD_BYTES: u64 = 8000;
-
-/// Returns true if the body of the request was read before it was redirected to this record.
-fn has_read_body(record: &Record) -> bool {
-    let mut previous = record.previous.as_deref();
-    while let Some(before) = previous {
-        if before.is_body_read {
-            return true;
-        }
-        previous = before.previous.as_deref();
-    }
-    false
-}
-
-/// Returns the answer to an error or a redirect, without its fields.
-fn error(record: &Record, page: &ErrorPage) -> Response {
-    match &page.text {
-        Some(text) => Response::new(record.status, Body::from(Bytes::from(text.clone()))),
-        None => respond::error(record.status),
     }
 }

@@ -15,10 +15,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::allowance::processor_time;
-use super::compiled::Compiled;
 use super::lookups::MAX_WAIT;
-use super::site::Site;
+use crate::htaccess_state::allowance::processor_time;
+use crate::htaccess_state::compiled::Compiled;
+use crate::htaccess_state::site::Site;
 
 /// Largest `.htaccess` that is read, in bytes.
 const MAX_FILE_BYTES: usize = 1 << 20;

@@ -3,7 +3,7 @@
 //!
 //! 1. Each result is computed once for a request, on another thread, however many directives ask for it. Meanwhile the
 //!    request gives up its turn, and other requests of the site have theirs.
-//! 2. A site has one file read at a time, and its processor time counts in the [`Allowance`](super::allowance::Allowance).
+//! 2. A site has one file read at a time, and its processor time counts in the [`Allowance`](crate::htaccess_state::allowance::Allowance).
 //!    A request may have a limited number of bytes read.
 //! 3. Conditions need the results of their sub-requests at once, and directives of directories are always needed at
 //!    once. A result that is not there is noted ([`Wanted`]); once the request has been run, what is noted is computed,
@@ -24,10 +24,10 @@ use rustix::fs::Dir;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use super::allowance::{Turn, processor_time};
-use super::compiled::{Compiled, Stamp};
-use super::site::Site;
 use crate::auth;
+use crate::htaccess_state::allowance::{Turn, processor_time};
+use crate::htaccess_state::compiled::{Compiled, Stamp};
+use crate::htaccess_state::site::Site;
 
 /// Maximum number of bytes that are read for the searches of a request.
 const MAX_BYTES: u64 = 2 * MAX_SEARCHED_BYTES as u64;

@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
@@ -22,12 +23,13 @@ use howdah_htaccess::world::{self, Broken, FileRule, Later, Reading, World};
 use howdah_http::message::Request;
 use howdah_sys::log::Level;
 
-use super::compiled::{Compiled, Directives, KnownDirectives, Stamp};
 use super::compiling;
-use super::head::{self, Head};
 use super::lookups::{Answer, Lookups, Opener, Wanted};
-use super::site::Site;
-use crate::pipeline::{Context, refusals};
+use crate::client_errors::shown_left_out;
+use crate::context::Context;
+use crate::htaccess_state::compiled::{Compiled, Directives, KnownDirectives, Stamp};
+use crate::htaccess_state::head::{self, Head};
+use crate::htaccess_state::site::Site;
 
 /// Most times that a request waits for a file that is being written. A file that never settles must not hold up its
 /// site.
@@ -58,7 +60,7 @@ pub(super) struct SiteWorld<'a, 's> {
     /// Files of directories that the request has met: it has the same rules from its beginning to its end.
     seen: RefCell<Vec<Seen>>,
     /// Passwords and groups.
-    lookups: &'a Lookups,
+    pub lookups: Rc<Lookups>,
     /// Number of times that the request may wait for a file that may be half written; 0 without one.
     settling_rounds: Cell<u32>,
 }
@@ -70,7 +72,7 @@ impl<'a, 's> SiteWorld<'a, 's> {
         site: &'a Site,
         root: &'a [u8],
         request: &'a Request,
-        lookups: &'a Lookups,
+        lookups: Rc<Lookups>,
         known: Option<Known<'a>>,
     ) -> SiteWorld<'a, 's> {
         SiteWorld {
@@ -84,6 +86,13 @@ impl<'a, 's> SiteWorld<'a, 's> {
             seen: RefCell::default(),
             settling_rounds: Cell::new(0),
         }
+    }
+
+    /// Drops what the request has met, so that it takes no memory while the request waits.
+    pub fn forget(&mut self) {
+        self.known = None;
+        self.last.take();
+        self.seen.take();
     }
 
     /// Returns how often the request may wait for files to settle: 0 if none of those that were read has changed a
@@ -464,7 +473,7 @@ impl World for SiteWorld<'_, '_> {
         let lines = self.site.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(left_out) = lines.next(now) else { return };
         drop(lines);
-        let left_out = refusals::shown_left_out(left_out);
+        let left_out = shown_left_out(left_out);
         self.context.log(level, self.request, format_args!("{message}{left_out}"));
     }
 }

@@ -12,8 +12,8 @@ use howdah_http::exchange::Exchange;
 use howdah_http::message::{Fields, Response};
 use howdah_http::respond;
 
-use super::context::Context;
-use super::directives;
+use super::respond::carry_out;
+use crate::context::Context;
 use crate::filters::error_page;
 use crate::snapshot::action::AuthRequest;
 
@@ -61,15 +61,17 @@ async fn ask(context: &Context<'_>, check: &AuthRequest, exchange: &Exchange<'_>
     let values = [original.target.to_vec(), original.method.to_vec()];
     let described: Vec<_> = ORIGINAL.map(str::to_owned).into_iter().zip(values).collect();
     replace_fields(&mut request.fields, ORIGINAL.into_iter(), &described);
-    let mut routed = context.routing.route_internally(&check.action, &mut request);
+    let (mut routed, mut step) = context.routing.route_internally(&check.action, &mut request);
     let connection = exchange.without_body();
     let mut asked = Exchange::new(request, exchange.started_at, &connection);
     loop {
         // The answer to one client is not for another, whatever it says about its lifetime.
         routed.effects.cache = None;
-        match directives::answer(context, &mut routed, &mut asked).await {
+        match carry_out(context, step.without_checks(), &mut routed, &mut asked).await {
             Ok((response, _)) => return response,
-            Err(next) => routed = context.routing.route_internally(next, &mut asked.request),
+            Err(next) => {
+                (routed, step) = context.routing.route_internally(next, &mut asked.request);
+            }
         }
     }
 }

@@ -31,16 +31,18 @@ use howdah_http::message::{Request, Response};
 use howdah_http::respond::error;
 use howdah_http::target::Target;
 
-use super::context::Context;
-use super::fetch::{Answer, Fetch, Stale, Step, first_met, forwarded, now};
-use super::origin::{Origin, ask};
+use super::fetch::{Fetch, Stale, Step, first_met, forwarded, now};
+use super::origin::ask;
 use super::refresh;
-use super::refusals;
+use super::respond::Answer;
+use crate::context::Context;
+use crate::refusals;
+use crate::route::Origin;
 use crate::snapshot::action::ActionCache;
 use crate::snapshot::effects::Handling;
 
 /// Answers a request from a cache or its origin.
-pub async fn answer<'s>(
+pub async fn ask_through_cache<'s>(
     context: &Context<'s>,
     cache: &'s ActionCache,
     origin: &Origin,

@@ -16,21 +16,27 @@ use howdah_sys::clock;
 use howdah_sys::log::Level;
 
 use super::auth_request;
-use super::context::Context;
-use super::refusals;
+use crate::client_errors::shown_left_out;
+use crate::context::Context;
+use crate::refusals;
 use crate::route::matching::{self, Scratch};
-use crate::route::{Decision, Routed};
+use crate::route::{Check, Decision, Routed, Step};
 
-/// Checks limits and passwords until the request is refused or routing is complete.
+/// Checks a request until it is refused or routing is complete.
 pub async fn check<'s>(
     context: &Context<'s>,
+    mut step: Step<'s>,
     routed: &mut Routed<'s>,
     exchange: &mut Exchange<'_>,
-) {
+) -> Decision {
     loop {
-        let checked = match &routed.decision {
-            Decision::CheckLimits => limit(context, routed.limits(), exchange).await,
-            Decision::Authenticate(auth) => {
+        let check = match step {
+            Step::Handle(decision) => return decision,
+            Step::Check(check) => check,
+        };
+        let passed = match check {
+            Check::Listener(_) | Check::Limits(_) => limit(context, check.limits(), exchange).await,
+            Check::Password(_, auth) => {
                 let (now, log) = (context.routing.now.monotonic, context.routing.log);
                 let user = auth.check(&exchange.request, now, log).await;
                 if user.as_ref().is_err_and(|refusal| refusal.status == 503) {
@@ -41,16 +47,12 @@ pub async fn check<'s>(
                 }
                 user.map(|user| exchange.request.user = Some(user))
             }
-            Decision::Authorize => match routed.auth_request() {
-                Some(check) => auth_request::authorize(context, check, exchange).await,
-                None => Err(respond::error(500)),
-            },
-            _ => return,
+            Check::Request(_, check) => auth_request::authorize(context, check, exchange).await,
         };
-        match checked {
-            Ok(()) => context.routing.resume(routed, &mut exchange.request),
-            Err(response) => routed.decision = Decision::Respond(response),
-        }
+        step = match passed {
+            Ok(()) => context.routing.resume(check, routed, &mut exchange.request),
+            Err(response) => return Decision::Respond(response),
+        };
     }
 }
 
@@ -88,7 +90,7 @@ async fn limit(
         tokio::select! {
             () = tokio::time::sleep(Duration::from_nanos(delay)) => {}
             _ = exchange.client_gone() => {
-                return Err(refusals::client_gone());
+                return Err(respond::refuse(respond::CLIENT_GONE));
             }
         }
     }
@@ -160,7 +162,7 @@ fn log(context: &Context<'_>, exchange: &Exchange<'_>, refusal: &Refusal) {
     let Refusal { status, zone, key, block, reason, .. } = refusal;
     let block = block.map(|block| format!(", for {} seconds from now on", block / 1_000_000_000));
     let block = block.unwrap_or_default();
-    let left_out = refusals::shown_left_out(left_out);
+    let left_out = shown_left_out(left_out);
     let problem = format_args!("limit {zone} refuses {key} ({status}){block}: {reason}{left_out}");
     context.log(Level::Info, &exchange.request, problem);
 }

@@ -3,8 +3,8 @@
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 
-use super::answer::answer_routed;
-use super::context::Context;
+use super::respond::respond;
+use crate::context::Context;
 use crate::filters::error_page;
 use crate::route::Routed;
 use crate::snapshot::action::{ErrorPage, PageSource};
@@ -39,10 +39,10 @@ async fn replace_by<'s>(
         }
         PageSource::Action { action, keep_status } => {
             let mut request = error_page::request(&exchange.request, response.status);
-            let mut by_page = context.routing.route_internally(action, &mut request);
+            let (mut by_page, step) = context.routing.route_internally(action, &mut request);
             let connection = exchange.without_body();
             let mut asked = Exchange::new(request, exchange.started_at, &connection);
-            let answered = answer_routed(context, &mut by_page, &mut asked);
+            let answered = respond(context, step.without_checks(), &mut by_page, &mut asked);
             let (found, _) = Box::pin(answered).await;
             let effects = by_page.effects;
             if !found.is_default_error_page {

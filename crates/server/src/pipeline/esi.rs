@@ -26,10 +26,10 @@ use howdah_http::respond;
 use howdah_http::target::Target;
 use tokio::sync::Semaphore;
 
-use super::answer::answer;
 use super::checks;
-use super::context::Context;
 use super::redirects;
+use super::respond::respond_to_client;
+use crate::context::Context;
 use crate::filters::error_page;
 use crate::snapshot::effects::Effects;
 
@@ -257,11 +257,12 @@ impl Assembly<'_> {
         let turn = self.turns.acquire().await.map_err(|error| error.to_string())?;
         // Its limits and added fields are its own.
         let own = Context::new(context.thread, context.routing.snapshot, exchange.started_at);
-        let mut routed = own.routing.route(self.listener, &mut request);
+        let (mut routed, step) = own.routing.route(self.listener, &mut request);
         let connection = exchange.without_body();
         let mut asked = Exchange::new(request, exchange.started_at, &connection);
-        checks::check(&own, &mut routed, &mut asked).await;
-        let (mut response, instruction) = answer(&own, &mut routed, &mut asked).await;
+        let decision = checks::check(&own, step, &mut routed, &mut asked).await;
+        let answered = respond_to_client(&own, decision, &mut routed, &mut asked);
+        let (mut response, instruction) = answered.await;
         if let Some(instruction) = instruction {
             redirects::follow(&own, instruction, &mut routed, &asked, &mut response).await;
         }

@@ -26,15 +26,12 @@ use howdah_http::body::in_kernel::{self, InKernel, KernelCopy};
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{CompressedCopies, Fields, Request, Response, ResponseExtras};
 
-use super::context::Context;
-use super::origin::{Origin, ask};
-use crate::route::matching;
+use super::origin::ask;
+use super::respond::Answer;
+use crate::context::Context;
+use crate::route::{Origin, matching};
 use crate::snapshot::action::ActionCache;
-use crate::snapshot::delegations::Instruction;
 use crate::snapshot::effects::Handling;
-
-/// A response, and the instruction that it gives to the server.
-pub type Answer<'s> = (Response, Option<Instruction<'s>>);
 
 /// One request and its cache.
 pub struct Step<'a, 's> {

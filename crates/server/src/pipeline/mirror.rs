@@ -25,9 +25,9 @@ use howdah_sys::log::Level;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-use super::answer::{answer, answer_routed};
-use super::context::Context;
-use super::fetch::Answer;
+use super::respond::{Answer, respond, respond_to_client};
+use crate::client_errors::shown_left_out;
+use crate::context::Context;
 use crate::route::{Decision, Routed};
 use crate::snapshot::Snapshot;
 use crate::snapshot::action::Mirror;
@@ -43,11 +43,11 @@ const MAX_TIME: Duration = Duration::from_secs(60);
 const MAX_DRAINED: u64 = 1 << 20;
 
 /// Returns true if the request is to be copied.
-pub fn is_wanted(routed: &Routed<'_>, request: &Request) -> bool {
+pub fn is_wanted(decision: &Decision, routed: &Routed<'_>, request: &Request) -> bool {
     if routed.effects.mirror.is_empty() {
         return false;
     }
-    let is_refused = match &routed.decision {
+    let is_refused = match decision {
         Decision::Refuse(..) => true,
         Decision::Respond(response) => response.is_default_error_page,
         _ => false,
@@ -71,10 +71,11 @@ fn is_copy_of(request: &Request, mark: &str) -> bool {
     marks.map(<[u8]>::trim_ascii).any(|found| found == mark.as_bytes())
 }
 
-/// Produces the response of a request, as [`answer`] does, and copies the request.
-pub async fn answer_and_copy<'s>(
+/// Produces the response to a client, and copies its request.
+pub async fn respond_and_copy<'s>(
     context: &Context<'s>,
     snapshot: &Arc<Snapshot>,
+    decision: Decision,
     routed: &mut Routed<'s>,
     exchange: &mut Exchange<'_>,
 ) -> Answer<'s> {
@@ -94,11 +95,11 @@ pub async fn answer_and_copy<'s>(
     };
     if exchange.body_len() == Some(0) {
         start_all(&Bytes::new());
-        return answer(context, routed, exchange).await;
+        return respond_to_client(context, decision, routed, exchange).await;
     }
     let copied = CopiedBody::new(exchange.carrier(), longest);
     let mut original = Exchange::new(exchange.request.clone(), exchange.started_at, &copied);
-    let answered = answer(context, routed, &mut original).await;
+    let answered = respond_to_client(context, decision, routed, &mut original).await;
     exchange.request = original.request;
     if let Some(body) = copied.take() {
         start_all(&body);
@@ -147,9 +148,9 @@ fn begin(context: &Context<'_>, mirror: &Arc<Mirror>, request: &Request) -> Opti
     if begun.is_none()
         && let Some(left_out) = context.thread.client_errors.next(context.routing.now.monotonic)
     {
+        let left_out = shown_left_out(left_out);
         let problem = format_args!(
-            "it is not mirrored: {} copies are in progress (mirror/concurrency); {left_out} earlier lines about \
-             clients were not logged",
+            "it is not mirrored: {} copies are in progress (mirror/concurrency){left_out}",
             mirror.concurrency
         );
         context.log(Level::Info, request, problem);
@@ -183,16 +184,16 @@ async fn send(
 ) {
     let started_at = Instant::now();
     let context = Context::new(thread, snapshot, started_at);
-    let mut routed = context.routing.route_internally(&mirror.action, &mut request);
+    let (mut routed, step) = context.routing.route_internally(&mirror.action, &mut request);
     // The whole body is there.
     routed.effects.buffering.requests = Some(true);
     // A response that nobody gets is not stored for others.
     routed.effects.cache = None;
     let carrier = StoredBody::new(body);
     let mut exchange = Exchange::new(request, started_at, &carrier);
-    super::checks::check(&context, &mut routed, &mut exchange).await;
+    let decision = super::checks::check(&context, step, &mut routed, &mut exchange).await;
     routed.effects.cache = None;
-    let (response, _) = Box::pin(answer_routed(&context, &mut routed, &mut exchange)).await;
+    let (response, _) = Box::pin(respond(&context, decision, &mut routed, &mut exchange)).await;
     if let Body::Stream(mut stream) = response.body {
         let mut drained = 0;
         while let Some(Ok(bytes)) = poll_fn(|cx| stream.poll_next(cx)).await {

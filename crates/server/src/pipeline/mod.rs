@@ -1,12 +1,9 @@
 //! The pipeline of a request, from its head to its response, for all protocols.
 //! [`RequestHandler::handle`] shows the order of the steps.
 
-mod answer;
 mod auth_request;
 mod cached;
 mod checks;
-mod context;
-mod decision;
 mod directives;
 mod error_pages;
 mod esi;
@@ -14,10 +11,9 @@ mod fetch;
 mod internal_redirect;
 mod mirror;
 mod origin;
-mod purger;
 mod redirects;
 mod refresh;
-pub mod refusals;
+mod respond;
 
 use std::cell::Cell;
 use std::fmt;
@@ -33,19 +29,19 @@ use howdah_http::exchange::{Exchange, Handler, RequestRecord};
 use howdah_http::limits::Limits;
 use howdah_http::memory::{self, Owner};
 use howdah_http::message::{ConnectionInfo, Request, Response, ShownAddress};
-use howdah_http::respond;
+use howdah_http::respond::error;
 use howdah_limits::bandwidth::Bandwidth;
 use howdah_limits::in_progress::Number;
 use howdah_sys::log::Level;
 
-use self::answer::answer;
-
-pub use self::context::Context;
-pub use self::decision::carry_out;
+use self::respond::respond_to_client;
+use crate::client_errors::shown_left_out;
+use crate::context::Context;
 use crate::filters::{
     bandwidth, caching, charset, cors, header_changes, kernel_copy, own_tags, security_headers,
 };
-use crate::route::Routed;
+use crate::refusals;
+use crate::route::{Routed, Step};
 use crate::snapshot::Snapshot;
 use crate::snapshot::effects::Effects;
 use crate::thread::{Progress, RouterThread};
@@ -74,24 +70,30 @@ impl Handler for RequestHandler {
         let context = Context::new(thread, &snapshot, exchange.started_at);
         let routing = &context.routing;
 
-        let mut routed = routing.route(&self.listener, &mut exchange.request);
-        if !admits(&routed, exchange) {
+        let (mut routed, step) = routing.route(&self.listener, &mut exchange.request);
+        if !admits(&routed, &step, exchange) {
             return Response::unsent(503);
         }
-        if routed.is_checked() {
-            checks::check(&context, &mut routed, exchange).await;
-            if !admits(&routed, exchange) {
-                return Response::unsent(503);
+        let decision = match step {
+            Step::Handle(decision) => decision,
+            checked => {
+                let checked = checks::check(&context, checked, &mut routed, exchange).await;
+                let step = Step::Handle(checked);
+                if !admits(&routed, &step, exchange) {
+                    return Response::unsent(503);
+                }
+                step.without_checks()
             }
-        }
+        };
         refusals::log_unread_database(&context, exchange);
         esi::prepare(&routed.effects, &mut exchange.request);
-        let (mut response, instruction) = match mirror::is_wanted(&routed, &exchange.request) {
-            false => answer(&context, &mut routed, exchange).await,
-            true => {
-                let answer = mirror::answer_and_copy(&context, &snapshot, &mut routed, exchange);
-                Box::pin(answer).await
-            }
+        let is_copied = mirror::is_wanted(&decision, &routed, &exchange.request);
+        let (mut response, instruction) = if is_copied {
+            let copied =
+                mirror::respond_and_copy(&context, &snapshot, decision, &mut routed, exchange);
+            Box::pin(copied).await
+        } else {
+            respond_to_client(&context, decision, &mut routed, exchange).await
         };
         if let Some(instruction) = instruction {
             let follow =
@@ -120,7 +122,7 @@ impl Handler for RequestHandler {
             own_tags::answer_if(compression, request, &mut response);
             compress::apply(compression, request, &mut response);
         }
-        kernel_copy::apply(thread, &mut response);
+        kernel_copy::apply(thread.counters.open(), &mut response);
         if let Some(rate) = effects.rate {
             let owner = Owner::of(&exchange.request);
             let tmp = &thread.shared.tmp;
@@ -140,7 +142,7 @@ impl Handler for RequestHandler {
     }
 
     fn error(&self, status: u16) -> Response {
-        respond::error(status)
+        error(status)
     }
 
     fn log_request(&self, record: &RequestRecord<'_>) {
@@ -178,8 +180,8 @@ impl Handler for RequestHandler {
 }
 
 /// Records the site of a request, as far as it is known. Returns false if there is no memory left for its requests.
-fn admits(routed: &Routed<'_>, exchange: &Exchange<'_>) -> bool {
-    if let Some(site) = routed.site() {
+fn admits(routed: &Routed<'_>, step: &Step<'_>, exchange: &Exchange<'_>) -> bool {
+    if let Some(site) = routed.site(step) {
         exchange.request.handling.set_site(site);
     }
     exchange.admits()
@@ -236,13 +238,8 @@ impl RequestHandler {
         let peer = ShownAddress(connection.peer.map(|peer| peer.ip()));
         let (log, line) =
             (&self.thread.shared.log, format_args!("{}: {peer}: {problem}", self.listener));
-        match left_out {
-            0 => log.write(Level::Info, format_args!("listener {line}")),
-            many => log.write(
-                Level::Info,
-                format_args!("listener {line}; {many} earlier lines about clients were not logged"),
-            ),
-        }
+        let left_out = shown_left_out(left_out);
+        log.write(Level::Info, format_args!("listener {line}{left_out}"));
     }
 
     /// Answers requests that never reach the routes.
@@ -256,7 +253,7 @@ impl RequestHandler {
         {
             // RFC 9110, 15.5.20: this host requires other client certificates than the host of the
             // handshake.
-            return Some(respond::error(421));
+            return Some(error(421));
         }
         self.thread.shared.challenges.answer(&snapshot.config, request)
     }

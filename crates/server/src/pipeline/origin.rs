@@ -1,52 +1,31 @@
-//! Programs and servers that responses come from: PHP, FastCGI servers, HTTP servers.
+//! Asks the program or server that a response comes from: PHP, a FastCGI server, an HTTP server.
 
 use std::sync::{Arc, LazyLock};
+use std::time::SystemTime;
 
+use howdah_cache::freshness::seconds_since_1970;
+use howdah_cache::memory;
+use howdah_cache::purge::Purge;
+use howdah_cache::store::Store;
 use howdah_config::{Fairness, ServerOptions};
 use howdah_http::exchange::Exchange;
 use howdah_http::memory::Owner;
-use howdah_http::message::Response;
+use howdah_http::message::{Request, Response};
 use howdah_limits::key;
-use howdah_php_pool::application::Application;
 use howdah_php_pool::dispatch::{self, BodyBuffer};
 use howdah_php_pool::request::{Flow, Purger};
-use howdah_php_pool::target::Script;
-use howdah_upstream::fastcgi::application::FastCgiApplication;
-use howdah_upstream::servers::upstream::Upstream;
 use howdah_upstream::{fastcgi, http2, proxy};
 
-use super::context::Context;
 use super::internal_redirect::take_internal_fields;
-use super::purger::CachePurger;
+use crate::context::Context;
 use crate::filters::own_tags;
+use crate::route::Origin;
+use crate::snapshot::action::ActionCache;
 use crate::snapshot::delegations::{Instruction, Producer};
 use crate::snapshot::effects::Handling;
 
 /// Options of requests whose actions have none.
 static USUAL_OPTIONS: LazyLock<Arc<ServerOptions>> = LazyLock::new(Arc::default);
-
-/// The origin of a response.
-#[derive(Debug, Clone)]
-pub enum Origin {
-    /// A PHP script.
-    Php(Arc<Application>, Script),
-    /// A script of a FastCGI server.
-    FastCgi(Arc<FastCgiApplication>, Script),
-    /// An HTTP server.
-    Proxy(Arc<Upstream>),
-}
-
-impl Origin {
-    /// Returns its name, which no other origin has.
-    pub fn name(&self) -> Vec<u8> {
-        match self {
-            Origin::Php(application, _) => ["a/", &application.name].concat(),
-            Origin::FastCgi(site, _) => ["a/", site.name()].concat(),
-            Origin::Proxy(upstream) => ["u/", &upstream.name].concat(),
-        }
-        .into_bytes()
-    }
-}
 
 /// Asks the origin, with the entity tags that it has given. Also returns the instruction that the response gives to
 /// the server, if any.
@@ -155,4 +134,32 @@ fn obey<'s>(
         None
     });
     (response, instruction)
+}
+
+/// The cache of the action that a request has met, for `howdah_cache_purge()`: its script may purge responses of its
+/// application and the request's host.
+#[derive(Debug)]
+pub struct CachePurger {
+    store: Arc<Store>,
+    owner: Arc<memory::Owner>,
+    host: Vec<u8>,
+}
+
+impl CachePurger {
+    /// Returns what the script of a request may purge.
+    pub fn new(cache: &ActionCache, origin: &[u8], request: &Request) -> CachePurger {
+        let (store, owner) = (Arc::clone(&cache.store), cache.store.owner(origin));
+        CachePurger { store, owner, host: request.host.to_vec() }
+    }
+}
+
+impl Purger for CachePurger {
+    fn purge(&self, is_all: bool, is_soft: bool, tags: Vec<Vec<u8>>) {
+        let host = self.host.clone();
+        let what = match is_all {
+            true => Purge::Host(host),
+            false => Purge::Tags { host: Some(host), tags },
+        };
+        self.store.purge_of(&self.owner, &what, is_soft, seconds_since_1970(SystemTime::now()));
+    }
 }

@@ -4,12 +4,12 @@
 use bytes::Bytes;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
-use howdah_http::respond;
+use howdah_http::respond::error;
 
-use super::answer::answer_routed;
 use super::checks;
-use super::context::Context;
 use super::internal_redirect::{self, MAX_REDIRECTS};
+use super::respond::respond;
+use crate::context::Context;
 use crate::route::Routed;
 use crate::snapshot::delegations::Instruction;
 
@@ -33,7 +33,7 @@ pub async fn follow<'s>(
             let uri = String::from_utf8_lossy(&uri);
             let problem = format_args!("X-Accel-Redirect has no path: {uri}");
             context.log_error(&exchange.request, problem);
-            internal_redirect::merge(response, respond::error(404));
+            internal_redirect::merge(response, error(404));
             return;
         };
         let found;
@@ -42,11 +42,12 @@ pub async fn follow<'s>(
                 let mut effects = std::mem::take(&mut routed.effects);
                 // The header changes of the last action count, also where no action follows.
                 effects.response_headers = &[];
-                *routed = routing.route_to_target(target, effects, &mut request);
+                let step;
+                (*routed, step) = routing.route_to_target(target, effects, &mut request);
                 let connection = exchange.without_body();
                 let mut asked = Exchange::new(request, exchange.started_at, &connection);
-                checks::check(context, routed, &mut asked).await;
-                answer_routed(context, routed, &mut asked).await
+                let decision = checks::check(context, step, routed, &mut asked).await;
+                respond(context, decision, routed, &mut asked).await
             }
             Some(Instruction::File(delegation, file)) => {
                 let files = &context.thread.files;
@@ -67,6 +68,6 @@ pub async fn follow<'s>(
             &exchange.request,
             format_args!("X-Accel-Redirect leads to a redirect loop"),
         );
-        *response = respond::error(500);
+        *response = error(500);
     }
 }

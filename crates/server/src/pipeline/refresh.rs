@@ -12,8 +12,8 @@ use howdah_http::exchange::{Exchange, NoClient};
 use howdah_http::message::Request;
 use tokio::task::spawn_local;
 
-use super::context::Context;
 use super::fetch::{Fetch, Stale, Step};
+use crate::context::Context;
 use crate::snapshot::effects::Handling;
 
 /// Starts a task that refreshes an entry.

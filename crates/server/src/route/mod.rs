@@ -16,10 +16,9 @@ mod directory;
 mod file_conditions;
 mod forwarded;
 pub mod matching;
-
 mod rewrite;
-mod routed;
 mod share;
+pub mod step;
 
 use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
@@ -37,17 +36,46 @@ use howdah_php_pool::status_page;
 use howdah_php_pool::target::Targets;
 use howdah_sys::log::{Level, Log};
 
-use crate::filters::cors;
 use crate::snapshot::action::{Action, ActionKind, CompiledPass, Location, Return};
 use crate::snapshot::effects::Effects;
-use crate::snapshot::{Snapshot, Step, location};
+use crate::snapshot::{RouteStep, Snapshot, location};
 
 pub use self::matching::Scratch;
-use self::routed::Held;
-pub use self::routed::{Decision, Routed};
+pub use self::step::{Check, Decision, Origin, Step};
 
 /// Maximum number of actions and routes on the way of a request, as in Unit; ends loops.
 const MAX_PASSES: usize = 256;
+
+/// What holds for a request on its way.
+#[derive(Debug, Default)]
+pub struct Routed<'s> {
+    /// Options of the actions on its way.
+    pub effects: Effects<'s>,
+    /// The action for paths that name nothing, of a share with `.htaccess` files.
+    pub fallback: Option<&'s Action>,
+    /// The site of the last action that belongs to one.
+    site: Option<&'s Arc<str>>,
+    /// Number of times that the request was passed on.
+    passes: usize,
+    /// The request is an internal one: for an error page, or a redirect of a response.
+    pub is_internal: bool,
+}
+
+impl Routed<'_> {
+    /// Returns the application, share or upstream that the request is for, as far as it is known.
+    pub fn site(&self, step: &Step<'_>) -> Option<Arc<str>> {
+        match step {
+            Step::Handle(Decision::Ask(Origin::Php(application, _))) => {
+                Some(Arc::clone(&application.name))
+            }
+            Step::Handle(Decision::Ask(Origin::FastCgi(site, _))) => Some(site.name().into()),
+            Step::Handle(Decision::Ask(Origin::Proxy(upstream))) if self.site.is_none() => {
+                Some((*upstream.name).into())
+            }
+            _ => self.site.cloned(),
+        }
+    }
+}
 
 /// Takes requests through the routes of a snapshot, on one thread.
 pub struct Routing<'s> {
@@ -65,16 +93,16 @@ pub struct Routing<'s> {
     pub started_at: Instant,
 }
 
-/// Next step of routing.
+/// Next move of routing.
 enum Next<'s> {
     Pass(&'s CompiledPass),
     Action(&'s Action),
-    Over(Decision),
+    Step(Step<'s>),
 }
 
 impl<'s> Routing<'s> {
     /// Routes a request of a listener. May change the request's client address, scheme and path.
-    pub fn route(&self, listener: &str, request: &mut Request) -> Routed<'s> {
+    pub fn route(&self, listener: &str, request: &mut Request) -> (Routed<'s>, Step<'s>) {
         if self.logs() {
             let text = String::from_utf8_lossy;
             let (method, target) = (text(&request.method), text(&request.target));
@@ -82,37 +110,44 @@ impl<'s> Routing<'s> {
             let line = format_args!("http request line \"{method} {target}{fragment} {version}\"");
             self.log.write(Level::Notice, line);
         }
-        let mut routed = Routed::new(Effects::default());
+        let mut routed = Routed::default();
         let Some(listener) = self.snapshot.listeners.get(listener) else {
-            return routed; // the listener has just been removed
+            // The listener has just been removed.
+            return (routed, Step::Handle(Decision::Refuse(404, None)));
         };
         routed.effects.access_log = listener.access_log.as_ref();
         forwarded::apply(&listener.proxies, request);
         if let (Some(port), false) = (listener.redirect_to_https, request.connection.tls) {
-            routed.decision = Decision::Respond(to_https(request, port));
-            return routed;
+            return (routed, Step::Handle(Decision::Respond(to_https(request, port))));
         }
         self.scratch.borrow_mut().clear();
-        match listener.limit.is_empty() {
-            true => self.run(Next::Pass(&listener.pass), &mut routed, request),
-            false => routed.hold(Held::Listener(listener), Decision::CheckLimits),
-        }
-        routed
+        let step = if listener.limit.is_empty() {
+            self.run(Next::Pass(&listener.pass), &mut routed, request)
+        } else {
+            Step::Check(Check::Listener(listener))
+        };
+        (routed, step)
     }
 
     /// Routes an internal request, such as one for an error page, to an action.
-    pub fn route_internally(&self, action: &'s Action, request: &mut Request) -> Routed<'s> {
-        let mut routed = Routed::new(Effects::default());
-        routed.is_internal = true;
-        self.run(Next::Action(action), &mut routed, request);
-        routed
+    pub fn route_internally(
+        &self,
+        action: &'s Action,
+        request: &mut Request,
+    ) -> (Routed<'s>, Step<'s>) {
+        self.route_to_action(action, true, request)
     }
 
-    /// Routes a request of a client to an action.
-    pub fn route_to_action(&self, action: &'s Action, request: &mut Request) -> Routed<'s> {
-        let mut routed = Routed::new(Effects::default());
-        self.run(Next::Action(action), &mut routed, request);
-        routed
+    /// Routes a request to an action.
+    pub fn route_to_action(
+        &self,
+        action: &'s Action,
+        is_internal: bool,
+        request: &mut Request,
+    ) -> (Routed<'s>, Step<'s>) {
+        let mut routed = Routed { is_internal, ..Routed::default() };
+        let step = self.run(Next::Action(action), &mut routed, request);
+        (routed, step)
     }
 
     /// Routes the request of an internal redirect; `effects` are those of the first request.
@@ -121,101 +156,98 @@ impl<'s> Routing<'s> {
         target: &'s Target,
         effects: Effects<'s>,
         request: &mut Request,
-    ) -> Routed<'s> {
+    ) -> (Routed<'s>, Step<'s>) {
         // The path and the query differ from those of the first request.
         self.scratch.borrow_mut().clear();
-        let mut routed = Routed::new(effects);
-        routed.is_internal = true;
+        let mut routed = Routed { effects, is_internal: true, ..Routed::default() };
         let next = self.target(target, request);
-        self.run(next, &mut routed, request);
-        routed
+        let step = self.run(next, &mut routed, request);
+        (routed, step)
     }
 
     /// Continues with a request that has passed a check.
-    pub fn resume(&self, routed: &mut Routed<'s>, request: &mut Request) {
-        let next = match routed.held.take() {
-            None => return,
-            Some(Held::Listener(listener)) => Next::Pass(&listener.pass),
-            Some(Held::Limits(action)) => match self.admitted(action, routed, request) {
-                Some(next) => next,
-                None => return,
-            },
-            Some(Held::Password(action)) => match self.authenticated(action, routed, request) {
-                Some(next) => next,
-                None => return,
-            },
-            Some(Held::Authorized(action)) => self.action(action, routed, request),
+    pub fn resume(
+        &self,
+        passed: Check<'s>,
+        routed: &mut Routed<'s>,
+        request: &mut Request,
+    ) -> Step<'s> {
+        let next = match passed {
+            Check::Listener(listener) => Next::Pass(&listener.pass),
+            Check::Limits(action) => self.admitted(action, routed, request),
+            Check::Password(action, _) => self.authenticated(action, routed, request),
+            Check::Request(action, _) => self.action(action, routed, request),
         };
-        self.run(next, routed, request);
+        self.run(next, routed, request)
     }
 
-    /// Continues with an action whose limits admit the request; `None` if its password is checked
-    /// first.
+    /// Continues with an action whose limits admit the request: with its password, if it has one.
     fn admitted(
         &self,
         action: &'s Action,
         routed: &mut Routed<'s>,
         request: &mut Request,
-    ) -> Option<Next<'s>> {
-        let Some(auth) = &action.auth else {
-            return self.authenticated(action, routed, request);
-        };
-        routed.hold(Held::Password(action), Decision::Authenticate(Arc::clone(auth)));
-        None
+    ) -> Next<'s> {
+        match &action.auth {
+            Some(auth) => Next::Step(Step::Check(Check::Password(action, auth))),
+            None => self.authenticated(action, routed, request),
+        }
     }
 
-    /// Continues with an action whose password was checked, if it has one; `None` if another action
-    /// checks the request first.
+    /// Continues with an action whose password was checked: with the check by another action, if it has one.
     fn authenticated(
         &self,
         action: &'s Action,
         routed: &mut Routed<'s>,
         request: &mut Request,
-    ) -> Option<Next<'s>> {
-        if action.auth_request.is_none() {
-            return Some(self.action(action, routed, request));
+    ) -> Next<'s> {
+        match &action.auth_request {
+            Some(check) => Next::Step(Step::Check(Check::Request(action, check))),
+            None => self.action(action, routed, request),
         }
-        routed.hold(Held::Authorized(action), Decision::Authorize);
-        None
     }
 
-    fn run(&self, mut next: Next<'s>, routed: &mut Routed<'s>, request: &mut Request) {
+    fn run(&self, mut next: Next<'s>, routed: &mut Routed<'s>, request: &mut Request) -> Step<'s> {
         while routed.passes < MAX_PASSES {
             routed.passes += 1;
             next = match next {
                 Next::Pass(pass) => self.pass(pass, request),
-                Next::Action(action) => {
-                    routed.effects.apply(action);
-                    routed.site = action.site.as_ref().or(routed.site);
-                    if action.options.internal && !routed.is_internal {
-                        refuse(404)
-                    } else if is_denied(action, request) {
-                        refuse(403)
-                    } else if action.options.cors.is_some() && cors::is_preflight(request) {
-                        // A preflight has no credentials, so it is answered before the password is
-                        // required.
-                        Next::Over(Decision::Respond(Response::new(204, Body::Empty)))
-                    } else if !action.limit.is_empty() {
-                        return routed.hold(Held::Limits(action), Decision::CheckLimits);
-                    } else {
-                        match self.admitted(action, routed, request) {
-                            Some(next) => next,
-                            None => return,
-                        }
-                    }
-                }
-                Next::Over(decision) => {
+                Next::Action(action) => self.enter(action, routed, request),
+                Next::Step(Step::Check(check)) => return Step::Check(check),
+                Next::Step(Step::Handle(decision)) => {
                     // Without its database, a country that is kept out would have the default, too.
-                    routed.decision = match request.handling.unread_database() {
+                    return Step::Handle(match request.handling.unread_database() {
                         Some(_) => Decision::Refuse(503, None),
                         None => decision,
-                    };
-                    return;
+                    });
                 }
             };
         }
         self.log.write(Level::Error, "routes pass the request in a loop");
-        routed.decision = Decision::Refuse(500, None);
+        Step::Handle(Decision::Refuse(500, None))
+    }
+
+    /// Continues with an action that the request has reached, up to its first check.
+    fn enter(
+        &self,
+        action: &'s Action,
+        routed: &mut Routed<'s>,
+        request: &mut Request,
+    ) -> Next<'s> {
+        routed.effects.apply(action);
+        routed.site = action.site.as_ref().or(routed.site);
+        if action.options.internal && !routed.is_internal {
+            refuse(404)
+        } else if is_denied(action, request) {
+            refuse(403)
+        } else if action.options.cors.is_some() && request.is_preflight() {
+            // A preflight has no credentials, so it is answered before the password is required.
+            handle(Decision::Respond(Response::new(204, Body::Empty)))
+        } else if !action.limit.is_empty() {
+            Next::Step(Step::Check(Check::Limits(action)))
+        } else {
+            self.admitted(action, routed, request)
+        }
     }
 
     fn logs(&self) -> bool {
@@ -251,23 +283,23 @@ impl<'s> Routing<'s> {
                     return target.map_or(refuse(404), |target| {
                         let root = target.root().as_os_str().as_bytes();
                         let root = Bytes::copy_from_slice(root);
-                        Next::Over(Decision::Htaccess(Arc::clone(site), root))
+                        handle(Decision::Htaccess(Arc::clone(site), root))
                     });
                 }
                 let script =
                     |targets: &Targets| targets.get(target.as_deref())?.script(&request.path);
-                let decision = if let Some(application) = self.snapshot.applications.get(name) {
+                let origin = if let Some(application) = self.snapshot.applications.get(name) {
                     script(&application.targets)
-                        .map(|script| Decision::Php(Arc::clone(application), script))
+                        .map(|script| Origin::Php(Arc::clone(application), script))
                 } else if let Some(site) = self.snapshot.fastcgi.get(name) {
-                    script(&site.targets).map(|script| Decision::FastCgi(Arc::clone(site), script))
+                    script(&site.targets).map(|script| Origin::FastCgi(Arc::clone(site), script))
                 } else {
                     return refuse(self.undefined());
                 };
-                decision.map_or(refuse(404), Next::Over)
+                origin.map_or(refuse(404), |origin| handle(Decision::Ask(origin)))
             }
             Target::Upstream(name) => match self.snapshot.upstreams.get(name) {
-                Some(upstream) => Next::Over(Decision::Proxy(Arc::clone(upstream))),
+                Some(upstream) => handle(Decision::Ask(Origin::Proxy(Arc::clone(upstream)))),
                 None => refuse(self.undefined()),
             },
         }
@@ -310,7 +342,7 @@ impl<'s> Routing<'s> {
         }
     }
 
-    fn holds(&self, step: &Step, request: &Request, scratch: &mut Scratch) -> bool {
+    fn holds(&self, step: &RouteStep, request: &Request, scratch: &mut Scratch) -> bool {
         matching::holds(&step.conditions, request, self.started_at, scratch)
             && self.files_hold(&step.conditions.files, request)
     }
@@ -360,9 +392,11 @@ impl<'s> Routing<'s> {
         add_for_scripts(action, request, self.started_at);
         match &action.kind {
             ActionKind::Pass(pass) => Next::Pass(pass),
-            ActionKind::Return(answer) => Next::Over(self.returned(answer, request)),
-            ActionKind::Proxy(upstream) => Next::Over(Decision::Proxy(Arc::clone(upstream))),
-            ActionKind::Status(name) => Next::Over(match self.snapshot.applications.get(name) {
+            ActionKind::Return(answer) => handle(self.returned(answer, request)),
+            ActionKind::Proxy(upstream) => {
+                handle(Decision::Ask(Origin::Proxy(Arc::clone(upstream))))
+            }
+            ActionKind::Status(name) => handle(match self.snapshot.applications.get(name) {
                 Some(application) => {
                     Decision::Respond(status_page::page(application, &request.query))
                 }
@@ -370,16 +404,16 @@ impl<'s> Routing<'s> {
             }),
             ActionKind::Ping(ping) => match self.snapshot.applications.get(&ping.application) {
                 Some(application) if application.queue.takes_requests() => {
-                    Next::Over(Decision::Respond(status_page::pong(&ping.response)))
+                    handle(Decision::Respond(status_page::pong(&ping.response)))
                 }
-                _ => Next::Over(Decision::NotRunning),
+                _ => handle(Decision::NotRunning),
             },
             ActionKind::Htaccess(share) => {
                 let name = VariableSource::of(request, self.started_at).expand(&share.root);
                 let has_host = !request.host.is_empty()
                     || !share.root.parts().contains(&Part::Variable(Variable::Host));
                 let is_usable = has_host && directory::is_below(&share.root, &name);
-                Next::Over(match name.strip_suffix(&*request.path) {
+                handle(match name.strip_suffix(&*request.path) {
                     Some(root) if root.len() > 1 && is_usable => {
                         let root = root.strip_suffix(b"/").unwrap_or(root);
                         let root = Bytes::copy_from_slice(root);
@@ -389,7 +423,7 @@ impl<'s> Routing<'s> {
                 })
             }
             ActionKind::Share(share) => match self.share(share, request) {
-                Ok(decision) => Next::Over(decision),
+                Ok(decision) => handle(decision),
                 Err(reason) => match &share.fallback {
                     Some(fallback) if share.goes_on(reason) => {
                         if self.logs() {
@@ -397,7 +431,7 @@ impl<'s> Routing<'s> {
                         }
                         Next::Action(fallback)
                     }
-                    _ => Next::Over(Decision::Refuse(reason.status(), reason.allow())),
+                    _ => handle(Decision::Refuse(reason.status(), reason.allow())),
                 },
             },
         }
@@ -440,7 +474,7 @@ impl<'s> Routing<'s> {
 }
 
 /// Continues with the action of the selected step.
-fn enter_action<'s>(step: &'s Step, request: &mut Request) -> Next<'s> {
+fn enter_action<'s>(step: &'s RouteStep, request: &mut Request) -> Next<'s> {
     if step.captures {
         request.captures = matching::captures(&step.conditions, request);
     }
@@ -474,8 +508,12 @@ fn is_denied(action: &Action, request: &Request) -> bool {
         || action.allow.as_ref().is_some_and(|allow| !allow.matches(peer))
 }
 
+fn handle<'s>(decision: Decision) -> Next<'s> {
+    Next::Step(Step::Handle(decision))
+}
+
 fn refuse<'s>(status: u16) -> Next<'s> {
-    Next::Over(Decision::Refuse(status, None))
+    handle(Decision::Refuse(status, None))
 }
 
 /// Redirects a request to https. Methods other than GET and HEAD keep theirs (308).

@@ -11,7 +11,7 @@ use howdah_http::variables::VariableSource;
 use howdah_php_pool::target::Script;
 
 use super::directory::is_below;
-use super::{Decision, Routing, rewrite};
+use super::{Decision, Origin, Routing, rewrite};
 use crate::snapshot::action::{CompiledPass, Share, SharePath};
 
 /// Function of [`Files`] that serves a place.
@@ -180,7 +180,10 @@ impl Routing<'_> {
                 return Decision::Refuse(404, None);
             };
             let script = target.found(found.script_name, found.path_info);
-            return Decision::FastCgi(Arc::clone(site), script.below(share.prefix.as_ref()));
+            return Decision::Ask(Origin::FastCgi(
+                Arc::clone(site),
+                script.below(share.prefix.as_ref()),
+            ));
         }
         let Some(application) = self.snapshot.applications.get(name) else {
             return Decision::Refuse(self.undefined(), None);
@@ -191,7 +194,10 @@ impl Routing<'_> {
                 return Decision::Refuse(404, None);
             };
             let script = target.found(found.script_name, found.path_info);
-            return Decision::Php(Arc::clone(application), script.below(share.prefix.as_ref()));
+            return Decision::Ask(Origin::Php(
+                Arc::clone(application),
+                script.below(share.prefix.as_ref()),
+            ));
         }
         let file = found.file.as_os_str().as_bytes();
         let root = file.strip_suffix(&*found.script_name).unwrap_or(b"/");
@@ -202,7 +208,7 @@ impl Routing<'_> {
             file: Arc::clone(&found.file),
             directives: None,
         };
-        Decision::Php(Arc::clone(application), script.below(share.prefix.as_ref()))
+        Decision::Ask(Origin::Php(Arc::clone(application), script.below(share.prefix.as_ref())))
     }
 }
 

@@ -60,27 +60,26 @@ impl Routes {
         }
     }
 
-    fn decide(&self, request: &mut Request) -> Routed<'_> {
+    fn route(&self, request: &mut Request) -> (Routed<'_>, Step<'_>) {
         self.router().route("*:80", request)
+    }
+
+    /// Returns the decision about a request; what a check precedes is refused.
+    fn decide(&self, request: &mut Request) -> (Decision, Effects<'_>) {
+        let (routed, step) = self.route(request);
+        (step.without_checks(), routed.effects)
     }
 
     /// Returns status and location.
     fn answer(&self, target: &str) -> (u16, Option<String>) {
-        match self.decide(&mut request(target, &[])).decision {
+        match self.decide(&mut request(target, &[])).0 {
             Decision::Respond(response) => {
                 let location = response.fields.get("Location").map(<[u8]>::to_vec);
                 (response.status, location.map(|value| String::from_utf8(value).unwrap()))
             }
             Decision::Refuse(status, _) => (status, None),
-            Decision::CheckLimits => (429, None),
-            Decision::Authorize => (403, None),
-            Decision::Authenticate(_) => (401, None),
             Decision::NotRunning => (503, None),
-            Decision::Php(_, script) => panic!("a script: {script:?}"),
-            Decision::FastCgi(_, script) => panic!("a script: {script:?}"),
-            Decision::Proxy(upstream) => panic!("{upstream}"),
-            Decision::Htaccess(_, root) => panic!("files under {root:?}"),
-            Decision::List(listing) => panic!("{listing:?}"),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -171,7 +170,7 @@ fn a_rewritten_path_decides_from_then_on_and_the_target_stays() {
             {"match": {"uri": "/circle*"}, "action": {"rewrite": "${uri}x", "pass": "routes"}}]"#,
     );
     let mut asked = request("/foo?arg=val", &[]);
-    assert!(matches!(routes.decide(&mut asked).decision, Decision::Respond(r) if r.status == 200));
+    assert!(matches!(routes.decide(&mut asked).0, Decision::Respond(r) if r.status == 200));
     let parts = [&asked.path, &asked.query, &asked.target];
     assert_eq!(parts, ["/new", "some&arg=val", "/foo?arg=val"]);
     assert_eq!(routes.log().matches(r#"URI rewritten to "/new""#).count(), 1);
@@ -200,7 +199,7 @@ fn a_script_is_not_asked_for_a_path_that_is_nothing() {
     );
     assert_eq!(routes.status("/none"), 404);
     let mut asked = request("/b", &[]);
-    assert!(matches!(routes.decide(&mut asked).decision, Decision::Php(..)));
+    assert!(matches!(routes.decide(&mut asked).0, Decision::Ask(Origin::Php(..))));
     assert_eq!(asked.path, "/a/example.org");
 }
 
@@ -220,7 +219,7 @@ fn a_return_may_have_a_location() {
     assert_eq!(answer("/var?a=%0d%0aX:y"), (301, Some("/#%0D%0AX:y".to_owned())));
     assert_eq!(answer("/empty"), (301, Some(String::new())));
     assert_eq!((answer("/error"), answer("/")), ((404, None), (999, None)));
-    let Decision::Respond(zero) = routes.decide(&mut request("/zero", &[])).decision else {
+    let Decision::Respond(zero) = routes.decide(&mut request("/zero", &[])).0 else {
         panic!("no answer")
     };
     assert!(zero.status == 0 && zero.close);
@@ -250,12 +249,7 @@ fn only_the_last_action_changes_the_response() {
     );
     let names = |target| {
         let decided = routes.decide(&mut request(target, &[]));
-        decided
-            .effects
-            .response_headers
-            .iter()
-            .map(|change| change.name.clone())
-            .collect::<Vec<_>>()
+        decided.1.response_headers.iter().map(|change| change.name.clone()).collect::<Vec<_>>()
     };
     assert_eq!(names("/share"), ["X-Foo"]);
     assert_eq!(names("/app"), ["X-App"]);
@@ -296,11 +290,11 @@ fn a_password_is_asked_for_before_anything_else_happens() {
             "other": [{"action": {"return": 301, "location": "$uri"}}]}"#,
     );
     let mut request = request("/x", &[]);
-    let mut decided = routes.decide(&mut request);
-    assert!(matches!(decided.decision, Decision::Authenticate(_)));
+    let (mut routed, step) = routes.route(&mut request);
+    let Step::Check(check @ Check::Password(..)) = step else { panic!("{step:?}") };
     assert_eq!(&*request.path, b"/x");
-    routes.router().resume(&mut decided, &mut request);
-    let Decision::Respond(response) = &decided.decision else { panic!("{decided:?}") };
+    let step = routes.router().resume(check, &mut routed, &mut request);
+    let Step::Handle(Decision::Respond(response)) = &step else { panic!("{step:?}") };
     assert_eq!(response.fields.get("location"), Some(&b"/in"[..]));
 }
 
@@ -309,13 +303,13 @@ fn passwords_do_not_make_circles_endless() {
     let routes =
         Routes::new(r#"[{"action": {"basic_auth": {"users_file": "/none"}, "pass": "routes"}}]"#);
     let mut request = request("/x", &[]);
-    let mut decided = routes.decide(&mut request);
+    let (mut routed, mut step) = routes.route(&mut request);
     let mut asked = 0;
-    while matches!(decided.decision, Decision::Authenticate(_)) {
+    while let Step::Check(check @ Check::Password(..)) = step {
         asked += 1;
-        routes.router().resume(&mut decided, &mut request);
+        step = routes.router().resume(check, &mut routed, &mut request);
     }
-    assert!(asked < 256 && matches!(decided.decision, Decision::Refuse(500, None)));
+    assert!(asked < 256 && matches!(step, Step::Handle(Decision::Refuse(500, None))));
 }
 
 #[test]
@@ -336,11 +330,11 @@ fn the_nearest_page_for_an_error_is_sent() {
     let page = |target: &str| {
         let mut request = request(target, &[("Range", "bytes=0-0"), ("If-None-Match", "*")]);
         request.method = Bytes::from_static(b"POST");
-        let decided = routes.decide(&mut request);
-        let Decision::Refuse(status, _) = decided.decision else { panic!("{decided:?}") };
+        let (decision, effects) = routes.decide(&mut request);
+        let Decision::Refuse(status, _) = decision else { panic!("{decision:?}") };
         let mut response = howdah_http::respond::error_allowing(status, Some("GET"));
         let now = routes.router().now;
-        let page = error_page::page_for(&decided.effects, &response).expect("a page");
+        let page = error_page::page_for(&effects, &response).expect("a page");
         let PageSource::File { files, path } = &page.source else { panic!("{page:?}") };
         if let Some(found) = error_page::file(files, path, &routes.files, &request, now) {
             error_page::replace(&mut response, found, true);
@@ -381,8 +375,8 @@ fn a_text_is_sent_in_place_of_no_body_and_of_a_page() {
         ("/?a=%0d%0aX:%20y", (200, "<\r\nX: y>\n")),
         ("/", (200, "<>\n")),
     ] {
-        let decided = routes.decide(&mut request(target, &[]));
-        let Decision::Respond(response) = decided.decision else { panic!("{target}") };
+        let (decision, _) = routes.decide(&mut request(target, &[]));
+        let Decision::Respond(response) = decision else { panic!("{target}") };
         assert_eq!(response.fields.get("content-type"), Some(&b"text/plain; charset=utf-8"[..]));
         assert_eq!(response.fields.get("location"), None, "errors have none");
         let Body::Bytes(body) = response.body else { panic!("{target}") };
@@ -398,12 +392,12 @@ fn a_browser_may_ask_for_its_rights_without_a_password() {
     );
     let fields = [("Origin", "https://a.example"), ("Access-Control-Request-Method", "PUT")];
     let mut asks = request("/", &fields);
-    let decided = routes.decide(&mut asks);
-    assert!(matches!(decided.decision, Decision::Authenticate(_)));
+    let (_, step) = routes.route(&mut asks);
+    assert!(matches!(step, Step::Check(Check::Password(..))));
     asks.method = Bytes::from_static(b"OPTIONS");
-    let decided = routes.decide(&mut asks);
-    let Decision::Respond(response) = &decided.decision else { panic!("{decided:?}") };
-    assert!(response.status == 204 && decided.effects.cors.is_some());
+    let (decision, effects) = routes.decide(&mut asks);
+    let Decision::Respond(response) = &decision else { panic!("{decision:?}") };
+    assert!(response.status == 204 && effects.cors.is_some());
 }
 
 #[test]
@@ -412,8 +406,8 @@ fn no_part_of_a_request_makes_an_address() {
         r#"[{"match": {"uri": "/fixed"}, "action": {"proxy": "http://unix:/run/x"}},
             {"action": {"pass": "$arg_to"}}]"#,
     );
-    let upstream = |target: &str| match routes.decide(&mut request(target, &[])).decision {
-        Decision::Proxy(upstream) => Some(upstream.to_string()),
+    let upstream = |target: &str| match routes.decide(&mut request(target, &[])).0 {
+        Decision::Ask(Origin::Proxy(upstream)) => Some(upstream.to_string()),
         _ => None,
     };
     assert_eq!(upstream("/fixed?to=upstreams/two").as_deref(), Some("http://unix:/run/x"));

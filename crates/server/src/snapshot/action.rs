@@ -12,7 +12,7 @@ use howdah_limits::rules::Rule;
 use howdah_upstream::servers::upstream::Upstream;
 
 use crate::auth::BasicAuth;
-use crate::htaccess::Site;
+use crate::htaccess_state::site::Site;
 
 /// Compiled action.
 #[derive(Debug)]

@@ -26,9 +26,9 @@ use super::action::{
 };
 use super::delegations::Delegations;
 use super::index::Index;
-use super::{Listener, Route, Snapshot, Step, location};
+use super::{Listener, Route, RouteStep, Snapshot, location};
 use crate::auth::BasicAuth;
-use crate::htaccess::Site;
+use crate::htaccess_state::site::Site;
 
 impl Snapshot {
     /// Compiles a document, except for the TLS of its listeners. `queue` gives each application its
@@ -65,7 +65,7 @@ impl Snapshot {
             .routes
             .iter()
             .map(|route| {
-                let steps = route.steps.iter().map(|step| Step {
+                let steps = route.steps.iter().map(|step| RouteStep {
                     conditions: step.conditions.clone(),
                     action: actions.action(&step.action),
                     captures: step.captures,

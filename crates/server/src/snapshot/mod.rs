@@ -30,7 +30,7 @@ use howdah_upstream::servers::upstream::Upstream;
 use self::action::{Action, CompiledPass};
 use self::delegations::Delegations;
 use self::index::Index;
-use crate::htaccess::Site;
+use crate::htaccess_state::site::Site;
 
 /// A compiled configuration.
 #[derive(Debug)]
@@ -95,14 +95,14 @@ pub struct Listener {
 #[derive(Debug)]
 pub struct Route {
     /// The steps in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RouteStep>,
     /// Index of the steps, if there are many.
     pub index: Option<Index>,
 }
 
 /// A step of a route.
 #[derive(Debug)]
-pub struct Step {
+pub struct RouteStep {
     /// Conditions.
     pub conditions: config::Match,
     /// Action if they hold.

@@ -4,7 +4,6 @@
 //! `connection` serves connections with it, `accept` accepts them, and `router::thread_loop` runs
 //! the thread. Threads share the configuration and the queues ([`Shared`]), and nothing else.
 
-mod client_errors;
 mod command;
 mod listeners;
 mod shared;
@@ -24,12 +23,14 @@ use howdah_php_pool::thread::PhpThread;
 use howdah_upstream::thread::UpstreamThread;
 use tokio::task::spawn_local;
 
-pub use self::client_errors::ClientErrorLimiter;
 pub use self::command::{Counters, ThreadCommand, ThreadHandle};
 pub use self::listeners::{Accepting, Listeners};
 pub use self::shared::Shared;
+use crate::client_errors::ClientErrorLimiter;
 use crate::descriptors::Shortage;
-use crate::htaccess::{Engines, Head, KnownDirectives};
+use crate::htaccess_state::compiled::KnownDirectives;
+use crate::htaccess_state::head::Head;
+use crate::htaccess_state::site::Engines;
 use crate::route::Scratch;
 use crate::snapshot::Snapshot;
 

@@ -25,6 +25,7 @@ use howdah_config::{Retry, ServerOptions, Timeouts};
 use howdah_http::body::Body;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Request, Response, ResponseExtras, Trailer};
+use howdah_http::respond::refuse;
 use howdah_http::variables::VariableSource;
 
 use self::body::ResponseBody;
@@ -32,7 +33,7 @@ use self::conversation::Conversation;
 use self::head::{Head, Outline};
 use self::pool::{Http2Connection, Http2Slot};
 use self::upload::Upload;
-use crate::failure::{Failure, refuse};
+use crate::failure::Failure;
 use crate::log_limit::LogLimit;
 use crate::proxy::changes::HeadChanges;
 use crate::proxy::framing::TrailerSource;

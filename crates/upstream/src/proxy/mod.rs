@@ -41,6 +41,7 @@ use howdah_config::{Retry, ServerOptions, Timeouts};
 use howdah_http::body::Body;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Response, ResponseExtras, Trailer};
+use howdah_http::respond::refuse;
 use howdah_http::tunnel::Tunnel;
 use howdah_http::variables::VariableSource;
 
@@ -63,7 +64,6 @@ use crate::transfer::content::Content;
 use crate::transfer::response_buffer::ResponseBuffering;
 use crate::transfer::upload::Upload;
 
-use crate::failure::refuse;
 use crate::transfer::BufferSettings;
 
 /// Passes a request to a server of an upstream. Returns as soon as the head of the response is

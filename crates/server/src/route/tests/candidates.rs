@@ -28,14 +28,14 @@ impl Site {
         let mut request = request(target, &[]);
         request.method = Bytes::from_static(method.as_bytes());
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        let what = match self.routes.decide(&mut request).decision {
+        let what = match self.routes.decide(&mut request).0 {
             Decision::Respond(response) => match (response.fields.get("location"), response.body) {
                 (Some(location), _) => format!("{} {}", response.status, text(location)),
                 (None, Body::Bytes(body)) => text(&body),
                 other => panic!("{other:?}"),
             },
-            Decision::Php(_, script) => format!("{} run", text(&script.name)),
-            Decision::Proxy(upstream) => format!("{upstream}"),
+            Decision::Ask(Origin::Php(_, script)) => format!("{} run", text(&script.name)),
+            Decision::Ask(Origin::Proxy(upstream)) => format!("{upstream}"),
             Decision::Refuse(status, _) => status.to_string(),
             other => panic!("{other:?}"),
         };

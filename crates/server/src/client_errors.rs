@@ -35,6 +35,14 @@ impl ClientErrorLimiter {
     }
 }
 
+/// Returns the end of a line that says how many lines before it were left out.
+pub fn shown_left_out(count: u64) -> String {
+    match count {
+        0 => String::new(),
+        many => format!("; {many} earlier lines about clients were not logged"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

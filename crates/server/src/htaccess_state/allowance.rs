@@ -49,7 +49,7 @@ const MAX_WAITING_IN_DEBT: usize = 64;
 
 /// The allowance of a site, shared by all threads.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub struct Allowance {
     /// Number of further runs that are measured.
     watched: AtomicU32,
     /// Number of further requests that run one after the other.
@@ -70,7 +70,7 @@ struct Debt {
 
 /// The right to run.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub struct Turn {
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -226,7 +226,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// Returns the processor time that the thread has used.
-pub(super) fn processor_time() -> Duration {
+pub fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }

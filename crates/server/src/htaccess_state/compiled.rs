@@ -27,7 +27,7 @@ const ENTRY_BYTES: usize = 256;
 /// State of a file. Any change of the file changes it, unless two come within a tick of the clock; a file that has
 /// just changed is therefore not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub struct Stamp {
     pub device: u64,
     pub inode: u64,
     pub size: u64,
@@ -37,7 +37,7 @@ pub(super) struct Stamp {
 
 /// Time after a change for which a file may still be written to. Longer than a tick of the kernel's clock, which
 /// gives files their times.
-pub(super) const SETTLING_TIME: Duration = Duration::from_millis(10);
+pub const SETTLING_TIME: Duration = Duration::from_millis(10);
 
 /// The same for an empty file. Most programs that write a file in place empty it first, and may have to wait for a
 /// processor before they write; without its rules, a directory is open.
@@ -57,7 +57,7 @@ impl Stamp {
 }
 
 /// A compiled file, or why it cannot be used.
-pub(super) type Compiled = Result<Arc<DirConfig>, Broken>;
+pub type Compiled = Result<Arc<DirConfig>, Broken>;
 
 /// Directives of a directory; `None` if it has no file of them.
 pub type Directives = Result<Option<Arc<DirConfig>>, Broken>;
@@ -71,7 +71,7 @@ static ALL: Mutex<Vec<Weak<CompiledFiles>>> = Mutex::new(Vec::new());
 
 /// Compiled files of a site, by their directories.
 #[derive(Debug, Default)]
-pub(super) struct CompiledFiles {
+pub struct CompiledFiles {
     table: Mutex<Table>,
     changes: AtomicU64,
 }

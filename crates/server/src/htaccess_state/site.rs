@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use super::allowance::Allowance;
 use super::compiled::CompiledFiles;
 use crate::auth::{Passwords, Permits};
-use crate::thread::ClientErrorLimiter;
+use crate::client_errors::ClientErrorLimiter;
 
 /// Number of engines of sites that are gone which a thread keeps at most.
 const MAX_UNUSED_ENGINES: usize = 32;
@@ -35,31 +35,31 @@ const MAX_FOREIGN_HANDLERS: usize = 16;
 #[derive(Debug)]
 pub struct Site {
     /// Distinguishes sites; a new configuration has new sites.
-    pub(super) id: u64,
+    pub id: u64,
     /// What holds outside of the files, or what is wrong with the settings.
-    pub(super) base: Result<Base, Broken>,
+    pub base: Result<Base, Broken>,
     /// Name of the files.
-    pub(super) file: Box<[u8]>,
+    pub file: Box<[u8]>,
     /// Settings for files that are sent.
-    pub(super) files: howdah_files::Share,
+    pub files: howdah_files::Share,
     /// Application that runs scripts.
-    pub(super) scripts: Option<Box<str>>,
+    pub scripts: Option<Box<str>>,
     /// Files that have been compiled.
-    pub(super) compiled: Arc<CompiledFiles>,
+    pub compiled: Arc<CompiledFiles>,
     /// Memory of what was compiled.
-    pub(super) memory: Arc<SiteMemory>,
+    pub memory: Arc<SiteMemory>,
     /// Limits the lines that clients cause.
-    pub(super) lines: Mutex<ClientErrorLimiter>,
+    pub lines: Mutex<ClientErrorLimiter>,
     /// Checks of passwords.
-    pub(super) passwords: Passwords,
+    pub passwords: Passwords,
     /// Permits to read and search files.
-    pub(super) searches: Permits,
+    pub searches: Permits,
     /// Permits to have the names of a directory.
-    pub(super) listings: Arc<Semaphore>,
+    pub listings: Arc<Semaphore>,
     /// The turn to compile a file.
-    pub(super) compiling: Arc<Semaphore>,
+    pub compiling: Arc<Semaphore>,
     /// Processor time for directives.
-    pub(super) allowance: Allowance,
+    pub allowance: Allowance,
     /// Handlers of other servers that the log has.
     foreign_handlers: Mutex<Vec<Box<[u8]>>>,
     /// Files that are neither sent nor run.
@@ -126,7 +126,7 @@ impl Site {
 
     /// Returns what the document says about the file at a path below the root. Names that begin with a dot are hidden
     /// as in shares; a rule may lead to a `.well-known` of any directory.
-    pub(super) fn rule(&self, path: &[u8]) -> FileRule {
+    pub fn rule(&self, path: &[u8]) -> FileRule {
         let has = |list: &Option<Patterns>| list.as_ref().is_some_and(|list| list.matches(path));
         if has(&self.closed) {
             return FileRule::Closed;
@@ -138,7 +138,7 @@ impl Site {
     }
 
     /// Returns true for the first request for which a handler of another server has chosen PHP.
-    pub(super) fn is_new_handler(&self, name: &[u8]) -> bool {
+    pub fn is_new_handler(&self, name: &[u8]) -> bool {
         let mut known = self.foreign_handlers.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = known.len() < MAX_FOREIGN_HANDLERS && !known.iter().any(|own| **own == *name);
         if is_new {
@@ -215,7 +215,7 @@ impl Engines {
     /// # Errors
     ///
     /// What is wrong with the settings of the site.
-    pub(super) fn of(&self, site: &Site) -> Result<Rc<Engine>, Broken> {
+    pub fn of(&self, site: &Site) -> Result<Rc<Engine>, Broken> {
         let mut engines = self.0.borrow_mut();
         let changes = site.compiled.changes();
         if merge::is_full() {

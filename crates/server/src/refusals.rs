@@ -4,10 +4,11 @@
 use howdah_config::BodyLimit;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
-use howdah_http::respond;
+use howdah_http::respond::CLIENT_GONE;
 use howdah_sys::log::Level;
 
-use super::context::Context;
+use crate::client_errors::shown_left_out;
+use crate::context::Context;
 
 /// Logs the reason for a response of the server itself with status 408, 413 or 499. Other refusals are
 /// logged where they are decided. `max_body_size` is that of the actions.
@@ -17,7 +18,7 @@ pub fn log(
     exchange: &Exchange<'_>,
     response: &Response,
 ) {
-    if !response.is_default_error_page || !matches!(response.status, 408 | 413 | 499) {
+    if !response.is_default_error_page || !matches!(response.status, 408 | 413 | CLIENT_GONE) {
         return;
     }
     let http = &context.routing.snapshot.config.settings.http;
@@ -55,13 +56,6 @@ pub fn log_unread_database(context: &Context<'_>, exchange: &Exchange<'_>) {
     }
 }
 
-/// Returns the response to a client that has left while its request waited: nginx's status, for the log only.
-pub fn client_gone() -> Response {
-    let mut response = respond::error(499);
-    response.close = true;
-    response
-}
-
 /// Logs the reason of a refusal with this status, unless there are too many lines about clients.
 pub fn write(context: &Context<'_>, exchange: &Exchange<'_>, status: u16, reason: &str) {
     let Some(left_out) = context.thread.client_errors.next(context.routing.now.monotonic) else {
@@ -69,12 +63,4 @@ pub fn write(context: &Context<'_>, exchange: &Exchange<'_>, status: u16, reason
     };
     let left_out = shown_left_out(left_out);
     context.log(Level::Info, &exchange.request, format_args!("{status}: {reason}{left_out}"));
-}
-
-/// Returns the end of a line that says how many lines before it were left out.
-pub fn shown_left_out(count: u64) -> String {
-    match count {
-        0 => String::new(),
-        many => format!("; {many} earlier lines about clients were not logged"),
-    }
 }

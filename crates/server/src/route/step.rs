@@ -1,0 +1,101 @@
+//! What routing decides: a check that a request has to pass first, or its handler.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use howdah_files::listing::Listing;
+use howdah_http::message::Response;
+use howdah_limits::rules::Rule;
+use howdah_php_pool::application::Application;
+use howdah_php_pool::target::Script;
+use howdah_upstream::fastcgi::application::FastCgiApplication;
+use howdah_upstream::servers::upstream::Upstream;
+
+use crate::auth::BasicAuth;
+use crate::htaccess_state::site::Site;
+use crate::snapshot::Listener;
+use crate::snapshot::action::{Action, AuthRequest};
+
+/// The next step of a request.
+#[derive(Debug)]
+pub enum Step<'s> {
+    /// Check the request, then call [`resume`](super::Routing::resume).
+    Check(Check<'s>),
+    /// Carry out this decision.
+    Handle(Decision),
+}
+
+/// A check, and the part of the configuration where routing goes on after it.
+#[derive(Debug, Clone, Copy)]
+pub enum Check<'s> {
+    /// The limits of the listener.
+    Listener(&'s Listener),
+    /// The limits of the action.
+    Limits(&'s Action),
+    /// A password for the action.
+    Password(&'s Action, &'s BasicAuth),
+    /// Another action checks the request.
+    Request(&'s Action, &'s AuthRequest),
+}
+
+/// The handler of a request.
+#[derive(Debug)]
+pub enum Decision {
+    /// Send this response.
+    Respond(Response),
+    /// Ask the origin of the response.
+    Ask(Origin),
+    /// Answer under the directives of `.htaccess` files below this root.
+    Htaccess(Arc<Site>, Bytes),
+    /// Respond with the listing of a directory.
+    List(Box<Listing>),
+    /// Answer `ping` with 503: the application does not run.
+    NotRunning,
+    /// Respond with an error of this status and this `Allow` field.
+    Refuse(u16, Option<&'static str>),
+}
+
+/// The origin of a response: a program or server.
+#[derive(Debug, Clone)]
+pub enum Origin {
+    /// A PHP script.
+    Php(Arc<Application>, Script),
+    /// A script of a FastCGI server.
+    FastCgi(Arc<FastCgiApplication>, Script),
+    /// An HTTP server.
+    Proxy(Arc<Upstream>),
+}
+
+impl<'s> Step<'s> {
+    /// Returns the decision for a request of the server itself, which passes no checks: behind a check, it is refused.
+    pub fn without_checks(self) -> Decision {
+        match self {
+            Step::Handle(decision) => decision,
+            Step::Check(Check::Password(..)) => Decision::Refuse(401, None),
+            Step::Check(_) => Decision::Refuse(500, None),
+        }
+    }
+}
+
+impl<'s> Check<'s> {
+    /// Returns the limits to be checked.
+    pub fn limits(&self) -> &'s [Rule] {
+        match self {
+            Check::Listener(listener) => &listener.limit,
+            Check::Limits(action) => &action.limit,
+            Check::Password(..) | Check::Request(..) => &[],
+        }
+    }
+}
+
+impl Origin {
+    /// Returns its name, which no other origin has.
+    pub fn name(&self) -> Vec<u8> {
+        match self {
+            Origin::Php(application, _) => ["a/", &application.name].concat(),
+            Origin::FastCgi(site, _) => ["a/", site.name()].concat(),
+            Origin::Proxy(upstream) => ["u/", &upstream.name].concat(),
+        }
+        .into_bytes()
+    }
+}
