@@ -56,29 +56,81 @@ pub async fn collect(
     }
     let mut charge = Charge::new(&REQUESTS, owner);
     let mut first = Vec::new();
-    let mut file: Option<(File, u64)> = None;
+    let mut file: Option<StoredBody> = None;
     if exchange.body_len().is_some_and(|len| len > memory) {
-        file = Some((create_temporary_file(directory).map_err(CollectError::Disk)?, 0));
+        file = Some(StoredBody::new(directory)?);
     }
     while let Some(bytes) = exchange.read_body().await.map_err(CollectError::Client)? {
         let len = first.len() + bytes.len();
         if file.is_none() && (len as u64 > memory || !charge.hold(len)) {
-            let spilled = create_temporary_file(directory).map_err(CollectError::Disk)?;
-            write_temporary(&spilled, directory, &first, 0).map_err(CollectError::Disk)?;
-            file = Some((spilled, first.len() as u64));
+            let mut spilled = StoredBody::new(directory)?;
+            spilled.write(&first).await?;
+            file = Some(spilled);
             first = Vec::new();
             charge.release();
         }
         match &mut file {
             None => first.extend_from_slice(&bytes),
-            Some((file, len)) => {
-                write_temporary(file, directory, &bytes, *len).map_err(CollectError::Disk)?;
-                *len += bytes.len() as u64;
-            }
+            Some(file) => file.add(&bytes).await?,
         }
     }
     Ok(match file {
-        Some((file, len)) => RequestBody::File(file, len),
+        Some(mut stored) => {
+            stored.flush().await?;
+            RequestBody::File(stored.file, stored.len)
+        }
         None => RequestBody::Memory(charge.own(first)),
     })
+}
+
+/// A body in a file.
+struct StoredBody<'d> {
+    directory: &'d Path,
+    file: File,
+    /// Number of bytes in the file.
+    len: u64,
+    /// Small pieces, which are written together.
+    small: Vec<u8>,
+    /// Number of bytes that were written since other requests have had their turn.
+    written: usize,
+}
+
+/// Number of bytes of small pieces that are written together.
+const SMALL_PIECES: usize = 4096;
+
+/// Number of bytes after which other requests of the thread have their turn.
+const TURN_BYTES: usize = 256 << 10;
+
+impl StoredBody<'_> {
+    fn new(directory: &Path) -> Result<StoredBody<'_>, CollectError> {
+        let file = create_temporary_file(directory).map_err(CollectError::Disk)?;
+        Ok(StoredBody { directory, file, len: 0, small: Vec::new(), written: 0 })
+    }
+
+    /// Adds a piece.
+    async fn add(&mut self, bytes: &[u8]) -> Result<(), CollectError> {
+        if self.small.len() + bytes.len() <= SMALL_PIECES {
+            self.small.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.flush().await?;
+        self.write(bytes).await
+    }
+
+    /// Writes the small pieces.
+    async fn flush(&mut self) -> Result<(), CollectError> {
+        let small = std::mem::take(&mut self.small);
+        self.write(&small).await
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), CollectError> {
+        write_temporary(&self.file, self.directory, bytes, self.len).map_err(CollectError::Disk)?;
+        self.len += bytes.len() as u64;
+        self.written += bytes.len();
+        if self.written >= TURN_BYTES {
+            self.written = 0;
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
 }

@@ -110,3 +110,10 @@ impl Input {
         self.bytes = BytesMut::new();
     }
 }
+
+#[cfg(test)]
+impl From<&[u8]> for Input {
+    fn from(bytes: &[u8]) -> Input {
+        Input { bytes: BytesMut::from(bytes) }
+    }
+}

@@ -1,11 +1,12 @@
 //! The body of the current request, taken out of the input.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::head::Head;
 use super::transport::Transport;
 use crate::body::BodyError;
-use crate::framing::{BodyLength, Chunked, Decoded};
+use crate::framing::{BodyLength, Chunked, Decoded, Malformed};
+use crate::input::Input;
 use crate::limits::Limits;
 use crate::timer::{ProgressDeadline, Throughput};
 
@@ -67,19 +68,9 @@ impl BodyReader {
                 *rest -= bytes.len() as u64;
                 bytes
             }
-            Rest::Chunked(chunked) => match chunked.decode(transport.input.as_bytes()) {
-                Ok(Decoded::Data { skip, len }) => {
-                    transport.input.skip(skip);
-                    transport.input.take(len)
-                }
-                Ok(Decoded::NeedMore) => {
-                    transport.input.clear();
-                    Bytes::new()
-                }
-                Ok(Decoded::End(len)) => {
-                    transport.input.skip(len);
-                    return Next::End;
-                }
+            Rest::Chunked(chunked) => match next_chunks(chunked, &mut transport.input) {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => return Next::End,
                 Err(_) => return self.fail(BodyError::Malformed),
             },
         };
@@ -114,5 +105,67 @@ impl BodyReader {
             Rest::Chunked(chunked) => chunked.trailer(),
             Rest::Known(_) | Rest::Failed(_) => &[],
         }
+    }
+}
+
+/// Chunks with fewer bytes are copied together with those that have arrived behind them: what is done for each piece of
+/// a body costs more.
+const SMALL_CHUNK: usize = 1024;
+
+/// Takes the data of the next chunk, or of several small ones, out of the input. The data is empty if more input is
+/// needed, and `None` at the end of the body.
+fn next_chunks(chunked: &mut Chunked, input: &mut Input) -> Result<Option<Bytes>, Malformed> {
+    let mut small = BytesMut::new();
+    while small.is_empty() || !input.is_empty() {
+        match chunked.decode(input.as_bytes())? {
+            Decoded::Data { skip, len } => {
+                input.skip(skip);
+                if small.is_empty() && len >= SMALL_CHUNK.min(input.as_bytes().len()) {
+                    return Ok(Some(input.take(len)));
+                }
+                small.extend_from_slice(input.as_bytes().get(..len).unwrap_or_default());
+                input.skip(len);
+            }
+            Decoded::NeedMore => {
+                input.clear();
+                break;
+            }
+            Decoded::End(len) => {
+                input.skip(len);
+                return Ok(Some(small.freeze()).filter(|data| !data.is_empty()));
+            }
+        }
+    }
+    Ok(Some(small.freeze()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(mut input: Input) -> Vec<usize> {
+        let mut chunked = Chunked::with_trailer();
+        let mut lengths = Vec::new();
+        while let Some(bytes) = next_chunks(&mut chunked, &mut input).unwrap() {
+            lengths.push(bytes.len());
+        }
+        lengths
+    }
+
+    #[test]
+    fn small_chunks_that_have_arrived_are_one_piece_and_long_ones_are_not_copied() {
+        let small = b"1\r\nx\r\n".repeat(5000);
+        let long = [b"bb8\r\n", &[b'y'; 3000][..], b"\r\n"].concat();
+        let end = b"0\r\nA: b\r\n\r\n";
+        assert_eq!(pieces(Input::from(&[&small[..], end].concat()[..])), [5000]);
+        assert_eq!(pieces(Input::from(&[&long[..], &long, end].concat()[..])), [3000, 3000]);
+        assert_eq!(pieces(Input::from(&[&small[..], &long, end].concat()[..])), [8000]);
+    }
+
+    #[test]
+    fn what_follows_a_malformed_chunk_is_never_read() {
+        let mut chunked = Chunked::with_trailer();
+        let mut input = Input::from(&b"1\r\nx\r\n1\r\nxy\r\n0\r\n\r\n"[..]);
+        assert!(next_chunks(&mut chunked, &mut input).is_err());
     }
 }
