@@ -6,13 +6,13 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 
 import lint  # noqa: E402
-import rust_imports  # noqa: E402
 
 TABLE = """# Architecture
 
@@ -228,82 +228,45 @@ class Links(RuleTest):
 
 
 class Imports(RuleTest):
-    """Cycles among the files of a crate called `wire`, which the rule is on for."""
+    """Rings among the top-level modules of a crate called `wire`."""
 
-    CYCLE = {"lib.rs": "mod a;\nmod b;\n", "a.rs": "use crate::b::B;\npub struct A(B);\n",
-             "b.rs": "// why\npub struct B;\nfn f() -> usize { crate::a::A::size() }\n"}
+    RING = {"lib.rs": "mod a;\nmod b;\n", "a.rs": "use crate::b::B;\npub struct A(B);\n",
+            "b/mod.rs": "mod c;\n", "b/c.rs": "// why\nfn f() -> usize { crate::a::A::size() }\n"}
 
     def crate(self, files):
         return {f"crates/wire/src/{name}": text for name, text in files.items()}
 
     def edges(self, files):
-        tree = self.tree(self.crate(files))
-        edges = rust_imports.crates_of(tree.codes, tree.texts, lint.is_test)["wire"].edges
-        short = lambda name: name.removeprefix("crates/wire/src/").removesuffix(".rs")  # noqa: E731
-        return {f"{short(source)} {short(target)}": line for (source, target), (line, _) in edges.items()}
+        return set(lint.imports_of(self.tree(self.crate(files)), "wire"))
 
-    def exceptions(self, *edges, why="it is one table"):
-        return {lint.IMPORT_EXCEPTIONS: json.dumps([
-            {"from": f"crates/wire/src/{source}", "to": f"crates/wire/src/{target}", "why": why}
-            for source, target in edges])}
+    def assert_accepts_rings_elsewhere(self, files):
+        with unittest.mock.patch.object(lint, "CRATES_WITH_RINGS", set()):
+            self.assert_accepts(lint.module_rings, files)
 
     def test_imports_in_one_direction_are_accepted(self):
-        self.assert_accepts(lint.import_cycles, self.crate(self.CYCLE | {"b.rs": "pub struct B;\n"}))
+        self.assert_accepts_rings_elsewhere(self.crate(self.RING | {"b/c.rs": "use super::x;\n"}))
 
-    def test_a_cycle_is_found_with_its_edges(self):
-        self.assert_finds(lint.import_cycles, self.crate(self.CYCLE),
-                          "crates/wire/src/a.rs:1: 2 files import each other (crates/wire/src/a.rs:1 uses crate::b::B; "
-                          "crates/wire/src/b.rs:3 uses crate::a::A::size)")
+    def test_a_ring_is_found_with_its_edges(self):
+        with unittest.mock.patch.object(lint, "CRATES_WITH_RINGS", set()):
+            self.assert_finds(lint.module_rings, self.crate(self.RING),
+                              "crates/wire/src/a.rs:1: modules import each other (a imports b in crates/wire/src/a.rs:1; "
+                              "b imports a in crates/wire/src/b/c.rs:2)")
 
-    def test_a_long_cycle_is_found_once(self):
-        files = {"lib.rs": "mod a; mod b; mod c;", "a.rs": "use crate::b::g;", "b.rs": "use crate::c::{h};",
-                 "c.rs": "use super::{a::f, b::{self}};"}
-        self.assert_finds(lint.import_cycles, self.crate(files), "crates/wire/src/b.rs:1: 3 files import each other")
+    def test_a_crate_whose_ring_was_cut_is_no_exception_any_more(self):
+        with unittest.mock.patch.object(lint, "CRATES_WITH_RINGS", {"wire"}):
+            self.assert_accepts(lint.module_rings, self.crate(self.RING))
+            self.assert_finds(lint.module_rings, self.crate({"b/c.rs": "fn f() {}\n"}), "tools/lint.py:1: wire has no ring any more")
 
-    def test_tests_comments_and_visibilities_are_no_imports(self):
+    def test_tests_and_comments_are_no_imports(self):
         self.assertEqual(self.edges({
-            "lib.rs": "mod a;\n#[cfg(test)]\nmod tests;\n", "tests.rs": "use crate::a::A;\n",
-            "a.rs": "//! [`crate::b`]\npub(in crate::a) struct A;\n#[cfg(test)]\nmod tests {\n use crate::A;\n}\n"
-                    "#[cfg(test)]\nuse crate::b::C;\n"}), {})
+            "lib.rs": "mod a; mod b;\n#[cfg(test)]\nmod tests;\n", "tests.rs": "use crate::a::A;\n", "b.rs": "",
+            "a.rs": "//! [`crate::b`]\n#[cfg(test)]\nmod tests {\n use crate::b;\n fn f() {\n }\n}\n"
+                    "#[cfg(test)]\nuse crate::b::C;\n"}), set())
 
-    def test_every_kind_of_path_is_an_import(self):
-        files = {name: "pub fn f() {}" for name in ("a.rs", "b/mod.rs", "c.rs", "d.rs", "e.rs", "g.rs", "elsewhere.rs")}
-        files |= {"lib.rs": "pub mod a; pub mod b; mod c; mod d; mod e; mod g; mod u;\n#[path = \"elsewhere.rs\"]\nmod h;\n"
-                            "macro_rules! m { () => { $crate::a::f() } }\n",
-                  "u.rs": "use crate::{b, c as renamed};\nuse super::d::*;\nuse ::std::e::f;\n"
-                          "fn f() { b::f(); renamed::f(); super::e::f(); }\n"
-                          "mod inner {\n fn f() { super::super::g::f(); super::f(); crate::h::f() }\n}\n"}
-        self.assertEqual(self.edges(files), {
-            "lib a": 4, "u b/mod": 4, "u c": 4, "u d": 2, "u e": 4, "u g": 6, "u elsewhere": 6})
-
-    def test_names_handed_on_lead_to_where_they_are_defined(self):
-        files = {"lib.rs": "mod room; pub use room::Chair; mod user;", "room/mod.rs": "mod chair; mod table; pub use chair::Chair;",
-                 "room/chair.rs": "use super::table::Table;\npub struct Chair(Table);", "room/table.rs": "pub struct Table;",
-                 "user.rs": "use crate::Chair as Seat;\nuse crate::room;\nfn f(_: Seat) -> room::Chair {}"}
-        self.assertEqual(self.edges(files), {"room/chair room/table": 1, "user room/chair": 1})
-
-    def test_a_parent_that_uses_a_child_that_uses_it_is_a_cycle(self):
-        files = {"lib.rs": "mod a;", "a.rs": "mod b;\npub use b::B;\npub struct A;\nfn f() -> B {}", "a/b.rs": "use super::A;\npub struct B(A);"}
-        self.assertEqual(self.edges(files), {"a a/b": 2, "a/b a": 1})
-
-    def test_other_crates_are_no_files(self):
-        self.assertEqual(self.edges({"lib.rs": "use rustls::{self, a::b};\nuse std::{fmt::{self}, io as rustls_io};\nmod a;\n",
-                                     "a.rs": "use rustls;\nuse self::rustls::f;\nfn f() -> fmt::Error { rustls::f() }"}), {})
-
-    def test_exceptions_are_held_to_their_limits(self):
-        both = ("a.rs", "b.rs")
-        self.assert_accepts(lint.import_cycles, self.crate(self.CYCLE) | self.exceptions(both))
-        self.assert_finds(lint.import_cycles, self.crate(self.CYCLE) | self.exceptions(both, why=""),
-                          f"{lint.IMPORT_EXCEPTIONS}:1: say why crates/wire/src/a.rs imports crates/wire/src/b.rs")
-        self.assert_finds(lint.import_cycles, self.crate(self.CYCLE) | self.exceptions(*[both] * 6),
-                          f"{lint.IMPORT_EXCEPTIONS}:1: 6 exceptions, at most 5")
-        self.assert_finds(lint.import_cycles, self.crate(self.CYCLE) | self.exceptions(both, ("b.rs", "c.rs")),
-                          f"{lint.IMPORT_EXCEPTIONS}:1: crates/wire/src/b.rs -> crates/wire/src/c.rs is in no cycle")
-
-    def test_no_exception_is_between_folders(self):
-        files = {"lib.rs": "mod a;", "a.rs": "mod b;\nfn f() -> b::B {}\n", "a/b.rs": "use super::f;\npub struct B;"}
-        self.assert_finds(lint.import_cycles, self.crate(files) | self.exceptions(("a.rs", "a/b.rs")),
-                          f"{lint.IMPORT_EXCEPTIONS}:1: crates/wire/src/a.rs and crates/wire/src/a/b.rs are in different folders")
+    def test_paths_and_lists_of_them_are_imports(self):
+        files = {"lib.rs": "use crate::a;", "a.rs": "", "b.rs": "", "c.rs": "",
+                 "u.rs": "use crate::{a, b::{self, x}};\nfn f() { crate::c::f(); $crate::d::f(); }\n", "d.rs": ""}
+        self.assertEqual(self.edges(files), {("u", "a"), ("u", "b"), ("u", "c")})
 
 
 class Attacks(RuleTest):

@@ -5,13 +5,12 @@
     tools/lint.py --list KIND  the files of a kind (shell, php), one a line, for other checkers
     tools/lint.py --subjects RANGE  the rules, and the subjects of these commits (main..HEAD)
     tools/lint.py --imports [CRATE]
-                               which files of a crate (of all) import which, for Graphviz's dot
+                               which modules of a crate (of all) import which, for Graphviz's dot
 
 The rules, in the order of RULES below: which crate may depend on which, and where unsafe code may
 be (both from the table in ARCHITECTURE.md); how much of it (tools/unsafe-budget.json); that only C
-calls Zend, and one file differs by version; the size of files; that no files of a crate import each other in a circle, except for
-tools/import-exceptions.json (tools/rust_imports.py says what counts); unfinished code; that Python
-compiles; links between documents; the tests that docs/security.md names; reasons for bans. Only files
+calls Zend, and one file differs by version; the size of files; that no top-level modules of a crate
+import each other in a ring; unfinished code; that Python compiles; links between documents; the tests that docs/security.md names; reasons for bans. Only files
 that git knows or would add are looked at.
 """
 
@@ -25,8 +24,6 @@ import tomllib
 import warnings
 from pathlib import Path
 
-import rust_imports
-
 MOST_LINES = 600
 MOST_MEDIAN = 150
 # Characters of a commit's subject.
@@ -34,8 +31,8 @@ MAX_SUBJECT = 72
 # The last commit before the rules for subjects.
 LAST_UNRULED = "c7863b6457a3c5b3fe5c901932ef7ab78d8d5129"
 BUDGET = "tools/unsafe-budget.json"
-IMPORT_EXCEPTIONS = "tools/import-exceptions.json"
-MAX_IMPORT_EXCEPTIONS = 5
+# Crates with a ring of modules that is still to be cut.
+CRATES_WITH_RINGS = {"cache", "config", "htaccess", "http", "supervisor", "upstream"}
 # Test data that breaks a rule on purpose.
 BROKEN_PHP = {"tests/differential/site/scripts/syntax.php"}
 
@@ -311,36 +308,72 @@ def file_sizes(tree):
         yield "crates", 1, f"the median of Rust files is {statistics.median(rust):.0f} lines, at most {MOST_MEDIAN}; split long files"
 
 
-def import_cycles(tree):
-    """The files of a crate import each other in one direction only."""
-    try:
-        exceptions = json.loads(tree.texts.get(IMPORT_EXCEPTIONS, "[]"))
-    except ValueError as error:
-        yield IMPORT_EXCEPTIONS, getattr(error, "lineno", 1), f"is no JSON: {error}"
-        return
-    crates = rust_imports.crates_of(tree.codes, tree.texts, is_test)
-    allowed = {(entry.get("from"), entry.get("to")) for entry in exceptions}
-    if len(exceptions) > MAX_IMPORT_EXCEPTIONS:
-        yield IMPORT_EXCEPTIONS, 1, f"{len(exceptions)} exceptions, at most {MAX_IMPORT_EXCEPTIONS}; cut a cycle instead"
-    for entry in exceptions:
-        source, target = str(entry.get("from")), str(entry.get("to"))
-        line = line_with(tree.texts[IMPORT_EXCEPTIONS], f'"{source}"')
-        if not entry.get("why"):
-            yield IMPORT_EXCEPTIONS, line, f"say why {source} imports {target}: \"why\""
-        if Path(source).parent != Path(target).parent:
-            yield IMPORT_EXCEPTIONS, line, f"{source} and {target} are in different folders; cut this cycle instead"
-        if not any((source, target) in crate.edges and any({source, target} <= set(files)
-                   for files in rust_imports.components(crate.edges)) for crate in crates.values()):
-            yield IMPORT_EXCEPTIONS, line, f"{source} -> {target} is in no cycle; remove the exception"
-    for name in crates:
-        edges = {edge: place for edge, place in crates[name].edges.items() if edge not in allowed}
-        for files in rust_imports.components(edges):
-            cycle = rust_imports.shortest_cycle(edges, files)
-            places = [f"{source}:{edges[source, target][0]} uses {edges[source, target][1]}"
-                      for source, target in zip(cycle, cycle[1:] + cycle[:1])]
-            yield (cycle[0], edges[cycle[0], cycle[1]][0],
-                   f"{len(files)} files import each other ({'; '.join(places)}); move what both need into a "
-                   f"file below them. All edges: tools/lint.py --imports {name}")
+TEST_ITEM = re.compile(r"#\[cfg\(test\)\]\n(?:( *)#\[.*\n)*( *)[^{;\n]*(?:;|\{(?:.|\n)*?\n\2\})")
+MODULE_PATH = re.compile(r"(?<!\$)\bcrate::(?:\{[^;]*?\};|(\w+))")
+
+
+def imports_of(tree, crate):
+    """{(from, to): (file, line)} of the top-level modules of a crate: those that `crate::` paths name outside of tests.
+    A module is a file or a folder in `src`; within a folder, files may import each other."""
+    source = "src/" if crate == "howdah" else f"crates/{crate}/src/"
+    files = [name for name in tree.codes if name.startswith(source) and not is_test(name)]
+    module_of = lambda name: name.removeprefix(source).split("/")[0].removesuffix(".rs")  # noqa: E731
+    modules = {module_of(name) for name in files} - {"lib", "main"}
+    edges = {}
+    for name in files:
+        blank = lambda found: re.sub(r"[^\n]", " ", found.group())  # noqa: E731
+        code = TEST_ITEM.sub(blank, tree.codes[name])
+        for found in MODULE_PATH.finditer(code):
+            names = [found[1]] if found[1] else re.findall(r"\w+", found.group())
+            for target in set(names) & modules - {module_of(name)}:
+                line = code.count("\n", 0, found.start()) + 1
+                edges.setdefault((module_of(name), target), (name, line))
+    return {edge: place for edge, place in edges.items() if edge[0] in modules}
+
+
+def ring_of(edges):
+    """The modules of a shortest ring, in the order of their imports; None if there is none."""
+    targets = {}
+    for source, target in sorted(edges):
+        targets.setdefault(source, []).append(target)
+    best = None
+    for start in targets:
+        before, queue = {}, [start]
+        for module in queue:
+            new = [target for target in targets.get(module, ()) if target not in before]
+            before.update(dict.fromkeys(new, module))
+            queue += new
+        if start in before:
+            ring = [before[start]]
+            while ring[0] != start:
+                ring.insert(0, before[ring[0]])
+            if best is None or len(ring) < len(best):
+                best = ring
+    return best
+
+
+def crates_of(tree):
+    return sorted({found[1] for name in tree.codes if (found := re.match(r"crates/([\w-]+)/src/", name))} | {"howdah"})
+
+
+def module_rings(tree):
+    """The top-level modules of a crate import each other in one direction only."""
+    for crate in crates_of(tree):
+        edges = imports_of(tree, crate)
+        ring = ring_of(edges)
+        if ring and crate not in CRATES_WITH_RINGS:
+            # Each module imports the next one, the last one the first.
+            places = [(source, target, *edges[source, target]) for source, target in zip(ring, ring[1:] + ring[:1])]
+            shown = "; ".join(f"{source} imports {target} in {file}:{line}" for source, target, file, line in places)
+            yield *places[0][2:], f"modules import each other ({shown}); move what both need below them, or into one folder"
+        elif not ring and crate in CRATES_WITH_RINGS:
+            yield "tools/lint.py", 1, f"{crate} has no ring any more; take it out of CRATES_WITH_RINGS"
+
+
+def import_graph(tree, crate):
+    """The imports of a crate for Graphviz's `dot`."""
+    lines = [f'  "{source}" -> "{target}"; // {file}:{line}' for (source, target), (file, line) in sorted(imports_of(tree, crate).items())]
+    return "\n".join([f'digraph "{crate}" {{', *lines, "}"])
 
 
 UNFINISHED_CODE = re.compile(r"\b(?:todo|unimplemented|dbg)!")
@@ -483,7 +516,7 @@ def new_subjects(root, commits=None):
 
 
 CRATE_RULES = (crate_edges, unsafe_crates)
-RULES = (unsafe_budget, zend_in_c_only, versions_in_one_file, file_sizes, import_cycles, unfinished, python_compiles,
+RULES = (unsafe_budget, zend_in_c_only, versions_in_one_file, file_sizes, module_rings, unfinished, python_compiles,
          document_links, attack_tests, bans_have_reasons)
 
 
@@ -503,11 +536,11 @@ def main():
     options = parser.parse_args()
     tree = Tree(Path(__file__).resolve().parent.parent)
     if options.imports is not None:
-        crates = rust_imports.crates_of(tree.codes, tree.texts, is_test)
+        crates = crates_of(tree)
         if options.imports and options.imports not in crates:
             parser.error(f"there is no crate {options.imports}; there are {', '.join(crates)}")
-        for name in [options.imports] if options.imports else crates:
-            print(rust_imports.graph(name, crates[name]))
+        for crate in [options.imports] if options.imports else crates:
+            print(import_graph(tree, crate))
         return 0
     if options.list:
         print("\n".join(name for name in tree.of_kind(options.list) if name not in BROKEN_PHP))
