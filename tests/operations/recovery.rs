@@ -257,3 +257,39 @@ fn a_root_on_a_drive_that_does_not_answer_is_told_and_others_are_still_looked_at
     drop(second);
     names(&server, &[]);
 }
+
+/// Each of its processes runs the worker script itself, as they would share what it has left open. So the prototype goes on
+/// when the script breaks.
+#[test]
+fn processes_that_could_not_start_are_tried_again_without_a_request() {
+    let site = Site::new();
+    let sites = Sites::new(&site, &["app", "good"]);
+    let script = sites.path("app").join("worker.php");
+    let right = "<?php $open = stream_socket_server('tcp://127.0.0.1:0');
+        while (frankenphp_handle_request(fn() => print 'worker')) {}";
+    fs::write(&script, right).unwrap();
+    let document = sites.document(|name| match name {
+        "app" => json!({
+            "processes": {"max": 1, "spare": 0, "idle_timeout": 1},
+            "worker": {"script": "worker.php"},
+            "options": {"admin": {"opcache.enable": "0"}},
+        }),
+        _ => json!({}),
+    });
+    let server = serve(site, document);
+    assert_eq!(get(&server, "app"), (200, "worker".to_owned()));
+    server.wait_for_log("each worker starts it");
+    let is_running = || {
+        let mut titles = server.processes().into_iter().map(|process| process.title);
+        titles.any(|title| title.contains("\"app\" application"))
+    };
+    eventually("it is idle", || (!is_running()).then_some(()));
+    fs::write(&script, "<?php this is no PHP").unwrap();
+    assert!(get(&server, "app").0 >= 500);
+    names(&server, &["app"]);
+    fs::write(&script, right).unwrap();
+    names(&server, &[]);
+    eventually("no process is kept", || (!is_running()).then_some(()));
+    names(&server, &[]);
+    assert_eq!(get(&server, "app"), (200, "worker".to_owned()));
+}
