@@ -161,3 +161,68 @@ fn nobody_else_can_open_the_lock_file_of_opcache() {
     assert!(directory.file_name().unwrap().to_str().unwrap().starts_with(".howdah-"), "{answer:?}");
     assert!(!directory.exists(), "it is there only while PHP is loaded");
 }
+
+/// A database that accepts connections and never answers holds all processes of its site. The other sites answer, and the
+/// commands are carried out.
+#[test]
+fn a_site_whose_database_never_answers_holds_nothing_else_up() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let code = format!(
+        "if (isset($_GET['hang'])) {{
+             $s = stream_socket_client('tcp://127.0.0.1:{port}');
+             touch(getenv('DATA') . '/hangs-' . getmypid());
+             fread($s, 1);
+         }}
+         echo 'here';"
+    );
+    let site = Site::script("index.php", &code);
+    let (root, data) = (site.root(), site.data());
+    let application = json!({"type": "php", "root": root, "script": "index.php", "processes": {"max": 2, "spare": 1}});
+    let names: Vec<_> = (0..20).map(|number| format!("other{number}")).collect();
+    let mut document = json!({"applications": {"site": {"processes": 2}}, "routes": []});
+    for name in &names {
+        document["applications"][name] = application.clone();
+        let pass = format!("applications/{name}");
+        let step = json!({"match": {"uri": format!("/{name}/*")}, "action": {"pass": pass}});
+        document["routes"].as_array_mut().unwrap().push(step);
+    }
+    let last = json!({"action": {"pass": "applications/site"}});
+    document["routes"].as_array_mut().unwrap().push(last);
+    let control = format!("unix:{}", site.control_socket().display());
+    let server = site.argument("--control").argument(&control).with(document).serve();
+    let howdah = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(harness::programs::howdah());
+        let output = harness::programs::run(command.args(arguments).args(["--control", &control]));
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // Both processes hang, and requests wait.
+    let _hanging: Vec<_> = (0..8)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send("GET /index.php?hang HTTP/1.1\r\nHost: a\r\n\r\n");
+            client
+        })
+        .collect();
+    eventually("its processes hang", || {
+        let files = fs::read_dir(&data).unwrap().flatten();
+        let hang = files.filter(|file| file.file_name().to_string_lossy().starts_with("hangs-"));
+        (hang.count() == 2).then_some(())
+    });
+    let others = || {
+        for name in &names {
+            assert_eq!(server.get(&format!("/{name}/")).text(), "here");
+        }
+    };
+    others();
+    let status = howdah(&["status"]);
+    let line = status.lines().find(|line| line.starts_with("site ")).unwrap();
+    let columns: Vec<_> = line.split_whitespace().collect();
+    assert_eq!(columns[1..5], ["2", "0", "0", "8"], "none of its processes is idle:\n{status}");
+    howdah(&["reload"]);
+    others();
+    // The processes that hang go on with their requests; others start.
+    howdah(&["restart", "site"]);
+    others();
+}
