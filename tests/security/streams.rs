@@ -105,7 +105,10 @@ fn bodies_that_nobody_reads_have_little_more_than_the_windows_of_their_connectio
         assert_eq!(server.get("/a.txt").text(), "other");
         let grown = memory(&server).saturating_sub(before) / MIB;
         assert!(grown < CONNECTIONS * window + 32, "{length} bytes: {grown} MiB");
-        assert!(check.connections() > checks, "bodies wait for the check");
+        if window > 0 {
+            let waits = || (check.connections() > checks).then_some(());
+            eventually("bodies wait for the check", waits);
+        }
         drop(connections);
     }
 }
