@@ -90,14 +90,13 @@ fn parts_of_files_are_served_reloaded_and_owned_by_the_files() {
     let reloaded = howdah(&server, &["reload"]);
     assert_eq!(reloaded.status.code(), Some(4), "{reloaded:?}");
     let told = String::from_utf8_lossy(&reloaded.stderr).into_owned();
-    let expected = format!(
-        "{}: line 3, column 22: /routes/a/0/action: unknown key \"retrun\"",
-        file.display()
-    );
+    let mistake = "line 3, column 22: /routes/a/0/action: unknown key \"retrun\"";
+    let expected = format!("include \"{}\": {mistake}", file.display());
     assert!(told.contains(&expected), "{told}");
     assert_eq!((server.get("/main").status, server.get("/").status), (204, 201));
     let document = server.site.root().with_file_name("config.json").display().to_string();
     let checked = error(&howdah(&server, &["check", "--syntax", &document]));
+    let expected = format!("{}: {mistake}", file.display());
     assert!(checked.contains(&expected), "{checked}");
 
     fs::write(&file, r#"{"routes": {"a": [{"action": {"return": 203}}]}}"#).unwrap();

@@ -540,7 +540,7 @@ fn a_state_of_a_newer_format_is_refused() {
     let (_, site) = server.end(Signal::TERM);
     let output = programs::run(&mut site.command("127.0.0.1:0"));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(output.status.code(), Some(78), "{text}");
     assert!(text.contains("install a newer version again"), "{text}");
 }
 
