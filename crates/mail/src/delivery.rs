@@ -67,6 +67,8 @@ pub(crate) struct Submission {
     pub(crate) file: Option<OwnedFd>,
     pub(crate) authorities: Option<OwnedFd>,
     pub(crate) is_to_file: bool,
+    /// The message may have been taken: the end of its text is on its way, and it was not refused.
+    pub(crate) may_be_taken: bool,
 }
 
 /// Carries a submission out, and answers it.
@@ -110,10 +112,15 @@ async fn deliver(submission: &mut Submission, shared: &Shared) -> Result<Option<
             _ => format!(", the \"timeout\" in {}", key(&route)),
         };
         let server = server(&route);
-        let reason = format!("{server} has not taken the message within {seconds} seconds{limit}");
+        let missing = match submission.may_be_taken {
+            true => "has not confirmed the message, which it may have taken,",
+            false => "has not taken the message",
+        };
+        let reason = format!("{server} {missing} within {seconds} seconds{limit}");
         Err(Failure::new(status::UNAVAILABLE, reason))
     });
-    if sent.is_err() && limit > 0 {
+    // A script chooses when its text ends, and so whether the confirmation comes in time.
+    if sent.is_err() && limit > 0 && !submission.may_be_taken {
         shared.refund(&submission.application, count);
     }
     sent
@@ -200,15 +207,19 @@ async fn send(
         let piece = next_piece(&mut submission.requests, &mut length).await?;
         out.clear();
         match piece.is_empty() {
-            true => encoder.finish(&mut out),
+            true => {
+                encoder.finish(&mut out);
+                break;
+            }
             false => encoder.encode(&piece, &mut out),
         }
         session.text(&out).await.map_err(failed)?;
-        if piece.is_empty() {
-            break;
-        }
     }
-    session.finish().await.map_err(failed)?;
+    submission.may_be_taken = true;
+    if let Err(problem) = session.finish(&out).await {
+        submission.may_be_taken = !problem.is_refusal();
+        return Err(failed(problem));
+    }
     Ok(Some(session))
 }
 

@@ -86,6 +86,7 @@ async fn serve(socket: OwnedFd, idle_time: Duration) -> io::Result<()> {
                             let authorities = files.next().filter(|_| has_authorities);
                             let submission = Submission {
                                 application, user, route, requests, answers, file, authorities, is_to_file,
+                                may_be_taken: false,
                             };
                             carry_out(submission, &shared).await;
                         }

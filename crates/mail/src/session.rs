@@ -37,6 +37,13 @@ pub(crate) enum Problem {
     },
 }
 
+impl Problem {
+    /// Returns true if the server has answered that it does not do what was asked for.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Problem::Refused { reply, .. } if matches!(reply.code, 400..600))
+    }
+}
+
 impl From<io::Error> for Problem {
     fn from(error: io::Error) -> Problem {
         Problem::Connection(error)
@@ -193,8 +200,10 @@ impl Session {
         }
     }
 
-    /// Waits for the reply to the whole text.
-    pub(crate) async fn finish(&mut self) -> Result<(), Problem> {
+    /// Sends the end of the text, and waits for the reply to the whole of it. If this fails without a
+    /// refusal, the server may have taken the message.
+    pub(crate) async fn finish(&mut self, end: &[u8]) -> Result<(), Problem> {
+        self.text(end).await?;
         self.stream.flush().await?;
         let reply = self.reply().await?;
         self.check("message", reply).map(drop)

@@ -35,11 +35,21 @@ impl Peer {
     }
 
     fn submit(&self, number: u32, route: &MailRoute, file: Option<std::fs::File>) -> Program {
+        self.submit_of("shop", number, route, file)
+    }
+
+    fn submit_of(
+        &self,
+        application: &str,
+        number: u32,
+        route: &MailRoute,
+        file: Option<std::fs::File>,
+    ) -> Program {
         let (requests, writing) = pipe::new().unwrap();
         let (reading, answers) = pipe::new().unwrap();
         let deliver = ToMail::Deliver {
             number,
-            application: "shop".to_owned(),
+            application: application.to_owned(),
             user: "www".to_owned(),
             route: route.clone(),
             is_to_file: file.is_some() && route.password_file.is_none(),
@@ -140,6 +150,9 @@ impl Server {
     }
 }
 
+/// Answer of a server that closes the connection.
+const CLOSE: &str = "close";
+
 async fn converse(
     stream: TcpStream,
     answers: &[(&str, &str)],
@@ -163,6 +176,9 @@ async fn converse(
         if is_text {
             if line == ".\r\n" {
                 is_text = false;
+                if answer("text") == CLOSE {
+                    return None;
+                }
                 stream.write_all(answer("text").as_bytes()).await.ok()?;
             }
             continue;
@@ -396,6 +412,35 @@ fn the_limit_counts_recipients_and_outlives_the_process() {
         let mut program = next.submit(1, &route, None);
         program.envelope(None, &["a@a.org"]).await;
         assert!(program.failure().await.contains("\"limit\""));
+    });
+}
+
+/// A script holds the end of its text back until just before the deadline: the server takes the message, and its
+/// confirmation comes too late.
+#[test]
+fn a_message_that_may_have_been_taken_counts_against_the_limit() {
+    run_local(async {
+        let peer = Peer::start(Vec::new(), LONG);
+        for (answers, counts) in [
+            (&[("text", "")], true),
+            (&[("text", CLOSE)], true),
+            (&[("text", "250-ok\r\nno reply\r\n")], true),
+            (&[("text", "554 no\r\n")], false),
+        ] {
+            let (server, answer) = (Server::start(answers).await, answers[0].1);
+            let application = format!("sends to {}", server.port);
+            let route = MailRoute { limit: 1, timeout: 1, ..route(server.port) };
+            let mut program = peer.submit_of(&application, 1, &route, None);
+            assert!(matches!(program.message(b"x").await, ToSendmail::Failed { .. }), "{answer}");
+            let mut program = peer.submit_of(&application, 1, &route, None);
+            program.envelope(None, &["a@a.org"]).await;
+            match program.answer().await {
+                ToSendmail::Failed { reason, .. } => {
+                    assert!(counts && reason.contains("\"limit\""), "{answer}: {reason}");
+                }
+                other => assert!(!counts, "{answer}: {other:?}"),
+            }
+        }
     });
 }
 
