@@ -178,12 +178,20 @@ fn restart(args: &RestartArgs) -> Result<(), Failure> {
         let all = config.get("applications").and_then(Value::as_object);
         names.extend(all.into_iter().flatten().map(|(name, _)| name.clone()));
     }
+    // One that cannot be restarted keeps no other from it.
+    let mut failures = Vec::new();
     for name in &names {
         let target = format!("/control/applications/{}/restart", encode(name, |_| false));
-        client.request("POST", &target, b"")?;
-        write_out(&format!("{name}: restarted\n"))?;
+        match client.request("POST", &target, b"") {
+            Ok(_) => write_out(&format!("{name}: restarted\n"))?,
+            Err(Failure::Failed(problem)) => failures.push(problem),
+            Err(failure) => return Err(failure),
+        }
     }
-    Ok(())
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Failed(failures.join("\n"))),
+    }
 }
 
 /// Returns the API's path of a typed path. `routes/0`, `/routes/0` and `/config/routes/0` are the

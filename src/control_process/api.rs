@@ -4,6 +4,7 @@
 //! number of concurrent changes takes the memory of one, and of a small body for each connection.
 
 mod reload;
+mod restart;
 mod status;
 
 use std::cell::{Cell, RefCell};
@@ -115,6 +116,7 @@ pub fn start(options: ApiOptions) -> Rc<Api> {
         certificates: RefCell::new(describe(&certificates)),
         large: Mutex::new(()),
         changing: Mutex::new(()),
+        restarting: Mutex::new(()),
         changes_waiting: Cell::default(),
         accepting: RefCell::default(),
         transport: match address.starts_with("unix:") {
@@ -206,6 +208,8 @@ pub struct Api {
     /// Held during a change, from before its body is parsed: a tree takes several times the memory
     /// of its text.
     changing: Mutex<()>,
+    /// Held for a moment by a restart of an application.
+    restarting: Mutex<()>,
     /// Number of changes that wait for [`Self::changing`].
     changes_waiting: Cell<usize>,
     /// The task that accepts connections.
@@ -235,7 +239,7 @@ impl Api {
         if let Ok(Command::Upgrade) = translate(&method, &target, b"") {
             return self.upgrade().await;
         }
-        let _changing = match &*request.method {
+        let changing = match &*request.method {
             b"GET" => None,
             _ => Some(self.turn().await),
         };
@@ -248,6 +252,8 @@ impl Api {
             Err(refusal) => return refusal.into(),
         };
         let is_logged = command.is_logged();
+        // One application that does not start must not hold all changes up.
+        let _changing = changing.filter(|_| !matches!(command, Command::RestartApplication { .. }));
         let reply = self.carry_out(command).await;
         if is_logged {
             self.log_outcome(&asked.0, &asked.1, &reply);
@@ -313,15 +319,7 @@ impl Api {
             }
             Command::PutCertificate { name, bundle } => self.put_certificate(&name, bundle).await,
             Command::DeleteCertificate(name) => self.delete_certificate(&name).await,
-            Command::RestartApplication { name } => {
-                if !self.store.borrow().has_application(&name) {
-                    return Refusal::NoSuchApplication { name }.into();
-                }
-                match self.router.restart(name).await {
-                    Ok(()) => Done::Restarted.into(),
-                    Err(detail) => Refusal::NotRestarted { detail }.into(),
-                }
-            }
+            Command::RestartApplication { name } => self.restart(name).await,
             Command::GetTuning { name } => match self.router.tuning(name.clone()).await {
                 Some(found) => Reply::value(found),
                 None => Refusal::NoSuchApplication { name }.into(),
