@@ -16,7 +16,7 @@ use howdah_server::router::{
 /// Converts the report of the router.
 pub(crate) fn of(report: Report) -> Status {
     let (warnings, out): (Vec<_>, Vec<_>) =
-        report.out.into_iter().partition(|part| part.extent == Extent::Soon);
+        report.out.into_iter().partition(|part| part.extent == Extent::Limited);
     Status {
         modules: report.php.into_iter().map(|(version, path)| Module { version, path }).collect(),
         connections: Connections {

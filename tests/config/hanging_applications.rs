@@ -252,23 +252,35 @@ fn a_change_waits_only_for_a_moment_for_one_whose_application_does_not_start() {
 
 #[test]
 fn an_application_that_cannot_start_anew_keeps_its_processes_and_holds_no_other_restart() {
-    let served = Served::new(&["hung", "other"]);
-    let [hung, other] = ["hung", "other"].map(|name| served.get(name));
-    assert_eq!((hung.0, other.0), (200, 200));
+    let served = Served::new(&["hung", "other", "broken"]);
+    let [hung, other, broken] = ["hung", "other", "broken"].map(|name| served.get(name));
+    assert_eq!((hung.0, other.0, broken.0), (200, 200, 200));
+    let fifo = served.ini("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+    fs::write(served.ini("broken"), format!("extension = {}\n", fifo.display())).unwrap();
     for name in ["hung", "other"] {
         write_ini(&served.directory, name, "new");
     }
     let Some(hanging) = HangingFiles::new(&[&served.ini("hung")]) else { return };
     let output = served.reload();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && text.contains("\"hung\" goes on as it was"), "{text}");
+    assert_eq!(output.status.code(), Some(4), "the document was taken over: {text}");
+    let line = |part: &str| text.lines().any(|line| line.contains(part));
+    assert!(
+        line("application \"hung\": it goes on as it was: its new processes are not"),
+        "{text}"
+    );
+    assert!(line("application \"broken\": its former processes go on"), "{text}");
     assert!(served.get("other").1.ends_with("new"), "it was restarted");
-    assert_eq!(served.get("hung"), hung);
-    // A restart that somebody waits for holds no change up.
+    assert_eq!((served.get("hung"), served.get("broken")), (hung, broken));
+    assert!(["hung", "broken"].iter().all(|name| served.is_out(name)));
+    // A restart that somebody waits for holds no change up, and no other restart.
     std::thread::scope(|scope| {
         let target = "/control/applications/hung/restart";
-        let restart = scope.spawn(|| served.server.control("GET", target, ""));
+        let restart = scope.spawn(|| served.server.control("POST", target, ""));
         std::thread::sleep(Duration::from_millis(500));
+        let target = "/control/applications/other/restart";
+        within_patience(|| served.server.control("POST", target, "")).succeeded();
         let step = json!([{"action": {"return": 201}}]);
         served.put("/config/routes", &step).succeeded();
         assert!(!restart.is_finished(), "{:?}", restart.join());
@@ -279,6 +291,7 @@ fn an_application_that_cannot_start_anew_keeps_its_processes_and_holds_no_other_
     let routes = routes(&["hung"]);
     served.put("/config/routes", &routes).succeeded();
     assert!(served.get("hung").1.ends_with("new"), "it was restarted");
+    assert!(!served.is_out("hung"));
 }
 
 /// Applications whose start never returns until there is a file: in a preload script, and in a worker script.

@@ -285,6 +285,9 @@ fn another_script_answers_while_the_worker_script_does_not_work() {
         let state = || worker_status(&server)["fallback"].as_str().map(str::to_owned);
         let problem = eventually("the status has the problem", state);
         assert!(problem.contains("the database is down"), "{problem}");
+        let status = server.control("GET", "/status", "").succeeded();
+        let warning = status["warnings"][0]["reason"].as_str().unwrap_or_default().to_owned();
+        assert!(warning.contains("for each request") && warning.contains(&problem), "{status}");
         // Several attempts to start it have failed meanwhile.
         thread::sleep(std::time::Duration::from_secs(2));
     });

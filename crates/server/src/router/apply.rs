@@ -71,9 +71,8 @@ impl ControlThread {
         };
         if outcome == ChangeOutcome::Done {
             let _ = self.wait_for_starts().await; // if it fails, the restarts do, too
-            let problems = self.restart_after_change(restart).await;
-            if !problems.is_empty() {
-                outcome = ChangeOutcome::NotRestarted(problems.join("; "));
+            if let Err(problem) = self.restart_after_change(restart).await {
+                outcome = ChangeOutcome::NotRestarted(problem);
             }
         }
         self.link.send(&ToSupervisor::Applied { generation, outcome })

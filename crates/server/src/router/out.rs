@@ -56,8 +56,9 @@ pub enum Extent {
     Out,
     /// It works with the content from before a file broke, or is a certificate that has expired.
     Stale,
-    /// All of it works, but will soon stop working, such as a certificate before its end.
-    Soon,
+    /// All of it works, but not for long or not as configured: a certificate before its end, an application whose
+    /// worker script another script stands in for.
+    Limited,
 }
 
 /// A part that is out.
@@ -143,11 +144,11 @@ impl OutParts {
         self.out.values().cloned().collect()
     }
 
-    /// Returns the names in one line of at most about `limit` characters; empty if nothing is out. What will be
-    /// out soon is left out.
+    /// Returns the names in one line of at most about `limit` characters; empty if nothing is out. What still works
+    /// as a whole is left out.
     pub(super) fn summary(&self, limit: usize) -> String {
         let mut text = String::new();
-        let out: Vec<_> = self.out.values().filter(|part| part.extent != Extent::Soon).collect();
+        let out: Vec<_> = self.out.values().filter(|part| part.extent != Extent::Limited).collect();
         for (index, part) in out.iter().enumerate() {
             let part = part.to_string();
             if index > 0 && text.len() + part.len() > limit {
@@ -224,7 +225,8 @@ mod tests {
         let long = found(PartKind::Log, &"x".repeat(50), "full");
         parts.update(vec![long], at(0));
         assert_eq!(parts.summary(30), format!("log \"{}\"", "x".repeat(50)));
-        let soon = Found { extent: Extent::Soon, ..found(PartKind::Certificate, "c", "expires") };
+        let soon =
+            Found { extent: Extent::Limited, ..found(PartKind::Certificate, "c", "expires") };
         parts.update(vec![soon], at(0));
         assert_eq!((parts.summary(30), parts.list().len()), (String::new(), 1));
     }

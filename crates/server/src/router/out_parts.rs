@@ -38,7 +38,7 @@ impl ControlThread {
                 {
                     log.write(Level::Alert, format_args!("{part}: {reason}"));
                 }
-                PartKind::Certificate if *extent == Extent::Soon => {
+                PartKind::Certificate if *extent == Extent::Limited => {
                     log.write(Level::Warn, format_args!("{part}: {reason}"));
                 }
                 PartKind::Listener => log.write(
@@ -191,7 +191,7 @@ fn certificates(tls: &TlsListener, now: u64, found: &mut Vec<Found>) {
             // The server renews it itself, and shows its attempts.
             Some(Untimely::Soon) if is_managed => continue,
             Some(Untimely::Soon) => {
-                (Extent::Soon, format!("it expires on {}; renew it", date(until)))
+                (Extent::Limited, format!("it expires on {}; renew it", date(until)))
             }
             None => continue,
         };

@@ -45,6 +45,9 @@ use super::threads::Threads;
 use super::traces::Traces;
 use crate::thread::Shared;
 
+/// The state of an application whose worker script does not work while another script answers.
+const FALLS_BACK: &str = "it runs its \"script\" for each request until the worker script works";
+
 /// Maximum time for the workers of a removed application to finish.
 const REMOVAL_GRACE: Duration = Duration::from_secs(24 * 3600);
 
@@ -164,7 +167,10 @@ impl Pools {
         let mut running = self.applications.iter_mut();
         if let Some(app) = running.find(|app| app.config.name == name && app.instance.is_some()) {
             problem.push_str("; its former processes go on");
-            app.not_replaced = Some(failure);
+            app.not_replaced = Some(format!(
+                "its former processes go on, as new ones could not start: {failure}; once that is mended, run \
+                 howdah reload"
+            ));
         }
         Ok(Some(Err(problem)))
     }
@@ -190,7 +196,14 @@ impl Pools {
         all.find(|app| app.config.has_same_processes(config)).map(|app| Arc::clone(&app.queue))
     }
 
-    /// Returns the applications that are out, and those with former processes or a former user.
+    /// Records why a running application may not have the processes of its files.
+    pub(super) fn goes_on(&mut self, name: &str, reason: String) {
+        let found = self.applications.iter_mut().find(|app| app.config.name == name);
+        found.into_iter().for_each(|app| app.not_replaced = Some(reason.clone()));
+    }
+
+    /// Returns the applications that are out, those with former processes or a former user, and those whose worker
+    /// script does not work.
     pub(super) fn out_parts(&self) -> Vec<Found> {
         let part = |app: &PooledApplication| {
             let name = app.config.name.as_str();
@@ -198,9 +211,11 @@ impl Pools {
                 return Some(Found::out(PartKind::Application, name, reason.to_string()));
             }
             let stale_user = || app.instance.as_ref().and(app.stale_user.clone());
-            let reason = app.is_former_because().or_else(stale_user)?;
-            let part = Found::out(PartKind::Application, name, reason);
-            Some(Found { extent: Extent::Stale, ..part })
+            let (extent, reason) = match app.is_former_because().cloned().or_else(stale_user) {
+                Some(reason) => (Extent::Stale, reason),
+                None => (Extent::Limited, format!("{FALLS_BACK}: {}", app.falls_back_because()?)),
+            };
+            Some(Found { extent, ..Found::out(PartKind::Application, name, reason) })
         };
         self.applications.iter().filter_map(part).collect()
     }

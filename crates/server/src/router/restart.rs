@@ -20,17 +20,13 @@ const TURN: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl ControlThread {
-    /// Restarts applications after a change of the configuration. Returns the problems, other than
-    /// applications whose new processes cannot start.
-    pub(super) async fn restart_after_change(&mut self, restart: Restart) -> Vec<String> {
-        let (mut problems, mut failed) = (Vec::new(), Vec::new());
+    /// Restarts applications after a change of the configuration. Those that go on as they were are among the parts
+    /// that the status names. Error: the server stops.
+    pub(super) async fn restart_after_change(&mut self, restart: Restart) -> Result<(), String> {
         let mut due = match restart {
             Restart::Nothing | Restart::NothingAfterReading => Vec::new(),
             Restart::All => self.pools.names().into_iter().map(|name| (name, None)).collect(),
-            Restart::Changed => match self.changed_applications(&mut problems).await {
-                Ok(changed) => changed,
-                Err(problem) => return vec![problem],
-            },
+            Restart::Changed => self.changed_applications().await?,
         };
         if restart == Restart::Changed {
             let is_new = |name: &String| due.iter().all(|(other, _)| other != name);
@@ -40,68 +36,48 @@ impl ControlThread {
         // One that cannot run is tried again anyway, and must not keep others from new files.
         let due: Vec<_> =
             due.into_iter().filter(|(name, _)| !self.pools.is_failing(name)).collect();
-        if let Err(problem) = self.pools.end_overdue() {
-            return vec![text(problem)];
-        }
+        self.pools.end_overdue().map_err(text)?;
         // One after the other, as each doubles the memory of its application; but not behind a slow one.
         let (mut late, mut last) = (Vec::new(), Instant::now());
         for (name, file) in due {
             let (done, mut outcome) = oneshot::channel();
             last = Instant::now();
-            if let Err(error) = self.pools.ask_for_restart(&name, done, last, CHANGE_TIMEOUT) {
-                return vec![text(error)];
-            }
-            match self.restarted(&mut outcome, last + TURN).await {
-                Ok(Some(result)) => self.has_restarted(&name, file, result, &mut failed),
-                Ok(None) => late.push((name, file, outcome)),
-                Err(problem) => return vec![problem],
+            self.pools.ask_for_restart(&name, done, last, CHANGE_TIMEOUT).map_err(text)?;
+            match self.restarted(&mut outcome, last + TURN).await? {
+                Some(result) => self.has_restarted(&name, file, result),
+                None => late.push((name, file, outcome)),
             }
         }
         for (name, file, mut outcome) in late {
-            match self.restarted(&mut outcome, last + PATIENCE).await {
-                Ok(Some(result)) => self.has_restarted(&name, file, result, &mut failed),
-                Ok(None) => problems.push(format!(
-                    "application \"{name}\" goes on as it was: its new processes are not ready after {} s; \
-                     they take over once they are, within {} s",
-                    PATIENCE.as_secs(),
-                    CHANGE_TIMEOUT.as_secs()
-                )),
-                Err(problem) => return vec![problem],
+            match self.restarted(&mut outcome, last + PATIENCE).await? {
+                Some(result) => self.has_restarted(&name, file, result),
+                None => {
+                    let (seconds, limit) = (PATIENCE.as_secs(), CHANGE_TIMEOUT.as_secs());
+                    let reason = format!(
+                        "it goes on as it was: its new processes are not ready after {seconds} s; they take \
+                         over once they are, within {limit} s"
+                    );
+                    self.pools.goes_on(&name, reason);
+                }
             }
         }
-        // By themselves they are no problem of the reload: the status names them among the parts that are out.
-        if !problems.is_empty() {
-            problems.extend(failed);
-        }
-        problems
+        Ok(())
     }
 
-    /// Logs that an application was restarted because of a changed file, or adds it to
-    /// those that have failed.
-    fn has_restarted(
-        &self,
-        name: &str,
-        file: Option<String>,
-        result: Result<(), String>,
-        failed: &mut Vec<String>,
-    ) {
-        match (result, file) {
-            (Ok(()), Some(file)) => self.shared.log.write(
+    /// Logs that an application was restarted because of a changed file.
+    fn has_restarted(&self, name: &str, file: Option<String>, result: Result<(), String>) {
+        // The parts that are out have a line about one that has failed.
+        if let (Ok(()), Some(file)) = (result, file) {
+            self.shared.log.write(
                 Level::Notice,
                 format_args!("\"{name}\" application was restarted: changed: {file}"),
-            ),
-            (Ok(()), None) => {}
-            // The parts that are out have a line about it.
-            (Err(problem), _) => failed.push(problem),
+            );
         }
     }
 
-    /// Returns the applications of which files have changed, each with a file. Adds those whose files
-    /// cannot be looked at to the problems.
-    async fn changed_applications(
-        &mut self,
-        problems: &mut Vec<String>,
-    ) -> Result<Vec<(String, Option<String>)>, String> {
+    /// Returns the applications of which files have changed, each with a file. Records those whose
+    /// files cannot be looked at.
+    async fn changed_applications(&mut self) -> Result<Vec<(String, Option<String>)>, String> {
         self.pools.begin_file_checks().map_err(text)?;
         let deadline = Instant::now() + CHECK_TIMEOUT;
         while self.pools.are_files_checked() {
@@ -112,13 +88,13 @@ impl ControlThread {
         }
         let (changed, unknown) = self.pools.end_file_checks();
         let seconds = CHECK_TIMEOUT.as_secs();
-        problems.extend(unknown.into_iter().map(|name| {
-            format!(
-                "application \"{name}\" goes on as it was: its files (php.ini, the preload or worker \
-                 script) could not be looked at within {seconds} s; once their drive works, run: howdah \
-                 restart {name}"
-            )
-        }));
+        for name in unknown {
+            let reason = format!(
+                "it goes on as it was: its files (php.ini, the preload or worker script) could not be looked at \
+                 within {seconds} s; once their drive works, run: howdah restart {name}"
+            );
+            self.pools.goes_on(&name, reason);
+        }
         Ok(changed.into_iter().map(|(name, file)| (name, Some(file))).collect())
     }
 

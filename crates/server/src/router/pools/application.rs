@@ -66,7 +66,7 @@ pub(super) struct PooledApplication {
     pub(super) is_damaged: bool,
     /// The last failure; logged once.
     pub(super) failure: Option<Problem>,
-    /// Why the last restart has failed, while the processes from before go on.
+    /// Why its processes are not those of its files, or may not be, and what to do.
     pub(super) not_replaced: Option<String>,
     /// Why it could not start, or what it lacks while it runs, as the supervisor has found without a start.
     pub(super) foreseen: Option<Problem>,
@@ -228,12 +228,13 @@ impl PooledApplication {
     }
 
     /// Returns the reason why its processes are not those of its files; `None` if they are.
-    pub(super) fn is_former_because(&self) -> Option<String> {
-        let failure = self.not_replaced.as_ref().filter(|_| self.instance.is_some())?;
-        Some(format!(
-            "its former processes go on, as new ones could not start: {failure}; once that is mended, run \
-             howdah reload"
-        ))
+    pub(super) fn is_former_because(&self) -> Option<&String> {
+        self.not_replaced.as_ref().filter(|_| self.instance.is_some())
+    }
+
+    /// Returns the worker script's problem while another script answers instead.
+    pub(super) fn falls_back_because(&self) -> Option<&String> {
+        self.boot.as_ref().and_then(|boot| boot.fallback.as_ref())
     }
 
     /// Returns the number of workers that start with the prototype.

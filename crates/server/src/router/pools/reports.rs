@@ -19,8 +19,8 @@ use howdah_sys::signals::SIGKILL;
 use howdah_wire::messages::{Exit, FromSupervisor, Problem, ProblemKind, ToSupervisor};
 use howdah_wire::queue::WorkerId;
 
-use super::Pools;
 use super::restarts::LONG_LIFE;
+use super::{FALLS_BACK, Pools};
 use crate::router::report::BootReport;
 use crate::thread::ThreadCommand;
 
@@ -195,13 +195,7 @@ impl Pools {
         let log = Arc::clone(&self.shared.log);
         let Some(app) = self.by_number(number) else { return };
         let name = &app.config.name;
-        log.write(
-            Level::Alert,
-            format_args!(
-                "\"{name}\" application runs its \"script\" for each request until the worker script \
-                 works: {problem}"
-            ),
-        );
+        log.write(Level::Alert, format_args!("application \"{name}\": {FALLS_BACK}: {problem}"));
         let before = app.boot.take().unwrap_or_default();
         let fallback = Some(problem);
         app.boot = Some(BootReport { generation: number, has_template: false, fallback, ..before });
