@@ -10,13 +10,13 @@ use howdah_control::{
     UpstreamStatus, WorkerStatus,
 };
 use howdah_server::router::{
-    Extent, LimitReport, OutPart, ProcessProtection as Protected, Report, ServerReport, TlsReport,
+    LimitReport, OutPart, ProcessProtection as Protected, Report, ServerReport, TlsReport,
 };
 
 /// Converts the report of the router.
 pub(crate) fn of(report: Report) -> Status {
     let (warnings, out): (Vec<_>, Vec<_>) =
-        report.out.into_iter().partition(|part| part.extent == Extent::Limited);
+        report.out.into_iter().partition(|part| part.extent.is_warning());
     Status {
         modules: report.php.into_iter().map(|(version, path)| Module { version, path }).collect(),
         connections: Connections {

@@ -224,3 +224,37 @@ fn a_key_that_cannot_be_read_any_more_is_told() {
     assert_eq!(code, Some(4), "{told}");
     assert!(told.contains("a.key cannot be read") && told.contains("the old one stays"), "{told}");
 }
+
+#[test]
+fn processes_that_are_all_busy_for_long_while_requests_wait_are_a_warning() {
+    let site = Site::script("a.php", "while (!file_exists('done')) usleep(50000); echo 'done';");
+    let done = site.root().join("done");
+    let application = json!({"processes": 2, "limits": {"slow": 1}});
+    let server = serve(site, json!({"applications": {"site": application}}));
+    let ask = || {
+        let mut client = server.connect();
+        client.send("GET /a.php HTTP/1.1\r\nHost: a\r\n\r\n");
+        client
+    };
+    let mut clients: Vec<_> = (0..2).map(|_| ask()).collect();
+    eventually("both are slow", || (server.log().matches(" is slow: ").count() == 2).then_some(()));
+    assert_eq!(problems(&server), (Some(0), "No problems.\n".to_owned()), "nobody waits");
+    clients.extend((0..3).map(|_| ask()));
+    let part = "application \"site\": all 2 processes have been busy for ";
+    let (code, text) = eventually("it is told", || {
+        let (code, text) = problems(&server);
+        text.contains("3 requests wait").then_some((code, text))
+    });
+    assert_eq!(code, Some(1), "{text}");
+    let line = text.strip_prefix("1 warning\nWARNING since ").unwrap();
+    assert!(line.contains(part) && line.contains("the log has the stacks"), "{text}");
+    let (code, told) = howdah(&server, &["reload"]);
+    assert_eq!((code, told.contains("busy")), (Some(0), false), "{told}");
+    fs::write(done, "").unwrap();
+    for client in &mut clients {
+        assert_eq!(client.response().text(), "done");
+    }
+    assert_eq!(problems(&server), (Some(0), "No problems.\n".to_owned()));
+    let log = server.log();
+    assert!(!log.contains("been busy") && !log.contains("works again"), "{log}");
+}

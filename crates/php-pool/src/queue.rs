@@ -5,6 +5,7 @@
 //! that information too, but workers could change it, so it is only a hint.
 
 mod absence;
+mod busy;
 mod withdrawal;
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use howdah_sys::{clock, futex};
 use howdah_wire::frame::RequestUsage;
 use howdah_wire::queue::{Claim, Producer, WakeUp, WorkerId};
 
+pub use self::busy::Busy;
 pub use super::instance::{Instance, NotSent, Worker};
 pub use super::queue_results::{Load, QueueError, Withdrawal};
 use super::refusals::Refusals;

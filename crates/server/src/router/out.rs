@@ -54,11 +54,20 @@ impl PartKind {
 pub enum Extent {
     /// No part of it works.
     Out,
-    /// It works with the content from before a file broke, or is a certificate that has expired.
+    /// It works with what it had before a file broke, or is a certificate that has expired.
     Stale,
     /// All of it works, but not for long or not as configured: a certificate before its end, an application whose
     /// worker script another script stands in for.
     Limited,
+    /// It works, but all of its processes have been busy for long, while requests wait.
+    Busy,
+}
+
+impl Extent {
+    /// Returns true if the part is not out: there is only a warning.
+    pub fn is_warning(self) -> bool {
+        matches!(self, Extent::Limited | Extent::Busy)
+    }
 }
 
 /// A part that is out.
@@ -145,10 +154,10 @@ impl OutParts {
     }
 
     /// Returns the names in one line of at most about `limit` characters; empty if nothing is out. What still works
-    /// as a whole is left out.
+    /// is left out.
     pub(super) fn summary(&self, limit: usize) -> String {
         let mut text = String::new();
-        let out: Vec<_> = self.out.values().filter(|part| part.extent != Extent::Limited).collect();
+        let out: Vec<_> = self.out.values().filter(|part| !part.extent.is_warning()).collect();
         for (index, part) in out.iter().enumerate() {
             let part = part.to_string();
             if index > 0 && text.len() + part.len() > limit {

@@ -202,8 +202,8 @@ impl Pools {
         found.into_iter().for_each(|app| app.not_replaced = Some(reason.clone()));
     }
 
-    /// Returns the applications that are out, those with former processes or a former user, and those whose worker
-    /// script does not work.
+    /// Returns the applications that are out, those with former processes or a former user, those whose worker
+    /// script does not work, and those whose processes are all busy for long.
     pub(super) fn out_parts(&self) -> Vec<Found> {
         let part = |app: &PooledApplication| {
             let name = app.config.name.as_str();
@@ -211,9 +211,13 @@ impl Pools {
                 return Some(Found::out(PartKind::Application, name, reason.to_string()));
             }
             let stale_user = || app.instance.as_ref().and(app.stale_user.clone());
+            let limited = || Some(format!("{FALLS_BACK}: {}", app.falls_back_because()?));
             let (extent, reason) = match app.is_former_because().cloned().or_else(stale_user) {
                 Some(reason) => (Extent::Stale, reason),
-                None => (Extent::Limited, format!("{FALLS_BACK}: {}", app.falls_back_because()?)),
+                None => match limited() {
+                    Some(reason) => (Extent::Limited, reason),
+                    None => (Extent::Busy, app.busy_because()?),
+                },
             };
             Some(Found { extent, ..Found::out(PartKind::Application, name, reason) })
         };

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use ::howdah_config as config;
 use howdah_php_pool::pool::{Pool, PoolState};
-use howdah_php_pool::queue::{Instance, Load, Queue};
+use howdah_php_pool::queue::{Busy, Instance, Load, Queue};
 use howdah_php_pool::sizing::application::Sizing;
 use howdah_wire::messages::Problem;
 use howdah_wire::queue::WorkerId;
@@ -235,6 +235,25 @@ impl PooledApplication {
     /// Returns the worker script's problem while another script answers instead.
     pub(super) fn falls_back_because(&self) -> Option<&String> {
         self.boot.as_ref().and_then(|boot| boot.fallback.as_ref())
+    }
+
+    /// Returns the reason why requests wait for long: all processes have been busy with others for longer than
+    /// `limits/slow`. `None` if none waits, or if no request is slow.
+    pub(super) fn busy_because(&self) -> Option<String> {
+        let limits = &self.config.limits;
+        let Busy { processes, time, waiting } = self.queue.busy(limits.slow?)?;
+        let (seconds, log) = (time.as_secs(), limits.slow_log.as_deref());
+        let log = log.map(|path| path.display().to_string());
+        let processes = match processes {
+            1 => "its process has".to_owned(),
+            all => format!("all {all} processes have"),
+        };
+        let requests = if waiting == 1 { "request waits" } else { "requests wait" };
+        let log = log.as_deref().unwrap_or("the log");
+        Some(format!(
+            "{processes} been busy for {seconds} s, and {waiting} {requests}; {log} has the stacks of its \
+             scripts"
+        ))
     }
 
     /// Returns the number of workers that start with the prototype.

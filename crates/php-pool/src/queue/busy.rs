@@ -1,0 +1,37 @@
+//! An application whose processes are all busy with the same requests for long.
+
+use std::time::Duration;
+
+use howdah_sys::clock;
+
+use super::Queue;
+
+/// Processes that have all been busy for long, while requests wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Busy {
+    /// Number of processes: all that there are.
+    pub processes: u32,
+    /// Each has had its request for at least this time.
+    pub time: Duration,
+    /// Number of requests that no process has taken.
+    pub waiting: u32,
+}
+
+impl Queue {
+    /// Returns the processes if each has had its request for at least `limit`, and other requests wait.
+    pub fn busy(&self, limit: Duration) -> Option<Busy> {
+        let (inner, now) = (self.lock(), clock::monotonic_us());
+        let serving = inner.serving.as_ref()?;
+        let processes = serving.instance.worker_count();
+        let running = (0..).zip(&serving.infos).filter_map(|(slot, _)| serving.running(slot, now));
+        let times: Vec<_> = running.map(|(_, _, times)| times.ran).collect();
+        let load = inner.load();
+        let busy = Busy {
+            processes,
+            time: Duration::from_micros(times.iter().copied().min()?),
+            waiting: (load.in_slots + load.waiting).saturating_sub(times.len() as u32),
+        };
+        let is_busy = times.len() >= processes as usize && busy.time >= limit && busy.waiting > 0;
+        is_busy.then_some(busy)
+    }
+}
