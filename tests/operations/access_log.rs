@@ -215,18 +215,6 @@ fn usr1_opens_the_access_log_again_where_the_server_logs_to_standard_error() {
 }
 
 #[test]
-fn a_server_log_that_cannot_be_opened_again_does_not_keep_the_access_log_from_it() {
-    let server = serve(Site::new().file("a", "a"), json!("$status"));
-    let log = server.site.root().with_file_name("log");
-    fs::rename(&log, log.with_extension("old")).unwrap();
-    fs::create_dir(&log).unwrap();
-    rotate(&server);
-    let said = fs::read_to_string(log.with_extension("old")).unwrap();
-    assert!(said.contains("cannot open the log"), "{said}");
-    fs::remove_dir(&log).unwrap();
-}
-
-#[test]
 fn a_server_that_ends_has_written_all_lines() {
     for signal in [Signal::QUIT, Signal::TERM] {
         let server = serve(Site::new().file("a", "a"), numbered());

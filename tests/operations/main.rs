@@ -6,6 +6,7 @@ mod descriptors;
 mod environment;
 mod full_disks;
 mod hung_router;
+mod log_rotation;
 mod problems;
 mod recovery;
 mod service_manager;

@@ -44,6 +44,8 @@ pub struct LogFile {
     refused: Mutex<Option<Instant>>,
     /// Why it could not be opened, or why a file cannot be written.
     problem: Mutex<Option<String>>,
+    /// Why it could not be opened again, so that the former file stays in use.
+    former: Mutex<Option<String>>,
 }
 
 /// An open file, pipe or socket.
@@ -93,6 +95,7 @@ impl LogFile {
             is_retried: AtomicBool::new(false),
             refused: Mutex::default(),
             problem: Mutex::default(),
+            former: Mutex::default(),
             file: RwLock::new(file.map(|file| Output::new(file, destination.socket().is_some()))),
         }
     }
@@ -115,6 +118,23 @@ impl LogFile {
         *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 
+    /// Returns the reason why the former file stays in use after log rotation; `None` if it does not.
+    pub fn former_because(&self) -> Option<String> {
+        self.former.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records that the file could not be opened again: its former one stays in use, and it is tried again
+    /// ([`LogFile::take_disconnected`]).
+    pub fn set_former(&self, reason: Option<String>) {
+        self.is_disconnected.store(reason.is_some(), Relaxed);
+        *self.former.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    }
+
+    /// Returns true if it may have to be opened again, without log rotation.
+    pub fn may_need_file(&self) -> bool {
+        self.is_server() || !self.is_open() || self.former_because().is_some()
+    }
+
     /// Returns true if it has been opened.
     pub fn is_open(&self) -> bool {
         self.file.read().unwrap_or_else(PoisonError::into_inner).is_some()
@@ -130,7 +150,7 @@ impl LogFile {
         self.framing.is_some()
     }
 
-    /// Returns true, once, after a server has gone away: a new socket must be connected.
+    /// Returns true, once, after a server has gone away or a file could not be opened: it must be opened again.
     pub fn take_disconnected(&self) -> bool {
         self.is_disconnected.swap(false, Relaxed)
     }
@@ -153,7 +173,7 @@ impl LogFile {
         let mut file = self.file.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         *file = Some(output);
         // Under the lock: what becomes of the first write to the new file counts.
-        self.is_disconnected.store(false, Relaxed);
+        self.set_former(None);
         self.set_problem(None);
     }
 

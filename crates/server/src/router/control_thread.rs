@@ -19,6 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use super::closed_listeners::ClosedListeners;
 use super::link::{Link, Message};
 use super::out::{Found, OutParts, PartKind};
+use super::out_parts;
 use super::pools::Pools;
 use super::programs::Programs;
 use super::question::Question;
@@ -88,12 +89,13 @@ impl ControlThread {
                 self.on_cache_opened(&path, &error, descriptors.into_iter().next());
                 Ok(())
             }
-            FromSupervisor::Unwritable { state, log } => {
+            FromSupervisor::Unwritable { state, log, former_log } => {
                 let found = |kind, parts: Vec<(String, String)>| {
                     parts.into_iter().map(move |(name, why)| Found::out(kind, name, why))
                 };
-                self.problems_of_supervisor =
-                    found(PartKind::State, state).chain(found(PartKind::Log, log)).collect();
+                let former = former_log.iter().map(|(name, why)| out_parts::former_log(name, why));
+                let found = found(PartKind::State, state).chain(found(PartKind::Log, log));
+                self.problems_of_supervisor = found.chain(former).collect();
                 Ok(())
             }
             FromSupervisor::NameFiles {} => {

@@ -10,7 +10,7 @@ use howdah_wire::messages::ToSupervisor;
 
 use super::control_thread::ControlThread;
 
-/// Interval at which servers of logs that have gone away are looked for.
+/// Interval at which servers of logs that have gone away are looked for, and files that could not be opened.
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ControlThread {
@@ -37,13 +37,10 @@ impl ControlThread {
             match file.as_ref().map(OwnedFd::try_clone) {
                 Some(Ok(file)) => log.reopen(file),
                 // It is asked again.
-                _ if log.is_server() || !log.is_open() => log.set_disconnected(&error, &self.shared.log),
-                _ => self.shared.log.write(
-                    Level::Error,
-                    format_args!(
-                        "access log {path} cannot be reopened, so the old file stays in use: {error}"
-                    ),
-                ),
+                _ if log.is_server() || !log.is_open() => {
+                    log.set_disconnected(&error, &self.shared.log)
+                }
+                _ => log.set_former(Some(error.to_owned())),
             }
         }
     }
@@ -52,10 +49,9 @@ impl ControlThread {
     /// Returns the time of the next check.
     pub(super) fn reconnect_logs(&self, now: Instant) -> io::Result<Option<Instant>> {
         let snapshot = self.shared.snapshot.load();
-        let servers = snapshot.logs.values();
-        let mut servers = servers.filter(|log| log.is_server() || !log.is_open()).peekable();
-        let next = servers.peek().map(|_| now + RECONNECT_INTERVAL);
-        for log in servers.filter(|log| log.take_disconnected()) {
+        let mut retried = snapshot.logs.values().filter(|log| log.may_need_file()).peekable();
+        let next = retried.peek().map(|_| now + RECONNECT_INTERVAL);
+        for log in retried.filter(|log| log.take_disconnected()) {
             self.link.send(&ToSupervisor::OpenLog { path: log.name().to_owned() })?;
         }
         Ok(next)

@@ -33,6 +33,7 @@ impl ControlThread {
                 PartKind::Application
                 | PartKind::Certificate
                 | PartKind::Listener
+                | PartKind::Log
                 | PartKind::Upstream
                     if *extent == Extent::Stale =>
                 {
@@ -77,7 +78,8 @@ impl ControlThread {
                 PartKind::Application | PartKind::Table => {}
             }
         }
-        for (part, time) in ended {
+        // The slow log has the requests of a busy application.
+        for (part, time) in ended.iter().filter(|(part, _)| part.extent != Extent::Busy) {
             let seconds = time.as_secs();
             log.write(Level::Notice, format_args!("{part} works again, after {seconds} s"));
         }
@@ -121,13 +123,14 @@ impl ControlThread {
             let why = "its name has no address; see to the DNS, or correct the name";
             Found::out(PartKind::Upstream, name, why)
         }));
-        let logs = snapshot.logs.values();
-        found.extend(
-            logs.filter_map(|log| Some(Found::out(PartKind::Log, log.name(), log.problem()?))),
-        );
+        for log in snapshot.logs.values() {
+            let former = || Some(former_log(log.name(), &log.former_because()?));
+            let out = log.problem().map(|why| Found::out(PartKind::Log, log.name(), why));
+            found.extend(out.or_else(former));
+        }
         let log = &self.shared.log;
         found.extend(log.problem().map(|why| Found::out(PartKind::Log, log.name(), why)));
-        found.extend(self.pools.traces.problems());
+        found.extend(self.pools.traces.problems(&snapshot.config));
         found.extend(self.problems_of_supervisor.iter().cloned());
         let own = &snapshot.config.settings.http.body_temp_path;
         if let Some((directory, why)) = temporary_files::problem()
@@ -152,6 +155,12 @@ impl ControlThread {
         }
         found
     }
+}
+
+/// Returns a log whose former file stays in use after log rotation.
+pub(super) fn former_log(name: &str, error: &str) -> Found {
+    let reason = format!("it cannot be opened again, so its former file stays in use: {error}");
+    Found { extent: Extent::Stale, ..Found::out(PartKind::Log, name, reason) }
 }
 
 /// Adds the certificates of a listener that cannot be used, have expired or will soon. `now` is in seconds since

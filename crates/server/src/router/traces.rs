@@ -14,10 +14,13 @@ use howdah_wire::messages::{Stack, ToSupervisor};
 use howdah_wire::queue::WorkerId;
 
 use super::link::Link;
-use super::out::{Found, PartKind};
+use super::out::{Extent, Found, PartKind};
 
 /// Minimum time between two checks for slow requests of an application.
 const MIN_INTERVAL: Duration = Duration::from_millis(25);
+
+/// Pause before another attempt to open a slow log.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Maximum number of records that wait for their file to be opened. Further ones go to the error
 /// log.
@@ -57,10 +60,18 @@ enum Reason {
 #[derive(Debug)]
 enum File {
     /// The supervisor was asked to open it; these records wait.
-    Opening(Vec<Record>),
+    Opening {
+        waiting: Vec<Record>,
+        /// Why the attempt before has failed.
+        failed: Option<String>,
+    },
     Open(Log),
-    /// It cannot be opened; the error log says so.
-    Unusable,
+    /// It cannot be opened.
+    Unusable {
+        problem: String,
+        /// Time of the next attempt.
+        retry_at: Instant,
+    },
 }
 
 /// A record that is complete.
@@ -97,15 +108,23 @@ impl Traces {
         let Some(limit) = application.limits.slow else { return Ok(None) };
         let file = application.limits.slow_log.as_ref();
         let file = file.map(|path| path.to_string_lossy().into_owned());
-        if let Some(path) = file.as_ref().filter(|path| !self.files.contains_key(*path)) {
-            self.open(path)?; // before it is needed: if it cannot be, that shows early
+        // Before it is needed: if it cannot be opened, that shows early.
+        let mut retry = None;
+        match file.as_ref().map(|path| (path, self.files.get(path))) {
+            Some((path, None)) => self.open(path, None)?,
+            Some((path, Some(File::Unusable { problem, retry_at }))) if *retry_at <= now => {
+                self.open(path, Some(problem.clone()))?;
+            }
+            Some((_, Some(File::Unusable { retry_at, .. }))) => retry = Some(*retry_at),
+            _ => {}
         }
         let (slow, pause) = queue.take_slow_requests(limit.as_micros() as u64);
         for slow in slow {
             self.request(Trace { slow, reason: Reason::Slow, file: file.clone() })?;
         }
         // A request that begins now is not slow before the limit has passed.
-        Ok(Some(now + Duration::from_micros(pause).max(MIN_INTERVAL)))
+        let next = now + Duration::from_micros(pause).max(MIN_INTERVAL);
+        Ok(Some(retry.map_or(next, |retry| retry.min(next))))
     }
 
     /// Requests the trace of a script that has run longer than it may. The caller kills its worker
@@ -166,7 +185,7 @@ impl Traces {
         let record = Record { pid: *pid, level, text };
         match trace.file.as_ref().and_then(|path| self.files.get_mut(path)) {
             Some(File::Open(log)) => record.write(log),
-            Some(File::Opening(waiting)) if waiting.len() < MAX_WAITING_RECORDS => {
+            Some(File::Opening { waiting, .. }) if waiting.len() < MAX_WAITING_RECORDS => {
                 waiting.push(record)
             }
             _ => record.write(&self.log),
@@ -175,23 +194,34 @@ impl Traces {
 
     // -- files --
 
-    fn open(&mut self, path: &str) -> std::io::Result<()> {
-        self.files.insert(path.to_owned(), File::Opening(Vec::new()));
+    fn open(&mut self, path: &str, failed: Option<String>) -> std::io::Result<()> {
+        self.files.insert(path.to_owned(), File::Opening { waiting: Vec::new(), failed });
         self.link.send(&ToSupervisor::OpenLog { path: path.to_owned() })
     }
 
-    /// Returns the slow logs that cannot be written.
-    pub(super) fn problems(&self) -> Vec<Found> {
-        let open = self.files.values().filter_map(|file| match file {
-            File::Open(log) => Some(log),
-            File::Opening(_) | File::Unusable => None,
+    /// Returns the slow logs of a configuration that cannot be written or opened.
+    pub(super) fn problems(&self, config: &config::Config) -> Vec<Found> {
+        let named = config.applications.iter().filter_map(|app| app.limits.slow_log.as_deref());
+        let found = named.filter_map(|path| {
+            let name = path.to_string_lossy();
+            let problem = match self.files.get(&*name)? {
+                File::Open(log) => {
+                    return Some(Found::out(PartKind::Log, log.name(), log.problem()?));
+                }
+                File::Opening { failed, .. } => failed.as_ref()?,
+                File::Unusable { problem, .. } => problem,
+            };
+            let reason =
+                format!("it cannot be opened, so the server's log has its records: {problem}");
+            let part = Found::out(PartKind::Log, name, reason);
+            Some(Found { extent: Extent::Stale, ..part })
         });
-        open.filter_map(|log| Some(Found::out(PartKind::Log, log.name(), log.problem()?))).collect()
+        found.collect()
     }
 
     /// Returns true if the supervisor was asked to open this slow log.
     pub(super) fn awaits(&self, path: &str) -> bool {
-        matches!(self.files.get(path), Some(File::Opening(_)))
+        matches!(self.files.get(path), Some(File::Opening { .. }))
     }
 
     /// Takes a slow log that was opened; without a file, `error` is the reason.
@@ -199,25 +229,22 @@ impl Traces {
         let state = match file {
             Some(file) => File::Open(Log::new(file).named(path)),
             None => {
-                let line = format_args!(
-                    "slow log {path} cannot be opened, so this log has its records: {error}"
-                );
-                self.log.write(Level::Error, line);
-                File::Unusable
+                let retry_at = Instant::now() + RETRY_INTERVAL;
+                File::Unusable { problem: error.to_owned(), retry_at }
             }
         };
         let log = match &state {
             File::Open(log) => log,
             _ => &self.log,
         };
-        if let Some(File::Opening(waiting)) = self.files.get(path) {
+        if let Some(File::Opening { waiting, .. }) = self.files.get(path) {
             waiting.iter().for_each(|record| record.write(log));
         }
         self.files.insert(path.to_owned(), state);
     }
 
-    /// Closes all slow logs after log rotation. Each is opened again when it is needed.
+    /// Closes all slow logs after log rotation. Each is opened again at the next check.
     pub(super) fn reopen(&mut self) {
-        self.files.retain(|_, file| matches!(file, File::Opening(_)));
+        self.files.retain(|_, file| matches!(file, File::Opening { .. }));
     }
 }

@@ -132,7 +132,7 @@ impl Tree {
                 let (_, error) = parts(outcome);
                 self.send_to_control(&ToControl::Stored { error, is_upgrading: false }, &[]);
             }
-            Task::ReopenLog(path) => self.own_log_opened(&path, outcome),
+            Task::ReopenLog(_) => self.own_log_opened(outcome),
             Task::Preflight(candidate) => self.preflight_ended(*candidate, outcome),
             Task::CheckApplications(checked) => self.applications_checked(&checked, outcome),
             Task::CheckUsers(_) => self.users_checked(outcome),

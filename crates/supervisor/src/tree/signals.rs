@@ -1,7 +1,6 @@
 //! Signals of the administrator, and children that have ended.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::time::Instant;
 
 use howdah_sys::log::Level;
@@ -88,17 +87,30 @@ impl Tree {
         }
     }
 
-    /// Takes the server's log that was opened again. If it cannot be opened, the old one stays in use; the
-    /// others are reopened all the same.
-    pub(super) fn own_log_opened(&mut self, path: &Path, outcome: Outcome) {
-        match outcome {
-            Ok(file) => drop(file.map(|file| self.log.reopen(file))),
-            Err(error) => self.log.write(
-                Level::Alert,
-                format_args!("cannot open the log {} again: {error}", path.display()),
-            ),
+    /// Opens the server's log if it could not be opened after a signal.
+    pub(super) fn retry_own_log(&mut self) {
+        if let LogTarget::File(path) = &self.options.log
+            && self.unwritable.former_log.is_some()
+            && !self.unwritable.is_retrying_log
+        {
+            self.unwritable.is_retrying_log = true;
+            self.begin_file_task(Task::ReopenLog(path.clone()), Origin::Supervisor);
         }
-        self.reopen_router_logs();
+    }
+
+    /// Takes the server's log that was opened again. If it cannot be opened, the old one stays in use, which the
+    /// router tells, and it is tried again; the others are reopened all the same, after a signal.
+    pub(super) fn own_log_opened(&mut self, outcome: Outcome) {
+        let is_retry = std::mem::take(&mut self.unwritable.is_retrying_log);
+        let is_opened = outcome.is_ok();
+        self.unwritable.former_log = outcome.as_ref().err().cloned();
+        if let Ok(Some(file)) = outcome {
+            self.log.reopen(file);
+        }
+        if is_opened || !is_retry {
+            self.reopen_router_logs();
+        }
+        self.tell_unwritable();
     }
 
     /// Tells the router to reopen the access logs and the slow logs.

@@ -1,6 +1,8 @@
 //! The state directory and the log, while they cannot be written to. The router is told, so that the status of the
 //! server has them.
 //!
+//! A log that could not be opened again after log rotation is tried again, too.
+//!
 //! After a failed write to the state directory, another process tries to write there again and again: what cannot
 //! be stored shows before somebody needs it.
 
@@ -46,6 +48,7 @@ impl Tree {
         if self.unwritable.state.is_some() {
             self.probe_state();
         }
+        self.retry_own_log();
         self.tell_unwritable();
     }
 
@@ -59,7 +62,7 @@ impl Tree {
     }
 
     /// Tells the router what cannot be written to, if that has changed.
-    fn tell_unwritable(&mut self) {
+    pub(super) fn tell_unwritable(&mut self) {
         let log = self.log.problem();
         if self.router.is_none() || !self.unwritable.take_changed(log.as_deref()) {
             return;
@@ -68,8 +71,13 @@ impl Tree {
         let directory = directory.map(|path| path.display().to_string()).unwrap_or_default();
         let state = self.unwritable.state.iter().map(|why| (directory.clone(), why.clone()));
         let log = log.map(|why| (self.log.name().to_owned(), why));
-        let message =
-            FromSupervisor::Unwritable { state: state.collect(), log: log.into_iter().collect() };
+        let name = self.log.name();
+        let former = self.unwritable.former_log.iter().map(|why| (name.to_owned(), why.clone()));
+        let message = FromSupervisor::Unwritable {
+            state: state.collect(),
+            log: log.into_iter().collect(),
+            former_log: former.collect(),
+        };
         self.send_to_router(&message, &[]);
     }
 }

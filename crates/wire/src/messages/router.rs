@@ -416,6 +416,8 @@ messages! {
             state: Vec<(String, String)>,
             /// Name of the server's log, and the problem.
             log: Vec<(String, String)>,
+            /// Name of the server's log, and why it could not be opened again: the former file stays in use.
+            former_log: Vec<(String, String)>,
         }
         /// Asks whether the router works; answered with `Pong`.
         30 Ping {
