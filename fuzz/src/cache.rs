@@ -4,7 +4,7 @@ use bytes::Bytes;
 use howdah_cache::control::{RequestControl, ResponseControl};
 use howdah_cache::directives::{MAX_SECONDS, directives as parse};
 use howdah_cache::disk::journal;
-use howdah_cache::disk::layout::{Header, Line, sum};
+use howdah_cache::space::layout::{Header, Line, sum};
 use howdah_cache::disk::record::{self, PREFIX, Prefix};
 use howdah_cache::entry::Content;
 use howdah_cache::esi::{self as esi_language, Segment};

@@ -9,9 +9,9 @@ use howdah_http::body::Body;
 use howdah_http::body::in_kernel::{InKernel, MIN_SENT};
 use howdah_http::message::FieldBlock;
 
-use crate::disk::content::DiskContent;
 use crate::freshness::Source;
 use crate::place::Place;
+use crate::space::content::DiskContent;
 use crate::vary::Selection;
 
 /// Bytes that an entry takes beside its content: the structures, and the allocator's overhead.

@@ -41,6 +41,7 @@ pub mod respond;
 pub mod reuse;
 pub mod search;
 mod sieve;
+pub mod space;
 pub mod status;
 pub mod store;
 pub mod storing;

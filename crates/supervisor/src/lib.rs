@@ -29,11 +29,12 @@
 //! - [`state_format`]: the format of the directory of the stored configuration.
 //! - `sockets`: listening sockets, opened or inherited (`passed_socket`); `descriptor_store`: keeps them at the service
 //!   manager; `service_manager`: state of the notifications to it.
-//! - `ports`: the programs that listen on this machine.
+//! - `address`: addresses of sockets in documents; `ports`: the programs that listen on this machine.
 //! - `store`, `last_document`, `pid_file`, `certificates`: files that outlive the process.
 //! - `safe_path`: paths through directories of other users.
 #![forbid(unsafe_code)]
 
+mod address;
 mod application_checks;
 mod backoff;
 mod cache_file;

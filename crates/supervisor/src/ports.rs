@@ -7,7 +7,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use crate::sockets::parse;
+use crate::address::parse;
 
 /// A listening socket.
 #[derive(Debug, Clone, PartialEq, Eq)]

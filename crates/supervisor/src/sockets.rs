@@ -1,7 +1,6 @@
 //! Listening sockets: opens them, or takes those over that another process has passed
 //! ([`inherited`]).
 
-mod address;
 mod inherited;
 #[cfg(test)]
 mod tests;
@@ -16,9 +15,8 @@ use rustix::fs::{FileType, Mode, fchmod};
 use rustix::process::umask;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use self::address::file_of;
-pub(crate) use self::address::parse;
 use self::inherited::{Listening, Unclaimed};
+use crate::address::{file_of, parse};
 use crate::descriptor_store::DescriptorStore;
 use crate::passed_socket::{Owner, name_of};
 use crate::ports::Ports;

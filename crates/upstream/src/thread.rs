@@ -12,8 +12,8 @@ use howdah_sys::log::{Level, Log};
 
 use crate::connections::backlog::BacklogQueues;
 use crate::connections::connection::Connection;
+use crate::connections::http2_pool::{Http2Connection, Http2Pool};
 use crate::connections::idle_pool::{IdlePool, PoolKey};
-use crate::http2::pool::{Http2Connection, Http2Pool};
 use crate::log_limit::LogLimit;
 use crate::script_cache::ScriptCache;
 use crate::servers::selector::Selector;

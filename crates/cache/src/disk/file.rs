@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::content::DiskContent;
 use super::index::{Index, Missed};
 use super::journal::{self, Record};
-use super::layout::{self, Geometry, Sum, hash_of_key};
 use super::record::{self, PREFIX, Prefix, Stored, variant_of};
-use super::space::{Object, Space};
 use super::trouble::Trouble;
 use crate::entry::{Content, Entry};
 use crate::memory::Owner;
+use crate::space::content::DiskContent;
+use crate::space::layout::{self, Geometry, Sum, hash_of_key};
+use crate::space::{Object, Space};
 
 /// Content up to this size goes into memory; larger content is sent from the file. Static files have
 /// the same limit.

@@ -5,8 +5,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::space::Object;
 use crate::sieve::Sieve;
+use crate::space::Object;
 
 /// Maximum number of objects with one key.
 const MAX_VARIANTS: usize = 32;

@@ -7,9 +7,9 @@
 //!
 //! A record that is damaged makes the whole file worthless: nobody knows what it has purged.
 
-use super::layout::{PAGE, Reader, put_optional, put_text, sum};
 use crate::place::Subject;
 use crate::purge::{Effect, Mark, MarkOf};
+use crate::space::layout::{PAGE, Reader, put_optional, put_text, sum};
 
 /// Bytes of the header of a half: magic, generation, checksum.
 pub const HEADER: usize = 24;

@@ -11,26 +11,23 @@
 //! 4. If the disk is full, responses are not written. If a removal or purge cannot be written, the file
 //!    is emptied and not used any more.
 //!
+//! [`crate::space`] has the chunks of the file, and the content in them.
+//!
 //! | module | content |
 //! | --- | --- |
-//! | `layout`, `record`, `journal` | bytes; no I/O |
-//! | `space` | chunks, and the objects that have them |
+//! | `record`, `journal` | bytes; no I/O |
 //! | `index` | which object has a key, and which one makes room |
-//! | `content` | content that is sent from the file |
 //! | `file` | what threads of requests do with the file |
 //! | `front` | the store that the file belongs to |
 //! | `opening`, `writing` | the thread of the file |
 //! | `trouble` | why responses are not kept in the file |
 
-pub mod content;
 pub mod file;
 pub mod front;
 mod index;
 pub mod journal;
-pub mod layout;
 mod opening;
 pub mod record;
-pub mod space;
 mod trouble;
 pub mod writing;
 

@@ -10,8 +10,8 @@ use std::sync::{Arc, PoisonError};
 use super::file::{Disk, Journal};
 use super::front::Front;
 use super::journal::{self, Record};
-use super::layout::{Header, LINE, Line, PAGE};
-use super::space::{Object, Space};
+use crate::space::layout::{Header, LINE, Line, PAGE};
+use crate::space::{Object, Space};
 
 /// Lines of the table that are read at once.
 const LINES: u32 = 4096;
@@ -172,5 +172,5 @@ fn runs(chunks: &[u32]) -> Box<[Range<u32>]> {
 
 /// Returns a number for this boot of the machine; 0 if it is not known.
 fn boot() -> u64 {
-    std::fs::read(BOOT).map_or(0, |id| super::layout::sum(&[&id]))
+    std::fs::read(BOOT).map_or(0, |id| crate::space::layout::sum(&[&id]))
 }

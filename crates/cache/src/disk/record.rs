@@ -10,10 +10,10 @@ use std::sync::atomic::AtomicU64;
 use bytes::Bytes;
 use howdah_http::message::FieldBlock;
 
-use super::layout::{Reader, put_optional, put_text, sum};
 use crate::entry::{Charge, Content, Copies, Entry, Terms};
 use crate::freshness::Source;
 use crate::place::{MAX_TAGS, Place, Subject};
+use crate::space::layout::{Reader, put_optional, put_text, sum};
 use crate::vary::Selection;
 
 /// Bytes before the description.

@@ -11,10 +11,10 @@ use howdah_http::fixture;
 use howdah_http::message::Fields;
 use proptest::prelude::*;
 
-use super::layout::{self, Geometry};
 use crate::entry::Content;
 use crate::purge::Purge;
 use crate::report::StoredIn;
+use crate::space::layout::{self, Geometry};
 use crate::store::{Lookup, Store};
 use crate::testing::{NOW, entry_for, stored_beside_invalidations};
 

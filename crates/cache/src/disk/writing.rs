@@ -12,11 +12,11 @@ use bytes::Bytes;
 
 use super::file::{Disk, Job, MAX_IN_MEMORY};
 use super::front::Front;
-use super::layout::{CHUNK, Line, sum};
-use super::space::{Object, Space};
 use super::{opening, record};
 use crate::entry::{Content, Entry};
 use crate::memory::Owner;
+use crate::space::layout::{CHUNK, Line, sum};
+use crate::space::{Object, Space};
 
 /// Time for which nothing is written after the disk was full.
 const PAUSE: Duration = Duration::from_secs(1);

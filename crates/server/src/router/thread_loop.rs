@@ -8,7 +8,7 @@ use howdah_http::drain::Drain;
 use howdah_php_pool::pending::Failure;
 use howdah_php_pool::thread::{ControlRequest, PhpThread};
 use howdah_sys::log::Level;
-use howdah_upstream::proxy::health_checks;
+use howdah_upstream::health_checks;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{FileType, fstat};
 use socket2::{Domain, Socket, Type};
 
-use super::address::parse;
+use crate::address::parse;
 use crate::passed_socket::{Owner, name_of};
 
 /// An open listening socket.

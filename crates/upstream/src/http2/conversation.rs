@@ -13,8 +13,8 @@ use http::HeaderMap;
 use tokio::time::Instant;
 
 use super::head::{self, Head};
-use super::pool::Http2Slot;
 use super::upload::Upload;
+use crate::connections::http2_pool::Http2Slot;
 use crate::failure::{Failure, Malformed};
 use crate::transfer::upload::State;
 

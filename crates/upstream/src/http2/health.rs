@@ -9,7 +9,7 @@ use h2::RecvStream;
 use howdah_config::Health;
 use http::{HeaderMap, Method, Request, Uri};
 
-use super::pool::Http2Connection;
+use crate::connections::http2_pool::Http2Connection;
 use crate::proxy::request;
 use crate::servers::server::Server;
 use crate::servers::upstream::Upstream;

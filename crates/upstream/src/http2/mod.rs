@@ -2,7 +2,7 @@
 //!
 //! As [`crate::proxy`], with these differences:
 //!
-//! 1. Requests share connections ([`pool`]). A server can refuse a request that it has not processed;
+//! 1. Requests share connections ([`http2_pool`](crate::connections::http2_pool)). A server can refuse a request that it has not processed;
 //!    then it is sent again. If a connection is lost, requests are repeated as over HTTP/1: only those
 //!    that may be.
 //! 2. Bodies of gRPC are streams of messages in both directions. They are neither stored nor read ahead
@@ -14,7 +14,6 @@ mod body;
 mod conversation;
 pub mod head;
 pub mod health;
-pub mod pool;
 mod upload;
 
 use std::future::poll_fn;
@@ -31,8 +30,8 @@ use howdah_http::variables::VariableSource;
 use self::body::ResponseBody;
 use self::conversation::Conversation;
 use self::head::{Head, Outline};
-use self::pool::{Http2Connection, Http2Slot};
 use self::upload::Upload;
+use crate::connections::http2_pool::{Http2Connection, Http2Slot};
 use crate::failure::Failure;
 use crate::log_limit::LogLimit;
 use crate::proxy::changes::HeadChanges;

@@ -27,7 +27,6 @@ pub mod conversation;
 mod field_value;
 mod forwarded;
 pub mod framing;
-pub mod health_checks;
 pub mod hop;
 pub mod request;
 pub mod response;

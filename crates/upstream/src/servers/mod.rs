@@ -4,7 +4,7 @@
 //! - [`selection`]: selects the server of a request. [`balance`] decides by the upstream's method,
 //!   [`round_robin`] and [`selector`] have the per-thread state for it.
 //! - [`passive_health`]: servers that failed requests. Active health checks are in
-//!   [`crate::proxy::health_checks`].
+//!   [`crate::health_checks`].
 //! - [`retry_budget`]: the share of requests that may be sent again.
 //! - [`direct`], [`resolved`]: compile upstreams from the configuration.
 

@@ -3,6 +3,9 @@
 //! An object keeps its chunks until nobody reads it any more, also if it was removed from the index:
 //! no chunk is written again while it is being sent.
 
+pub mod content;
+pub mod layout;
+
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -10,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::layout::{CHUNK, Geometry, LINE, Line};
+use self::layout::{CHUNK, Geometry, LINE, Line};
 use crate::sieve::{Element, Marks};
 
 /// The chunks of a file.

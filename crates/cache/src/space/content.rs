@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use howdah_http::body::{BodyStream, SendError, file};
 
-use super::space::Object;
+use super::Object;
 
 /// Content in the file.
 #[derive(Debug, Clone)]
