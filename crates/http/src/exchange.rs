@@ -54,7 +54,7 @@ pub trait Handler {
 
     /// Returns who answers for the memory of a connection that has no request yet.
     fn owner(&self, connection: &ConnectionInfo) -> Owner {
-        Owner::of_connection(connection)
+        connection.owner()
     }
 
     /// Called at the beginning of each turn of a task that answers a request of an HTTP/2 connection.

@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::client::network;
-use crate::message::{ConnectionInfo, Request};
 
 /// Size in bytes up to which a request or a response takes nothing.
 pub const FREE_BYTES: usize = 16 << 10;
@@ -66,27 +65,10 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Returns the owner of a request and its response.
-    pub fn of(request: &Request) -> Owner {
-        let handling = &request.handling;
-        let application = handling.script(|script| Arc::from(script.application()));
-        Owner { site: application.or_else(|| handling.site()), ..Owner::client_of(request) }
-    }
-
-    /// Returns the owner of a request of an application, and of its response.
-    pub fn of_application(request: &Request, application: &Arc<str>) -> Owner {
-        Owner { site: Some(Arc::clone(application)), ..Owner::client_of(request) }
-    }
-
-    fn client_of(request: &Request) -> Owner {
-        let owner = Owner::of_connection(&request.connection);
-        Owner { client: owner.client.filter(|_| !request.handling.is_client_unknown()), ..owner }
-    }
-
-    /// Returns the owner of a connection without a request.
-    pub fn of_connection(connection: &ConnectionInfo) -> Owner {
-        let address = connection.peer.map(|peer| peer.ip().to_canonical());
-        Owner { client: address.filter(|address| !address.is_loopback()).map(network), site: None }
+    /// Returns the owner of what is kept for a client (`None` if it is not known) and a site.
+    pub fn new(client: Option<IpAddr>, site: Option<Arc<str>>) -> Owner {
+        let address = client.map(|address| address.to_canonical());
+        Owner { client: address.filter(|address| !address.is_loopback()).map(network), site }
     }
 
     /// Returns the client alone, if it is known.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::fixture::request;
+use crate::message::ConnectionInfo;
 
 const PIECE: usize = 1 << 20;
 
@@ -53,11 +54,11 @@ fn an_owner_that_many_clients_share_has_the_limit_of_its_site_alone() {
     let asked = |peer: &str| {
         let connection =
             ConnectionInfo { peer: Some(peer.parse().unwrap()), ..ConnectionInfo::default() };
-        Owner::of_connection(&connection).client.is_some()
+        connection.owner().client.is_some()
     };
     assert!(asked("192.0.2.1:1") && asked("[2001:db8::1]:1"));
     assert!(!asked("127.0.0.1:1") && !asked("[::1]:1") && !asked("[::ffff:127.0.0.9]:1"));
-    assert!(Owner::of_connection(&ConnectionInfo::default()).client.is_none(), "a unix socket");
+    assert!(ConnectionInfo::default().owner().client.is_none(), "a unix socket");
     let listener: Arc<str> = "*:80".into();
     let mut request = request("/", &[("host", "made-up.example")]);
     request.connection = Arc::new(ConnectionInfo {
@@ -65,10 +66,10 @@ fn an_owner_that_many_clients_share_has_the_limit_of_its_site_alone() {
         ..ConnectionInfo::default()
     });
     request.handling.set_listener(Arc::clone(&listener));
-    let of_request = Owner::of(&request);
+    let of_request = request.owner();
     assert_eq!(of_request, super::tests::owner(1, "*:80"), "not the name that the client chose");
     request.handling.set_client_unknown();
-    assert_eq!(Owner::of(&request), Owner { client: None, site: Some(listener) });
+    assert_eq!(request.owner(), Owner { client: None, site: Some(listener) });
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! Values of the variables in templates.
 
 use std::cell::RefCell;
-use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::sync::{Arc, LazyLock};
 use std::thread::LocalKey;
@@ -15,7 +13,9 @@ use howdah_sys::clock;
 
 use crate::handling::{Handling, Script};
 use crate::handshake::{ClientCertificate, Handshake};
-use crate::message::{ConnectionFields, ConnectionInfo, FieldBlock, Request, ShownAddress};
+use crate::message::{
+    ConnectionFields, ConnectionInfo, FieldBlock, Request, ShownAddress, ShownRequestId,
+};
 use crate::query;
 
 /// The request and response that variables take their values from.
@@ -238,26 +238,6 @@ fn request_variable(
         | Variable::Status
         | Variable::TimeLocal => false,
     }
-}
-
-/// Formats the public id of a request, as in the log, in applications and in `$request_id`: 32
-/// hexadecimal digits.
-#[derive(Debug, Clone, Copy)]
-pub struct ShownRequestId(pub u64);
-
-impl fmt::Display for ShownRequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [high, low] = public_id(self.0);
-        write!(f, "{high:016x}{low:016x}")
-    }
-}
-
-/// Returns the public id of a request: a keyed hash (SipHash) of its number, which reveals neither
-/// the number nor the next id. The key is random, made once per process, so that a request costs no
-/// system call.
-fn public_id(id: u64) -> [u64; 2] {
-    static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-    [0u8, 1].map(|half| KEY.hash_one((id, half)))
 }
 
 /// Appends a fact about each server that got the request. Returns false if there is none.

@@ -9,8 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use howdah_http::authority;
 use howdah_http::handshake::Handshake;
+use howdah_http::message::ShownRequestId;
 use howdah_http::message::{Request, ShownAddress, is_internal_field};
-use howdah_http::variables::ShownRequestId;
 use howdah_wire::php_values::PhpValues;
 use howdah_wire::request::{Params, Reserved};
 

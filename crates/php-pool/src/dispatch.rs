@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use howdah_http::exchange::Exchange;
-use howdah_http::memory::Owner;
 use howdah_http::message::Response;
 use howdah_http::request_body::{self, CollectError, RequestBody};
 use howdah_http::respond::{CLIENT_GONE, refuse};
@@ -68,7 +67,7 @@ pub async fn run(
         flow,
         purger,
     };
-    let owner = Owner::of_application(&exchange.request, &application.name);
+    let owner = exchange.request.owner_in(&application.name);
     let collected = request_body::collect(exchange, memory, &directory, owner.clone()).await;
     let body = match collected {
         Ok(body) => body,

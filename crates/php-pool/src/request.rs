@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use howdah_http::handling;
-use howdah_http::variables::ShownRequestId;
+use howdah_http::message::ShownRequestId;
 
 use crate::times::Times;
 

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 use howdah_files::RequestTime;
+use howdah_http::message::ShownRequestId;
 use howdah_http::message::{Request, shown_target};
-use howdah_http::variables::ShownRequestId;
 use howdah_limits::rules::Admission;
 use howdah_php_pool::cgi_params;
 use howdah_sys::log::Level;

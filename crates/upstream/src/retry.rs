@@ -25,9 +25,10 @@ use howdah_config::{Retry, ServerOptions};
 use howdah_http::exchange::Exchange;
 use howdah_http::handling::ServerAttempt;
 use howdah_http::message::Response;
+use howdah_http::message::ShownRequestId;
 use howdah_http::request_body::CollectError;
 use howdah_http::respond::{CLIENT_GONE, refuse};
-use howdah_http::variables::{ShownRequestId, VariableSource};
+use howdah_http::variables::VariableSource;
 use howdah_sys::plain::Plain;
 
 use crate::failure::Failure;

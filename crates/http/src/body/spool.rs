@@ -493,7 +493,7 @@ mod tests {
         use std::os::unix::fs::MetadataExt;
         const MIB: usize = 1 << 20;
         let directory = tempfile::tempdir().unwrap();
-        let owner = Owner::of(&crate::fixture::request("/", &[]));
+        let owner = crate::fixture::request("/", &[]).owner();
         let mut spool = Spool::new(directory.path().into()).of(owner);
         let part = Bytes::from(vec![7; 64 << 10]);
         let mut read = 0;
@@ -518,7 +518,7 @@ mod tests {
             peer: Some(([203, 0, 113, 7], 1).into()),
             ..Default::default()
         });
-        let owner = Owner::of(&request);
+        let owner = request.owner();
         let space = 2 << 30; // a quarter of 8 GiB
         let mut others = Charge::new(&FILES, owner.clone());
         assert!(others.hold(space - (1 << 20)));

@@ -11,7 +11,7 @@ use super::transport::{Io, Transport};
 use crate::body::SendError;
 use crate::body::in_kernel::KernelCopy;
 use crate::limits::Limits;
-use crate::memory::{Charge, FREE_BYTES, Owner, RESPONSES};
+use crate::memory::{Charge, FREE_BYTES, RESPONSES};
 use crate::message::{Request, Trailer};
 
 /// Sender of one body.
@@ -44,7 +44,7 @@ impl<I: Io> Sender<'_, I> {
         let poll = transport.poll_flush(cx, self.limits);
         match (poll.is_pending(), self.request) {
             (true, Some(request)) => {
-                let new = || Charge::new(&RESPONSES, Owner::of(request));
+                let new = || Charge::new(&RESPONSES, request.owner());
                 let charge = self.charge.get_or_insert_with(new);
                 transport.work.out.hold(charge, self.counted, &self.limits.temporary)?;
             }

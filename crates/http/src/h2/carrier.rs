@@ -17,7 +17,6 @@ use super::shared::Shared;
 use crate::body::{BodyError, BodySource};
 use crate::exchange::{Carrier, Disconnect};
 use crate::limits::Limits;
-use crate::memory::Owner;
 use crate::message::{FieldBlock, Request};
 use crate::timer::{ProgressDeadline, Throughput, Timer};
 
@@ -186,7 +185,7 @@ impl Carrier for StreamCarrier<'_> {
     }
 
     fn admits(&self, request: &Request) -> bool {
-        self.memory.count(Owner::of(request))
+        self.memory.count(request.owner())
     }
 
     fn queue_interim(&self, status: u16, fields: &FieldBlock) -> io::Result<()> {

@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
 
-use crate::memory::{Charge, FREE_BYTES, Owner, RESPONSES};
+use crate::memory::{Charge, FREE_BYTES, RESPONSES};
 use crate::message::{FieldBlock, Request};
 
 /// Bytes of output from which responses wait in any case.
@@ -45,7 +45,7 @@ impl Output {
         let mut kept = self.charge.borrow_mut();
         if kept.is_none() {
             let Some(request) = request else { return false };
-            let mut charge = Charge::new(&RESPONSES, Owner::of(request));
+            let mut charge = Charge::new(&RESPONSES, request.owner());
             *kept = charge.hold(MAX_BYTES).then_some(charge);
         }
         kept.is_some()

@@ -20,7 +20,7 @@ use super::turns::Turn;
 use crate::body::{Body, BodyStream, Piece, SendError, file};
 use crate::date;
 use crate::limits::Limits;
-use crate::memory::{Charge, FREE_BYTES, Owner, RESPONSES};
+use crate::memory::{Charge, FREE_BYTES, RESPONSES};
 use crate::message::{ConnectionFields, FieldBlock, Request, Response, Trailer};
 use crate::spool::unread_file;
 use crate::timer::{ProgressDeadline, Throughput, Timer};
@@ -246,7 +246,7 @@ impl Sender<'_> {
         else {
             return true;
         };
-        let charge = self.charge.get_or_insert_with(|| Charge::new(&RESPONSES, Owner::of(request)));
+        let charge = self.charge.get_or_insert_with(|| Charge::new(&RESPONSES, request.owner()));
         // The rest of a large piece would keep all of it.
         if rest.len() <= *whole / 2 && rest.is_unique() {
             (*rest, *whole) = (Bytes::copy_from_slice(rest), rest.len());
@@ -258,7 +258,7 @@ impl Sender<'_> {
     async fn spill(&mut self, rest: Bytes) -> Result<(), SendError> {
         self.charge = None;
         let Some(request) = self.request else { return Err(SendError::ClientGone) };
-        let (file, _space) = unread_file(&self.limits.temporary, Owner::of(request), &rest)?;
+        let (file, _space) = unread_file(&self.limits.temporary, request.owner(), &rest)?;
         let length = rest.len() as u64;
         drop(rest);
         self.file(&Arc::new(file), 0, length).await

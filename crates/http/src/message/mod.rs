@@ -18,4 +18,4 @@ pub use request::{
 pub use response::{
     CompressedCopies, ConnectionFields, FileFacts, Response, ResponseExtras, Trailer,
 };
-pub use shown::{ShownRequest, shown_target};
+pub use shown::{ShownRequest, ShownRequestId, shown_target};

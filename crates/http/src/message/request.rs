@@ -12,6 +12,7 @@ use howdah_config::Captures;
 use super::fields::Fields;
 use crate::handling::Handling;
 use crate::handshake::Handshake;
+use crate::memory::Owner;
 
 /// A request head after the protocol layer has checked its framing and syntax.
 #[derive(Debug, Clone)]
@@ -62,6 +63,22 @@ pub struct ScriptAdditions {
 }
 
 impl Request {
+    /// Returns who answers for the memory of the request and its response.
+    pub fn owner(&self) -> Owner {
+        let application = self.handling.script(|script| Arc::from(script.application()));
+        Owner::new(self.known_client(), application.or_else(|| self.handling.site()))
+    }
+
+    /// Returns the same for a request of an application.
+    pub fn owner_in(&self, application: &Arc<str>) -> Owner {
+        Owner::new(self.known_client(), Some(Arc::clone(application)))
+    }
+
+    fn known_client(&self) -> Option<IpAddr> {
+        let peer = self.connection.peer.filter(|_| !self.handling.is_client_unknown());
+        peer.map(|peer| peer.ip())
+    }
+
     /// Returns true for a preflight: a browser asks for permission before it sends the request itself (the Fetch
     /// standard, 3.2).
     pub fn is_preflight(&self) -> bool {
@@ -155,6 +172,11 @@ impl ConnectionInfo {
     /// Counts a request. Returns its number, from 1.
     pub fn next_request(&self) -> u64 {
         self.requests.0.fetch_add(1, Relaxed).wrapping_add(1)
+    }
+
+    /// Returns who answers for the memory of a connection without a request.
+    pub fn owner(&self) -> Owner {
+        Owner::new(self.peer.map(|peer| peer.ip()), None)
     }
 
     /// Returns `http` or `https`.

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
 
 use super::Request;
-use crate::variables::ShownRequestId;
 
 /// Maximum length of a request target in the log, in bytes. A client chooses it, and there may be many lines.
 const MAX_SHOWN_BYTES: usize = 1000;
@@ -33,4 +34,24 @@ impl fmt::Display for ShownRequest<'_> {
             false => write!(f, " of {}", shown_target(host)),
         }
     }
+}
+
+/// Formats the public id of a request, as in the log, in applications and in `$request_id`: 32
+/// hexadecimal digits.
+#[derive(Debug, Clone, Copy)]
+pub struct ShownRequestId(pub u64);
+
+impl fmt::Display for ShownRequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [high, low] = public_id(self.0);
+        write!(f, "{high:016x}{low:016x}")
+    }
+}
+
+/// Returns the public id of a request: a keyed hash (SipHash) of its number, which reveals neither
+/// the number nor the next id. The key is random, made once per process, so that a request costs no
+/// system call.
+fn public_id(id: u64) -> [u64; 2] {
+    static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    [0u8, 1].map(|half| KEY.hash_one((id, half)))
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use howdah_http::variables::ShownRequestId;
+use howdah_http::message::ShownRequestId;
 use howdah_sys::clock;
 use serde_json::Value as Json;
 

@@ -150,7 +150,7 @@ pub async fn assemble(
         return;
     }
     let body = std::mem::take(&mut response.body);
-    let budget = RefCell::new(Budget::new(Owner::of(&exchange.request)));
+    let budget = RefCell::new(Budget::new(exchange.request.owner()));
     let turns = Semaphore::new(MAX_AT_ONCE);
     let assembly = Assembly { listener, budget, turns };
     match assembly.page(context, exchange, body).await {

@@ -124,7 +124,7 @@ impl Handler for RequestHandler {
         }
         kernel_copy::apply(thread.counters.open(), &mut response);
         if let Some(rate) = effects.rate {
-            let owner = Owner::of(&exchange.request);
+            let owner = exchange.request.owner();
             let tmp = &thread.shared.tmp;
             bandwidth::apply(Bandwidth::of_response(rate), &owner, tmp, &mut response);
         }
@@ -171,7 +171,7 @@ impl Handler for RequestHandler {
         let is_proxy = listener.is_some_and(|listener| {
             listener.proxies.iter().any(|proxy| proxy.source.matches(connection.peer))
         });
-        Owner::of_connection(connection).on(&self.listener, is_proxy)
+        connection.owner().on(&self.listener, is_proxy)
     }
 
     fn begin_turn(&self) {
@@ -264,7 +264,7 @@ impl RequestHandler {
             announcement.put(response);
         }
         for limit in &progress.admission.bandwidths {
-            let (owner, tmp) = (Owner::of(request), &self.thread.shared.tmp);
+            let (owner, tmp) = (request.owner(), &self.thread.shared.tmp);
             bandwidth::apply(limit.clone(), &owner, tmp, response);
         }
         if !progress.admission.permits.is_empty() || progress.logs.is_some() {

@@ -9,7 +9,6 @@ use howdah_cache::purge::Purge;
 use howdah_cache::store::Store;
 use howdah_config::{Fairness, ServerOptions};
 use howdah_http::exchange::Exchange;
-use howdah_http::memory::Owner;
 use howdah_http::message::{Request, Response};
 use howdah_limits::key;
 use howdah_php_pool::dispatch::{self, BodyBuffer};
@@ -54,7 +53,7 @@ async fn ask_as_is<'s>(
 ) -> (Response, Option<Instruction<'s>>) {
     let thread = context.thread;
     let http = &context.routing.snapshot.config.settings.http;
-    let owner = Owner::of(&exchange.request);
+    let owner = exchange.request.owner();
     let buffer = howdah_upstream::transfer::BufferSettings {
         memory: http.body_buffer_size,
         directory: http.body_temp_path.as_deref().unwrap_or(&thread.shared.tmp),

@@ -139,7 +139,7 @@ fn what_is_no_response_is_answered_with_502() {
             assert_eq!(status(&reply), 502, "{answer:?}");
             assert!(!reply.contains("Set-Cookie"), "{reply}");
             let log = proxy.log();
-            let id = howdah_http::variables::ShownRequestId(7);
+            let id = howdah_http::message::ShownRequestId(7);
             assert!(log.contains(&format!(" request {id}: GET /x (127.0.0.1:")), "{log}");
             assert_eq!(log.lines().count(), 1, "{log}");
         }
