@@ -321,12 +321,15 @@ impl ControlThread {
         let (mut start_timeout, mut has_failed_late) = (START_TIMEOUT, false);
         let mut bind_again = None;
         loop {
+            let mut hanging_at = None;
             let (is_preparing, deadline) = match trigger {
                 Trigger::Start(_) => {
                     let is_decided = self.pools.waive_failed(trigger.tolerates_new())?;
                     // In an upgrade, the former server goes on meanwhile.
                     if trigger.tolerates_new() && self.pools.required.is_empty() {
                         self.pools.waive_new();
+                    } else if trigger.tolerates_new() {
+                        hanging_at = self.pools.waive_hanging(Instant::now());
                     }
                     (!is_decided || self.pools.is_preparing()?, started_at + start_timeout)
                 }
@@ -349,7 +352,8 @@ impl ControlThread {
                 bind_again = None;
                 self.bind_taken(&awaited, config, prepared)?;
             }
-            let due = is_preparing.then_some(deadline).into_iter().chain(bind_again).min();
+            let due = is_preparing.then_some(deadline).into_iter();
+            let due = due.chain(hanging_at).chain(bind_again).min();
             let Some(message) = self.receive_until(due).await? else {
                 if !is_preparing || Instant::now() < deadline {
                     continue;

@@ -9,6 +9,8 @@ use howdah_wire::messages::{Problem, ProblemKind};
 
 use super::Pools;
 use super::application::PooledApplication;
+use super::tick::START_PATIENCE;
+use crate::router::trigger::START_TIMEOUT;
 
 impl Pools {
     /// Returns true while prepared applications must be waited for. Error: the reason why one
@@ -88,17 +90,26 @@ impl Pools {
         Ok(true)
     }
 
+    /// Returns the other prepared applications with the same version of PHP, except those whose own part of the
+    /// document is wrong.
+    fn with_php_of<'a>(
+        &'a self,
+        app: &'a PooledApplication,
+    ) -> impl Iterator<Item = &'a PooledApplication> {
+        self.changed().filter(|other| {
+            other.config.version == app.config.version
+                && other.config.name != app.config.name
+                && !other.is_mistaken()
+        })
+    }
+
     /// Returns false if applications that the router must not serve without have failed and it is not known yet
     /// whether PHP or they themselves are the reason: where PHP has started for another one with the same version,
     /// its start is in order. Error: the reason why it has started for none of several.
     fn is_php_known(&self) -> Result<bool, String> {
         let required = || self.changed().filter(|app| self.requires(app));
         for app in required().filter(|app| app.lacks_php()) {
-            let mut others = required().filter(|other| {
-                other.config.version == app.config.version
-                    && other.config.name != app.config.name
-                    && !other.is_mistaken()
-            });
+            let mut others = self.with_php_of(app).filter(|other| self.requires(other));
             let Some(other) = others.next() else { continue }; // it has this version for itself
             let mut others = std::iter::once(other).chain(others);
             // The first that has not failed tells: it has started, or starts.
@@ -176,6 +187,35 @@ impl Pools {
             app.is_waived = true;
         }
         self.required = required;
+    }
+
+    /// Lets applications that hang be adopted, if others have started: each has had [`START_PATIENCE`], and for
+    /// [`START_TIMEOUT`] no other has started. Of several with one version of PHP, one must have started. Returns the
+    /// time at which the next one counts as hanging.
+    pub(in crate::router) fn waive_hanging(&mut self, now: Instant) -> Option<Instant> {
+        let starts =
+            self.changed().flat_map(|app| app.ready_since.iter().chain(app.started.values()));
+        let last = *starts.max()?;
+        let has_php = |app: &PooledApplication| {
+            let mut others = self.with_php_of(app).peekable();
+            others.peek().is_none() || others.chain([app]).any(|one| one.ready_since.is_some())
+        };
+        let late = self.changed().filter(|app| app.is_late() && app.failure.is_none());
+        let due: Vec<_> = late
+            .filter(|app| has_php(app))
+            .map(|app| {
+                let since = app.starting_since.map(|since| since + START_PATIENCE);
+                (app.number(), since.into_iter().chain([last + START_TIMEOUT]).max())
+            })
+            .collect();
+        for app in self.preparing.iter_mut().filter(|app| !app.is_restart) {
+            let is_due = |(number, due): &(_, Option<Instant>)| {
+                *number == app.number() && due.is_none_or(|due| due <= now)
+            };
+            // The log and the status name it as soon as it is adopted.
+            app.is_waived |= due.iter().any(is_due);
+        }
+        due.into_iter().filter_map(|(_, due)| due).filter(|due| *due > now).min()
     }
 
     /// Lets applications that have not started within `time` count as failed.

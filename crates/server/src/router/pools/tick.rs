@@ -16,7 +16,7 @@ use crate::router::trigger::CHANGE_TIMEOUT;
 const LEAVING_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time for which requests wait for an application that starts.
-const START_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const START_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Interval between two checks for superfluous workers and for damage.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
