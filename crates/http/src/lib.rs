@@ -17,7 +17,7 @@
 //! Beside the folders: [`exchange`] is the interface between protocols and handlers, [`limits`]
 //! bounds the time and size of requests, [`request_body`] collects the body of a request, [`copied_body`] keeps a copy of one,
 //! [`handling`] records what its handlers did, [`respond`] makes error pages, [`memory`] counts what requests and responses take
-//! while they wait, and [`variables`] evaluates the variables of templates.
+//! while they wait, [`turn`] lets tasks of a thread take turns, and [`variables`] evaluates the variables of templates.
 #![forbid(unsafe_code)]
 
 pub mod body;
@@ -37,6 +37,7 @@ pub mod message;
 pub mod request_body;
 pub mod respond;
 mod syntax;
+pub mod turn;
 pub mod variables;
 
 pub use body::{feed, spool, temporary_files};

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use crate::exchange::{BodyError, Exchange};
 use crate::memory::{Charge, Owner, REQUESTS};
 use crate::spool::{create_temporary_file, write_temporary};
+use crate::turn::TURN_BYTES;
 
 /// A complete body.
 #[derive(Debug)]
@@ -97,9 +98,6 @@ struct StoredBody<'d> {
 
 /// Number of bytes of small pieces that are written together.
 const SMALL_PIECES: usize = 4096;
-
-/// Number of bytes after which other requests of the thread have their turn.
-const TURN_BYTES: usize = 256 << 10;
 
 impl StoredBody<'_> {
     fn new(directory: &Path) -> Result<StoredBody<'_>, CollectError> {

@@ -9,12 +9,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use rustix::fs::{
     FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create,
 };
 use rustix::io::Errno;
+use tokio::runtime::Handle;
 
 use howdah_sys::full_disk;
 
@@ -33,6 +35,8 @@ pub const SMALL_PART_BYTES: usize = 4096;
 const GATHER_SIZE: usize = 16 * 1024;
 /// Number of bytes that were read from a file before their space is given back.
 const FREED_SIZE: u64 = 1 << 20;
+/// Number of bytes in a file from which on it is not closed by the thread itself.
+const SLOW_CLOSE_SIZE: u64 = 4 << 20;
 /// Bytes that a part in memory takes in addition to its content: its handle and its allocation.
 const PART_OVERHEAD: usize = 128;
 
@@ -59,8 +63,10 @@ pub(crate) struct Spilled {
     directory: PathBuf,
     read: u64,
     written: u64,
-    /// Number of bytes at the beginning whose space was given back.
-    freed: u64,
+    /// Number of bytes at the beginning whose space is given back, or was.
+    given_up: u64,
+    /// Number of those whose space was given back.
+    freed: Arc<AtomicU64>,
     /// Space in the file as that of somebody.
     charge: Option<Charge>,
     /// Short parts that are not written yet; fewer than [`GATHER_SIZE`] bytes.
@@ -73,7 +79,8 @@ impl Spilled {
         let (file, tail) = (create_temporary_file(directory)?, Vec::new());
         let charge = owner.map(|owner| Charge::new(&FILES, owner.clone()));
         let directory = directory.to_owned();
-        Ok(Spilled { file, directory, read: 0, written: 0, freed: 0, charge, tail })
+        let freed = Arc::default();
+        Ok(Spilled { file, directory, read: 0, written: 0, given_up: 0, freed, charge, tail })
     }
 
     /// Appends bytes.
@@ -96,7 +103,7 @@ impl Spilled {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let written = self.written + bytes.len() as u64;
-        if !self.hold(written - self.freed) {
+        if !self.hold(written - self.freed()) {
             return Err(NoRoom.into());
         }
         write_temporary(&self.file, &self.directory, bytes, self.written)?;
@@ -109,14 +116,34 @@ impl Spilled {
         self.charge.as_mut().is_none_or(|charge| charge.hold(bytes))
     }
 
-    /// Gives back the space of what was read, where the file system can do that.
+    /// Gives back the space of what was read, where the file system can do that: a helper thread does, since file systems
+    /// may write the file first.
     fn free(&mut self) {
-        let (from, bytes) = (self.freed, self.read - self.freed);
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if bytes >= FREED_SIZE && fallocate(&self.file, flags, from, bytes).is_ok() {
-            self.freed = self.read;
-            self.hold(self.written - self.freed); // less than before always fits
+        let bytes = self.read - self.given_up;
+        if bytes >= FREED_SIZE && self.freed() == self.given_up {
+            let (from, freed) = (self.given_up, Arc::clone(&self.freed));
+            self.given_up = self.read;
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let free = move |file: &File| {
+                if fallocate(file, flags, from, bytes).is_ok() {
+                    freed.store(from + bytes, Relaxed);
+                }
+            };
+            match (Handle::try_current(), self.file.try_clone()) {
+                (Ok(runtime), Ok(file)) => drop(runtime.spawn_blocking(move || free(&file))),
+                _ => free(&self.file),
+            }
         }
+        self.hold(self.space()); // less than before always fits
+    }
+
+    fn freed(&self) -> u64 {
+        self.freed.load(Relaxed)
+    }
+
+    /// Returns the number of bytes that the file takes.
+    fn space(&self) -> u64 {
+        self.written - self.freed()
     }
 
     /// Returns the number of bytes not read yet.
@@ -135,6 +162,22 @@ impl Spilled {
         self.read += len as u64;
         self.free();
         Ok(piece.into())
+    }
+}
+
+impl Drop for Spilled {
+    /// Has a large file closed by a helper thread: the kernel takes 0.1 s to give back the space of a gigabyte.
+    fn drop(&mut self) {
+        if self.space() >= SLOW_CLOSE_SIZE
+            && let Ok(runtime) = Handle::try_current()
+            && let Ok(last) = self.file.try_clone()
+        {
+            let space = self.charge.take();
+            runtime.spawn_blocking(move || {
+                drop(last);
+                drop(space); // it counts until then
+            });
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::encoder::Encoder;
 use super::memory::Permit;
 use crate::body::{Body, BodyStream, Piece};
+use crate::turn;
 
 /// Maximum number of bytes compressed in one step.
 const STEP_SIZE: usize = 16 << 10;
@@ -77,7 +78,7 @@ impl Compressed {
             let Some(encoder) = &mut self.encoder else { return Poll::Ready(Ok(None)) };
             if self.turn >= TURN_SIZE {
                 self.turn = 0;
-                cx.waker().wake_by_ref();
+                turn::end(cx);
                 return Poll::Pending;
             }
             if !self.input.is_empty() {

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use tokio::task::yield_now;
 
 use super::output::MAX_COPY;
 use super::response_head::{Framing, put_chunk_size};
@@ -11,6 +12,7 @@ use super::sender::Sender;
 use super::transport::Io;
 use crate::body::{Body, BodyStream, Piece, SendError};
 use crate::message::Trailer;
+use crate::turn::TURN_BYTES;
 
 impl<I: Io> Sender<'_, I> {
     /// Passes a body to the output, which may still hold the last bytes afterwards.
@@ -58,6 +60,7 @@ impl<I: Io> Sender<'_, I> {
             _ => None,
         };
         let is_chunked = matches!(framing, Framing::Chunked(_));
+        let mut turn = 0;
         while left != Some(0) {
             let next = poll_fn(|cx| self.poll_stream(stream.as_mut(), cx)).await?;
             let Some(mut bytes) = next else {
@@ -71,11 +74,16 @@ impl<I: Io> Sender<'_, I> {
                 bytes.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= bytes.len() as u64;
             }
+            turn += bytes.len();
             self.counted = if stream.is_counted() { bytes.len() } else { 0 };
             match is_chunked {
                 true if bytes.is_empty() => {}
                 true => self.chunk(bytes, b"\r\n").await?,
                 false => self.bytes(bytes).await?,
+            }
+            if turn >= TURN_BYTES {
+                turn = 0;
+                yield_now().await; // other connections have a turn
             }
         }
         if is_chunked {

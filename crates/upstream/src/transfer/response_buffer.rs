@@ -16,6 +16,7 @@ use howdah_http::body::{Body, BodyStream};
 use howdah_http::memory::Owner;
 use howdah_http::message::FieldBlock;
 use howdah_http::spool::Spool;
+use howdah_http::turn::{self, TURN_BYTES};
 use howdah_php_pool::pending::MAX_WAITING;
 use howdah_sys::plain::Plain;
 use tokio::task::{AbortHandle, spawn_local};
@@ -23,8 +24,6 @@ use tokio::task::{AbortHandle, spawn_local};
 /// Maximum number of pieces of one response that are decoded in one turn; then other connections
 /// get theirs.
 pub const MAX_TURN_PIECES: usize = 64;
-/// Maximum number of bytes of one response that are read in one turn.
-const MAX_TURN_BYTES: usize = 1 << 20;
 
 /// Limits the pieces of a response that are decoded in one turn. A server that writes very short
 /// pieces must not block other connections of the thread.
@@ -46,13 +45,13 @@ impl TurnLimit {
         self.taken >= MAX_TURN_PIECES
     }
 
-    /// Returns pending if the turn is over; the task is woken immediately, and a new turn begins.
+    /// Returns pending if the turn is over; a new turn begins after those of others ([`turn::end`]).
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.is_over() {
             return Poll::Ready(());
         }
         self.taken = 0;
-        cx.waker().wake_by_ref();
+        turn::end(cx);
         Poll::Pending
     }
 
@@ -198,11 +197,11 @@ impl<A: Abandon> Reader<A> {
             if self.take(part) {
                 return Poll::Ready(());
             }
-            if bytes >= MAX_TURN_BYTES {
+            if bytes >= TURN_BYTES {
                 break;
             }
         }
-        cx.waker().wake_by_ref();
+        turn::end(cx);
         Poll::Pending
     }
 

@@ -205,3 +205,20 @@ fn of_short_pieces_few_are_taken_at_once_and_they_leave_together() {
         assert!(got.concat() == (0..pieces).map(|n| n as u8).collect::<Vec<_>>());
     });
 }
+
+#[test]
+fn of_long_pieces_some_are_taken_in_a_turn() {
+    with(|directory| async move {
+        const LENGTH: usize = 64 << 10;
+        let answer = Parts::new((0..100).map(|_| vec![7; LENGTH]), None);
+        let taken = Rc::clone(&answer.taken);
+        let store = Rc::new(RefCell::new(Store::new(Spool::new(directory.path().into()))));
+        let mut reader = Reader { answer, store };
+        let (mut before, mut cx) = (0, Context::from_waker(Waker::noop()));
+        while reader.poll(&mut cx).is_pending() {
+            let now = *taken.borrow();
+            assert!((now - before) * LENGTH <= TURN_BYTES, "{before} {now}");
+            before = now;
+        }
+    });
+}
