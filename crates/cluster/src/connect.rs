@@ -14,6 +14,7 @@ use std::time::Duration;
 use howdah_config::{self as config, Address};
 use howdah_upstream::connections::stream::Stream;
 use howdah_upstream::names::clients::ClientNames;
+use howdah_upstream::names::turns::Asker;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ErrorKind, RedisConnectionInfo, RedisError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -104,7 +105,7 @@ impl Connector {
             return Stream::connect(&self.settings.server).await;
         };
         let mut last = io::Error::other("its name has no address");
-        for address in &*self.names.addresses(name, &self.resolver).await {
+        for address in &*self.names.addresses(Asker::Server, name, &self.resolver).await {
             match Stream::connect(&Address::Inet(SocketAddr::new(*address, *port))).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,

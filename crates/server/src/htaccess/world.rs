@@ -22,6 +22,7 @@ use howdah_htaccess::record::{FileInfo, FileKind};
 use howdah_htaccess::world::{self, Broken, FileRule, Later, Reading, World};
 use howdah_http::message::Request;
 use howdah_sys::log::Level;
+use howdah_upstream::names::turns::Asker;
 
 use super::compiling;
 use super::lookups::{Answer, Lookups, Opener, Wanted};
@@ -129,6 +130,11 @@ impl SiteWorld<'_, '_> {
     /// Returns the DNS servers of the configuration; empty for those of the machine.
     fn resolver(&self) -> &[SocketAddr] {
         &self.context.routing.snapshot.config.settings.resolver
+    }
+
+    /// Returns for whom names are looked up.
+    fn asker(&self) -> Asker {
+        Asker::Htaccess(self.site.id)
     }
 
     /// Returns the location of an absolute path; `None` outside of the root.
@@ -446,7 +452,7 @@ impl World for SiteWorld<'_, '_> {
                 std::str::from_utf8(address).ok().and_then(|text| text.parse().ok());
             let Some(address) = address else { return Vec::new() };
             let names = &self.context.thread.shared.client_names;
-            let name = names.name(address.to_canonical(), self.resolver()).await;
+            let name = names.name(self.asker(), address.to_canonical(), self.resolver()).await;
             name.map(String::into_bytes).into_iter().collect()
         })
     }
@@ -455,7 +461,7 @@ impl World for SiteWorld<'_, '_> {
         Box::pin(async {
             let Ok(name) = std::str::from_utf8(name) else { return Vec::new() };
             let names = &self.context.thread.shared.client_names;
-            names.addresses(name, self.resolver()).await.to_vec()
+            names.addresses(self.asker(), name, self.resolver()).await.to_vec()
         })
     }
 

@@ -14,6 +14,7 @@ use howdah_limits::rules::{self, Admission, Paths, Refusal, Rule};
 use howdah_limits::shared::Checked;
 use howdah_sys::clock;
 use howdah_sys::log::Level;
+use howdah_upstream::names::turns::Asker;
 
 use super::auth_request;
 use crate::client_errors::shown_left_out;
@@ -132,7 +133,8 @@ async fn client_name(
     let address = exchange.request.connection.peer.filter(|_| needed)?.ip().to_canonical();
     let servers = &context.routing.snapshot.config.settings.resolver;
     // Boxed: few requests need it.
-    Box::pin(context.thread.shared.client_names.name(address, servers)).await
+    let asker = Asker::Limit(exchange.request.handling.site());
+    Box::pin(context.thread.shared.client_names.name(asker, address, servers)).await
 }
 
 /// Evaluates conditions of rules about a request.

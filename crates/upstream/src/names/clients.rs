@@ -2,8 +2,8 @@
 //! (`Require host`, `Require forward-dns`, `Allow from example.com`).
 //!
 //! Visitors and site owners cause these look-ups. Their results are therefore kept for a while, also those
-//! without a name, and their number is limited: a request waits, at most until its timeout, for one that is
-//! in progress to end.
+//! without a name, and their number is limited, for each site and in total ([`turns`](super::turns)): a request waits for
+//! its turn at most as long as for an answer. Nothing is kept of a look-up that had no turn.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,12 +11,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::lookup::{look_up, look_up_name};
+use super::turns::{Asker, Turns};
 
-/// Maximum wait of a request for a look-up.
+/// Maximum wait of a request for its turn, and then for the answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time for which a result is kept.
@@ -34,7 +34,7 @@ const MAX_ADDRESSES: usize = 64;
 /// Maximum number of look-ups at once, in the whole process.
 const MAX_LOOK_UPS: usize = 64;
 
-static LOOK_UPS: Semaphore = Semaphore::const_new(MAX_LOOK_UPS);
+static LOOK_UPS: Turns = Turns::new(MAX_LOOK_UPS);
 
 /// Results of look-ups, shared by the threads of the router.
 #[derive(Debug, Default)]
@@ -46,24 +46,35 @@ pub struct ClientNames {
 impl ClientNames {
     /// Returns the name of a client's address that leads to the address again. `servers` replace the
     /// machine's DNS servers, if there are any.
-    pub async fn name(&self, address: IpAddr, servers: &[SocketAddr]) -> Option<String> {
+    pub async fn name(
+        &self,
+        asker: Asker,
+        address: IpAddr,
+        servers: &[SocketAddr],
+    ) -> Option<String> {
         if let Some(known) = self.names.get(&address, Instant::now()) {
             return known;
         }
-        let found = limited(look_up_name(address, servers)).await.flatten();
+        let found = limited(asker, look_up_name(address, servers)).await?.flatten();
         self.names.put(address, found.clone(), Instant::now());
         found
     }
 
     /// Returns the addresses of a name; none if it cannot be looked up.
-    pub async fn addresses(&self, name: &str, servers: &[SocketAddr]) -> Arc<[IpAddr]> {
+    pub async fn addresses(
+        &self,
+        asker: Asker,
+        name: &str,
+        servers: &[SocketAddr],
+    ) -> Arc<[IpAddr]> {
         if name.len() > MAX_NAME_BYTES {
             return Arc::new([]);
         }
         if let Some(known) = self.addresses.get(name, Instant::now()) {
             return known;
         }
-        let found = limited(look_up(name, servers)).await;
+        let found = limited(asker, look_up(name, servers)).await;
+        let Some(found) = found else { return Arc::new([]) };
         let found: Arc<[IpAddr]> = match found {
             Some(Ok(found)) => found.addresses.into_iter().take(MAX_ADDRESSES).collect(),
             Some(Err(_)) | None => Arc::new([]),
@@ -73,13 +84,10 @@ impl ClientNames {
     }
 }
 
-/// Runs a look-up when fewer than the maximum are in progress; `None` after the timeout.
-async fn limited<T>(look_up: impl Future<Output = T>) -> Option<T> {
-    let run = async {
-        let _permit = LOOK_UPS.acquire().await.ok()?;
-        Some(look_up.await)
-    };
-    timeout(TIMEOUT, run).await.ok().flatten()
+/// Runs a look-up in its turn. `None` if it had no turn in time; `Some(None)` if there is no answer in time.
+async fn limited<T>(asker: Asker, look_up: impl Future<Output = T>) -> Option<Option<T>> {
+    let _turn = timeout(TIMEOUT, LOOK_UPS.wait(asker)).await.ok()??;
+    Some(timeout(TIMEOUT, look_up).await.ok())
 }
 
 /// Results with the times at which they end.
@@ -137,7 +145,7 @@ mod tests {
     async fn a_name_that_is_too_long_is_neither_looked_up_nor_kept() {
         let names = ClientNames::default();
         let name = "a".repeat(MAX_NAME_BYTES + 1);
-        assert!(names.addresses(&name, &[]).await.is_empty());
+        assert!(names.addresses(Asker::Server, &name, &[]).await.is_empty());
         assert!(names.addresses.0.lock().unwrap().is_empty());
     }
 
@@ -146,10 +154,10 @@ mod tests {
         let names = ClientNames::default();
         let nowhere = [SocketAddr::from(([127, 0, 0, 1], 9))];
         let own = IpAddr::from([127, 0, 0, 1]);
-        assert!(names.addresses("localhost", &nowhere).await.contains(&own));
+        assert!(names.addresses(Asker::Server, "localhost", &nowhere).await.contains(&own));
         // A machine without such an entry in its hosts file has no name here.
-        if let Some(name) = names.name(own, &nowhere).await {
-            assert!(names.addresses(&name, &nowhere).await.contains(&own));
+        if let Some(name) = names.name(Asker::Server, own, &nowhere).await {
+            assert!(names.addresses(Asker::Server, &name, &nowhere).await.contains(&own));
         }
     }
 
@@ -183,9 +191,26 @@ mod tests {
     async fn a_name_counts_only_if_it_leads_to_the_address_again() {
         let visitor = IpAddr::from([192, 0, 2, 1]);
         let honest = [dns_server([192, 0, 2, 1]).await];
-        let name = ClientNames::default().name(visitor, &honest).await;
+        let name = ClientNames::default().name(Asker::Server, visitor, &honest).await;
         assert_eq!(name.as_deref(), Some("visitor.example"));
         let forged = [dns_server([198, 51, 100, 7]).await];
-        assert_eq!(ClientNames::default().name(visitor, &forged).await, None);
+        assert_eq!(ClientNames::default().name(Asker::Server, visitor, &forged).await, None);
+    }
+
+    /// One site has asked servers that do not answer for as many names as it may.
+    #[tokio::test]
+    async fn a_name_that_had_no_turn_is_asked_for_again() {
+        let visitor = IpAddr::from([192, 0, 2, 2]);
+        let honest = [dns_server([192, 0, 2, 2]).await];
+        let site = || Asker::Htaccess(u64::MAX);
+        let mut turns = Vec::new();
+        while let Ok(turn) = timeout(Duration::from_millis(50), LOOK_UPS.wait(site())).await {
+            turns.push(turn);
+        }
+        let names = ClientNames::default();
+        assert!(turns.len() >= MAX_LOOK_UPS / 4);
+        assert_eq!(names.name(site(), visitor, &honest).await, None);
+        let other = names.name(Asker::Htaccess(0), visitor, &honest).await;
+        assert_eq!(other.as_deref(), Some("visitor.example"));
     }
 }

@@ -11,6 +11,7 @@ mod lookup;
 mod service;
 mod system;
 pub mod target;
+pub mod turns;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
