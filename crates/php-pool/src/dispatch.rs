@@ -12,7 +12,6 @@ use howdah_http::request_body::{self, CollectError, RequestBody};
 use howdah_http::respond::{CLIENT_GONE, refuse};
 use howdah_http::spool::{self, Spool};
 use howdah_sys::clock;
-use howdah_sys::log::Level;
 use howdah_wire::request::{HEADER_BYTES, Params, RequestHeader, flags};
 use tokio::time::Instant;
 
@@ -73,8 +72,8 @@ pub async fn run(
         Ok(body) => body,
         Err(CollectError::Client(error)) => return refuse(error.status()),
         Err(CollectError::Disk(error)) => {
-            let log = thread.log();
-            log.write(Level::Error, format_args!("{context}: the body cannot be stored: {error}"));
+            let problem = format_args!("the body cannot be stored: {error}");
+            context.log_error(thread.log(), &application.queue.request_lines, problem);
             return refuse(507);
         }
     };
@@ -84,8 +83,8 @@ pub async fn run(
     let (request, descriptors) = match encode(exchange, application, script, body, &directory) {
         Ok(encoded) => encoded,
         Err(error) => {
-            let problem = format_args!("{context}: it cannot be handed to a worker: {error}");
-            thread.log().write(Level::Error, problem);
+            let problem = format_args!("it cannot be handed to a worker: {error}");
+            context.log_error(thread.log(), &application.queue.request_lines, problem);
             return refuse(507);
         }
     };
@@ -155,8 +154,8 @@ async fn wait(
                     return match response::check(&head) {
                         Ok(head) => response::respond(head, handle, is_head),
                         Err(problem) => {
-                            let log = thread.log();
-                            log.write(Level::Error, format_args!("{context}: {problem}"));
+                            let (log, limit) = (thread.log(), &application.queue.request_lines);
+                            context.log_error(log, limit, format_args!("{problem}"));
                             refuse(502)
                         }
                     };
@@ -214,7 +213,8 @@ fn refuse_queue(
         0 => String::new(),
         more => format!("; {more} more were refused since the last such line"),
     };
-    thread.log().write(Level::Error, format_args!("{context}: {reason}{more}"));
+    let limit = &application.queue.request_lines;
+    context.log_error(thread.log(), limit, format_args!("{reason}{more}"));
     refuse(503)
 }
 

@@ -42,6 +42,8 @@ pub struct Queue {
     max_workers: AtomicU32,
     /// Limit of the application's log records.
     pub log_rate: LogRate,
+    /// Limit of the server's log lines about requests.
+    pub request_lines: LogRate,
     /// Limit of the log lines about refused requests.
     pub(crate) refusals: Refusals,
     /// Version of the PHP that runs last reported; empty before.
@@ -147,6 +149,7 @@ impl Queue {
             has_asked: AtomicBool::new(false),
             max_workers: AtomicU32::new(u32::MAX),
             log_rate: LogRate::default(),
+            request_lines: LogRate::default(),
             refusals: Refusals::default(),
             php_version: Mutex::default(),
             inner: Mutex::new(inner),

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use howdah_http::handling;
-use howdah_http::message::ShownRequestId;
+use howdah_http::message::{ShownRequestId, shown_target};
+use howdah_sys::log::{Level, Log};
+use howdah_sys::log_rate::LogRate;
 
 use crate::times::Times;
 
@@ -68,6 +70,14 @@ pub struct RequestContext {
     pub purger: Option<Arc<dyn Purger>>,
 }
 
+impl RequestContext {
+    /// Logs a problem with the request, within the limit of its application's queue.
+    pub(crate) fn log_error(&self, log: &Log, limit: &LogRate, problem: fmt::Arguments<'_>) {
+        let site = &*self.application;
+        log.write_about(limit, site, Level::Error, format_args!("{self}: {problem}"));
+    }
+}
+
 impl handling::Script for RequestContext {
     fn application(&self) -> &str {
         &self.application
@@ -86,8 +96,8 @@ impl fmt::Display for RequestContext {
             "\"{}\" request {}: {} {} ({})",
             self.application,
             ShownRequestId(self.id),
-            String::from_utf8_lossy(&self.method),
-            String::from_utf8_lossy(&self.target),
+            shown_target(&self.method),
+            shown_target(&self.target),
             self.script.display()
         )
     }

@@ -8,6 +8,7 @@
 pub mod journal;
 pub mod json;
 mod level;
+mod shortened;
 mod unwritten;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use crate::log_rate::{Admission, LASTING_RATE, LogRate};
 use crate::plain::Plain;
 
 pub use self::level::Level;
+pub use self::shortened::Shortened;
 use self::unwritten::Unwritten;
 
 /// Variable with the name of the least severe level of the log.
@@ -154,8 +156,7 @@ impl Log {
 
     /// Writes a record. One that cannot be written is counted: see [`Log::problem`].
     pub fn write(&self, level: Level, message: impl fmt::Display) {
-        let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        self.record(level, std::process::id(), thread, &Plain(message));
+        self.write_counted(level, &message);
     }
 
     /// Writes a record in the name of another process.
@@ -196,6 +197,36 @@ impl Log {
         rate.kept(length);
     }
 
+    /// Writes a record about a request of a site, shortened, and counts it against `rate`, or leaves it out: clients cause
+    /// such records as often as they like.
+    pub fn write_about(
+        &self,
+        rate: &LogRate,
+        site: &str,
+        level: Level,
+        message: impl fmt::Display,
+    ) {
+        if level > self.threshold {
+            return;
+        }
+        match rate.admit() {
+            Admission::Open => {}
+            Admission::Opened(count) => {
+                let line = format_args!("{count} lines about requests to \"{site}\" were left out");
+                self.write(Level::Warn, line);
+            }
+            Admission::Closed => {
+                let lasting = LASTING_RATE >> 10;
+                let line = format_args!(
+                    "too many lines about requests to \"{site}\": they are left out for 10 s, beyond a lasting {lasting} KiB/s"
+                );
+                return self.write(Level::Warn, line);
+            }
+            Admission::LeftOut => return,
+        }
+        rate.kept(self.write_counted(level, &Shortened(message)));
+    }
+
     /// Returns why the last line could not be written, and what to do. Tries again before, with the line that says how
     /// many were lost; `None` if that is written.
     pub fn problem(&self) -> Option<String> {
@@ -205,6 +236,12 @@ impl Log {
         let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
         self.report_lost(&mut unwritten);
         unwritten.problem()
+    }
+
+    /// Writes a record of this thread, and returns its length.
+    fn write_counted(&self, level: Level, message: &dyn fmt::Display) -> usize {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        self.record(level, std::process::id(), thread, &Plain(message))
     }
 
     /// Writes a record, unless it is below the threshold, and returns its length. If the process is not known

@@ -5,7 +5,7 @@
 //! for a slow disk.
 //!
 //! A script that goes on would fill the disk of all sites. Beyond [`LASTING_RATE`], records are counted and left out:
-//! [`Admission`].
+//! [`Admission`]. The same holds for the server's own lines about the requests of a site, which its clients cause.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -81,6 +81,12 @@ impl LogRate {
     /// Counts a record of this many bytes that was written against the lasting rate, too.
     pub fn kept(&self, bytes: usize) {
         self.kept_at(clock::monotonic_us(), bytes);
+    }
+
+    /// Returns true if the lasting rate is as unused as a new one, and no record was left out.
+    pub fn is_unused(&self) -> bool {
+        let now = clock::monotonic_us();
+        self.lasting.load(Relaxed) <= now && self.closed_until.load(Relaxed) == 0
     }
 
     fn admit_at(&self, now: u64) -> Admission {

@@ -55,9 +55,8 @@ impl PhpThread {
             Event::TakeOutput => self.take_output(attached, slot, key),
             Event::SpoolFailed(problem) => {
                 if let Some(context) = self.with_entry(key, |entry| entry.context.clone()) {
-                    let problem =
-                        format_args!("{context}: the response cannot be stored: {problem}");
-                    self.log.write(Level::Error, problem);
+                    let problem = format_args!("the response cannot be stored: {problem}");
+                    context.log_error(&self.log, &attached.queue.request_lines, problem);
                 }
             }
             Event::Done(done) => {
@@ -201,12 +200,9 @@ impl PhpThread {
             entry.context.clone()
         });
         if let Some(context) = context {
-            self.log.write(
-                Level::Error,
-                format_args!(
-                    "{context}: protocol error of the worker: {problem}; the worker is killed"
-                ),
-            );
+            let problem =
+                format_args!("protocol error of the worker: {problem}; the worker is killed");
+            context.log_error(&self.log, &attached.queue.request_lines, problem);
         }
         if let Claim::Taken(_, worker) = attached.instance.region.claim_of(slot) {
             self.send_to_control(ControlRequest::Kill {

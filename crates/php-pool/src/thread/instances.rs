@@ -4,7 +4,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use howdah_sys::log::Level;
 use howdah_sys::reactor;
 use howdah_wire::queue::{Claim, WorkerId};
 
@@ -119,11 +118,13 @@ impl PhpThread {
                 self.with_entry(key, |entry| (entry.lost_records, Arc::clone(&entry.context)));
             if let Some((records @ 1.., context)) = lost {
                 let what = "log records of its worker were dropped: the log rate was exceeded";
-                self.log.write(Level::Error, format_args!("{context}: {records} {what}"));
+                let problem = format_args!("{records} {what}");
+                context.log_error(&self.log, &attached.queue.request_lines, problem);
             }
             // The reason was logged already if the worker was rejected or the script overdue.
             if let (Some(Some(context)), Failure::Died(reason)) = (context, failure) {
-                self.log.write(Level::Error, format_args!("{context}: {reason}"));
+                let limit = &attached.queue.request_lines;
+                context.log_error(&self.log, limit, format_args!("{reason}"));
             }
             self.remove_if_finished(key);
         }
