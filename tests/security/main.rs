@@ -22,6 +22,7 @@ mod hostile_workers;
 mod htaccess;
 mod htaccess_passwords;
 mod isolation;
+mod log_floods;
 mod memory;
 mod memory_files;
 mod memory_htaccess;

@@ -12,6 +12,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use howdah_files::{Files, RequestTime};
 use howdah_http::message::{ConnectionInfo, Fields, Request, Version};
 use howdah_php_pool::queue::Queue;
+use howdah_server::request_log::RequestLog;
 use howdah_server::route::{Routing, Scratch};
 use howdah_server::snapshot::Snapshot;
 use howdah_server::snapshot::index::Index;
@@ -96,7 +97,7 @@ fn decisions(criterion: &mut Criterion) {
     let files = Files::new(howdah_files::Limits::default());
     let scratch = RefCell::new(Scratch::default());
     let null = std::fs::File::options().write(true).open("/dev/null").expect("/dev/null");
-    let log = Log::new(null.into());
+    let log = RequestLog::new(Arc::new(Log::new(null.into())));
     let now = RequestTime { monotonic: Instant::now(), wall: SystemTime::now() };
     for (name, kind) in KINDS {
         let mut group = criterion.benchmark_group(name);

@@ -6,13 +6,12 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 use howdah_files::RequestTime;
-use howdah_http::message::ShownRequestId;
-use howdah_http::message::{Request, shown_target};
+use howdah_http::message::{Request, ShownRequestId, shown_target};
 use howdah_limits::rules::Admission;
 use howdah_php_pool::cgi_params;
 use howdah_sys::log::Level;
 
-use crate::route::Routing;
+use crate::route::{Routing, site_of};
 use crate::snapshot::Snapshot;
 use crate::thread::RouterThread;
 
@@ -35,7 +34,7 @@ impl<'s> Context<'s> {
             snapshot,
             files: &thread.files,
             scratch: &thread.scratch,
-            log: &thread.shared.log,
+            log: &thread.shared.request_log,
             now: RequestTime { monotonic: Instant::now(), wall: SystemTime::now() },
             started_at,
         };
@@ -46,13 +45,17 @@ impl<'s> Context<'s> {
 impl Context<'_> {
     /// Logs a problem with the response to a request.
     pub fn log_error(&self, request: &Request, problem: fmt::Arguments<'_>) {
-        self.log(Level::Error, request, problem);
+        let (target, id) = (shown_target(&request.target), ShownRequestId(request.id));
+        let line = format_args!("request {id}: {target}: {problem}");
+        self.routing.log_error(&site_of(request), line);
     }
 
-    /// Logs what concerns a request.
-    pub fn log(&self, level: Level, request: &Request, problem: fmt::Arguments<'_>) {
+    /// Logs what the client of a request has done, or what became of it.
+    pub fn log_client(&self, level: Level, request: &Request, problem: fmt::Arguments<'_>) {
         let (target, id) = (shown_target(&request.target), ShownRequestId(request.id));
-        self.routing.log.write(level, format_args!("request {id}: {target}: {problem}"));
+        let (site, client) = (site_of(request), request.connection.peer.map(|peer| peer.ip()));
+        let line = format_args!("request {id}: {target}: {problem}");
+        self.routing.log.write_of_client(&site, client, level, line);
     }
 
     /// Returns the `SERVER_SOFTWARE` that directives of a `.htaccess` see, for this application.

@@ -10,7 +10,6 @@
 mod accept;
 mod auth;
 pub mod check;
-mod client_errors;
 mod connection;
 mod context;
 mod descriptor_shortage;
@@ -25,6 +24,7 @@ mod listings;
 pub mod packets;
 mod pipeline;
 mod refusals;
+pub mod request_log;
 pub mod route;
 pub mod router;
 pub mod snapshot;

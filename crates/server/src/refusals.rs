@@ -7,7 +7,6 @@ use howdah_http::message::Response;
 use howdah_http::respond::CLIENT_GONE;
 use howdah_sys::log::Level;
 
-use crate::client_errors::shown_left_out;
 use crate::context::Context;
 
 /// Logs the reason for a response of the server itself with status 408, 413 or 499. Other refusals are
@@ -56,11 +55,7 @@ pub fn log_unread_database(context: &Context<'_>, exchange: &Exchange<'_>) {
     }
 }
 
-/// Logs the reason of a refusal with this status, unless there are too many lines about clients.
+/// Logs the reason of a refusal with this status.
 pub fn write(context: &Context<'_>, exchange: &Exchange<'_>, status: u16, reason: &str) {
-    let Some(left_out) = context.thread.client_errors.next(context.routing.now.monotonic) else {
-        return;
-    };
-    let left_out = shown_left_out(left_out);
-    context.log(Level::Info, &exchange.request, format_args!("{status}: {reason}{left_out}"));
+    context.log_client(Level::Info, &exchange.request, format_args!("{status}: {reason}"));
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use howdah_files::{Files, RequestTime};
 use howdah_http::message::{ConnectionInfo, Fields, Request, Version};
 use howdah_php_pool::queue::Queue;
+use howdah_server::request_log::RequestLog;
 use howdah_server::route::{Decision, Routing, Scratch, Step};
 use howdah_server::snapshot::Snapshot;
 use howdah_sys::log::Log;
@@ -42,7 +43,7 @@ struct Site {
     snapshot: Snapshot,
     files: Files,
     scratch: RefCell<Scratch>,
-    log: Log,
+    log: RequestLog,
 }
 
 impl Site {
@@ -66,7 +67,7 @@ impl Site {
             ),
             files: Files::new(howdah_files::Limits::default()),
             scratch: RefCell::default(),
-            log: Log::new(null.into()),
+            log: RequestLog::new(Arc::new(Log::new(null.into()))),
         }
     }
 

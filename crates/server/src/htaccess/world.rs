@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use howdah_files::{FileLocation, Inspected, NotServedReason, WatchedEntry, WatchedView};
@@ -26,7 +26,6 @@ use howdah_upstream::names::turns::Asker;
 
 use super::compiling;
 use super::lookups::{Answer, Lookups, Opener, Wanted};
-use crate::client_errors::shown_left_out;
 use crate::context::Context;
 use crate::htaccess_state::compiled::{Compiled, Directives, KnownDirectives, Stamp};
 use crate::htaccess_state::head::{self, Head};
@@ -475,12 +474,7 @@ impl World for SiteWorld<'_, '_> {
         if !self.lookups.is_new_line(message) {
             return;
         }
-        let now = self.context.routing.now.monotonic;
-        let lines = self.site.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(left_out) = lines.next(now) else { return };
-        drop(lines);
-        let left_out = shown_left_out(left_out);
-        self.context.log(level, self.request, format_args!("{message}{left_out}"));
+        self.context.log_client(level, self.request, format_args!("{message}"));
     }
 }
 

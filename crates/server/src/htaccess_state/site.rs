@@ -20,7 +20,6 @@ use tokio::sync::Semaphore;
 use super::allowance::Allowance;
 use super::compiled::CompiledFiles;
 use crate::auth::{Passwords, Permits};
-use crate::client_errors::ClientErrorLimiter;
 
 /// Number of engines of sites that are gone which a thread keeps at most.
 const MAX_UNUSED_ENGINES: usize = 32;
@@ -48,8 +47,6 @@ pub struct Site {
     pub compiled: Arc<CompiledFiles>,
     /// Memory of what was compiled.
     pub memory: Arc<SiteMemory>,
-    /// Limits the lines that clients cause.
-    pub lines: Mutex<ClientErrorLimiter>,
     /// Checks of passwords.
     pub passwords: Passwords,
     /// Permits to read and search files.
@@ -112,7 +109,6 @@ impl Site {
             scripts: scripts.map(Into::into),
             compiled: CompiledFiles::new(),
             memory,
-            lines: Mutex::default(),
             passwords: Passwords::default(),
             searches: Permits::for_files(),
             listings: Arc::new(Semaphore::new(MAX_LISTINGS)),

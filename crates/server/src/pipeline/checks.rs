@@ -17,7 +17,6 @@ use howdah_sys::log::Level;
 use howdah_upstream::names::turns::Asker;
 
 use super::auth_request;
-use crate::client_errors::shown_left_out;
 use crate::context::Context;
 use crate::refusals;
 use crate::route::matching::{self, Scratch};
@@ -38,7 +37,7 @@ pub async fn check<'s>(
         let passed = match check {
             Check::Listener(_) | Check::Limits(_) => limit(context, check.limits(), exchange).await,
             Check::Password(_, auth) => {
-                let (now, log) = (context.routing.now.monotonic, context.routing.log);
+                let (now, log) = (context.routing.now.monotonic, context.routing.log.log());
                 let user = auth.check(&exchange.request, now, log).await;
                 if user.as_ref().is_err_and(|refusal| refusal.status == 503) {
                     let reason = "too many passwords of the users_file of basic_auth are being \
@@ -157,14 +156,11 @@ fn holds<'r>(
     }
 }
 
-/// Logs a refusal, unless there are too many lines about clients.
+/// Logs a refusal.
 fn log(context: &Context<'_>, exchange: &Exchange<'_>, refusal: &Refusal) {
-    let thread = context.thread;
-    let Some(left_out) = thread.client_errors.next(context.routing.now.monotonic) else { return };
     let Refusal { status, zone, key, block, reason, .. } = refusal;
     let block = block.map(|block| format!(", for {} seconds from now on", block / 1_000_000_000));
     let block = block.unwrap_or_default();
-    let left_out = shown_left_out(left_out);
-    let problem = format_args!("limit {zone} refuses {key} ({status}){block}: {reason}{left_out}");
-    context.log(Level::Info, &exchange.request, problem);
+    let problem = format_args!("limit {zone} refuses {key} ({status}){block}: {reason}");
+    context.log_client(Level::Info, &exchange.request, problem);
 }

@@ -26,7 +26,6 @@ use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use super::respond::{Answer, respond, respond_to_client};
-use crate::client_errors::shown_left_out;
 use crate::context::Context;
 use crate::route::{Decision, Routed};
 use crate::snapshot::Snapshot;
@@ -145,15 +144,12 @@ impl Drop for InProgress {
 /// Returns the place of a copy, unless too many are in progress.
 fn begin(context: &Context<'_>, mirror: &Arc<Mirror>, request: &Request) -> Option<InProgress> {
     let begun = InProgress::begin(mirror);
-    if begun.is_none()
-        && let Some(left_out) = context.thread.client_errors.next(context.routing.now.monotonic)
-    {
-        let left_out = shown_left_out(left_out);
+    if begun.is_none() {
         let problem = format_args!(
-            "it is not mirrored: {} copies are in progress (mirror/concurrency){left_out}",
+            "it is not mirrored: {} copies are in progress (mirror/concurrency)",
             mirror.concurrency
         );
-        context.log(Level::Info, request, problem);
+        context.log_client(Level::Info, request, problem);
     }
     begun
 }
@@ -185,6 +181,9 @@ async fn send(
     let started_at = Instant::now();
     let context = Context::new(thread, snapshot, started_at);
     let (mut routed, step) = context.routing.route_internally(&mirror.action, &mut request);
+    if let Some(site) = routed.site(&step) {
+        request.handling.set_site(site);
+    }
     // The whole body is there.
     routed.effects.buffering.requests = Some(true);
     // A response that nobody gets is not stored for others.

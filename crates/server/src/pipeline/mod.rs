@@ -35,7 +35,6 @@ use howdah_limits::in_progress::Number;
 use howdah_sys::log::Level;
 
 use self::respond::respond_to_client;
-use crate::client_errors::shown_left_out;
 use crate::context::Context;
 use crate::filters::{
     bandwidth, caching, charset, cors, header_changes, kernel_copy, own_tags, security_headers,
@@ -232,14 +231,11 @@ impl RequestHandler {
         &self.thread
     }
 
-    /// Logs an error of a connection's client, unless there are too many.
+    /// Logs an error of a connection's client.
     pub fn log_client_error(&self, connection: &ConnectionInfo, problem: fmt::Arguments<'_>) {
-        let Some(left_out) = self.thread.client_errors.next(Instant::now()) else { return };
-        let peer = ShownAddress(connection.peer.map(|peer| peer.ip()));
-        let (log, line) =
-            (&self.thread.shared.log, format_args!("{}: {peer}: {problem}", self.listener));
-        let left_out = shown_left_out(left_out);
-        log.write(Level::Info, format_args!("listener {line}{left_out}"));
+        let (listener, client) = (&self.listener, connection.peer.map(|peer| peer.ip()));
+        let line = format_args!("listener {listener}: {}: {problem}", ShownAddress(client));
+        self.thread.shared.request_log.write_of_client(listener, client, Level::Info, line);
     }
 
     /// Answers requests that never reach the routes.

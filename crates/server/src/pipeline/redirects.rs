@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use howdah_http::exchange::Exchange;
-use howdah_http::message::Response;
+use howdah_http::message::{Response, shown_target};
 use howdah_http::respond::error;
 
 use super::checks;
@@ -30,7 +30,7 @@ pub async fn follow<'s>(
             Some(Instruction::File(..)) => Bytes::from_static(b"/"),
         };
         let Some(mut request) = internal_redirect::request(&exchange.request, &uri) else {
-            let uri = String::from_utf8_lossy(&uri);
+            let uri = shown_target(&uri);
             let problem = format_args!("X-Accel-Redirect has no path: {uri}");
             context.log_error(&exchange.request, problem);
             internal_redirect::merge(response, error(404));
@@ -53,7 +53,7 @@ pub async fn follow<'s>(
                 let files = &context.thread.files;
                 let found = delegation.send(&file, files, &request, routing.now);
                 if found.is_default_error_page {
-                    let (status, file) = (found.status, String::from_utf8_lossy(&file));
+                    let (status, file) = (found.status, shown_target(&file));
                     let problem = format_args!("X-Sendfile: {status} for {file}");
                     context.log_error(&exchange.request, problem);
                 }

@@ -21,6 +21,7 @@ mod share;
 pub mod step;
 
 use std::cell::RefCell;
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -34,8 +35,9 @@ use howdah_http::variables::VariableSource;
 use howdah_http::{authority, respond};
 use howdah_php_pool::status_page;
 use howdah_php_pool::target::Targets;
-use howdah_sys::log::{Level, Log};
+use howdah_sys::log::Level;
 
+use crate::request_log::RequestLog;
 use crate::snapshot::action::{Action, ActionKind, CompiledPass, Location, Return};
 use crate::snapshot::effects::Effects;
 use crate::snapshot::{RouteStep, Snapshot, location};
@@ -75,6 +77,16 @@ impl Routed<'_> {
             _ => self.site.cloned(),
         }
     }
+
+    /// Returns the site of a request that is being routed.
+    fn site_of(&self, request: &Request) -> Arc<str> {
+        self.site.cloned().unwrap_or_else(|| site_of(request))
+    }
+}
+
+/// Returns the site of a request in the log; empty before its listener is known.
+pub fn site_of(request: &Request) -> Arc<str> {
+    request.handling.site().unwrap_or_default()
 }
 
 /// Takes requests through the routes of a snapshot, on one thread.
@@ -86,7 +98,7 @@ pub struct Routing<'s> {
     /// Buffers of this thread for conditions.
     pub scratch: &'s RefCell<Scratch>,
     /// Log for `log_route` and problems.
-    pub log: &'s Log,
+    pub log: &'s RequestLog,
     /// Current time, for the file cache.
     pub now: RequestTime,
     /// Time of the first byte of the request.
@@ -108,7 +120,7 @@ impl<'s> Routing<'s> {
             let (method, target) = (text(&request.method), text(&request.target));
             let (fragment, version) = (text(&request.fragment), request.version.as_str());
             let line = format_args!("http request line \"{method} {target}{fragment} {version}\"");
-            self.log.write(Level::Notice, line);
+            self.log.log().write(Level::Notice, line);
         }
         let mut routed = Routed::default();
         let Some(listener) = self.snapshot.listeners.get(listener) else {
@@ -223,7 +235,7 @@ impl<'s> Routing<'s> {
                 }
             };
         }
-        self.log.write(Level::Error, "routes pass the request in a loop");
+        self.log_error(&routed.site_of(request), format_args!("routes pass the request in a loop"));
         Step::Handle(Decision::Refuse(500, None))
     }
 
@@ -247,6 +259,18 @@ impl<'s> Routing<'s> {
             Next::Step(Step::Check(Check::Limits(action)))
         } else {
             self.admitted(action, routed, request)
+        }
+    }
+
+    /// Logs a problem with a request to a site.
+    pub fn log_error(&self, site: &Arc<str>, line: fmt::Arguments<'_>) {
+        match self.snapshot.applications.get(&**site) {
+            // Its queue logs some problems, too.
+            Some(application) => {
+                let limit = &application.queue.request_lines;
+                self.log.log().write_about(limit, site, Level::Error, line);
+            }
+            None => self.log.write(site, Level::Error, line),
         }
     }
 
@@ -353,7 +377,7 @@ impl<'s> Routing<'s> {
             true => (Level::Notice, "selected"),
             false => (Level::Info, "discarded"),
         };
-        self.log.write(level, format_args!("\"routes{slash}{name}/{index}\" {what}"));
+        self.log.log().write(level, format_args!("\"routes{slash}{name}/{index}\" {what}"));
     }
 
     fn action(
@@ -375,18 +399,16 @@ impl<'s> Routing<'s> {
                 }
                 Err(error) => {
                     let (place, shown) = (&rewrite.place, rewrite::shown(rewrite, &source));
-                    self.log.write(
-                        Level::Error,
-                        format_args!(
-                            "\"rewrite\" does not expand to a path: {place} gives {shown}: {error}"
-                        ),
+                    let line = format_args!(
+                        "\"rewrite\" does not expand to a path: {place} gives {shown}: {error}"
                     );
+                    self.log_error(&routed.site_of(request), line);
                     return refuse(500);
                 }
             }
             if self.logs() {
                 let path = String::from_utf8_lossy(&request.path);
-                self.log.write(Level::Notice, format_args!("URI rewritten to \"{path}\""));
+                self.log.log().write(Level::Notice, format_args!("URI rewritten to \"{path}\""));
             }
         }
         add_for_scripts(action, request, self.started_at);
@@ -427,7 +449,7 @@ impl<'s> Routing<'s> {
                 Err(reason) => match &share.fallback {
                     Some(fallback) if share.goes_on(reason) => {
                         if self.logs() {
-                            self.log.write(Level::Notice, "\"fallback\" taken");
+                            self.log.log().write(Level::Notice, "\"fallback\" taken");
                         }
                         Next::Action(fallback)
                     }

@@ -3,6 +3,7 @@ use std::time::SystemTime;
 
 use howdah_http::fixture::request;
 use howdah_php_pool::queue::Queue;
+use howdah_sys::log::Log;
 
 use super::*;
 use crate::filters::error_page;
@@ -16,7 +17,7 @@ struct Routes {
     snapshot: Snapshot,
     files: Files,
     scratch: RefCell<Scratch>,
-    log: Log,
+    log: RequestLog,
     logged: rustix::fd::OwnedFd,
 }
 
@@ -44,7 +45,7 @@ impl Routes {
             snapshot,
             files: Files::new(howdah_files::Limits::default()),
             scratch: RefCell::default(),
-            log: Log::new(writer),
+            log: RequestLog::new(Arc::new(Log::new(writer))),
             logged,
         }
     }

@@ -39,6 +39,7 @@ use super::threads::{Threads, thread_count};
 use super::trigger::{StartPolicy, Trigger};
 use crate::descriptors::DescriptorLimit;
 use crate::listings::Listings;
+use crate::request_log::RequestLog;
 use crate::snapshot::Snapshot;
 use crate::thread::Shared;
 
@@ -105,6 +106,7 @@ fn control_thread(
     let shared = Arc::new(Shared {
         snapshot: ArcSwap::from_pointee(empty),
         log: Arc::clone(&log),
+        request_log: RequestLog::new(Arc::clone(&log)),
         denials: Arc::new(DenialLog::new(Arc::clone(&log), Credentials::of_files())),
         tmp: Path::new(&hello.tmp).into(),
         threads: AtomicUsize::new(0),

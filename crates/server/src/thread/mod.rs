@@ -26,7 +26,6 @@ use tokio::task::spawn_local;
 pub use self::command::{Counters, ThreadCommand, ThreadHandle};
 pub use self::listeners::{Accepting, Listeners};
 pub use self::shared::Shared;
-use crate::client_errors::ClientErrorLimiter;
 use crate::descriptors::Shortage;
 use crate::htaccess_state::compiled::KnownDirectives;
 use crate::htaccess_state::head::Head;
@@ -54,8 +53,6 @@ pub struct RouterThread {
     pub directories: Watched<KnownDirectives, Head>,
     /// Reusable memory for routing a request.
     pub scratch: RefCell<Scratch>,
-    /// Limits the lines in the log about errors of clients.
-    pub client_errors: ClientErrorLimiter,
     /// State of requests in progress, as far as they have any.
     pub in_progress: InProgress<Progress>,
     /// Requests to PHP.
@@ -102,7 +99,6 @@ impl RouterThread {
             engines: Engines::default(),
             directories: Watched::default(),
             scratch: RefCell::default(),
-            client_errors: ClientErrorLimiter::default(),
             in_progress: InProgress::default(),
             php,
             proxy: UpstreamThread::new(Arc::clone(&shared.log)),

@@ -13,6 +13,7 @@ use howdah_upstream::names::clients::ClientNames;
 
 use crate::descriptors::DescriptorLimit;
 use crate::listings::Listings;
+use crate::request_log::RequestLog;
 use crate::snapshot::Snapshot;
 
 /// State that all router threads share.
@@ -22,6 +23,8 @@ pub struct Shared {
     pub snapshot: ArcSwap<Snapshot>,
     /// The error log.
     pub log: Arc<Log>,
+    /// The same, for lines that requests cause.
+    pub request_log: RequestLog,
     /// The same, for files that the server may not open.
     pub denials: Arc<DenialLog>,
     /// Directory for temporary files.
