@@ -338,7 +338,7 @@ impl Api {
                 of_cache(self.router.inspect_caches(cache.clone(), url).await, cache)
             }
             Command::Reload { restart } => self.carry_out_reload(restart).await,
-            _ => Refusal::NoSuchPath.into(),
+            Command::Upgrade => self.upgrade().await,
         }
     }
 

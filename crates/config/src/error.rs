@@ -26,7 +26,6 @@ struct Others {
 
 /// Reason why a document is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ErrorKind {
     /// Not JSON, or a limit is exceeded; [`Error::position`] has the place.
     Syntax,

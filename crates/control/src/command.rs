@@ -8,7 +8,6 @@ use crate::path::Path;
 
 /// A command, with the condition under which it is legal.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub enum Command {
     /// Change the configuration. Legal at any time; changes are made one after the other.
     Change(Change),

@@ -6,7 +6,6 @@ use howdah_config::Error;
 ///
 /// [`Reply`]: crate::Reply
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Refusal {
     // Mistakes of the client.
     /// The body is longer than [`MAX_BODY`](crate::MAX_BODY).
