@@ -13,6 +13,7 @@
 mod assault;
 mod attacker;
 mod bystander;
+mod collected;
 mod containment;
 mod control;
 mod crashes;

@@ -13,6 +13,10 @@ use crate::storing::Refusal;
 /// Maximum length in bytes of a value that is repeated.
 const MAX_VALUE: usize = 200;
 
+/// What decided [`Refusal::NoMemory`].
+pub const NO_MEMORY: &str =
+    "the memory of responses that are collected before their end is full (the log says whose)";
+
 /// Maximum number of names of cookies that are repeated.
 const MAX_NAMES: usize = 8;
 
@@ -79,6 +83,7 @@ pub fn of(refusal: Refusal, settings: &Cache, request: &Request, fields: &FieldB
         Refusal::NoStore | Refusal::NotUnderstood | Refusal::Private => {
             control().unwrap_or_default()
         }
+        Refusal::NoMemory => NO_MEMORY.to_owned(),
         Refusal::Partial => "the status, 206".to_owned(),
         Refusal::Redirected => "X-Accel-Redirect, X-Sendfile or a field like these".to_owned(),
         Refusal::RequestNoStore => {

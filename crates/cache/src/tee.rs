@@ -2,16 +2,20 @@
 //!
 //! A task reads the body as fast as it arrives, so that a slow client delays nobody that waits for
 //! the stored response. A client that leaves does not end the task. Once the body is longer than can
-//! be stored, it is read at the client's pace.
+//! be stored, or there is no memory to collect it, it is read at the client's pace. What the client has not read waits in
+//! a [`Spool`]: a little in memory, the rest in a temporary file.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::io;
+use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
+use howdah_http::body::spool::Spool;
 use howdah_http::body::{Body, BodyStream, Piece};
+use howdah_http::memory::{COLLECTED, Charge, Owner};
 use tokio::task::spawn_local;
 
 use crate::storing::Refusal;
@@ -19,8 +23,9 @@ use crate::storing::Refusal;
 /// Receives a complete body, or the reason why there is none to store.
 pub type Done = Box<dyn FnOnce(Result<Bytes, Refusal>)>;
 
-/// Collects a body of at most `max` bytes for `done`, and returns the body for the client.
-pub fn collect(body: Body, max: u64, done: Done) -> Body {
+/// Collects a body of at most `max` bytes for `done`, and returns the body for the client. The memory is that of the owner;
+/// what the client does not read goes to a file in `directory`.
+pub fn collect(body: Body, max: u64, owner: Owner, directory: &Arc<Path>, done: Done) -> Body {
     let fits = |len: u64| len <= max;
     match body {
         Body::Empty => {
@@ -42,11 +47,11 @@ pub fn collect(body: Body, max: u64, done: Done) -> Body {
             Body::Stream(stream)
         }
         Body::Stream(stream) => {
-            let collected = Some(Collected { bytes: BytesMut::new(), max, done });
+            let charge = Charge::new(&COLLECTED, owner.clone());
+            let collected = Some(Collected { bytes: Vec::new(), max, charge, done });
             let shared = Rc::new(RefCell::new(Shared {
                 stream: Some(stream),
-                queue: VecDeque::new(),
-                queued: 0,
+                queue: Spool::new(Arc::clone(directory)).of(owner),
                 end: None,
                 is_cut: false,
                 collected,
@@ -78,18 +83,36 @@ fn memory_of(pieces: &[Piece], max: u64) -> Option<Bytes> {
 
 /// The part of a body that is stored.
 struct Collected {
-    bytes: BytesMut,
+    bytes: Vec<u8>,
     max: u64,
+    charge: Charge,
     done: Done,
+}
+
+impl Collected {
+    fn add(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
+        let (len, capacity) = (self.bytes.len() + bytes.len(), self.bytes.capacity());
+        if len as u64 > self.max {
+            return Err(Refusal::TooLarge);
+        }
+        if len > capacity {
+            let max = usize::try_from(self.max).unwrap_or(usize::MAX);
+            let capacity = len.max(max.min(2 * capacity));
+            if !self.charge.hold(capacity) {
+                return Err(Refusal::NoMemory);
+            }
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
 }
 
 struct Shared {
     /// `None` after its end.
     stream: Option<Box<dyn BodyStream>>,
     /// Bytes for the client.
-    queue: VecDeque<Bytes>,
-    /// Number of bytes in the queue.
-    queued: u64,
+    queue: Spool,
     end: Option<Result<(), io::ErrorKind>>,
     /// Its producer has reported a failure with the end.
     is_cut: bool,
@@ -132,28 +155,36 @@ impl Shared {
     }
 
     fn take(&mut self, bytes: Bytes) {
-        if let Some(collected) = &mut self.collected {
-            collected.bytes.extend_from_slice(&bytes);
-            if collected.bytes.len() as u64 > collected.max
-                && let Some(collected) = self.collected.take()
-            {
-                (collected.done)(Err(Refusal::TooLarge));
-            }
+        if let Some(collected) = &mut self.collected
+            && let Err(refusal) = collected.add(&bytes)
+            && let Some(collected) = self.collected.take()
+        {
+            (collected.done)(Err(refusal));
         }
-        if self.has_client {
-            self.queued += bytes.len() as u64;
-            self.queue.push_back(bytes);
+        if self.has_client
+            && let Err(error) = self.queue.push(bytes)
+        {
+            // The client must not take what it has for the whole.
+            self.end = Some(Err(error.kind()));
+            self.leave();
         }
+    }
+
+    /// Goes on for the cache alone.
+    fn leave(&mut self) {
+        self.has_client = false;
+        self.queue.clear();
     }
 
     fn finish(&mut self, end: Result<(), io::ErrorKind>, is_cut: bool) {
         self.stream = None;
-        self.end = Some(end);
+        self.end.get_or_insert(end);
         self.is_cut = is_cut;
-        if let Some(Collected { bytes, done, .. }) = self.collected.take() {
+        if let Some(Collected { bytes, done, charge, .. }) = self.collected.take() {
+            drop(charge); // from here it is the memory of the cache
             done(match end {
                 Ok(()) if is_cut => Err(Refusal::Failed),
-                Ok(()) => Ok(Bytes::copy_from_slice(&bytes)),
+                Ok(()) => Ok(Bytes::from(bytes.into_boxed_slice())),
                 Err(_) => Err(Refusal::Incomplete),
             });
         }
@@ -166,14 +197,14 @@ struct ClientBody(Rc<RefCell<Shared>>);
 impl BodyStream for ClientBody {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         let shared = &mut *self.0.borrow_mut();
-        if let Some(bytes) = shared.queue.pop_front() {
-            shared.queued -= bytes.len() as u64;
+        let next = shared.queue.pop();
+        if let Some(next) = next.transpose() {
             if shared.queue.is_empty()
                 && let Some(reader) = shared.reader.take()
             {
                 reader.wake();
             }
-            return Poll::Ready(Some(Ok(bytes)));
+            return Poll::Ready(Some(next));
         }
         match shared.end {
             Some(Ok(())) => Poll::Ready(None),
@@ -191,20 +222,22 @@ impl BodyStream for ClientBody {
             Some(stream) => stream.len()?,
             None => 0,
         };
-        Some(shared.queued + rest)
+        Some(shared.queue.len() + rest)
     }
 
     fn is_cut(&self) -> bool {
         self.0.borrow().is_cut
+    }
+
+    fn is_counted(&self) -> bool {
+        self.0.borrow().queue.is_counted()
     }
 }
 
 impl Drop for ClientBody {
     fn drop(&mut self) {
         let shared = &mut *self.0.borrow_mut();
-        shared.has_client = false;
-        shared.queue.clear();
-        shared.queued = 0;
+        shared.leave();
         if let Some(reader) = shared.reader.take() {
             reader.wake();
         }

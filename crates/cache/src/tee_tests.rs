@@ -1,4 +1,5 @@
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::future::poll_fn;
 
 use tokio::task::{LocalSet, yield_now};
@@ -28,6 +29,11 @@ impl BodyStream for Pieces {
     fn is_cut(&self) -> bool {
         self.3 && self.0.is_empty()
     }
+}
+
+/// Collects a body that nobody owns.
+fn collect(body: Body, max: u64, done: Done) -> Body {
+    super::collect(body, max, Owner::default(), &std::env::temp_dir().into(), done)
 }
 
 type Stored = Rc<Cell<Option<Result<Bytes, Refusal>>>>;
@@ -116,6 +122,34 @@ fn a_body_that_fails_is_cut_for_the_client_and_not_stored() {
         let (mut body, stored) = tee(&["ab"], Err(io::ErrorKind::ConnectionReset.into()), 9);
         assert_eq!(read(&mut body).await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
         assert_eq!(stored.take(), Some(Err(Refusal::Incomplete)));
+    });
+}
+
+#[test]
+fn a_client_whose_rest_cannot_be_kept_is_cut_off_and_the_body_is_stored() {
+    run(async {
+        let stored = Stored::default();
+        let own = Rc::clone(&stored);
+        const PART: &str = concat!("0123456789abcdef", "0123456789abcdef");
+        let stream = Pieces([PART; 9000].into(), Ok(()), false, false);
+        let done: Done = Box::new(move |body| own.set(Some(body)));
+        let directory = Path::new("/nonexistent").into();
+        let body = Body::Stream(Box::new(stream));
+        let mut body = super::collect(body, 1 << 20, Owner::default(), &directory, done);
+        turns().await;
+        let first = poll_fn(|cx| match &mut body {
+            Body::Stream(stream) => stream.poll_next(cx),
+            other => panic!("{other:?}"),
+        });
+        assert!(first.await.unwrap().is_ok());
+        while stored
+            .take()
+            .inspect(|body| assert!(body.as_ref().unwrap().len() == 32 * 9000))
+            .is_none()
+        {
+            yield_now().await;
+        }
+        assert!(read(&mut body).await.is_err());
     });
 }
 

@@ -37,6 +37,10 @@ pub static RESPONSES: Budget = Budget::new("responses that clients do not read",
 /// Heads and bodies of requests that have not arrived as a whole, or wait.
 pub static REQUESTS: Budget = Budget::new("requests that have not arrived or wait", 1);
 
+/// Responses while they are collected for a cache.
+pub static COLLECTED: Budget =
+    Budget::new("responses that are collected for a cache, before their end,", 1);
+
 /// Pages while they are put together from parts.
 pub static PAGES: Budget = Budget::new("pages while they are put together", 2);
 
@@ -53,7 +57,8 @@ pub static FILES: Budget =
     Budget::new("temporary files of responses that clients do not read", 64).of_disk();
 
 /// All budgets.
-static BUDGETS: [&Budget; 6] = [&RESPONSES, &REQUESTS, &PAGES, &STREAMS, &FIRST_STREAMS, &FILES];
+static BUDGETS: [&Budget; 7] =
+    [&RESPONSES, &REQUESTS, &COLLECTED, &PAGES, &STREAMS, &FIRST_STREAMS, &FILES];
 
 /// Who answers for memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -182,7 +182,9 @@ impl<'s> Step<'_, 's> {
                 let body = std::mem::take(&mut response.body);
                 let key = self.key_of(&response, exchange);
                 let done = self.storing(key, storable, inquiry, times);
-                response.body = tee::collect(body, settings.max_object, done);
+                let owner = exchange.request.owner();
+                let temporary = &self.context.thread.limits().temporary;
+                response.body = tee::collect(body, settings.max_object, owner, temporary, done);
                 Ok(())
             }
             Err(refusal) => {
@@ -322,15 +324,20 @@ impl<'s> Step<'_, 's> {
                             "an error has ended the script (it is in the log)".to_owned()
                         }
                         Refusal::Incomplete => "the end of the response is missing".to_owned(),
+                        Refusal::NoMemory => cause::NO_MEMORY.to_owned(),
                         _ => format!("the body exceeds \"max_object\" ({max_object} bytes)"),
                     };
                     let at = times.received;
                     let decision =
                         Decision { at, status: storable.status(), outcome, cause: cause.into() };
                     store.decisions.record(storable.url(), decision);
-                    store.mark_not_shared(&key, &owner, refusal, times.received);
                     match refusal {
-                        Refusal::TooLarge => Landing::NotShared,
+                        // There may be memory for the next.
+                        Refusal::NoMemory => drop(store.counters.refused.fetch_add(1, Relaxed)),
+                        _ => store.mark_not_shared(&key, &owner, refusal, times.received),
+                    }
+                    match refusal {
+                        Refusal::TooLarge | Refusal::NoMemory => Landing::NotShared,
                         // Those that wait may send the stale one.
                         _ => Landing::Failed,
                     }
