@@ -391,6 +391,25 @@ fn a_reload_serves_new_applications_while_others_hang() {
     assert!(!log.contains("not ready"), "the reload has waited for them:\n{log}");
 }
 
+/// What was mended is used at once, although the start before would go on for a minute.
+#[test]
+fn a_script_that_never_returned_is_started_again_once_it_has_changed() {
+    let (endless, site) = Endless::new(Site::new());
+    let control = format!("unix:{}", site.control_socket().display());
+    let site = site.argument("--control").argument(&control);
+    let document = json!({"applications": endless.applications(), "routes": Endless::routes()});
+    let served = Served { directory: endless.root.clone(), server: site.with(document).serve() };
+    eventually("it is named", || served.is_out("worker").then_some(()));
+    let handles = "<?php while (frankenphp_handle_request(fn() => print 'up'));";
+    let script = endless.root.join("worker.php");
+    fs::write(&script, handles).unwrap();
+    Endless::answered(served.server.address, "/worker/");
+    let line = format!("its start is ended, and begins again: {} has changed", script.display());
+    let log = served.server.log();
+    assert!(log.contains(&line), "{log}");
+    assert!(!log.contains("\"preload\" application: its start is ended"), "{log}");
+}
+
 /// A preload script and a worker script that never return cost only their own requests.
 #[test]
 fn scripts_of_the_start_that_never_return_are_named_and_recover() {

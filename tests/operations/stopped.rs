@@ -134,6 +134,30 @@ fn a_control_process_is_replaced_and_the_command_that_waits_is_carried_out() {
     is_replaced(&server, control, &format!("control process {control}"), &line);
 }
 
+/// A process that was killed is named as one that was stopped is.
+#[test]
+fn processes_that_are_killed_are_named() {
+    let server = two_sites(json!({}));
+    let is_named = |reason: &str| {
+        eventually(reason, || {
+            let status = howdah(&server, &["status"]).output().unwrap();
+            let said = String::from_utf8_lossy(&status.stdout).into_owned();
+            (said.contains("\nReplaced     ") && said.contains(reason)).then_some(())
+        });
+    };
+    server.control("GET", "/config", "").succeeded();
+    let control = process(&server, "howdah: control").unwrap();
+    processes::signal(control, Signal::KILL);
+    server.wait_for_log(&format!(
+        "control process {control} was killed by signal 9; another is started"
+    ));
+    is_named(&format!("control process {control}: it was killed by signal 9"));
+    let prototype = process(&server, "\"site\" prototype").unwrap();
+    processes::signal(prototype, Signal::KILL);
+    is_named("\"site\" prototype: it was killed by signal 9");
+    assert!(server.get("/").text().starts_with("site "));
+}
+
 #[test]
 fn a_prototype_is_replaced_and_the_other_site_answers() {
     let server = two_sites(json!({}));

@@ -313,16 +313,16 @@ impl Loaded {
     }
 
     fn handle(&mut self, events: Vec<Event>) -> Result<(), LoopEnd> {
-        let name = self.application.spec.name.clone();
         for event in events {
             match event {
                 Event::Booted { boot_us, template, without } => {
                     self.ready()?;
                     self.report(&FromPrototype::Booted { boot_us, template, without })?;
                 }
-                Event::Notice(message) => eprintln!("application \"{name}\": {message}"),
+                // The log has its name already.
+                Event::Notice(message) => eprintln!("{message}"),
                 Event::NotBooted { message } if !self.is_ready => return Err(not_booted(message)),
-                Event::NotBooted { message } => eprintln!("application \"{name}\": {message}"),
+                Event::NotBooted { message } => eprintln!("{message}"),
                 Event::FellBack { problem } => {
                     self.ready()?;
                     self.report(&FromPrototype::Fallback { problem: Some(problem) })?;

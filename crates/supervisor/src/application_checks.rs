@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use howdah_wire::messages::{ApplicationSpec, FromSupervisor, MAX_MESSAGE, Problem};
 
@@ -16,6 +16,7 @@ use crate::file_helper::file_progress;
 use crate::memory::read_memory_file;
 use crate::options::Options;
 use crate::prototype::{check_roots, preflight};
+use crate::start_files;
 
 /// Time after which a directory that is missing is looked at again: a deployment may be exchanging it.
 const SECOND_LOOK: Duration = Duration::from_millis(500);
@@ -26,11 +27,16 @@ const HUNG_PAUSE: Duration = Duration::from_secs(5);
 /// Maximum size of all problems together in bytes, with those of the message to the router in mind.
 const MAX_PROBLEM_BYTES: usize = 64 << 10;
 
+/// Key of a problem that is none: the file of an application that starts has changed.
+pub(crate) const CHANGED: &str = "changed";
+
 /// An application to look at.
 pub(crate) struct CheckedApplication {
     pub(crate) spec: ApplicationSpec,
     /// Process id of its prototype; `None` if it does not run.
     pub(crate) prototype: Option<u32>,
+    /// Process id of a prototype that starts, and since when; `None` if it runs.
+    pub(crate) starting: Option<(u32, SystemTime)>,
 }
 
 /// Applications that cannot start, or run without their document roots, with their problems.
@@ -54,6 +60,7 @@ pub(crate) fn check(options: &Options, applications: &[CheckedApplication]) -> T
         std::thread::sleep(SECOND_LOOK);
     }
     let again = found.into_iter().filter_map(|app| Some((app.spec.name.clone(), look(app)?)));
+    let again = applications.iter().filter_map(changed_file).chain(again);
     let mut room = MAX_PROBLEM_BYTES;
     let fits = |(name, problem): &(String, Problem)| {
         let bytes = 32 + name.len() + problem.key.len() + problem.message.len();
@@ -69,6 +76,15 @@ fn problem(options: &Options, app: &CheckedApplication) -> Option<Problem> {
         Some(_) => check_roots(&app.spec, app.prototype).err(),
         None => preflight(options, &app.spec).and_then(|()| check_roots(&app.spec, None)).err(),
     }
+}
+
+/// Returns the name of an application that starts and a file that it may wait for, as a problem with the key
+/// [`CHANGED`], if that has changed since its start began.
+fn changed_file(app: &CheckedApplication) -> Option<(String, Problem)> {
+    let (_, since) = app.starting?;
+    progress(&app.spec);
+    let file = start_files::changed_since(&app.spec, since)?;
+    Some((app.spec.name.clone(), Problem::at(CHANGED, file.display())))
 }
 
 /// Says which application is looked at, and where.
@@ -175,7 +191,7 @@ mod tests {
     fn app(name: &str, root: &str) -> CheckedApplication {
         let roots = vec![("root".to_owned(), root.to_owned())];
         let spec = ApplicationSpec { roots, ..ApplicationSpec::new(name) };
-        CheckedApplication { spec, prototype: None }
+        CheckedApplication { spec, prototype: None, starting: None }
     }
 
     fn names(troubled: &Troubled) -> Vec<&str> {

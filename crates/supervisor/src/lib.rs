@@ -26,6 +26,7 @@
 //! - `programs`: programs that change DNS records.
 //! - [`check`]: checks for `howdah check`.
 //! - `handover`: an upgrade: the old server, the new one, and what passes between them.
+//! - `start_files`: files that the start of an application may wait for.
 //! - [`state_format`]: the format of the directory of the stored configuration.
 //! - `sockets`: listening sockets, opened or inherited (`passed_socket`); `descriptor_store`: keeps them at the service
 //!   manager; `service_manager`: state of the notifications to it.
@@ -71,6 +72,7 @@ mod running_user;
 mod safe_path;
 mod service_manager;
 mod sockets;
+mod start_files;
 pub mod state_format;
 mod store;
 mod table_reader;

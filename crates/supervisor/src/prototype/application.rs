@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use howdah_sys::credentials::Credentials;
 use howdah_sys::process_tree::PendingKills;
@@ -142,8 +142,12 @@ pub(crate) struct Application {
     pub(crate) deadline: Option<Instant>,
     /// Time of the next check whether the application can be unloaded; set once it is not used.
     pub(super) unload_check: Option<Instant>,
+    /// The prototype was in order, and was not told to end, but has closed its pipe.
+    pub(crate) has_ended_unexpectedly: bool,
     /// The prototype was told to end at once.
     pub(super) is_dismissed: bool,
+    /// When it was started.
+    pub(crate) started: SystemTime,
     /// Reason why the application cannot run, as its prototype reported, or why the prototype was
     /// killed.
     pub(crate) failure: Option<Problem>,
@@ -260,6 +264,8 @@ impl Application {
             deadline: None,
             unload_check: None,
             is_dismissed: false,
+            has_ended_unexpectedly: false,
+            started: SystemTime::now(),
             failure: None,
             workers: Workers::default(),
             to_spawn: VecDeque::new(),
@@ -295,6 +301,11 @@ impl Application {
     /// Returns true if the prototype has loaded PHP and can start workers.
     pub(crate) fn is_ready(&self) -> bool {
         self.stage == Stage::Ready
+    }
+
+    /// Returns true if the prototype loads PHP, or its worker script starts.
+    pub(crate) fn is_loading(&self) -> bool {
+        self.stage == Stage::Loading
     }
 
     /// Returns true if there is no worker.

@@ -4,8 +4,13 @@
 
 use std::time::{Duration, Instant};
 
+use howdah_sys::log::Level;
+use howdah_wire::messages::Problem;
+
 use super::state::Tree;
-use crate::application_checks::{CheckedApplication, Troubled, message, mount_points, read};
+use crate::application_checks::{
+    CHANGED, CheckedApplication, Troubled, message, mount_points, read,
+};
 use crate::file_task::{Origin, Outcome, Task};
 
 /// Interval between two looks.
@@ -29,7 +34,11 @@ impl Tree {
                 let mut running = self.applications.values();
                 let running = running.find(|app| app.name == spec.name && app.is_ready());
                 let prototype = running.map(|app| app.pid);
-                CheckedApplication { spec: spec.clone(), prototype }
+                let mut starting = self.applications.values();
+                let starting = starting
+                    .find(|app| prototype.is_none() && app.name == spec.name && app.is_loading())
+                    .map(|app| (app.pid, app.started));
+                CheckedApplication { spec: spec.clone(), prototype, starting }
             })
             .collect();
         // Those that may hang again are the last ones.
@@ -62,9 +71,12 @@ impl Tree {
                 return;
             }
         };
+        let is_changed = |(_, problem): &mut (String, Problem)| problem.key == CHANGED;
+        let changed: Vec<_> = troubled.extract_if(.., is_changed).collect();
         let known = &self.changes.current.grants.applications;
         troubled.extend(checks.hung.answered(checked, |name| known.contains_key(name)));
-        let interval = if troubled.is_empty() { INTERVAL } else { TROUBLED_INTERVAL };
+        let is_calm = troubled.is_empty() && checked.iter().all(|app| app.starting.is_none());
+        let interval = if is_calm { INTERVAL } else { TROUBLED_INTERVAL };
         let next = (!known.is_empty()).then(|| now + interval);
         // The configuration may have changed meanwhile.
         checks.due = checks.due.into_iter().chain(next).min();
@@ -72,5 +84,23 @@ impl Tree {
         if !troubled.is_empty() || was_troubled {
             self.send_to_router(&message(troubled), &[]);
         }
+        for (name, Problem { message: file, .. }) in changed {
+            let mut checked = checked.iter().filter(|app| app.spec.name == name);
+            if let Some((pid, _)) = checked.find_map(|app| app.starting) {
+                self.end_outdated_start(pid, &file);
+            }
+        }
+    }
+
+    /// Ends a start that may wait for the former content of a file. The router begins another.
+    fn end_outdated_start(&mut self, pid: u32, file: &str) {
+        let mut applications = self.applications.values_mut();
+        let Some(app) = applications.find(|app| app.pid == pid && app.is_loading()) else { return };
+        let name = &app.name;
+        let line = format_args!(
+            "\"{name}\" application: its start is ended, and begins again: {file} has changed meanwhile"
+        );
+        self.log.write(Level::Notice, line);
+        app.terminate(Some(&format!("{file} has changed since its start began")));
     }
 }

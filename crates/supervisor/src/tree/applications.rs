@@ -218,6 +218,8 @@ impl Tree {
                     Ok(Report::Internal) => continue,
                     Ok(Report::Empty) => return,
                     Ok(Report::Closed) => {
+                        application.has_ended_unexpectedly =
+                            application.is_ready() && application.deadline.is_none();
                         application.terminate(None);
                         self.reap();
                         return;
@@ -311,6 +313,10 @@ impl Tree {
         self.end_control_group(application.control_group.as_deref());
         self.end_orphans();
         self.control_groups.tidy();
+        if application.has_ended_unexpectedly && self.shutdown.is_none() {
+            let (pid, name) = (application.pid, &application.name);
+            self.note_replaced(pid, format!("\"{name}\" prototype: it {exit}"));
+        }
         let failure = application.failure;
         let problem = failure.unwrap_or_else(|| Problem::of(format_args!("its prototype {exit}")));
         self.send_about(id, &FromSupervisor::Ended { application: id.number, problem }, &[]);

@@ -2,7 +2,7 @@
 //! may change anything.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use howdah_sys::log::Level;
 use howdah_sys::packet::{self, Received};
@@ -19,6 +19,9 @@ use crate::memory::{memory_file, read_memory_file};
 /// one.
 const MAX_RELOAD_ATTEMPTS: u32 = 3;
 
+/// Time within which the control process ends once it has closed its socket.
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Maximum number of messages of the control process in one turn of the event loop.
 const MAX_MESSAGES_PER_TURN: usize = 32;
 
@@ -27,6 +30,7 @@ impl Tree {
     /// runs.
     pub(super) fn control_source(&self) -> Option<(Source, BorrowedFd<'_>)> {
         match &self.control.process {
+            Some(_) if self.control.closing.is_some() => None,
             Some(process) => Some((Source::Control, process.socket.as_fd())),
             None if !self.has_served || self.upgrade.is_standby => None,
             None if self.control.is_wanted || self.shutdown.is_some() => None,
@@ -110,7 +114,16 @@ impl Tree {
 
     pub(super) fn kill_control(&mut self) {
         if let Some(process) = &self.control.process {
+            self.control.is_killed = true;
             let _ = signals::send(process.pid, signals::SIGKILL);
+        }
+    }
+
+    /// Kills the control process if it has closed its socket and does not end.
+    pub(super) fn kill_closed_control(&mut self, now: Instant) {
+        if self.control.closing.take_if(|due| *due <= now).is_some() {
+            self.control.closing = Some(now + CLOSING_TIMEOUT);
+            self.kill_control();
         }
     }
 
@@ -118,10 +131,16 @@ impl Tree {
         let Some(process) = self.control.process.take() else { return };
         let now = Instant::now();
         self.control.start_after = Some(self.control.backoff.next_start(process.started, now));
-        // A kill is no failure: this process kills it when the router has ended.
-        if exit != Exit::Status(0) && exit != Exit::Signal(signals::SIGKILL as u8) {
+        self.control.closing = None;
+        // This process kills it when the router has ended.
+        let is_killed = std::mem::take(&mut self.control.is_killed);
+        if exit != Exit::Status(0) && !is_killed && self.shutdown.is_none() {
             let pid = process.pid;
-            self.log.write(Level::Alert, format_args!("control process {pid} {exit}"));
+            let line = format_args!(
+                "control process {pid} {exit}; another is started for the next command"
+            );
+            self.log.write(Level::Alert, line);
+            self.note_replaced(pid, format!("control process {pid}: it {exit}"));
         }
         if self.control.reload_attempts.is_some_and(|attempts| attempts >= MAX_RELOAD_ATTEMPTS) {
             self.control.reload_attempts = None;
@@ -139,13 +158,12 @@ impl Tree {
     pub(super) fn on_control(&mut self, buffer: &mut [u8]) {
         for _ in 0..MAX_MESSAGES_PER_TURN {
             let Some(process) = &self.control.process else { return };
-            let pid = process.pid;
             let (length, descriptors) = match packet::receive(&process.socket, buffer) {
                 Ok(Received::Packet(length, descriptors)) => (length, descriptors),
                 Ok(Received::Empty) => return,
                 Ok(Received::Closed) | Err(_) => {
-                    // SIGCHLD reports its end; the signal only makes sure that it ends.
-                    let _ = signals::send(pid, signals::SIGKILL);
+                    // SIGCHLD reports how it has ended.
+                    self.control.closing = Some(Instant::now() + CLOSING_TIMEOUT);
                     self.reap();
                     return;
                 }
@@ -249,6 +267,10 @@ impl Tree {
     pub(super) fn send_to_control(&self, message: &ToControl, descriptors: &[BorrowedFd<'_>]) {
         let Some(process) = &self.control.process else { return };
         if let Err(error) = packet::send(&process.socket, &message.encode(), descriptors) {
+            // It has ended, and its socket tells.
+            if error == rustix::io::Errno::PIPE || error == rustix::io::Errno::CONNRESET {
+                return;
+            }
             let problem =
                 format_args!("control process is killed: cannot send it a message: {error}");
             self.log.write(Level::Alert, problem);

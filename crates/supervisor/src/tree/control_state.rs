@@ -9,6 +9,10 @@ use crate::control::Control;
 #[derive(Default)]
 pub(super) struct ControlState {
     pub(super) process: Option<Control>,
+    /// It has closed its socket, so it ends, or is killed at this time.
+    pub(super) closing: Option<Instant>,
+    /// It was killed by this process.
+    pub(super) is_killed: bool,
     /// A connection waits at the control socket.
     pub(super) is_wanted: bool,
     /// Number of attempts to read the configuration again; `None` if no reload is requested.

@@ -83,6 +83,7 @@ impl Tree {
             .filter_map(|application| application.due(now))
             .chain(self.router_start.filter(|_| !self.changes.is_saving()))
             .chain(self.control_due(now))
+            .chain(self.control.closing)
             .chain(self.mail_due())
             .chain(outbox_due)
             .chain(output_due)

@@ -64,6 +64,7 @@ impl Tree {
                 self.end_stopped(pid, kind);
             }
         }
+        self.kill_closed_control(now);
         self.ask_control(now);
     }
 
@@ -80,6 +81,7 @@ impl Tree {
     pub(super) fn kill_process(&mut self, pid: u32, kind: &str, reason: &str) {
         self.log.write(Level::Alert, format_args!("{kind} {pid} is killed: {reason}"));
         self.note_replaced(pid, format!("{kind} {pid}: {reason}"));
+        self.control.is_killed |= self.control.has_pid(pid);
         let _ = signals::send(pid, signals::SIGKILL);
     }
 
