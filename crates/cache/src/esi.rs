@@ -10,6 +10,7 @@
 //! with `Surrogate-Control: content="ESI/1.0"` is parsed. Parsing takes time in proportion to the page.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 
 use howdah_http::message::FieldBlock;
@@ -23,6 +24,19 @@ pub const MAX_INCLUDES: usize = 64;
 
 /// Longest address of an include in bytes.
 const MAX_ADDRESS: usize = 4096;
+
+/// Maximum number of elements and markers of a page.
+pub const MAX_MARKUP: usize = 4096;
+
+/// Longest element in bytes; a longer one is text.
+const MAX_ELEMENT_BYTES: usize = 64 << 10;
+
+/// Number of bytes, and of words that may be markup, after which a step ends.
+const STEP_BYTES: usize = 128 << 10;
+const STEP_WORDS: usize = 1024;
+
+/// End of a comment.
+const COMMENT_END: &[u8] = b"-->";
 
 /// A part of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,9 +58,23 @@ pub struct Include {
     pub continues: bool,
 }
 
-/// A page has more than [`MAX_INCLUDES`].
+/// Reason why a page is not assembled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooManyIncludes;
+pub enum TooMuch {
+    /// More than [`MAX_INCLUDES`] includes.
+    Includes,
+    /// More than [`MAX_MARKUP`] elements and markers.
+    Markup,
+}
+
+impl fmt::Display for TooMuch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TooMuch::Includes => write!(f, "more than {MAX_INCLUDES} parts"),
+            TooMuch::Markup => write!(f, "more than {MAX_MARKUP} elements of ESI"),
+        }
+    }
+}
 
 /// Returns true if a response is to be assembled by this cache.
 pub fn is_marked(fields: &FieldBlock) -> bool {
@@ -72,62 +100,103 @@ pub fn is_capability(name: &[u8]) -> bool {
 /// Splits a page into its parts. Text is never empty, and adjacent only to what was removed.
 ///
 /// # Errors
-/// The page has too many includes.
-pub fn parse(page: &[u8]) -> Result<Vec<Segment>, TooManyIncludes> {
-    let mut parser = Parser {
-        page,
-        at: 0,
-        text: 0,
-        segments: Vec::new(),
-        open: false,
-        no_comment_ends: false,
-        no_removal_ends: false,
-    };
-    let mut includes = 0;
-    while let Some(start) = parser.next_markup() {
-        match parser.markup(start) {
-            None => parser.at = start + 1,
-            Some((include, end)) => {
-                parser.end_text(start);
-                if let Some(include) = include {
-                    includes += 1;
-                    if includes > MAX_INCLUDES {
-                        return Err(TooManyIncludes);
-                    }
-                    parser.segments.push(Segment::Include(include));
-                }
-                (parser.at, parser.text) = (end, end);
-            }
-        }
-    }
-    parser.end_text(page.len());
-    Ok(parser.segments)
+/// The page has too many elements.
+pub fn parse(page: &[u8]) -> Result<Vec<Segment>, TooMuch> {
+    let mut parser = Parser::new(page);
+    while !parser.step()? {}
+    Ok(parser.into_segments())
 }
 
-struct Parser<'p> {
+/// A page that is split into its parts in steps, so that others have their turn between them.
+#[derive(Debug)]
+pub struct Parser<'p> {
     page: &'p [u8],
     /// Position of the next byte.
     at: usize,
     /// Start of the current text.
     text: usize,
     segments: Vec<Segment>,
-    /// A comment `<!--esi` is open.
-    open: bool,
+    includes: usize,
+    markup: usize,
+    /// End of the open comment `<!--esi`; the length of the page if it has lost its end to a removal.
+    comment_end: Option<usize>,
     /// No comment ends after the current position.
     no_comment_ends: bool,
     /// No `<esi:remove>` ends after the current position.
     no_removal_ends: bool,
 }
 
-impl Parser<'_> {
-    /// Returns the position of the next byte that may begin markup.
-    fn next_markup(&self) -> Option<usize> {
-        let rest = self.page.get(self.at..)?;
-        let found = match self.open {
-            true => memchr2(b'<', b'-', rest),
-            false => memchr(b'<', rest),
-        };
-        found.map(|at| self.at + at)
+impl<'p> Parser<'p> {
+    /// Begins with a page.
+    pub fn new(page: &'p [u8]) -> Parser<'p> {
+        Parser {
+            page,
+            at: 0,
+            text: 0,
+            segments: Vec::new(),
+            includes: 0,
+            markup: 0,
+            comment_end: None,
+            no_comment_ends: false,
+            no_removal_ends: false,
+        }
+    }
+
+    /// Goes on for at most a fraction of a millisecond, or to the next word `esi`. Returns true at the end of the page.
+    ///
+    /// # Errors
+    /// The page has too many elements.
+    pub fn step(&mut self) -> Result<bool, TooMuch> {
+        let stop = self.at.saturating_add(STEP_BYTES);
+        for _ in 0..STEP_WORDS {
+            if self.at >= stop {
+                return Ok(false);
+            }
+            let Some((start, next)) = self.next_word() else {
+                self.end_text(self.page.len());
+                self.at = self.page.len();
+                return Ok(true);
+            };
+            self.at = next;
+            let Some((include, end)) = start.and_then(|start| self.markup(start)) else { continue };
+            self.end_text(start.unwrap_or(next));
+            self.markup += 1;
+            if self.markup > MAX_MARKUP {
+                return Err(TooMuch::Markup);
+            }
+            if let Some(include) = include {
+                self.includes += 1;
+                if self.includes > MAX_INCLUDES {
+                    return Err(TooMuch::Includes);
+                }
+                self.segments.push(Segment::Include(include));
+            }
+            (self.at, self.text) = (end, end);
+        }
+        Ok(false)
+    }
+
+    /// Returns the parts that were found.
+    pub fn into_segments(self) -> Vec<Segment> {
+        self.segments
+    }
+
+    /// Returns where the next markup may begin, which has the word `esi` in it or ends a comment, and the position after
+    /// the word. `None` as the first: the word is text.
+    fn next_word(&mut self) -> Option<(Option<usize>, usize)> {
+        let find =
+            |word: &[u8]| memmem::find(self.page.get(self.at..)?, word).map(|at| self.at + at);
+        if self.comment_end.is_some_and(|end| end < self.at) {
+            self.comment_end = Some(find(COMMENT_END).unwrap_or(self.page.len()));
+        }
+        let word = find(b"esi");
+        if let Some(end) = self.comment_end.filter(|end| *end < word.unwrap_or(self.page.len())) {
+            return Some((Some(end), end + COMMENT_END.len()));
+        }
+        let (before, after) = self.page.split_at_checked(word?)?;
+        let begins = [&b"<"[..], b"</", b"<!--"].into_iter().find(|begin| before.ends_with(begin));
+        let start = begins.filter(|begin| begin.len() > 2 || after.starts_with(b"esi:"));
+        Some((start.map(|begin| before.len() - begin.len()), before.len() + b"esi".len()))
     }
 
     fn end_text(&mut self, end: usize) {
@@ -139,21 +208,22 @@ impl Parser<'_> {
     /// Reads the markup at a position: its include, if it is one, and its end. `None` if it is text.
     fn markup(&mut self, start: usize) -> Option<(Option<Include>, usize)> {
         let rest = self.page.get(start..)?;
-        if self.open && rest.starts_with(b"-->") {
-            self.open = false;
-            return Some((None, start + 3));
+        if self.comment_end == Some(start) {
+            self.comment_end = None;
+            return Some((None, start + COMMENT_END.len()));
         }
-        if !self.open && rest.starts_with(b"<!--esi") {
+        if self.comment_end.is_none() && rest.starts_with(b"<!--esi") {
             // `<!--esi` is a word of its own.
             if !matches!(rest.get(7)?, b' ' | b'\t' | b'\r' | b'\n' | b'<') {
                 return None;
             }
             // Without an end it is a usual comment.
-            self.no_comment_ends = self.no_comment_ends || memmem::find(rest, b"-->").is_none();
             if self.no_comment_ends {
                 return None;
             }
-            self.open = true;
+            let end = memmem::find(rest, COMMENT_END).map(|at| start + at);
+            self.no_comment_ends = end.is_none();
+            self.comment_end = Some(end?);
             return Some((None, start + 7));
         }
         for closing in [&b"</esi:include>"[..], b"</esi:comment>", b"</esi:remove>"] {
@@ -186,6 +256,7 @@ type Attributes<'p> = Vec<(&'p [u8], &'p [u8])>;
 /// have no `<` and `>`, so that the next one of them ends any malformed element.
 fn element<'p>(markup: &'p [u8], start: &[u8]) -> Option<(Attributes<'p>, usize)> {
     let inner = markup.strip_prefix(start)?;
+    let inner = inner.get(..MAX_ELEMENT_BYTES).unwrap_or(inner);
     let len = memchr2(b'<', b'>', inner).filter(|at| inner.get(*at) == Some(&b'>'))?;
     let inner = inner.get(..len)?;
     if !matches!(inner.first(), None | Some(b' ' | b'\t' | b'\r' | b'\n' | b'/')) {

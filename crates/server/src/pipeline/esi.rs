@@ -17,14 +17,16 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
-use howdah_cache::esi::{self, Include, Segment};
+use howdah_cache::esi::{self, Include, Segment, TooMuch};
 use howdah_http::body::{Body, Piece, file};
 use howdah_http::exchange::Exchange;
 use howdah_http::memory::{Charge, Owner, PAGES};
 use howdah_http::message::{FieldBlock, Request, Response};
 use howdah_http::respond;
 use howdah_http::target::Target;
+use howdah_http::turn::TURN_BYTES;
 use tokio::sync::Semaphore;
+use tokio::task::yield_now;
 
 use super::checks;
 use super::redirects;
@@ -87,7 +89,7 @@ impl Budget {
                 self.includes = left;
                 Ok(())
             }
-            None => Err(self.exceeded(format!("more than {} parts", esi::MAX_INCLUDES))),
+            None => Err(self.exceeded(TooMuch::Includes.to_string())),
         }
     }
 
@@ -200,9 +202,14 @@ impl Assembly<'_> {
         page: Bytes,
         depth: usize,
     ) -> Result<Bytes, String> {
-        let segments = esi::parse(&page).map_err(|_| {
-            self.budget.borrow_mut().exceeded(format!("more than {} parts", esi::MAX_INCLUDES))
-        })?;
+        let mut parser = esi::Parser::new(&page);
+        let step = |parser: &mut esi::Parser<'_>| {
+            parser.step().map_err(|much| self.budget.borrow_mut().exceeded(much.to_string()))
+        };
+        while !step(&mut parser)? {
+            yield_now().await; // other requests have a turn
+        }
+        let segments = parser.into_segments();
         if let [] | [Segment::Text(_)] = &*segments {
             return Ok(segments.first().map_or(Bytes::new(), |segment| text(&page, segment)));
         }
@@ -301,11 +308,16 @@ impl Assembly<'_> {
                 Ok(all.freeze())
             }
             Body::Stream(mut stream) => {
-                let mut all = BytesMut::new();
+                let (mut all, mut turn) = (BytesMut::new(), 0);
                 while let Some(next) = poll_fn(|cx| stream.poll_next(cx)).await {
                     let bytes = next.map_err(|error| format!("its body is cut: {error}"))?;
                     take(bytes.len())?;
                     all.extend_from_slice(&bytes);
+                    turn += bytes.len();
+                    if turn >= TURN_BYTES {
+                        turn = 0;
+                        yield_now().await; // other requests have a turn
+                    }
                 }
                 if stream.is_cut() {
                     return Err("an error has ended its script".to_owned());
