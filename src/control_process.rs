@@ -170,6 +170,11 @@ async fn serve(socket: OwnedFd) -> std::io::Result<()> {
                         listen();
                     }
                 }
+                (ToControl::Listening {}, descriptors) => {
+                    if let Some(listener) = descriptors.into_iter().next() {
+                        api.listen(listener);
+                    }
+                }
                 (ToControl::Ping { number }, _) => supervisor.tell(&FromControl::Pong { number })?,
                 (ToControl::Replaced { at, reason }, _) => api.process_replaced(at, reason),
                 (ToControl::UpgradeBegun {}, _) => supervisor.upgrade_begun(),

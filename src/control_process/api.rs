@@ -126,13 +126,7 @@ pub fn start(options: ApiOptions) -> Rc<Api> {
         token: token.map(|token| Token::new(token.expose().to_owned())),
     });
     if let Some(listener) = listener {
-        let accepting = Rc::clone(&api);
-        let task = tokio::task::spawn_local(async move {
-            if let Err(error) = accept(&accepting, listener).await {
-                eprintln!("howdah: control API at {address}: {error}");
-            }
-        });
-        api.accepting.replace(Some(task));
+        api.listen(listener);
     }
     api
 }
@@ -389,6 +383,18 @@ impl Api {
             Ok(Upgraded { pid, version }) => Reply::from(Done::Upgraded).upgraded_to(pid, &version),
             Err(detail) => Refusal::NotUpgraded { detail }.into(),
         }
+    }
+
+    /// Accepts connections from this socket, and no others.
+    pub fn listen(self: &Rc<Self>, listener: OwnedFd) {
+        let api = Rc::clone(self);
+        let task = tokio::task::spawn_local(async move {
+            if let Err(error) = accept(&api, listener).await {
+                eprintln!("howdah: control API: {error}");
+            }
+        });
+        self.stop_accepting();
+        self.accepting.replace(Some(task));
     }
 
     /// Accepts no more connections: the server that has replaced this one does.

@@ -335,3 +335,22 @@ fn a_document_that_cannot_be_run_is_refused_although_there_is_a_control_socket()
     let output = programs::run(&mut site.command(&taken));
     assert_eq!(output.status.code(), Some(78), "{output:?}");
 }
+
+/// Without its file, no command reaches the server, also not one that would end or reload it.
+#[test]
+fn a_control_socket_that_was_deleted_is_there_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Site::script("a.php", "echo 1;").own_control(directory.path()).serve();
+    let run = directory.path().join("run");
+    let answers =
+        || run_without_address(directory.path(), &["config", "get"]).status.success().then_some(());
+    eventually("it answers", answers);
+    // The control process runs, and takes the new socket; then without the directory.
+    fs::remove_file(run.join("control.sock")).unwrap();
+    eventually("the socket is back", answers);
+    let line = format!("the control socket unix:{}/control.sock was deleted", run.display());
+    server.wait_for_log(&line);
+    fs::remove_dir_all(&run).unwrap();
+    eventually("the directory is back", answers);
+    assert_eq!(server.log().matches(&line).count(), 2, "{}", server.log());
+}

@@ -137,6 +137,34 @@ impl Sockets {
         Ok(self.open[address].socket.as_fd())
     }
 
+    /// Opens the socket of an address anew if its file is gone. Returns false if it is there. A socket of the service
+    /// manager is not the server's to open. Error: the problem and what to do.
+    pub(crate) fn restore(
+        &mut self,
+        address: &str,
+        backlog: u32,
+        mode: u32,
+    ) -> Result<bool, String> {
+        let is_own = self.open.get(address).is_some_and(|open| open.owner == Owner::Server);
+        let Some(path) = file_of(address).filter(|_| is_own) else { return Ok(false) };
+        let failed = |error: io::Error| explain(address, &error);
+        if let Some(directory) = path.parent()
+            && !directory.exists()
+        {
+            let place = SafePath::resolve(directory).map_err(failed)?;
+            place.make_directory(Mode::from_raw_mode(0o700)).map_err(failed)?;
+        }
+        let place = SafePath::resolve(path).map_err(failed)?;
+        // What is there may be the socket of another server.
+        if place.kind().map_err(failed)?.is_some() {
+            return Ok(false);
+        }
+        let socket = listen(address, backlog, mode).map_err(failed)?;
+        name_of(address).iter().for_each(|name| self.store.remove(name));
+        self.insert(address, owned(socket));
+        Ok(true)
+    }
+
     fn insert(&mut self, address: &str, socket: Listening) {
         if socket.owner == Owner::Server {
             self.store.keep(address, socket.socket.as_fd());

@@ -8,7 +8,7 @@
 //!   `resources`: addresses, files and programs for it; `applications`: prototypes and workers;
 //!   `configuration`: the change of the configuration.
 //! - `zygotes`: starts and ends them, and the applications that wait for them; `zygotes_state`: both.
-//! - `control`: the control process and its messages.
+//! - `control`: the control process and its messages; `control_file`: the file of its socket.
 //! - `mail`: messages of applications, and the mail process that sends them; `mail_state`: both.
 //! - `upgrade`: the replacement of this server by a new start of its program; `succession`: its other
 //!   side; `upgrade_state`: both.
@@ -28,6 +28,7 @@ mod application_checks_state;
 mod applications;
 mod configuration;
 mod control;
+mod control_file;
 mod control_state;
 mod failed_starts;
 mod file_tasks;
@@ -106,6 +107,7 @@ impl Tree {
             self.advance_mail(now);
             self.ping_router_if_due(now);
             self.watch_processes(now);
+            self.look_at_control_file(now);
             if self.is_over(now) {
                 return self.finish();
             }

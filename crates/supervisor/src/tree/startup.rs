@@ -18,10 +18,10 @@ use crate::store;
 use howdah_launch::open_files;
 
 /// Backlog of the control socket, in connections.
-const CONTROL_BACKLOG: u32 = 64;
+pub(super) const CONTROL_BACKLOG: u32 = 64;
 
 /// Mode of the control socket: only the server's user can connect.
-const CONTROL_MODE: u32 = 0o600;
+pub(super) const CONTROL_MODE: u32 = 0o600;
 
 /// Opens the log, claims the PID file and binds the control socket. Returns the state of the event
 /// loop and the descriptor that signals are read from.

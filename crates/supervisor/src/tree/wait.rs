@@ -84,6 +84,7 @@ impl Tree {
             .chain(self.router_start.filter(|_| !self.changes.is_saving()))
             .chain(self.control_due(now))
             .chain(self.control.closing)
+            .chain(self.control_file_due(now))
             .chain(self.mail_due())
             .chain(outbox_due)
             .chain(output_due)

@@ -114,6 +114,8 @@ messages! {
             /// Number of the ping.
             number: u32,
         }
+        /// The control socket was opened anew. Descriptor: the socket.
+        14 Listening {}
         /// The process of the server that was replaced last.
         13 Replaced {
             /// When, in seconds since 1970.
