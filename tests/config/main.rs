@@ -12,6 +12,7 @@ mod customers;
 mod hanging_applications;
 mod hanging_files;
 mod include;
+mod kept_applications;
 mod left_out;
 mod php_versions;
 mod reload;

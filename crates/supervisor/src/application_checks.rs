@@ -102,16 +102,16 @@ fn place(name: &str) -> String {
     format!("application \"{name}\": ")
 }
 
-/// Returns the message to the router about these.
-pub(crate) fn message(troubled: Troubled) -> FromSupervisor {
-    FromSupervisor::Troubled { applications: troubled }
+/// Returns the message to the router about these applications of a configuration.
+pub(crate) fn message(generation: u32, troubled: Troubled) -> FromSupervisor {
+    FromSupervisor::Troubled { generation, applications: troubled }
 }
 
 /// Reads the message of a look that has ended.
 pub(crate) fn read(file: OwnedFd) -> Troubled {
     let message = read_memory_file(vec![file], MAX_MESSAGE as u64);
     match message.ok().and_then(|message| FromSupervisor::decode(&message).ok()) {
-        Some(FromSupervisor::Troubled { applications }) => applications,
+        Some(FromSupervisor::Troubled { applications, .. }) => applications,
         _ => Troubled::new(),
     }
 }

@@ -241,7 +241,7 @@ impl Task {
             Task::Preflight(candidate) => check(options, &candidate.applications).map(|()| None),
             Task::CheckApplications(applications) => {
                 let troubled = application_checks::check(options, applications);
-                let message = application_checks::message(troubled).encode();
+                let message = application_checks::message(0, troubled).encode();
                 memory_file("applications", &message).map(Some).map_err(text)
             }
             Task::CheckUsers(running) => {

@@ -71,7 +71,11 @@ impl ControlThread {
         };
         if outcome == ChangeOutcome::Done {
             let _ = self.wait_for_starts().await; // if it fails, the restarts do, too
-            if let Err(problem) = self.restart_after_change(restart).await {
+            let restarted = self.restart_after_change(restart).await;
+            if matches!(restart, Restart::Changed | Restart::All) {
+                let _ = self.wait_for_look(generation).await; // if it fails, so does the next message
+            }
+            if let Err(problem) = restarted {
                 outcome = ChangeOutcome::NotRestarted(problem);
             }
         }
@@ -81,7 +85,7 @@ impl ControlThread {
     /// Applies a configuration. A changed one is stored before it becomes the current one.
     pub(super) async fn apply(
         &mut self,
-        config: Config,
+        mut config: Config,
         trigger: Trigger,
     ) -> Result<(), ApplyError> {
         let generation = match trigger {
@@ -101,7 +105,11 @@ impl ControlThread {
             result = self.store(generation).await.map_err(ApplyError::NotStored);
         }
         match result {
-            Ok(()) => self.commit(current, config, prepared).await.map_err(ApplyError::NotApplied),
+            Ok(()) => {
+                let kept = self.pools.keep_former(&mut config).map_err(text);
+                kept.map_err(ApplyError::NotApplied)?;
+                self.commit(current, config, prepared).await.map_err(ApplyError::NotApplied)
+            }
             Err(problem) => {
                 self.pools.generation = running;
                 self.pools.set_budget(budget);

@@ -25,7 +25,7 @@ use super::programs::Programs;
 use super::question::Question;
 use super::sandbox::RouterSandbox;
 use super::threads::Threads;
-use super::trigger::{CHANGE_TIMEOUT, START_TIMEOUT};
+use super::trigger::{CHANGE_TIMEOUT, LOOK_TIMEOUT, START_TIMEOUT};
 use crate::thread::Shared;
 
 /// State of the control thread. Other files of this folder add its functions.
@@ -164,6 +164,19 @@ impl ControlThread {
     pub(super) async fn wait_for_starts(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + START_TIMEOUT;
         while self.pools.are_starting() && !self.is_hurried {
+            match self.receive_until(Some(deadline)).await? {
+                Some((message, descriptors)) => self.on_unrelated(message, descriptors)?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the supervisor has looked at the applications of this configuration, so that the outcome of a
+    /// reload names those that could not start with their first request.
+    pub(super) async fn wait_for_look(&mut self, generation: u32) -> Result<(), String> {
+        let deadline = Instant::now() + LOOK_TIMEOUT;
+        while self.pools.looked_at != Some(generation) && !self.is_hurried {
             match self.receive_until(Some(deadline)).await? {
                 Some((message, descriptors)) => self.on_unrelated(message, descriptors)?,
                 None => break,

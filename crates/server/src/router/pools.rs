@@ -10,6 +10,7 @@ mod asked;
 mod asking;
 mod changed;
 mod file_checks;
+mod kept;
 mod memory;
 mod prepare;
 mod readiness;
@@ -88,6 +89,8 @@ pub(super) struct Pools {
     file_checks: FileChecks,
     /// Applications with a user that has changed, by number, until the supervisor has named all.
     stale_users: HashMap<u32, String>,
+    /// Number of the configuration whose applications the supervisor has looked at last.
+    pub(super) looked_at: Option<u32>,
     /// Traces of slow requests.
     pub(super) traces: Traces,
 }
@@ -117,6 +120,7 @@ impl Pools {
             wanted_restarts: WantedRestarts::default(),
             file_checks: FileChecks::default(),
             stale_users: HashMap::new(),
+            looked_at: None,
         }
     }
 
@@ -193,7 +197,11 @@ impl Pools {
     /// Returns the queue of the application with the same settings that runs or is being prepared.
     pub(super) fn queue(&self, config: &config::Application) -> Option<Arc<Queue>> {
         let mut all = self.preparing.iter().chain(&self.applications);
-        all.find(|app| app.config.has_same_processes(config)).map(|app| Arc::clone(&app.queue))
+        let serves = |app: &&PooledApplication| {
+            app.config.has_same_processes(config)
+                || app.kept.as_ref().is_some_and(|kept| kept.in_use == *config)
+        };
+        all.find(serves).map(|app| Arc::clone(&app.queue))
     }
 
     /// Records why a running application may not have the processes of its files.
@@ -207,7 +215,8 @@ impl Pools {
     pub(super) fn out_parts(&self) -> Vec<Found> {
         let part = |app: &PooledApplication| {
             let name = app.config.name.as_str();
-            if let Some(reason) = app.out_because() {
+            let is_former = app.is_former_because().is_some();
+            if let Some(reason) = app.out_because().filter(|_| !is_former) {
                 return Some(Found::out(PartKind::Application, name, reason.to_string()));
             }
             let stale_user = || app.instance.as_ref().and(app.stale_user.clone());
@@ -226,7 +235,10 @@ impl Pools {
 
     /// Returns the names of the applications whose former processes go on as new ones could not start.
     pub(super) fn not_replaced(&self) -> Vec<String> {
-        let former = self.applications.iter().filter(|app| app.is_former_because().is_some());
+        let former = self.applications.iter().filter(|app| {
+            // One that goes on as it was could not start as it was.
+            app.is_former_because().is_some() && app.kept.is_none()
+        });
         former.map(|app| app.config.name.clone()).collect()
     }
 

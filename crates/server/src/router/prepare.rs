@@ -95,10 +95,16 @@ impl ControlThread {
         // Several applications load PHP when they are needed; the supervisor checks them at the start.
         let is_single = config.applications.len() == 1;
         for application in &config.applications {
-            if self.pools.queue(application).is_none() {
-                // Without a control API, a mistake is reported at the start.
-                let is_required =
-                    is_single && matches!(trigger, Trigger::Start(start) if !start.has_control);
+            let is_reload = matches!(trigger, Trigger::Change { is_reload: true, .. });
+            let is_served = self.pools.queue(application).is_some()
+                || !is_reload && self.pools.is_kept(application);
+            if !is_served {
+                // Without a control API, a mistake is reported at the start. A reload must not end one that
+                // serves for one that cannot.
+                let is_required = match trigger {
+                    Trigger::Start(start) => is_single && !start.has_control,
+                    _ => is_reload && self.pools.is_serving(&application.name),
+                };
                 self.pools.prepare(application, is_required).map_err(text)?;
             }
         }

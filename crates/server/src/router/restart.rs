@@ -35,7 +35,7 @@ impl ControlThread {
         }
         // One that cannot run is tried again anyway, and must not keep others from new files.
         let due: Vec<_> =
-            due.into_iter().filter(|(name, _)| !self.pools.is_failing(name)).collect();
+            due.into_iter().filter(|(name, _)| self.pools.can_restart(name)).collect();
         self.pools.end_overdue().map_err(text)?;
         // One after the other, as each doubles the memory of its application; but not behind a slow one.
         let (mut late, mut last) = (Vec::new(), Instant::now());

@@ -11,6 +11,10 @@ pub(super) const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// are; until then their requests wait, or fail.
 pub(super) const START_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Maximum time for which a reload waits for a look at its applications: one drive that does not answer is left out
+/// after five seconds.
+pub(super) const LOOK_TIMEOUT: Duration = Duration::from_secs(6);
+
 /// The reason for which a configuration is applied.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Trigger {

@@ -97,6 +97,7 @@ impl Connection {
             output_owner: (spec.stdout.is_none() || spec.stderr.is_none())
                 .then(|| identity.outside()),
             user: RunningUser::of(spec, identity),
+            spec: Some(Box::new(spec.clone())),
             ..Application::new(spec.name.clone(), pid, commands, reports)
         }
     }
@@ -173,6 +174,8 @@ pub(crate) struct Application {
     pub(super) output_owner: Option<(Option<u32>, Option<u32>)>,
     /// The user that its processes run as, if its specification names a user or a group.
     pub(crate) user: Option<RunningUser>,
+    /// What it was started with.
+    spec: Option<Box<ApplicationSpec>>,
 }
 
 /// The stages of a prototype.
@@ -279,6 +282,7 @@ impl Application {
             out_of_memory: None,
             output_owner: None,
             user: None,
+            spec: None,
         }
     }
 
@@ -306,6 +310,12 @@ impl Application {
     /// Returns true if the prototype loads PHP, or its worker script starts.
     pub(crate) fn is_loading(&self) -> bool {
         self.stage == Stage::Loading
+    }
+
+    /// Returns true if it was started with this specification, but for the sizes of the shared region.
+    pub(crate) fn has_spec(&self, spec: &ApplicationSpec) -> bool {
+        let own = self.spec.as_deref().filter(|own| own.name == spec.name);
+        own.is_some_and(|own| *own == ApplicationSpec { geometry: own.geometry, ..spec.clone() })
     }
 
     /// Returns true if there is no worker.

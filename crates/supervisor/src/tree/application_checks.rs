@@ -32,7 +32,8 @@ impl Tree {
             .filter(|spec| !hung.is_left_out(&spec.name, now))
             .map(|spec| {
                 let mut running = self.applications.values();
-                let running = running.find(|app| app.name == spec.name && app.is_ready());
+                // One of a former configuration may finish requests.
+                let running = running.find(|app| app.is_ready() && app.has_spec(spec));
                 let prototype = running.map(|app| app.pid);
                 let mut starting = self.applications.values();
                 let starting = starting
@@ -44,6 +45,7 @@ impl Tree {
         // Those that may hang again are the last ones.
         let key = |app: &CheckedApplication| (hung.is_known(&app.spec.name), app.spec.name.clone());
         checked.sort_by_cached_key(key);
+        self.application_checks.generation = self.changes.current.generation;
         if checked.is_empty() {
             return self.applications_checked(&checked, Ok(None));
         }
@@ -81,8 +83,11 @@ impl Tree {
         // The configuration may have changed meanwhile.
         checks.due = checks.due.into_iter().chain(next).min();
         let was_troubled = std::mem::replace(&mut checks.has_found, !troubled.is_empty());
-        if !troubled.is_empty() || was_troubled {
-            self.send_to_router(&message(troubled), &[]);
+        // A reload waits for the look at its configuration.
+        let generation = checks.generation;
+        let is_new = checks.told.replace(generation) != Some(generation);
+        if !troubled.is_empty() || was_troubled || is_new {
+            self.send_to_router(&message(generation, troubled), &[]);
         }
         for (name, Problem { message: file, .. }) in changed {
             let mut checked = checked.iter().filter(|app| app.spec.name == name);

@@ -10,6 +10,10 @@ pub(super) struct ApplicationChecks {
     pub(super) due: Option<Instant>,
     /// The last look has found some.
     pub(super) has_found: bool,
+    /// Number of the configuration of the last look.
+    pub(super) generation: u32,
+    /// Number of the configuration of which the router was told last.
+    pub(super) told: Option<u32>,
     /// A look is in progress.
     pub(super) is_running: bool,
     /// Those whose directories do not answer.

@@ -130,6 +130,7 @@ impl Tree {
             self.changes.commit(Instant::now());
             self.keep_document();
             self.tables.document_changed();
+            self.application_checks.begin_soon();
             self.prepare_zygotes();
         }
         match self.router.is_some() {
@@ -141,10 +142,7 @@ impl Tree {
     /// Passes the outcome of a change to the control process.
     pub(super) fn applied(&mut self, generation: u32, outcome: ChangeOutcome) {
         match self.changes.end(generation) {
-            true => {
-                self.application_checks.begin_soon();
-                self.send_to_control(&ToControl::Applied { outcome }, &[]);
-            }
+            true => self.send_to_control(&ToControl::Applied { outcome }, &[]),
             false => drop(self.refuse("a configuration that is not being applied")),
         }
     }

@@ -399,6 +399,8 @@ messages! {
         }
         /// The applications that could not start, or run without their document roots; all that there are.
         32 Troubled {
+            /// Number of the configuration that was looked at.
+            generation: u32,
             /// Their names, with the problems.
             applications: Vec<(String, Problem)>,
         }

@@ -11,6 +11,7 @@ use howdah_php_pool::sizing::application::Sizing;
 use howdah_wire::messages::Problem;
 use howdah_wire::queue::WorkerId;
 
+use super::kept::Kept;
 use super::restarts::{LONG_LIFE, Restarts};
 use crate::router::report::{ApplicationReport, BootReport};
 use crate::router::threads::Threads;
@@ -68,6 +69,8 @@ pub(super) struct PooledApplication {
     pub(super) failure: Option<Problem>,
     /// Why its processes are not those of its files, or may not be, and what to do.
     pub(super) not_replaced: Option<String>,
+    /// A reload has changed it to one that cannot run; it goes on as it was.
+    pub(super) kept: Option<Box<Kept>>,
     /// Why it could not start, or what it lacks while it runs, as the supervisor has found without a start.
     pub(super) foreseen: Option<Problem>,
     /// Was started without a request, to learn whether it can run again.
@@ -128,6 +131,7 @@ impl PooledApplication {
             is_damaged: false,
             failure: None,
             not_replaced: None,
+            kept: None,
             foreseen: None,
             stale_user: None,
             is_trial: false,
@@ -229,7 +233,8 @@ impl PooledApplication {
 
     /// Returns the reason why its processes are not those of its files; `None` if they are.
     pub(super) fn is_former_because(&self) -> Option<&String> {
-        self.not_replaced.as_ref().filter(|_| self.instance.is_some())
+        let kept = self.kept.as_ref().map(|kept| &kept.reason);
+        kept.or(self.not_replaced.as_ref()).filter(|_| self.instance.is_some())
     }
 
     /// Returns the worker script's problem while another script answers instead.

@@ -20,7 +20,10 @@ impl Pools {
     ) -> io::Result<()> {
         self.discard_restarted(name)?;
         if !self.prepare_restart(name)? {
-            let _ = done.send(Err(format!("there is no application \"{name}\"")));
+            let found = self.applications.iter().find(|app| app.config.name == name);
+            let why = found.and_then(|app| Some(app.cannot_run(app.is_former_because()?)));
+            let why = why.unwrap_or_else(|| format!("there is no application \"{name}\""));
+            let _ = done.send(Err(why));
             return Ok(());
         }
         let deadline = now + limit;

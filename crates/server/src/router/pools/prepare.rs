@@ -36,10 +36,12 @@ impl Pools {
         self.add(PooledApplication::new(config, queue, sizing, generation, is_required))
     }
 
-    /// Returns true if an application has no instance because it could not be started.
-    pub(in crate::router) fn is_failing(&self, name: &str) -> bool {
+    /// Returns false if an application has no instance because it could not be started, or goes on as it was.
+    pub(in crate::router) fn can_restart(&self, name: &str) -> bool {
         let found = self.applications.iter().find(|app| app.config.name == name);
-        found.is_some_and(|app| app.instance.is_none() && app.failure.is_some())
+        found.is_none_or(|app| {
+            app.kept.is_none() && (app.instance.is_some() || app.failure.is_none())
+        })
     }
 
     /// Starts to prepare a new instance of a running application. Returns false if there is no such
@@ -52,6 +54,9 @@ impl Pools {
             return Ok(true);
         }
         let running = &self.applications[index];
+        if running.kept.is_some() && running.instance.is_some() {
+            return Ok(false); // it could not start as it was
+        }
         if running.instance.is_none() && running.failure.is_none() && running.initial() == 0 {
             return Ok(true); // its next request loads it
         }

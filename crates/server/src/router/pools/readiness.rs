@@ -132,13 +132,17 @@ impl Pools {
     fn waive(&mut self, is_waived: impl Fn(&Problem) -> bool) {
         let now = Instant::now();
         let (threads, log) = (&self.threads, &self.shared.log);
+        let running = &self.applications;
         let changed = self.preparing.iter_mut().filter(|app| !app.is_restart);
         for app in changed.filter(|app| app.is_awaited()) {
             let Some(failure) = app.failure.as_ref().filter(|failure| is_waived(failure)) else {
                 continue;
             };
             let failure = failure.to_string();
-            log.write(Level::Alert, app.is_out(&failure));
+            // The parts that are out have a line about one that goes on as it was.
+            if !running.iter().any(|former| former.can_go_on_for(app)) {
+                log.write(Level::Alert, app.is_out(&failure));
+            }
             app.is_waived = true;
             if app.instance.is_none() {
                 let pause = app.restarts.ended(None);

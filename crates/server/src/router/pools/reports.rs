@@ -50,7 +50,10 @@ impl Pools {
             FromSupervisor::Fallback { application, problem } => {
                 self.on_fallback(application, problem);
             }
-            FromSupervisor::Troubled { applications } => self.on_troubled(&applications),
+            FromSupervisor::Troubled { generation, applications } => {
+                self.looked_at = Some(generation);
+                self.on_troubled(&applications);
+            }
             FromSupervisor::StaleUsers { is_last, found } => {
                 self.stale_users.extend(found);
                 if is_last {
@@ -143,6 +146,8 @@ impl Pools {
         for app in &mut self.applications {
             let name = &app.config.name;
             let problem = found.iter().find(|(found, _)| found == name).map(|(_, problem)| problem);
+            // Of one that goes on as it was, the look was at another configuration.
+            let problem = problem.filter(|_| app.kept.is_none() || app.ready_since.is_none());
             match problem.filter(|problem| app.foreseen.as_ref() != Some(problem)) {
                 Some(problem) if app.ready_since.is_some() => {
                     let until = match problem.kind {
