@@ -169,13 +169,14 @@ impl IncludedFiles for Disk {
     }
 
     fn names(&self, directory: &Path) -> Result<Vec<String>, String> {
-        let failed = |error: io::Error| format!("{}: {error}", directory.display());
-        let entries = match fs::read_dir(directory) {
-            Ok(entries) => entries,
-            // As a pattern without a match.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(error)),
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => format!(
+                "{}: there is no such directory; create or mount it, or correct the pattern",
+                directory.display()
+            ),
+            _ => explain(directory, &error),
         };
+        let entries = fs::read_dir(directory).map_err(failed)?;
         let names = entries.map(|entry| entry.map(|entry| entry.file_name().into_string().ok()));
         let names: Vec<_> = names.collect::<Result<_, _>>().map_err(failed)?;
         Ok(names.into_iter().flatten().collect())

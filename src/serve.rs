@@ -77,6 +77,11 @@ fn serve(
     let service = ServiceManager::take();
     environment::apply(&mut arguments, |name| std::env::var_os(name))?;
     unitd::apply_defaults(&mut arguments);
+    // One name for the document and its files, whatever the working directory becomes: what is kept of them is
+    // found by it.
+    if let Some(config) = &mut arguments.config {
+        *config = std::path::absolute(&*config).map_err(|error| error.to_string())?;
+    }
     let mut control_token = control_access::read_token(&arguments)?;
     let state_problem =
         directories::check_format(arguments.common.state.as_deref(), arguments.strict)?;

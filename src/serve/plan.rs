@@ -239,9 +239,7 @@ pub(super) fn keeps_document(arguments: &Serve) -> bool {
 /// Returns the functions that read the tables of a document file again.
 pub(super) fn table_files(arguments: &Serve) -> Option<TableFiles> {
     let defaults = Defaults::of(arguments.unit);
-    let config = arguments.config.as_ref()?;
-    // The server may have changed its working directory when it reads the file again.
-    let config = std::path::absolute(config).unwrap_or_else(|_| config.clone());
+    let config = arguments.config.clone()?;
     Some(TableFiles {
         has_tables: |document| {
             config_file::may_have_tables(document) || config_file::may_have_left_out(document)
@@ -277,7 +275,7 @@ pub(super) fn reload_document(arguments: &Serve) -> Result<Option<ReloadDocument
     };
     let arguments = Serve {
         dir: absolute(&dir)?,
-        config: absolute(&arguments.config)?,
+        config: arguments.config.clone(),
         common: CommonOptions {
             state: absolute(&arguments.common.state)?,
             user: arguments.common.user.clone(),

@@ -287,3 +287,77 @@ fn a_link_that_leads_nowhere_is_out_until_it_is_removed_or_leads_to_a_file() {
     server.wait_for_log("d.json\" works again");
     assert_eq!(statuses(&server), [201, 201, 201, 204]);
 }
+
+#[test]
+fn a_directory_of_customers_that_is_gone_takes_no_site_down() {
+    let with_pattern = |site: Site| site.with(json!({"include": "conf.d/*.json"}));
+    let server = serve(with_pattern(site()));
+    assert_eq!(statuses(&server), [201, 201, 201, 204]);
+    let directory = file(&server.site, "a").parent().unwrap().to_owned();
+    let away = directory.with_file_name("away");
+    fs::rename(&directory, &away).unwrap();
+    let pattern = directory.join("*.json").display().to_string();
+    let reloaded = howdah(&server, "reload");
+    let told = text(&reloaded);
+    assert_eq!(reloaded.status.code(), Some(4), "{told}");
+    assert!(told.contains(&pattern) && told.contains("there is no such directory"), "{told}");
+    assert!(left_out(&server).contains(&pattern));
+    server.wait_for_log("there is no such directory");
+    assert_eq!(statuses(&server), [201, 201, 201, 204]);
+    let checked = check(&document_of(&server.site));
+    assert!(text(&checked).contains("there is no such directory"), "{checked:?}");
+    assert_eq!(checked.status.code(), Some(1));
+    fs::rename(&away, &directory).unwrap();
+    eventually("it is mended", || left_out(&server).is_empty().then_some(()));
+    assert_eq!(statuses(&server), [201, 201, 201, 204]);
+}
+
+#[test]
+fn names_of_a_missing_directory_are_answered_with_503() {
+    let site = site().with(json!({"include": "missing/*.json"}));
+    let server = serve(site);
+    assert_eq!(statuses(&server), [503, 503, 503, 204]);
+    server.wait_for_log("there is no such directory");
+}
+
+/// What is kept of a document is found by its absolute path.
+#[test]
+fn a_relative_path_names_the_same_files_after_a_restart() {
+    let site = site().with(json!({"listeners": {"127.0.0.1:0": {"pass": "routes/main"}}}));
+    let document = document_of(&site);
+    let directory = document.parent().unwrap();
+    let listen = harness::free_address().to_string();
+    let text = json!({
+        "include": "conf.d/*.json",
+        "listeners": {&listen: {"pass": "routes/a"}},
+    });
+    fs::write(&document, text.to_string()).unwrap();
+    let state = directory.join("kept");
+    fs::create_dir(&state).unwrap();
+    let start = || {
+        let mut command = Command::new(programs::howdah());
+        command.current_dir(directory).args(["serve", "--config", "config.json", "--no-control"]);
+        let log = fs::File::create(directory.join("log")).unwrap();
+        command.arg("--state").arg(&state).stderr(log).spawn().unwrap()
+    };
+    let answers = || {
+        eventually("it answers", || std::net::TcpStream::connect(&listen).ok());
+        harness::client::Client::connect(listen.parse().unwrap()).get("/").status
+    };
+    for broken in [false, true] {
+        if broken {
+            fs::write(file(&site, "a"), "{").unwrap();
+        }
+        let mut server = start();
+        let status = answers();
+        if !broken {
+            eventually("it is kept", || fs::metadata(state.join("served.json")).ok());
+        }
+        let process = rustix::process::Pid::from_child(&server);
+        rustix::process::kill_process(process, Signal::TERM).unwrap();
+        server.wait().unwrap();
+        let log = fs::read_to_string(directory.join("log")).unwrap();
+        assert_eq!(status, 201, "{log}");
+        assert!(!log.contains("works again"), "{log}");
+    }
+}

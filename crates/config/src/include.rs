@@ -485,7 +485,13 @@ impl<'f> Reading<'f> {
                 Ok(there) => there,
                 Err(problem) => {
                     self.leave_out(&whole, self.problem(place, &problem))?;
-                    files.extend(self.former_files(above, name));
+                    let former = self.former_files(above, name);
+                    if let Some(tolerance) = &self.tolerance
+                        && !former.is_empty()
+                    {
+                        tolerance.use_former(&whole);
+                    }
+                    files.extend(former);
                     continue;
                 }
             };
