@@ -262,13 +262,13 @@ impl Spool {
 
     fn fits(&mut self, len: usize) -> bool {
         self.file.is_none()
-            && (self.in_memory() == 0 || self.occupied() + len <= MAX_MEMORY_BYTES)
+            && (self.in_memory() + self.popped == 0 || self.occupied() + len <= MAX_MEMORY_BYTES)
             && self.hold(self.in_memory() + self.popped + len)
     }
 
-    /// Returns the number of bytes of memory in use.
+    /// Returns the number of bytes of memory in use, with those that the client is being sent.
     fn occupied(&self) -> usize {
-        self.in_memory() + self.memory.len() * PART_OVERHEAD
+        self.in_memory() + self.popped + self.memory.len() * PART_OVERHEAD
     }
 
     fn in_memory(&self) -> usize {
@@ -299,6 +299,8 @@ impl Spool {
             return Ok(Some(bytes));
         }
         if self.file.is_none() {
+            self.popped = 0;
+            self.hold_rest();
             return Ok(None);
         }
         self.popped = if self.hold(PIECE_SIZE) { PIECE_SIZE } else { FREE_BYTES };
@@ -529,6 +531,20 @@ mod tests {
         }
         assert!(spool.memory.iter().all(|piece| piece.as_ptr() == read.as_ptr()));
         assert_eq!(spool.memory.len(), MAX_MEMORY_BYTES / (SMALL_PART_BYTES + PART_OVERHEAD));
+    }
+
+    #[test]
+    fn what_a_client_is_being_sent_counts_as_memory_until_it_asks_for_more() {
+        let mut spool = Spool::new(std::env::temp_dir().into());
+        let part = Bytes::from(vec![7; 32 << 10]);
+        spool.push(part.clone()).unwrap();
+        assert_eq!(spool.pop().unwrap(), Some(part.clone()));
+        while spool.file.is_none() {
+            spool.push(part.clone()).unwrap();
+        }
+        assert!(spool.in_memory() + part.len() <= MAX_MEMORY_BYTES);
+        while spool.pop().unwrap().is_some() {}
+        assert!(spool.popped == 0 && spool.is_empty());
     }
 
     #[test]
