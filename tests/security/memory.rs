@@ -124,7 +124,7 @@ fn compiled_directives_of_many_sites_stay_within_the_memory_of_all() {
     let growth = Growth::of(&server);
     for number in 0..SITES * 3 {
         for query in ["", &"q".repeat(300)] {
-            let response = server.send(&format!(
+            let response = server.send(format!(
                 "GET /d{}/a.txt?{query} HTTP/1.1\r\nHost: s{}\r\nConnection: close\r\n\r\n",
                 number / SITES,
                 number % SITES
