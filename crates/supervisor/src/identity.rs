@@ -72,7 +72,7 @@ impl Identity {
         let wanted = match Identity::named(spec, default) {
             None => default.cloned(),
             Some(found) => Some(found.map_err(|error| match error {
-                Unknown::User(_) => Problem::at("user", error),
+                Unknown::User(_) | Unknown::Unanswered(_) => Problem::at("user", error),
                 Unknown::Group(_) => Problem::at("group", error),
             })?),
         };

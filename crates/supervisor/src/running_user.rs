@@ -84,6 +84,8 @@ impl RunningUser {
                 (problem, true)
             }
             Ok(user) => (self.other_groups(&user)?, true),
+            // It may be as it was.
+            Err(Unknown::Unanswered(_)) => return None,
             Err(Unknown::Group(group)) => {
                 let problem = format!(
                     "its processes still run with gid {gid}: there is no group \"{group}\" on this system any more; \

@@ -25,13 +25,15 @@ pub struct Credentials {
     pub home: String,
 }
 
-/// Error: a user or group does not exist.
+/// Error: a user or group does not exist, or that is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unknown {
     /// No such user.
     User(String),
     /// No such group.
     Group(String),
+    /// The source of users and groups, such as a directory service, does not answer; the reason.
+    Unanswered(String),
 }
 
 impl fmt::Display for Unknown {
@@ -39,6 +41,12 @@ impl fmt::Display for Unknown {
         match self {
             Unknown::User(name) => write!(f, "there is no user \"{name}\" on this system"),
             Unknown::Group(name) => write!(f, "there is no group \"{name}\" on this system"),
+            Unknown::Unanswered(reason) => {
+                write!(
+                    f,
+                    "it cannot be looked up: {reason}; see to the source of users (/etc/nsswitch.conf)"
+                )
+            }
         }
     }
 }
@@ -48,11 +56,14 @@ impl std::error::Error for Unknown {}
 impl Credentials {
     /// Looks up a user; `group` replaces the primary group.
     pub fn look_up(user: &str, group: Option<&str>) -> Result<Self, Unknown> {
-        let entry = users::by_name(user).ok_or_else(|| Unknown::User(user.to_owned()))?;
+        let unanswered = |error: std::io::Error| Unknown::Unanswered(error.to_string());
+        let entry = users::by_name(user).map_err(unanswered)?;
+        let entry = entry.ok_or_else(|| Unknown::User(user.to_owned()))?;
         let gid = match group {
             None => entry.gid,
             Some(group) => {
-                users::group_id(group).ok_or_else(|| Unknown::Group(group.to_owned()))?
+                let found = users::group_id(group).map_err(unanswered)?;
+                found.ok_or_else(|| Unknown::Group(group.to_owned()))?
             }
         };
         let groups = users::groups(&entry.name, gid);
@@ -155,7 +166,8 @@ pub fn private_user() -> Option<u32> {
             (first..first.saturating_add(size)).contains(&u64::from(id))
         })
     };
-    let named = users::by_name(PRIVATE_USER).map(|entry| entry.uid).filter(|uid| *uid != 0);
+    let named =
+        users::by_name(PRIVATE_USER).ok().flatten().map(|entry| entry.uid).filter(|uid| *uid != 0);
     let mut unnamed = (FIRST_UNNAMED..=LAST_UNNAMED).rev();
     let unnamed = || unnamed.find(|id| is_mapped(*id) && users::by_uid(*id).is_none());
     named.filter(|id| is_mapped(*id)).or_else(unnamed)
