@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use howdah_config::include::{self, Expanded, IncludedFiles};
@@ -15,10 +16,15 @@ use serde_json::Value;
 /// its place.
 const MAX_FILE: u64 = 2 * json::MAX_SIZE as u64;
 
-/// Reads a configuration file, which may be a pipe. The error has the path and, for common mistakes, what to
-/// do.
+/// Reads a configuration file, which may be a pipe without a name (`/dev/stdin`). The error has the path and, for
+/// common mistakes, what to do.
 pub fn read(path: &Path) -> Result<Vec<u8>, String> {
     file_progress(&path.display().to_string());
+    // Its open would wait for a writer.
+    let real = path.canonicalize().and_then(fs::symlink_metadata);
+    if real.is_ok_and(|file| file.file_type().is_fifo()) {
+        return Err(format!("{}: it is not a regular file", path.display()));
+    }
     let read = File::open(path).and_then(|file| regular_file::read_opened(file, MAX_FILE));
     read.map_err(|error| explain(path, &error))
 }

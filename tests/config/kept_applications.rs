@@ -118,4 +118,14 @@ fn an_application_that_did_not_serve_is_named_by_the_reload_itself() {
     let (code, told) = howdah(&server, &["reload"]);
     assert!(code == Some(4) && told.contains("there is no user \"nobody-at-all\""), "{told}");
     assert_eq!(server.get("/other/").text(), "hello");
+
+    // One that is removed does not work again.
+    let path = server.site.root().with_file_name("config.json");
+    let mut document: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    document["applications"].as_object_mut().unwrap().remove("site");
+    document["routes"].as_array_mut().unwrap().pop();
+    fs::write(path, document.to_string()).unwrap();
+    assert_eq!(howdah(&server, &["reload"]).0, Some(0));
+    let log = server.wait_for_log("application \"site\" is not in the configuration any more");
+    assert!(!log.contains("works again"), "{log}");
 }

@@ -361,3 +361,20 @@ fn a_relative_path_names_the_same_files_after_a_restart() {
         assert!(!log.contains("works again"), "{log}");
     }
 }
+
+#[test]
+fn a_document_that_is_a_fifo_is_refused_at_once() {
+    let site = Site::new();
+    let fifo = site.root().with_file_name("fifo.json");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o644),
+        0,
+    )
+    .unwrap();
+    let checked = check(&fifo);
+    assert!(text(&checked).contains("fifo.json: it is not a regular file"), "{checked:?}");
+    assert_eq!(checked.status.code(), Some(1));
+}

@@ -81,7 +81,20 @@ impl ControlThread {
         // The slow log has the requests of a busy application.
         for (part, time) in ended.iter().filter(|(part, _)| part.extent != Extent::Busy) {
             let seconds = time.as_secs();
-            log.write(Level::Notice, format_args!("{part} works again, after {seconds} s"));
+            let is_there = match part.kind {
+                PartKind::Application => snapshot.applications.contains_key(&part.name),
+                PartKind::Listener => snapshot.listeners.contains_key(&part.name),
+                _ => true,
+            };
+            match is_there {
+                true => {
+                    log.write(Level::Notice, format_args!("{part} works again, after {seconds} s"))
+                }
+                false => log.write(
+                    Level::Notice,
+                    format_args!("{part} is not in the configuration any more"),
+                ),
+            }
         }
     }
 
