@@ -200,7 +200,9 @@ impl Findings {
                 Err(problem) => self.errors.push(problem),
             }
         }
-        self.warnings.extend(htaccess::unread_denials(config, user.as_ref()));
+        let (warnings, notes) = htaccess::unread(config, user.as_ref());
+        self.warnings.extend(warnings);
+        self.notes.extend(notes);
         for (place, log) in config.access_logs() {
             if let Destination::File(path) = &log.destination {
                 self.must(&place, opened(path));

@@ -19,6 +19,7 @@ mod top;
 mod tune;
 mod worker_check;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ pub use args::{
     StatusArgs, TopArgs, TuneArgs, UpgradeArgs, WorkerCheckArgs,
 };
 use args::{ConfigCommand, LimitsCommand};
-use client::encode;
+use client::{Client, encode};
 use failure::Failure;
 use find::connect;
 use output::{json_text, print_outcome, write_out};
@@ -122,6 +123,16 @@ fn execute(command: Command) -> Result<(), Failure> {
                 write_out(&tune::explain(&tuning))
             }
         }
+    }
+}
+
+/// Prints the parts of the configuration of the server at this address that are out, if it answers.
+pub fn print_parts_out(address: &str, token_file: Option<&Path>) {
+    let client = Client::new(address, token_file);
+    let status = client
+        .and_then(|client| client.with_timeout(STATUS_TIMEOUT).request("GET", "/status", b""));
+    if let Ok(status) = status {
+        let _ = tell_parts_out(&status, true);
     }
 }
 

@@ -57,9 +57,15 @@ pub fn report(
     Ok(report)
 }
 
-/// Returns a warning for each file that denies access and is not read, as the user.
-pub fn unread_denials(config: &Config, user: Option<&Credentials>) -> Vec<String> {
-    let find = || findings::unread_denials(config).join("\n");
-    let text = run_as(user, find).unwrap_or_else(|error| format!(".htaccess files: {error}"));
-    text.lines().map(str::to_owned).collect()
+/// Returns warnings about files that are not read and deny access, and notes about those that send requests to other
+/// files, as the user.
+pub fn unread(config: &Config, user: Option<&Credentials>) -> (Vec<String>, Vec<String>) {
+    let find = || findings::unread(config);
+    let failed = |error| format!("{}.htaccess files: {error}", findings::WARNING);
+    let text = run_as(user, find).unwrap_or_else(failed);
+    let of = |kind: &str| {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(kind));
+        lines.map(str::to_owned).collect()
+    };
+    (of(findings::WARNING), of(findings::NOTE))
 }

@@ -33,7 +33,7 @@ use howdah_wire::messages::Secret;
 use crate::cli::Serve;
 use crate::directories::{self, Temporary};
 use crate::php_programs::{self, Programs};
-use crate::{control_socket, environment, htaccess, server_user};
+use crate::{control_client, control_socket, environment, htaccess, server_user};
 use last_good::Chosen;
 use local_tls::LocalCertificate;
 use plan::StartupPlan;
@@ -156,7 +156,7 @@ fn serve(
     }
     warnings.extend(service.warnings);
     if let Some(config) = config.as_ref().filter(|_| predecessor.is_none()) {
-        warnings.extend(htaccess::unread_denials(config, user_of_site.as_ref()));
+        warnings.extend(htaccess::unread(config, user_of_site.as_ref()).0);
     }
     let log = LogTarget::of(arguments.common.log.as_deref()).map_err(|error| error.to_string())?;
     if matches!(log, LogTarget::File(_)) {
@@ -209,7 +209,14 @@ fn serve(
             options.on_serving = Some(Box::new(|_| drop(daemon::leave_terminal())));
         }
     } else if arguments.daemon {
-        let serving = daemon::detach().map_err(cannot_detach)?;
+        let control = options.control.clone().or_else(|| options.default_controls.first().cloned());
+        let token_file = arguments.control_token_file.clone();
+        let tell = move || {
+            if let Some(address) = control {
+                control_client::print_parts_out(&address, token_file.as_deref());
+            }
+        };
+        let serving = daemon::detach(tell).map_err(cannot_detach)?;
         options.on_serving = Some(Box::new(move |_| {
             let _ = daemon::leave_terminal();
             let _ = rustix::io::write(&serving, b"ok");

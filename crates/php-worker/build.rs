@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 use std::{env, fs};
 
-const SOURCES: [&str; 22] = [
+const SOURCES: [&str; 23] = [
     "shim/apache.c",
     "shim/transaction_state.c",
     "shim/directory.c",
@@ -26,6 +26,7 @@ const SOURCES: [&str; 22] = [
     "shim/layout.c",
     "shim/mail.c",
     "shim/memory.c",
+    "shim/messages.c",
     "shim/module_state.c",
     "shim/opcache.c",
     "shim/process_state.c",

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::search::{Found, search, search_for_review};
 use super::site_file;
-use howdah_config::{Config, Htaccess};
+use howdah_config::{ActionKind, Config, Htaccess};
 use howdah_htaccess::allow::Allow;
 use howdah_htaccess::base::Base;
 use howdah_htaccess::handler_name;
@@ -16,7 +16,7 @@ use howdah_htaccess::parse::review::{Line, Review, review};
 /// Maximum size of a file that is read, in bytes; that of the server.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Maximum number of warnings about files that are not read.
+/// Maximum number of warnings, and of notes, about files that are not read.
 const MAX_WARNINGS: usize = 10;
 
 /// Beginning of a line that stands for a file.
@@ -25,6 +25,8 @@ pub const FILE: &str = "f";
 pub const ERROR: &str = "e";
 /// Beginning of a line with a note.
 pub const NOTE: &str = "n";
+/// Beginning of a line with a warning.
+pub const WARNING: &str = "w";
 
 /// Reviews all files below a directory; the lines are those of [`FILE`], [`ERROR`] and [`NOTE`].
 pub fn findings(root: &Path, settings: &Htaccess) -> String {
@@ -70,9 +72,10 @@ pub fn findings(root: &Path, settings: &Htaccess) -> String {
     lines.join("\n")
 }
 
-/// Returns a warning for each file that denies access and is not read: those below document roots and shares
-/// without `htaccess`.
-pub fn unread_denials(config: &Config) -> Vec<String> {
+/// Returns lines about files that are not read, below document roots and shares without `htaccess`: one of
+/// [`WARNING`] for each that denies access, one of [`NOTE`] for each that sends requests to other files where the
+/// document sends none.
+pub fn unread(config: &Config) -> String {
     let mut roots: Vec<_> = { config.applications.iter() }
         .filter(|application| !application.obeys_htaccess && application.isolation.rootfs.is_none())
         .flat_map(|application| application.targets.iter().map(|target| target.root.clone()))
@@ -84,30 +87,72 @@ pub fn unread_denials(config: &Config) -> Vec<String> {
     let read: HashSet<_> = config.htaccess_roots().into_iter().map(|(root, _)| root).collect();
     let all: HashSet<&Path> = roots.iter().map(PathBuf::as_path).collect();
     let nested = |root: &Path| root.ancestors().skip(1).any(|directory| all.contains(directory));
-    let mut warnings = Vec::new();
-    let mut more = 0;
+    let falls_back = roots_with_fallback(config);
+    let (mut warnings, mut notes) = (Lines::default(), Lines::default());
     for root in roots.iter().filter(|root| !read.contains(*root) && !nested(root)) {
         for file in search(root, ".htaccess").files {
             let Ok(review) = reviewed(root, &file, &Htaccess::default()) else { continue };
-            let Some(first) = review.denials.first() else { continue };
-            if warnings.len() == MAX_WARNINGS {
-                more += 1;
-                continue;
+            let file = file.display();
+            if let Some(Line { number, text }) = review.denials.first() {
+                warnings.add(format_args!(
+                    "{file}: line {number} ({text}) denies access, but .htaccess files are not read here; set \
+                     \"htaccess\": true on the application or share, or deny access in the routes"
+                ));
+            } else if let Some(Line { number, text }) = review.rewrites.first()
+                && !falls_back.contains(root)
+            {
+                notes.add(format_args!(
+                    "{file}: line {number} ({text}) sends requests to another file, but .htaccess files are not \
+                     read here; set \"htaccess\": true on the application or share, or write a \"fallback\" or \
+                     \"rewrite\" in the routes"
+                ));
             }
-            let text = format!(
-                "{}: line {} ({}) denies access, but .htaccess files are not read here; set \"htaccess\": \
-                 true on the application or share, or deny access in the routes",
-                file.display(),
-                first.number,
-                first.text
-            );
-            warnings.push(one_line(&text));
         }
     }
-    if more > 0 {
-        warnings.push(format!("{more} more .htaccess files deny access and are not read"));
+    let warnings = warnings.end(WARNING, "deny access");
+    warnings.chain(notes.end(NOTE, "send requests to other files")).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the directories of shares with a `fallback`, and the document roots of applications with a `script`.
+fn roots_with_fallback(config: &Config) -> HashSet<PathBuf> {
+    let actions = config.actions().into_iter();
+    let places: HashSet<_> = actions
+        .filter(|(_, action)| match &action.kind {
+            ActionKind::Share(share) => share.fallback.is_some(),
+            _ => false,
+        })
+        .map(|(place, _)| format!("{place}/share"))
+        .collect();
+    let shares = config.action_paths().into_iter().filter(|path| places.contains(&path.path));
+    let targets = config.applications.iter().flat_map(|application| &application.targets);
+    let with_script = targets.filter(|target| target.script.is_some());
+    let roots = with_script.map(|target| target.root.clone());
+    shares.map(|share| share.file).chain(roots).collect()
+}
+
+/// Lines about files, up to [`MAX_WARNINGS`].
+#[derive(Default)]
+struct Lines {
+    lines: Vec<String>,
+    more: usize,
+}
+
+impl Lines {
+    fn add(&mut self, line: std::fmt::Arguments<'_>) {
+        match self.lines.len() < MAX_WARNINGS {
+            true => self.lines.push(one_line(&line.to_string())),
+            false => self.more += 1,
+        }
     }
-    warnings
+
+    /// Returns the lines with this beginning, and one that counts those that are left out.
+    fn end(self, kind: &str, deed: &str) -> impl Iterator<Item = String> {
+        let Lines { mut lines, more } = self;
+        if more > 0 {
+            lines.push(format!("{more} more .htaccess files {deed} and are not read"));
+        }
+        lines.into_iter().map(move |line| format!("{kind}{line}"))
+    }
 }
 
 /// Returns true if a section that is not read is one of a module that the server does not have. One for servers

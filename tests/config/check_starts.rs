@@ -102,3 +102,22 @@ fn what_differs_between_applications_with_the_same_settings_is_said() {
     }
     assert!(about("a/").is_empty() && about("f/").is_empty(), "{text}");
 }
+
+/// PHP prints messages as HTML unless the settings say otherwise, and logs them as well.
+#[test]
+fn the_error_of_a_worker_script_is_told_once_and_as_text() {
+    let site = Site::new().file("worker.php", "<?php $a = \"x\" y \"z\";");
+    let ini = site.data().join("php.ini");
+    fs::write(&ini, "display_errors = 1\nhtml_errors = 1\nlog_errors = 1\n").unwrap();
+    open_to_all(&ini, 0o644);
+    let mut one = application(&site, &ini);
+    one["worker"] = json!({"script": "worker.php"});
+    let output = check(&site, &Map::from_iter([("site".to_owned(), one.clone())]));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(text.matches("syntax error").count(), 1, "{text}");
+    assert!(text.contains("does not work: syntax error") && !text.contains("<br"), "{text}");
+    let server = site.with(json!({"applications": {"site": one}})).serve();
+    let log = server.wait_for_log("does not work: syntax error");
+    assert!(!log.contains("<br") && !log.contains("&quot;"), "{log}");
+    assert_eq!(log.matches("PHP Parse error").count(), 1, "{log}");
+}

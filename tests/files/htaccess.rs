@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use harness::client::Response;
 use harness::{Site, eventually, programs, requirements};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const FRONT: &str = "<?php echo 'front ', $_SERVER['REQUEST_URI'];";
 
@@ -286,6 +286,37 @@ fn a_file_that_is_not_read_and_denies_access_is_named_at_the_start() {
     let server = site().with(json!({})).serve();
     let log = server.log();
     assert!(log.contains("set \"htaccess\": true"), "{log}");
+}
+
+/// WordPress's own file, which a front controller of the document replaces.
+#[test]
+fn a_file_that_is_not_read_and_rewrites_is_noted_where_the_document_does_not() {
+    let rules = "RewriteEngine On\nRewriteRule ^index\\.php$ - [L]\nRewriteRule . /index.php [L]\n";
+    let site = Site::script("index.php", "echo 1;").file(".htaccess", rules);
+    let root = site.root();
+    let share = json!({"share": format!("{}$uri", root.display()), "scripts": "applications/a"});
+    let note = format!(
+        "howdah: note: {}: line 3 (RewriteRule . /index.php [L]) ",
+        root.join(".htaccess").display()
+    );
+    let has_note = |share: &Value, application: Value| {
+        let file = site.data().join("document.json");
+        let document = json!({
+            "listeners": {"127.0.0.1:1": {"pass": "routes"}},
+            "routes": [{"action": share}],
+            "applications": {"a": application},
+        });
+        fs::write(&file, document.to_string()).unwrap();
+        let (is_valid, text) = check(&file);
+        assert!(is_valid, "{text}");
+        text.contains(&note)
+    };
+    let plain = json!({"type": "php", "root": root});
+    assert!(has_note(&share, plain.clone()));
+    let mut with_fallback = share.clone();
+    with_fallback["fallback"] = json!({"pass": "applications/a"});
+    assert!(!has_note(&with_fallback, plain));
+    assert!(!has_note(&share, json!({"type": "php", "root": root, "htaccess": true})));
 }
 
 fn check(path: &Path) -> (bool, String) {

@@ -536,6 +536,37 @@ fn a_daemon_returns_when_it_serves_and_leaves_its_pid() {
 }
 
 #[test]
+fn a_daemon_names_the_parts_that_are_out() {
+    let site = Site::script("a.php", "echo 'a';");
+    let (document, pid_file) = (site.data().join("document.json"), site.data().join("pid"));
+    let (address, taken) = (free_address(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let taken_address = taken.local_addr().unwrap();
+    let listener = json!({"pass": "routes"});
+    let value = json!({
+        "listeners": {address.to_string(): listener, taken_address.to_string(): listener},
+        "routes": [{"action": {"return": 204}}],
+    });
+    fs::write(&document, value.to_string()).unwrap();
+    let control = format!("unix:{}", site.control_socket().display());
+    let mut command = Command::new(programs::howdah());
+    command.args(["serve", "--daemon", "--control", &control]);
+    command.arg("--config").arg(&document).arg("--pid").arg(&pid_file);
+    // The log would hold standard error.
+    command.arg("--log").arg(site.data().join("log"));
+    command.arg("--tmp").arg(site.data());
+    let output = command.output().unwrap();
+    let pid: u32 = fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let part = format!(": listener \"{taken_address}\": ");
+    let is_it = |line: &str| line.starts_with("howdah: OUT since ") && line.contains(&part);
+    let is_named = text.lines().any(is_it);
+    let status = harness::client::Client::connect(address).get("/").status;
+    processes::signal(pid, Signal::QUIT);
+    eventually("it ends", || (!processes::is_alive(pid)).then_some(()));
+    assert!(output.status.success() && is_named && status == 204, "{output:?}");
+}
+
+#[test]
 fn a_command_line_of_unitd_starts_it() {
     let site = Site::new();
     let (data, address) = (site.data(), free_address());

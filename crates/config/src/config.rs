@@ -82,7 +82,7 @@ impl Config {
     pub fn from_value_with(document: Value, defaults: &Defaults) -> Result<Config, Error> {
         let mistakes = Mistakes::default();
         let read = Config::read(document, defaults, &mistakes);
-        mistakes.finish(read).map_err(|errors| {
+        mistakes.finish_document(read).map_err(|errors| {
             // There is an error, as nothing was read.
             let none = || Error::new(ErrorKind::InvalidValue, String::new(), "cannot be read");
             Error::of_all(errors).unwrap_or_else(none)
@@ -106,7 +106,8 @@ impl Config {
         let root = Node::root(&document, &scope);
         let object = root.object()?;
         include::refuse(&root)?;
-        object.read("variables", |node| variables.read(node))?;
+        // Templates refer to them.
+        object.optional("variables").map(|node| variables.read(&node)).transpose()?;
         let settings = mistakes.part(object.read("settings", Settings::read))?.flatten();
         let settings = settings.unwrap_or_else(|| Settings::new(defaults));
         let listeners = mistakes.part(object.read("listeners", Listener::read_all))?.flatten();

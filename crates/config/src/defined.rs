@@ -159,7 +159,8 @@ impl DefinedVariables {
 impl Definition {
     fn read(name: &str, node: &Node<'_>) -> Result<Definition, Error> {
         let object = node.object()?;
-        let read = |key| object.read(key, Template::read);
+        // The caller explains the first error with the names of all definitions.
+        let read = |key| object.optional(key).map(|node| Template::read(&node)).transpose();
         let (source, table) = match (read("map")?, read("geo")?, read("split")?) {
             (Some(source), None, None) => (source, Table::read_map(&object)?),
             (None, Some(source), None) => (source, Table::read_geo(&object)?),
@@ -167,7 +168,7 @@ impl Definition {
             (None, None, None) => return Err(object.missing(&["map", "geo", "split"])),
             _ => return Err(node.invalid("must have just one of \"map\", \"geo\" or \"split\"")),
         };
-        let default = object.read("default", Template::read)?.unwrap_or_default();
+        let default = read("default")?.unwrap_or_default();
         object.end()?;
         let (name, text) = (name.to_owned(), node.value.to_string());
         let mut definition = Definition { name, text, source, table, default, weight: 0 };

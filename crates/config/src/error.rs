@@ -15,6 +15,8 @@ pub struct Error {
     hint: Option<Box<str>>,
     /// The key that was meant or is missing.
     key: Option<&'static str>,
+    /// The mistake behind it has been kept.
+    is_follow_on: bool,
     others: Option<Box<Others>>,
 }
 
@@ -67,7 +69,16 @@ impl Error {
     pub(crate) fn new(kind: ErrorKind, path: String, message: impl Into<String>) -> Error {
         let message = Into::<String>::into(message).into_boxed_str();
         let path = path.into_boxed_str();
-        Error { kind, path, position: None, message, hint: None, key: None, others: None }
+        Error {
+            kind,
+            path,
+            position: None,
+            message,
+            hint: None,
+            key: None,
+            is_follow_on: false,
+            others: None,
+        }
     }
 
     pub(crate) fn syntax(position: Position, message: &str) -> Error {
@@ -78,6 +89,7 @@ impl Error {
             message: message.into(),
             hint: None,
             key: None,
+            is_follow_on: false,
             others: None,
         }
     }
@@ -99,6 +111,16 @@ impl Error {
     /// Adds the known key that is nearest to an unknown one, or the key that is missing.
     pub(crate) fn with_key(self, key: Option<&'static str>) -> Error {
         Error { key, ..self }
+    }
+
+    /// Returns the error as one that only follows from another one, which has been kept.
+    pub(crate) fn follow_on(self) -> Error {
+        Error { is_follow_on: true, ..self }
+    }
+
+    /// Returns true if it only follows from another error, which has been kept.
+    pub(crate) fn is_follow_on(&self) -> bool {
+        self.is_follow_on
     }
 
     /// Returns the reason why the document is refused.

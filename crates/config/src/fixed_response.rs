@@ -40,7 +40,9 @@ impl Return {
         // In range by the line above.
         let status = u16::try_from(status).unwrap_or(500);
         let keep_query = object.boolean("keep_query")?.unwrap_or(false);
-        if let (true, None, Some(node)) = (keep_query, &location, object.optional("keep_query")) {
+        if let (true, false, Some(node)) =
+            (keep_query, object.has("location"), object.optional("keep_query"))
+        {
             return Err(node.invalid("means nothing without \"location\""));
         }
         let body = object.read("body", |node| {

@@ -55,6 +55,16 @@ impl Mistakes<String> {
 }
 
 impl Mistakes<Error> {
+    /// Returns the result of the reading like [`Mistakes::finish`], without an error that only follows from others.
+    pub fn finish_document<T>(self, result: Result<T, Error>) -> Result<T, Vec<Error>> {
+        match result {
+            Err(error) if error.is_follow_on() && !self.0.borrow().is_empty() => {
+                Err(self.0.into_inner())
+            }
+            result => self.finish(result),
+        }
+    }
+
     /// Returns the value of a part; `None` if it has a mistake, which is kept. Error: the reading ends, as
     /// there are too many mistakes.
     pub fn part<T>(&self, read: Result<T, Error>) -> Result<Option<T>, Error> {
@@ -64,6 +74,9 @@ impl Mistakes<Error> {
         };
         // A name that many parts refer to is missing once.
         let is_known = |known: &Error| known.message() == error.message();
+        if error.is_follow_on() && !self.0.borrow().is_empty() {
+            return Ok(None);
+        }
         if error.kind() == ErrorKind::UnknownTarget && self.0.borrow().iter().any(is_known) {
             return Ok(None);
         }

@@ -90,6 +90,39 @@ fn an_object_tells_all_its_unknown_keys() {
     );
 }
 
+/// A value that is wrong hides no key that is.
+#[test]
+fn an_object_tells_its_wrong_values_and_its_unknown_keys() {
+    let mut document = sound();
+    document["applications"]["a"] = json!({
+        "type": "php",
+        "root": "/a",
+        "limits": {"timeout": "30s", "memory": "128M", "reqests": 5},
+        "processes": "many",
+        "pm.max_children": 5,
+        "extension": "gd",
+    });
+    document["settings"] = json!({"http": {"idle_timeout": "5", "header_time": 5}, "smpt": {}});
+    document["listeners"]["*:80"]["forwarded"] = json!({"client_ip": 5, "source": "10.0.0.0/8"});
+    document["routes"]["other"][0] = json!({
+        "match": {"uri": 5, "host": 6, "metod": "GET"},
+        "action": {"return": 200, "response_headers": 5, "respond_headers": {}},
+    });
+    let all = mistakes(&document);
+    let unknown: Vec<_> = all.iter().filter(|line| line.contains("unknown key")).collect();
+    let keys = ["reqests", "pm.max_children", "extension", "header_time", "smpt", "metod"];
+    for key in keys.iter().chain(&["respond_headers"]) {
+        assert!(unknown.iter().any(|line| line.contains(key)), "{key}: {all:#?}");
+    }
+    for key in
+        ["timeout", "memory", "processes", "idle_timeout", "client_ip", "uri", "response_headers"]
+    {
+        let place = format!("/{key}: ");
+        assert!(all.iter().any(|line| line.contains(&place)), "{key}: {all:#?}");
+    }
+    assert!(!all.iter().any(|line| line.contains("is missing")), "{all:#?}");
+}
+
 #[test]
 fn the_first_mistake_stays_the_error() {
     let document = json!({"listeners": {"x": {}}, "routes": [{}, {}]});

@@ -289,13 +289,17 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Reads the value of a key with `read`, if the object has it.
+    /// Reads the value of a key with `read`, if the object has it. An error is kept ([`Node::part`]), so that the
+    /// other keys of the object are read as well.
     pub fn read<T>(
         &self,
         key: &'static str,
         read: impl FnOnce(&Node<'_>) -> Result<T, Error>,
     ) -> Result<Option<T>, Error> {
-        self.optional(key).map(|node| read(&node)).transpose()
+        match self.optional(key).map(|node| read(&node)) {
+            Some(read) => self.node.part(read),
+            None => Ok(None),
+        }
     }
 
     /// Reads a boolean, if the object has it.
@@ -327,6 +331,9 @@ impl<'a> Object<'a> {
             keys => (format!("one of {} is missing", quoted(keys)), None),
         };
         let error = self.node.error(ErrorKind::MissingKey, message).with_key(missing);
+        if keys.iter().any(|key| self.has(key)) {
+            return error.follow_on();
+        }
         // Not all keys of an action or listener have been read yet, so other keys may be known,
         // too.
         let is_action_or_listener = keys.contains(&"pass");

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use serde_json::Value;
+
 use crate::error::Error;
 use crate::node::{Node, Object, path};
 use crate::prefix::Prefix;
@@ -178,7 +180,12 @@ pub(crate) fn read_settings(node: &Node<'_>) -> Result<Vec<(String, String)>, Er
             );
         }
         let value = setting.value.as_str().ok_or_else(|| {
-            setting.wrong_type("a string, also where PHP takes a number or a switch (\"On\")")
+            let allowed = "a string, also where PHP takes a number or a switch (\"On\")";
+            let error = setting.wrong_type(allowed);
+            match as_text(name, setting.value) {
+                Some(text) => error.with_hint(format!("write \"{text}\"")),
+                None => error,
+            }
         })?;
         if value.contains('\0') {
             return Err(setting.invalid("must not contain a null character"));
@@ -188,9 +195,35 @@ pub(crate) fn read_settings(node: &Node<'_>) -> Result<Vec<(String, String)>, Er
     Ok(settings)
 }
 
+/// Returns a number or switch as the text that PHP reads. Few bytes are more likely to be megabytes.
+fn as_text(name: &str, value: &Value) -> Option<String> {
+    const SIZES: [&str; 3] = ["memory_limit", "post_max_size", "upload_max_filesize"];
+    match value {
+        Value::Bool(true) => Some("On".to_owned()),
+        Value::Bool(false) => Some("Off".to_owned()),
+        Value::Number(number) => {
+            let is_size = SIZES.contains(&name);
+            let is_small = number.as_u64().is_some_and(|bytes| (1..1 << 16).contains(&bytes));
+            Some(format!("{number}{}", if is_size && is_small { "M" } else { "" }))
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_or_switch_is_told_as_the_text_that_php_reads() {
+        let text = |name, value| as_text(name, &value);
+        assert_eq!(text("memory_limit", 128.into()).as_deref(), Some("128M"));
+        assert_eq!(text("memory_limit", (-1).into()).as_deref(), Some("-1"));
+        assert_eq!(text("memory_limit", 134_217_728.into()).as_deref(), Some("134217728"));
+        assert_eq!(text("max_input_vars", 5000.into()).as_deref(), Some("5000"));
+        assert_eq!(text("display_errors", true.into()).as_deref(), Some("On"));
+        assert_eq!(text("memory_limit", Value::Null), None);
+    }
 
     #[test]
     fn a_version_is_as_exact_as_it_is_written() {

@@ -169,7 +169,11 @@ impl Target {
         if node.scope.definitions.has_script(name, part.as_deref()) {
             return Err(node
                 .invalid("must name an application or target without \"script\"")
-                .with_hint("with one, that script would run instead of the file that was found"));
+                .with_hint(format!(
+                    "with one, that script would run instead of the file that was found; write \"fallback\": \
+                     {{\"pass\": \"{}\"}} for that script, and name an application or target without one here",
+                    Shown(text)
+                )));
         }
         Ok(target)
     }

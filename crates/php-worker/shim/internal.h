@@ -172,6 +172,12 @@ bool howdah_in_resident_request(void);
 /* True while a worker script handles a request whose response nobody gets. */
 bool howdah_discards_output(void);
 
+/* Sends PHP's messages to the log alone: no client is there. */
+void howdah_messages_to_log(void);
+
+/* Sends PHP's messages to where the settings say. */
+void howdah_messages_to_client(void);
+
 /* Keeps PHP's state after the boot of a worker script. */
 void howdah_remember_state(void);
 

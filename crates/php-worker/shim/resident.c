@@ -420,6 +420,7 @@ static void begin_pause(void)
     howdah_fill_request_info(boot);
     start_output();
     sapi_activate();
+    howdah_messages_to_log();
     /* What the request has left of its time limit applies: its timer goes on. */
 }
 
@@ -431,6 +432,7 @@ static enum howdah_end end_pause(void)
 
     in_request = true;
     discards_output = false;
+    howdah_messages_to_client();
     end = end_request();
     in_request = false;
     if (end != HOWDAH_END_NONE) {
@@ -527,6 +529,9 @@ bool howdah_php_compiles(const struct howdah_request *request)
         if (php_request_startup() == SUCCESS) {
             zend_file_handle file;
 
+            howdah_messages_to_log();
+            /* The caller reports the error that ends it. */
+            EG(error_reporting) &= ~E_FATAL_ERRORS;
             zend_stream_init_filename(&file, SG(request_info).path_translated);
             compiles = php_lint_script(&file) == SUCCESS;
             zend_destroy_file_handle(&file);
@@ -552,6 +557,7 @@ enum howdah_end howdah_php_run_worker_script(const struct howdah_request *reques
         howdah_fill_request_info(request);
         if (php_request_startup() == SUCCESS) {
             replace_opcache_reset();
+            howdah_messages_to_log();
             howdah_run_script(request);
         }
     } zend_catch {

@@ -3,9 +3,8 @@
 //! PHP's messages are written to no file.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use howdah_wire::messages::{ApplicationSpec, FromPrototype, Problem, WorkerScript};
@@ -132,9 +131,8 @@ pub fn run(
 
 /// Checks that a worker script and what it watches can be opened.
 fn check_worker_script(supervisor: &Supervisor, worker: &WorkerScript) -> Result<(), Problem> {
-    if let Err(error) = open_script(Path::new(&worker.script)) {
-        let script = &worker.script;
-        let message = format!("the worker script {script} cannot be read: {error}");
+    if let Err(error) = resident::open_script(Path::new(&worker.script)) {
+        let message = resident::cannot_be_read(&worker.script, &error);
         if !worker.has_fallback {
             return Err(Problem::at("worker", message));
         }
@@ -155,15 +153,5 @@ fn check_worker_script(supervisor: &Supervisor, worker: &WorkerScript) -> Result
 /// Checks that a preload script can be opened. A relative path is not checked: PHP looks it up in
 /// `include_path`.
 fn check_preload(script: &Path) -> io::Result<()> {
-    if script.is_absolute() { open_script(script) } else { Ok(()) }
-}
-
-fn open_script(script: &Path) -> io::Result<()> {
-    // A FIFO must not block.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(script)?;
-    match file.metadata()?.is_file() {
-        true => Ok(()),
-        false => Err(io::Error::other("it is not a file")),
-    }
+    if script.is_absolute() { resident::open_script(script) } else { Ok(()) }
 }

@@ -7,6 +7,9 @@
 //! 3. Each further call serves a request, see [`worker`](crate::worker).
 
 use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use howdah_sys::process;
@@ -122,12 +125,29 @@ fn does_not_work(path: &str, error: &str) -> String {
 pub fn boot_problem(application: &Application, script: &WorkerScript) -> String {
     let error = application.php.boot_error();
     let path = &script.script;
-    match error.is_empty() {
-        false => does_not_work(path, &error),
-        true => format!(
+    match (error.is_empty(), open_script(Path::new(path))) {
+        (false, _) => does_not_work(path, &error),
+        (true, Err(error)) => cannot_be_read(path, &error),
+        (true, Ok(())) => format!(
             "the worker script {path} has ended without calling frankenphp_handle_request(); its \
              output is in the log"
         ),
+    }
+}
+
+/// Returns the message about a worker script that cannot be opened.
+pub fn cannot_be_read(path: &str, error: &io::Error) -> String {
+    format!("the worker script {path} cannot be read: {error}")
+}
+
+/// Opens a script. Error: it cannot be opened, or is no regular file.
+pub fn open_script(script: &Path) -> io::Result<()> {
+    // A FIFO must not block.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(script)?;
+    match file.metadata()?.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other("it is not a file")),
     }
 }
 

@@ -872,6 +872,13 @@ fn a_script_that_does_not_work_keeps_the_application_from_running() {
     assert!(message.contains("syntax error"), "{message}");
     let message = fails("posix_kill(getmypid(), 11);");
     assert!(message.contains("signal 11"), "{message}");
+    let missing = start_failing(&|spec| {
+        let mut worker = Script::new("").spec();
+        worker.script = "/none/worker.php".to_owned();
+        spec.worker = Some(worker);
+    });
+    let expected = "the worker script /none/worker.php cannot be read: No such file";
+    assert!(missing.contains(expected), "{missing}");
     let message = fails("exit(3);");
     assert!(message.contains("without calling"), "{message}");
     let message = fails("(new Fiber(fn () => frankenphp_handle_request(fn () => 1)))->start();");

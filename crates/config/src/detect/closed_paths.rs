@@ -106,7 +106,7 @@ const PUBLIC_UPLOADS: [&str; 2] = ["storage", "uploads"];
 impl ClosedPaths {
     /// Finds the parts of a document root that must be closed.
     pub(super) fn find(root: &Path, kind: &Kind) -> Result<ClosedPaths, DetectError> {
-        if *kind == Kind::Static {
+        if matches!(kind, Kind::Static | Kind::Empty) {
             return Ok(ClosedPaths::default());
         }
         let mut closed = ClosedPaths { paths: vec![DATABASES], ..ClosedPaths::default() };
@@ -206,7 +206,7 @@ pub(super) fn check_project(directory: &Path, kind: &Kind) -> Result<(), DetectE
         // Many applications have an index.php beside composer.json, but not Laravel.
         Kind::FrontController { framework: Some(found) } if found.name == "Laravel" => Some(*found),
         Kind::FrontController { .. } => return Ok(()),
-        Kind::PhpFiles | Kind::Static => framework(directory)?,
+        Kind::PhpFiles | Kind::Static | Kind::Empty => framework(directory)?,
     };
     let mut project = framework.map(|framework| framework.name);
     for file in ["composer.json", "composer.lock", "vendor/autoload.php"] {

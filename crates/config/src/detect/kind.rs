@@ -32,6 +32,8 @@ pub enum Kind {
     PhpFiles,
     /// No PHP.
     Static,
+    /// No file at all.
+    Empty,
 }
 
 /// Names of public directories. The second and third are also names of ordinary directories of
@@ -58,8 +60,14 @@ pub(super) fn recognise(directory: &Path) -> Result<Kind, DetectError> {
     }
     match has_scripts(directory) {
         true => Ok(Kind::PhpFiles),
+        false if is_empty(directory) => Ok(Kind::Empty),
         false => Ok(Kind::Static),
     }
+}
+
+/// Returns true if there is nothing in a directory.
+fn is_empty(directory: &Path) -> bool {
+    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// Returns the version in WordPress's `$wp_version = '6.1.1';`.

@@ -32,7 +32,7 @@ pub struct Site {
 impl Site {
     /// Returns true if there is PHP to run.
     pub fn has_php(&self) -> bool {
-        self.kind != Kind::Static
+        !matches!(self.kind, Kind::Static | Kind::Empty)
     }
 
     /// Returns the script in the root that handles requests for no file, if there is one.
@@ -41,7 +41,7 @@ impl Site {
             Kind::PublicFrontController { .. }
             | Kind::WordPress { .. }
             | Kind::FrontController { .. } => Some("index.php"),
-            Kind::PhpFiles | Kind::Static => None,
+            Kind::PhpFiles | Kind::Static | Kind::Empty => None,
         }
     }
 
@@ -151,6 +151,7 @@ impl Site {
             Kind::FrontController { framework: None } => "a PHP site with index.php".to_owned(),
             Kind::PhpFiles => "PHP scripts without an index.php".to_owned(),
             Kind::Static => "files, and no PHP among them".to_owned(),
+            Kind::Empty => "an empty directory".to_owned(),
         };
         let worker = self.worker_script.as_ref();
         let requests = match (self.has_php(), self.front_controller()) {

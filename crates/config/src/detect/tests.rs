@@ -229,7 +229,7 @@ fn data_beside_an_index_is_closed() {
 
 #[test]
 fn everything_else_is_files() {
-    assert_eq!(kind(&[]), Kind::Static);
+    assert_eq!(kind(&[]), Kind::Empty);
     assert_eq!(
         kind(&["index.html", "php", "x.php.txt", ".hidden.php", ".git/x.php"]),
         Kind::Static

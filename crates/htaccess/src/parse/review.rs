@@ -24,6 +24,8 @@ pub struct Review {
     pub directives: Vec<Line>,
     /// Directives that deny access to somebody.
     pub denials: Vec<Line>,
+    /// Directives that send requests to other files: rewrite rules and fallbacks.
+    pub rewrites: Vec<Line>,
     /// Sections that are not read, because their condition is false: `<IfModule mod_security2.c>`.
     pub skipped: Vec<Line>,
     /// Directives that are ignored although they are known.
@@ -47,7 +49,8 @@ pub fn review(
     let mut reader = Reader::new(bytes, &file, base, exists);
     // An error in the tree is that of the compilation; what came before it is not known then.
     if let Ok(nodes) = reader.tree() {
-        add_denials(&nodes, &mut review.denials);
+        add_lines(&nodes, &is_denial, &mut review.denials);
+        add_lines(&nodes, &is_rewrite, &mut review.rewrites);
         add_directives(&nodes, 0, &mut review.directives);
     }
     let skipped = std::mem::take(&mut reader.skipped).into_iter();
@@ -55,14 +58,14 @@ pub fn review(
     review
 }
 
-fn add_denials(nodes: &[Node], denials: &mut Vec<Line>) {
+fn add_lines(nodes: &[Node], is_meant: &dyn Fn(&Node) -> bool, lines: &mut Vec<Line>) {
     for node in nodes {
-        if is_denial(node) {
+        if is_meant(node) {
             let arguments = String::from_utf8_lossy(&node.arguments);
             let text = one_line(&format!("{} {arguments}", node.name));
-            denials.push(Line { number: node.line, text });
+            lines.push(Line { number: node.line, text });
         }
-        add_denials(&node.children, denials);
+        add_lines(&node.children, is_meant, lines);
     }
 }
 
@@ -97,6 +100,15 @@ fn is_denial(node: &Node) -> bool {
     }
 }
 
+/// Returns true if a directive sends requests to another file.
+fn is_rewrite(node: &Node) -> bool {
+    match node.name.to_ascii_lowercase().as_str() {
+        "rewriterule" => Words::new(&node.arguments).all().get(1).is_some_and(|to| &to[..] != b"-"),
+        "fallbackresource" => true,
+        _ => false,
+    }
+}
+
 /// Returns a text without line breaks and control characters.
 fn one_line(text: &str) -> String {
     text.trim().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
@@ -121,6 +133,8 @@ mod tests {
         let expected =
             [(2, "Require all denied"), (6, "Deny from all"), (8, "RewriteRule ^secret - [NC,F]")];
         assert_eq!(lines, expected);
+        let rewrites: Vec<_> = review.rewrites.iter().map(|line| &*line.text).collect();
+        assert_eq!(rewrites, ["RewriteRule ^a b [L]"]);
         assert_eq!(review.error, None);
     }
 
