@@ -1,6 +1,6 @@
 //! The configuration document: parses JSON to a typed configuration; every error has its JSON path.
 //!
-//! The grammar is NGINX Unit's, with additions in its style; `docs/configuration.md` lists every
+//! The grammar is NGINX Unit's, with additions in its style; `docs/configuration.md` and its pages list every
 //! key. [`parse`] goes from text to [`Config`] in three steps: [`json`] reads the text, the types
 //! below read their keys from the value tree, and references to other parts of the document
 //! (`pass`, `scripts`) are checked. The result is complete: defaults are filled in, patterns and

@@ -402,8 +402,7 @@ proptest! {
 
 #[test]
 fn every_example_of_the_documentation_is_a_valid_document() {
-    let pages =
-        [include_str!("../../../docs/configuration.md"), include_str!("../../../docs/hosting.md")];
+    let pages = pages(&["hosting.md"]);
     let mut examples = 0;
     for block in pages.iter().flat_map(|page| page.split("```json\n").skip(1)) {
         let (example, _) = block.split_once("```").expect("a closed block");
@@ -411,4 +410,14 @@ fn every_example_of_the_documentation_is_a_valid_document() {
         examples += 1;
     }
     assert!(examples >= 6);
+}
+
+/// Returns the pages of the documentation about the document, and these ones.
+pub(crate) fn pages(others: &[&str]) -> Vec<String> {
+    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let of_objects = std::fs::read_dir(docs.join("configuration")).expect("the pages of objects");
+    let of_objects = of_objects.map(|entry| entry.expect("a page").path());
+    let others = others.iter().chain(&["configuration.md"]).map(|name| docs.join(name));
+    let read = |path| std::fs::read_to_string(path).expect("the pages are in docs/");
+    of_objects.chain(others).map(read).collect()
 }
