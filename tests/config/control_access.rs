@@ -335,7 +335,7 @@ fn a_log_that_was_made_a_link_is_not_opened_again() {
     fs::remove_file(&real).unwrap();
     symlink(&precious, &real).unwrap();
     server.signal(Signal::USR1);
-    server.wait_for_log("cannot be reopened");
+    server.wait_for_log("cannot be opened again");
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
 }
 
