@@ -93,7 +93,8 @@ pub fn read_checked(path: &Path, defaults: &Defaults) -> (Option<Vec<u8>>, Vec<S
 }
 
 /// Reads a document again of which files were left out. Returns the document that runs if none of them can be
-/// used by now. Error: one can, but the document differs otherwise, too.
+/// used by now. Other files that have changed keep the content that runs until a reload. Error: one can be used, but the
+/// document itself has changed, too.
 pub fn read_left_out(path: &Path, defaults: &Defaults, running: &[u8]) -> Result<Vec<u8>, String> {
     let text = read_usable(path, defaults, Some(running))?;
     let parse = |text: &[u8]| json::parse(text).map_err(|error| error.to_string());
@@ -104,10 +105,21 @@ pub fn read_left_out(path: &Path, defaults: &Defaults, running: &[u8]) -> Result
     if mended.is_empty() {
         return Ok(running.to_vec());
     }
-    match include::differs_only_in_left_out(&before, &after) {
-        true => Ok(text),
-        false => Err(format!(
-            "{} can be used again, but {} or another file of it has changed as well: run howdah reload",
+    if include::differs_only_in_left_out(&before, &after) {
+        return Ok(text);
+    }
+    let check = |document: &Value| -> Result<(), Error> {
+        Config::from_value_with(document.clone(), defaults).map(drop)
+    };
+    let (document, changed) = (read(path)?, include::changed_files(&before, &after));
+    let now = clock::wall_seconds();
+    let held = include::expand_holding(&document, path, &Disk, &before, now, &check, &changed);
+    match held {
+        Ok(Some(held)) if include::differs_only_in_left_out(&before, &held.document) => {
+            Ok(held.document.to_string().into_bytes())
+        }
+        _ => Err(format!(
+            "{} can be used again, but {} has changed as well: run howdah reload",
             mended.join(", "),
             path.display()
         )),

@@ -18,7 +18,7 @@ pub(super) fn parts(document: &Value) -> impl Iterator<Item = (Vec<String>, &str
 }
 
 /// Returns a part of a file without the parts in it that other files own.
-fn own_part(document: &Value, path: &[String], file: &str) -> Option<Value> {
+pub(super) fn own_part(document: &Value, path: &[String], file: &str) -> Option<Value> {
     let mut part = at(document, path)?.clone();
     let others = parts(document).filter(|(_, other)| *other != file);
     let mut lists = Vec::new();

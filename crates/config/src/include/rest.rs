@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::INCLUDED;
-use super::former::parts;
+use super::former::{own_part, parts};
 use crate::definitions::LEFT_OUT;
 
 /// Returns true if two readings of a document differ in nothing but the parts of the files that the first
@@ -19,6 +19,28 @@ pub fn differs_only_in_left_out(before: &Value, after: &Value) -> bool {
 pub fn left_out_files(document: &Value) -> BTreeSet<&str> {
     let left_out = document.get(LEFT_OUT).and_then(Value::as_object);
     left_out.into_iter().flatten().map(|(file, _)| file.as_str()).collect()
+}
+
+/// Returns the files whose parts differ in two readings of a document, without those that the first has left out.
+pub fn changed_files<'v>(before: &'v Value, after: &'v Value) -> BTreeSet<&'v str> {
+    let left_out = left_out_files(before);
+    let (before, after) = (parts_by_file(before), parts_by_file(after));
+    let all = before.keys().chain(after.keys()).copied();
+    all.filter(|file| !left_out.contains(file) && before.get(file) != after.get(file)).collect()
+}
+
+/// Returns the parts that each file has of a document. Those of routes and other lists are without their places, which
+/// depend on other files.
+fn parts_by_file(document: &Value) -> BTreeMap<&str, Vec<(Vec<String>, Value)>> {
+    let mut files = BTreeMap::<_, Vec<_>>::new();
+    for (mut path, file) in parts(document) {
+        let Some(part) = own_part(document, &path, file) else { continue };
+        if path.last().is_some_and(|step| step.parse::<usize>().is_ok()) {
+            path.pop();
+        }
+        files.entry(file).or_default().push((path, part));
+    }
+    files
 }
 
 fn rest(document: &Value, files: &BTreeSet<&str>) -> Option<Value> {

@@ -7,8 +7,8 @@
 //! A mistake in the document itself, and one that only a definition in such a file would mend (a limit, a
 //! variable), is a mistake of the document: served without it, requests would pass that it must stop.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -66,7 +66,45 @@ pub fn expand_leaving_out(
     now: u64,
     check: &dyn Fn(&Value) -> Result<(), Error>,
 ) -> Result<Option<Expanded>, String> {
-    let mut unusable = BTreeMap::new();
+    expand_without(text, file, files, former, now, check, BTreeMap::new())
+}
+
+/// Reads a document as [`expand_leaving_out`] does, with the former content of these files in place of theirs, which is
+/// no mistake of them.
+///
+/// # Errors
+///
+/// Those of [`expand_leaving_out`].
+pub fn expand_holding(
+    text: &[u8],
+    file: &Path,
+    files: &dyn IncludedFiles,
+    former: &Value,
+    now: u64,
+    check: &dyn Fn(&Value) -> Result<(), Error>,
+    held: &BTreeSet<&str>,
+) -> Result<Option<Expanded>, String> {
+    let as_unusable = |held: &&str| {
+        (PathBuf::from(held), Unusable { reason: String::new(), without_former: false })
+    };
+    let unusable = held.iter().map(as_unusable).collect();
+    let expanded = expand_without(text, file, files, Some(former), now, check, unusable)?;
+    Ok(expanded.map(|mut expanded| {
+        expanded.left_out.retain(|left_out| !left_out.reason.is_empty());
+        record(&mut expanded);
+        expanded
+    }))
+}
+
+fn expand_without(
+    text: &[u8],
+    file: &Path,
+    files: &dyn IncludedFiles,
+    former: Option<&Value>,
+    now: u64,
+    check: &dyn Fn(&Value) -> Result<(), Error>,
+    mut unusable: BTreeMap<PathBuf, Unusable>,
+) -> Result<Option<Expanded>, String> {
     let mut mistakes: Vec<String> = Vec::new();
     for reading in 0..MAX_READINGS {
         let tolerance = Tolerance::new(former, &unusable);
@@ -129,6 +167,9 @@ fn add_new<'m>(mistakes: &mut Vec<String>, new: impl Iterator<Item = &'m String>
 /// Writes the files that are left out into the document.
 fn record(expanded: &mut Expanded) {
     if expanded.left_out.is_empty() {
+        if let Some(members) = expanded.document.as_object_mut() {
+            members.shift_remove(LEFT_OUT);
+        }
         return;
     }
     let files = expanded.left_out.iter().map(|left_out| {

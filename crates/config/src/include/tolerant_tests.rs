@@ -220,6 +220,27 @@ fn a_mended_file_is_the_only_difference() {
 }
 
 #[test]
+fn a_mended_file_is_used_while_another_one_keeps_what_runs() {
+    use super::super::{changed_files, differs_only_in_left_out};
+    let mut files = good();
+    files[1].1 = "{";
+    let running = tolerant(SITES, &files, None).unwrap().document;
+    files = good();
+    let edited = files[0].1.replace("20", "29");
+    files[0].1 = &edited;
+    let after = tolerant(SITES, &files, Some(&running)).unwrap().document;
+    assert!(!differs_only_in_left_out(&running, &after), "{after}");
+    let changed = changed_files(&running, &after);
+    assert_eq!(changed.len(), 1, "{changed:?}");
+    let (path, memory) = (Path::new("/etc/h/site.json"), Memory::new(&files));
+    let held = expand_holding(SITES.as_bytes(), path, &memory, &running, 1, &check, &changed);
+    let held = held.unwrap().unwrap();
+    assert!(held.left_out.is_empty() && held.document.get(LEFT_OUT).is_none());
+    assert!(differs_only_in_left_out(&running, &held.document), "{}", held.document);
+    assert_ne!(held.document, running, "the mended file is used");
+}
+
+#[test]
 fn a_file_cannot_take_the_name_of_another_one() {
     let former = tolerant(SITES, &good(), None).unwrap().document;
     let thief =
