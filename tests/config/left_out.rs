@@ -128,6 +128,22 @@ fn a_file_that_breaks_keeps_its_former_content_over_a_reload() {
 }
 
 #[test]
+fn a_mended_file_is_used_while_the_edit_of_another_waits_for_a_reload() {
+    let site = site();
+    let (a, b) = (file(&site, "a"), file(&site, "b"));
+    fs::write(&b, "{").unwrap();
+    let server = serve(site);
+    assert_eq!(statuses(&server), [201, 503, 201, 204]);
+    fs::write(&a, customer("a", 202)).unwrap();
+    fs::write(&b, customer("b", 203)).unwrap();
+    eventually("the mended file is used", || (server.get("/b").status == 203).then_some(()));
+    assert_eq!(statuses(&server), [201, 203, 201, 204], "the edit waits");
+    eventually("nothing is out", || left_out(&server).is_empty().then_some(()));
+    assert!(howdah(&server, "reload").status.success());
+    assert_eq!(statuses(&server), [202, 203, 201, 204]);
+}
+
+#[test]
 fn a_document_that_cannot_be_read_is_refused_by_a_reload_and_told_until_it_is_mended() {
     let server = serve(site());
     let path = document_of(&server.site);
