@@ -237,9 +237,10 @@ impl Client {
             Ok(n) => self.received.extend_from_slice(&buffer[..n]),
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => self.ended = true,
             Err(error) => panic!(
-                "nothing comes from the server ({error}, {:?}); before that: {:?}",
+                "nothing comes from the server ({error}, {:?}) after {} bytes: {:?}",
                 begun.elapsed(),
-                String::from_utf8_lossy(&self.received)
+                self.received.len(),
+                String::from_utf8_lossy(&self.received[..self.received.len().min(1000)])
             ),
         }
         !self.ended
