@@ -1,13 +1,13 @@
 //! A change of the configuration is made whole or not at all, whatever goes wrong.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use harness::control::{Answer, ask};
 use harness::disk::SmallDisk;
-use harness::{Ends, Server, Site, free_address};
+use harness::{Ends, Server, Site, free_address, free_listener};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ fn an_invalid_document_changes_nothing() {
 fn a_port_in_use_changes_nothing_and_other_new_sockets_are_closed_again() {
     let server = serving();
     let before = Before::of(&server);
-    let taken = TcpListener::bind(free_address()).unwrap();
+    let taken = free_listener();
     let (taken_at, other) = (taken.local_addr().unwrap().to_string(), free_address());
     for _ in 0..3 {
         let mut document = server.site.document(server.address);

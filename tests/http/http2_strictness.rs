@@ -1,13 +1,12 @@
 //! HTTP/2: requests that could be read otherwise over HTTP/1.1 are refused.
 
 use std::io::Read;
-use std::net::TcpListener;
 
 use harness::client::PATIENCE;
 use harness::http2::{
     Answer, END_HEADERS, END_STREAM, Http2, block, frame, kind, put_length, request,
 };
-use harness::{Server, Site, free_address};
+use harness::{Server, Site, free_address, free_listener};
 use serde_json::json;
 
 use super::http2::site;
@@ -158,7 +157,7 @@ fn a_malformed_trailer_is_a_stream_error_and_no_script_runs() {
 
 #[test]
 fn a_body_with_a_malformed_trailer_is_not_ended_for_another_server() {
-    let listener = TcpListener::bind(free_address()).unwrap();
+    let listener = free_listener();
     let backend = listener.local_addr().unwrap();
     let address = free_address().to_string();
     let server = Site::new()

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use harness::processes::{self, Process};
-use harness::{Server, Site, eventually, free_address, requirements};
+use harness::{Server, Site, eventually, free_address, free_listener, requirements};
 use howdah_sys::packet::{self, Received};
 use rustix::process::Signal;
 use serde_json::json;
@@ -123,7 +123,7 @@ fn the_start_a_reload_and_the_end_are_reported() {
 #[test]
 fn a_server_that_does_not_start_says_why() {
     let manager = Manager::new();
-    let taken = TcpListener::bind(free_address()).unwrap();
+    let taken = free_listener();
     let address = taken.local_addr().unwrap().to_string();
     let site = manager.starts(page());
     let output = harness::programs::run(site.command(&address).arg("--strict"));
@@ -202,7 +202,7 @@ fn the_socket_of_a_removed_listener_is_not_kept() {
 
 #[test]
 fn a_passed_socket_serves_the_listener_with_its_address() {
-    let socket = TcpListener::bind(free_address()).unwrap();
+    let socket = free_listener();
     let address = socket.local_addr().unwrap();
     let mut early = request(address);
     // It is the only one at this address: the server could not bind it.
@@ -239,7 +239,7 @@ fn a_passed_socket_for_both_families_serves_a_listener_for_ipv4() {
 
 #[test]
 fn a_passed_socket_serves_the_listener_that_it_is_named_after() {
-    let socket = TcpListener::bind(free_address()).unwrap();
+    let socket = free_listener();
     let (real, configured) = (socket.local_addr().unwrap(), free_address());
     let name = configured.to_string().replace(':', "=");
     let server = passing(page(), socket, &name).serve_at(&configured.to_string());
@@ -256,7 +256,7 @@ fn a_descriptor_that_cannot_be_a_listener_is_refused_and_named() {
     let server = passing(page(), passed, "dns").serve();
     server.wait_for_log("inherited descriptor \"dns\" is closed: it is no stream socket");
     assert_eq!(server.get("/").body, b"served");
-    let unused = TcpListener::bind(free_address()).unwrap();
+    let unused = free_listener();
     let address = unused.local_addr().unwrap();
     let server = passing(page(), unused, "web").serve();
     server.wait_for_log(&format!(
@@ -282,7 +282,7 @@ fn variables_that_are_wrong_do_not_keep_the_server_from_starting() {
 #[test]
 fn applications_have_neither_the_variables_nor_the_sockets_of_the_service_manager() {
     let manager = Manager::new();
-    let socket = TcpListener::bind(free_address()).unwrap();
+    let socket = free_listener();
     let address = socket.local_addr().unwrap();
     let inode = rustix::fs::fstat(socket.as_fd()).unwrap().st_ino;
     let code = "echo json_encode([getenv(), array_map('readlink', glob('/proc/self/fd/*'))]);";

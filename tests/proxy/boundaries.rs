@@ -2,13 +2,13 @@
 //! is, which fields are passed on.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use harness::backends::read_head;
 use harness::client::PATIENCE;
-use harness::{Server, Site, free_address, processes};
+use harness::{Server, Site, free_address, free_listener, processes};
 use serde_json::json;
 
 /// Another HTTP server. It answers the requests of each connection with what it is given, one
@@ -21,7 +21,7 @@ struct Backend {
 
 impl Backend {
     fn new(answers: &[&[u8]]) -> Backend {
-        let listener = TcpListener::bind(free_address()).unwrap();
+        let listener = free_listener();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let answers: Vec<_> = answers.iter().map(|answer| answer.to_vec()).collect();
@@ -111,7 +111,7 @@ fn what_comes_before_it_is_asked_for_is_nobodys_answer() {
     }
     // It comes when the connection is idle. (When it comes later, after the next request was sent,
     // nobody can tell.)
-    let listener = TcpListener::bind(free_address()).unwrap();
+    let listener = free_listener();
     let late = Backend { address: listener.local_addr().unwrap(), asked: Arc::default() };
     let (told, heard) = mpsc::channel();
     std::thread::spawn(move || {

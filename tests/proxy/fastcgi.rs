@@ -215,7 +215,7 @@ fn what_the_queue_has_no_room_for_is_refused_with_a_time_to_come_back() {
 
 #[test]
 fn a_server_that_is_not_there_or_says_nonsense_is_a_502() {
-    let listener = std::net::TcpListener::bind(harness::free_address()).unwrap();
+    let listener = harness::free_listener();
     let address = listener.local_addr().unwrap().to_string();
     let thread = std::thread::spawn(move || {
         for answer in [

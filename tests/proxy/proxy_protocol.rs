@@ -1,10 +1,10 @@
 //! The PROXY protocol: balancers in front say whose connection it is, and servers behind are told.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
 use harness::tls::Authority;
-use harness::{Server, Site, free_address};
+use harness::{Server, Site, free_address, free_listener};
 use serde_json::{Value, json};
 
 const FACTS: &str = "echo $_SERVER['REMOTE_ADDR'], ' ', $_SERVER['REMOTE_PORT'], ' ', \
@@ -122,7 +122,7 @@ fn the_header_stands_before_the_handshake_of_tls_and_before_http_2() {
 
 /// A server that answers with all that it got of a connection up to the end of a head.
 fn mirror() -> SocketAddr {
-    let listener = TcpListener::bind(free_address()).unwrap();
+    let listener = free_listener();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {

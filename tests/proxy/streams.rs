@@ -1,17 +1,17 @@
 //! Responses of other servers that come piece by piece: events, and trailers.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use harness::backends::read_head;
 use harness::http2::{END_HEADERS, END_STREAM, Http2, frame, kind, request};
-use harness::{Server, Site, free_address};
+use harness::{Server, Site, free_address, free_listener};
 use serde_json::{Value, json};
 
 /// A server that answers each connection with what the test says, when it says so.
 fn backend() -> (SocketAddr, Receiver<TcpStream>) {
-    let listener = TcpListener::bind(free_address()).unwrap();
+    let listener = free_listener();
     let address = listener.local_addr().unwrap();
     let (sender, receiver): (Sender<TcpStream>, _) = channel();
     std::thread::spawn(move || {

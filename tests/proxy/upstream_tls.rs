@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use harness::backends::{Backend, read_head};
 use harness::client::{PATIENCE, Response};
 use harness::tls::Authority;
-use harness::{Server, Site, eventually, free_address};
+use harness::{Server, Site, eventually, free_address, free_listener};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
@@ -157,7 +157,7 @@ fn a_connection_that_was_not_verified_is_not_used_where_it_must_be() {
 
 #[test]
 fn what_comes_before_the_handshake_is_no_answer() {
-    let listener = TcpListener::bind(free_address()).unwrap();
+    let listener = free_listener();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
@@ -191,7 +191,7 @@ struct Slow {
 
 impl Slow {
     fn new(authority: &Authority) -> Self {
-        let listener = TcpListener::bind(free_address()).unwrap();
+        let listener = free_listener();
         set_socket_recv_buffer_size(&listener, 64 * 1024).unwrap();
         let address = listener.local_addr().unwrap();
         let config = authority.server(&["backend.example"]);

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use harness::{Ends, Server, Site, eventually, free_address};
+use harness::{Ends, Server, Site, eventually, free_listener};
 use serde_json::{Value, json};
 
 /// An HTTP server that a test can bring into trouble.
@@ -29,7 +29,7 @@ struct Trouble {
 
 impl Backend {
     fn start(name: &'static str) -> Backend {
-        let listener = TcpListener::bind(free_address()).unwrap();
+        let listener = free_listener();
         let address = listener.local_addr().unwrap();
         let trouble = Arc::new(Trouble::default());
         let shared = Arc::clone(&trouble);
