@@ -2,6 +2,7 @@
 //! which the pipeline runs.
 
 use std::rc::Rc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use howdah_files::{FileLocation, ServeOutcome};
@@ -162,7 +163,8 @@ impl<'a, 's> SiteRequest<'a, 's> {
         let (context, site, root, asked) = (self.context, self.site, self.root, self.world.request);
         let lookups = Rc::clone(&self.world.lookups);
         let software = context.software(site.scripts.as_deref());
-        let record = || exchange::record(asked, root, &software, context.routing.now.wall);
+        // As late as possible: times that directives set are compared with the `Date` of the response.
+        let record = || exchange::record(asked, root, &software, SystemTime::now());
         let (mut round, mut lookup_rounds) = (0, 0);
         let mut refusals = site.memory.refusals();
         loop {
