@@ -84,7 +84,7 @@ async fn ask_as_is<'s>(
         Origin::FastCgi(site, script) => {
             let run = fastcgi::run(&thread.fastcgi, site, script, &buffer, options, exchange);
             let response = Box::pin(run).await;
-            obey(context, response, Producer::Application(site.name()), exchange)
+            obey(context, response, Producer::Application(&site.name), exchange)
         }
         Origin::Proxy(upstream) => {
             let response = match upstream.config.http2 {

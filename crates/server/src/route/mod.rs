@@ -70,9 +70,9 @@ impl Routed<'_> {
             Step::Handle(Decision::Ask(Origin::Php(application, _))) => {
                 Some(Arc::clone(&application.name))
             }
-            Step::Handle(Decision::Ask(Origin::FastCgi(site, _))) => Some(site.name().into()),
+            Step::Handle(Decision::Ask(Origin::FastCgi(site, _))) => Some(Arc::clone(&site.name)),
             Step::Handle(Decision::Ask(Origin::Proxy(upstream))) if self.site.is_none() => {
-                Some((*upstream.name).into())
+                Some(Arc::clone(&upstream.name))
             }
             _ => self.site.cloned(),
         }

@@ -93,7 +93,7 @@ impl Origin {
     pub fn name(&self) -> Vec<u8> {
         match self {
             Origin::Php(application, _) => ["a/", &application.name].concat(),
-            Origin::FastCgi(site, _) => ["a/", site.name()].concat(),
+            Origin::FastCgi(site, _) => ["a/", &site.name].concat(),
             Origin::Proxy(upstream) => ["u/", &upstream.name].concat(),
         }
         .into_bytes()

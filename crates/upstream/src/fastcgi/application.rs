@@ -17,6 +17,8 @@ use crate::servers::upstream::Upstream;
 pub struct FastCgiApplication {
     /// Settings of the application.
     config: config::FastCgi,
+    /// Its name in `applications`.
+    pub name: Arc<str>,
     /// Servers that run the application.
     pub upstream: Arc<Upstream>,
     /// Targets, which select the script of a request.
@@ -52,6 +54,7 @@ impl FastCgiApplication {
             .map(|max| usize::try_from(max).unwrap_or(usize::MAX))
             .or((all > 0).then_some(all));
         FastCgiApplication {
+            name: config.name.as_str().into(),
             config: config.clone(),
             targets: Targets::new(&config.targets, &ScriptExtensions::default()),
             params: config.params.clone(),
@@ -82,11 +85,6 @@ impl FastCgiApplication {
         Arc::new(self)
     }
 
-    /// Returns the name of the application in `applications`.
-    pub fn name(&self) -> &str {
-        &self.config.name
-    }
-
     /// Returns true if a target runs the script for every path.
     pub fn is_fixed(&self, script: &Script) -> bool {
         self.targets.is_fixed(&script.file)
@@ -101,7 +99,7 @@ impl fmt::Display for FastCgiApplication {
 
 impl handling::Script for FastCgiApplication {
     fn application(&self) -> &str {
-        self.name()
+        &self.name
     }
 
     /// The server measures no times; those of the attempts are known.

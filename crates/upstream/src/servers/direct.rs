@@ -12,7 +12,7 @@ use crate::servers::resolved::ResolvedServers;
 use crate::servers::upstream::Upstream;
 
 /// Upstreams by their name in the log and the id of their TLS settings.
-pub type DirectUpstreamTable = HashMap<(Box<str>, u64), Arc<Upstream>>;
+pub type DirectUpstreamTable = HashMap<(Arc<str>, u64), Arc<Upstream>>;
 
 /// Compiles the directly named servers of a configuration.
 #[derive(Debug)]

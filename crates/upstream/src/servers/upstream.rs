@@ -26,7 +26,7 @@ use crate::servers::server::{Server, ServerReport};
 #[derive(Debug)]
 pub struct Upstream {
     /// Name for the log: `upstreams/NAME`, or the `proxy` of an action.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// Settings of the upstream.
     pub config: config::Upstream,
     /// Servers in the order of the configuration.
