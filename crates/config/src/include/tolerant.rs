@@ -90,7 +90,9 @@ pub fn expand_holding(
     let unusable = held.iter().map(as_unusable).collect();
     let expanded = expand_without(text, file, files, Some(former), now, check, unusable)?;
     Ok(expanded.map(|mut expanded| {
-        expanded.left_out.retain(|left_out| !left_out.reason.is_empty());
+        let is_held =
+            |left_out: &LeftOut| left_out.file.to_str().is_some_and(|file| held.contains(file));
+        expanded.left_out.retain(|left_out| !is_held(left_out));
         record(&mut expanded);
         expanded
     }))
