@@ -26,7 +26,7 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// Time after which room for a file as long as the one that has failed is no longer required: that file may have
 /// been larger than the disk.
-const MAX_MEMORY: Duration = Duration::from_secs(60);
+const SIZE_REQUIRED_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Failure {
@@ -45,7 +45,7 @@ impl Failure {
 
     /// Returns the number of bytes that must fit.
     fn wanted(&self, now: Instant) -> u64 {
-        match now.saturating_duration_since(self.at) < MAX_MEMORY {
+        match now.saturating_duration_since(self.at) < SIZE_REQUIRED_FOR {
             true => self.bytes.clamp(MIN_BYTES, MAX_BYTES),
             false => MIN_BYTES,
         }
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(failure(0).wanted(now), MIN_BYTES);
         assert_eq!(failure(50_000).wanted(now), 50_000);
         assert_eq!(failure(u64::MAX).wanted(now), MAX_BYTES);
-        assert_eq!(failure(u64::MAX).wanted(now + MAX_MEMORY), MIN_BYTES);
+        assert_eq!(failure(u64::MAX).wanted(now + SIZE_REQUIRED_FOR), MIN_BYTES);
     }
 
     #[test]
