@@ -24,6 +24,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use howdah_sys::plain::without_numbers;
+use howdah_text::percent;
 use serde_json::Value;
 
 pub use args::{
@@ -89,7 +90,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Status(args) => {
             let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);
             let (target, table): (_, fn(&Value) -> String) = match &args.application {
-                Some(name) => (format!("/pools/{}", encode(name, |_| false)), pools::describe),
+                Some(name) => (format!("/pools/{}", encode(name)), pools::describe),
                 None => ("/status".to_owned(), status::table),
             };
             let status = client.request("GET", &target, b"")?;
@@ -113,7 +114,7 @@ fn execute(command: Command) -> Result<(), Failure> {
         }
         Command::WorkerCheck(args) => worker_check::run(&connect(&args.server)?, &args),
         Command::Tune(args) => {
-            let name = encode(&args.application, |_| false);
+            let name = encode(&args.application);
             let target = format!("/control/applications/{name}/tune");
             let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);
             let tuning = client.request("GET", &target, b"")?;
@@ -192,7 +193,7 @@ fn restart(args: &RestartArgs) -> Result<(), Failure> {
     // One that cannot be restarted keeps no other from it.
     let mut failures = Vec::new();
     for name in &names {
-        let target = format!("/control/applications/{}/restart", encode(name, |_| false));
+        let target = format!("/control/applications/{}/restart", encode(name));
         match client.request("POST", &target, b"") {
             Ok(_) => write_out(&format!("{name}: restarted\n"))?,
             Err(Failure::Failed(problem)) => failures.push(problem),
@@ -214,7 +215,10 @@ fn config_target(path: Option<&str>) -> String {
         _ => path,
     };
     // A typed path is encoded already: separators and percent signs stay.
-    let path = encode(path, |byte| matches!(byte, b'/' | b'%' | b':' | b'*' | b'[' | b']' | b'@'));
+    let is_kept = |byte| percent::is_unreserved(byte) || b"/%:*[]@".contains(&byte);
+    let mut encoded = String::with_capacity(path.len());
+    percent::encode_text(path.as_bytes(), is_kept, &mut encoded);
+    let path = encoded;
     format!("/config/{path}").trim_end_matches('/').to_owned()
 }
 

@@ -112,7 +112,7 @@ fn own_token() -> Result<Token, String> {
         File::open("/dev/urandom")
             .and_then(|mut file| file.read_exact(&mut secret))
             .map_err(problem)?;
-        let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let secret = howdah_text::hex::lower(&secret);
         // Another server may be starting: the file gets its name when it is complete.
         let new = path.with_extension(format!("{}", std::process::id()));
         let mut file = File::options();

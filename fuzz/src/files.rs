@@ -1,6 +1,6 @@
 //! Fields that select files or parts of them, and names that are never sent.
 
-use howdah_files::conditional::{Conditions, Validators, Verdict, format_date, parse_date};
+use howdah_files::conditional::{Conditions, Validators, Verdict};
 use howdah_files::etag::parse_entity_tags;
 use howdah_files::hidden::{has_dot_segment, is_php_source};
 use howdah_files::listing::Order;
@@ -8,6 +8,7 @@ use howdah_files::range::{MAX_RANGES, Ranges, parse_range};
 use howdah_http::encoding::{AcceptEncoding, Coding};
 use howdah_http::message::Fields;
 use howdah_http::target::Target;
+use howdah_text::date::{http, parse_http};
 
 use crate::split;
 
@@ -129,8 +130,8 @@ pub fn conditional(input: &[u8]) {
     }
     for (_, value) in fields {
         tags(value);
-        if let Some(seconds) = parse_date(value) {
-            assert_eq!(parse_date(format_date(seconds).as_bytes()), Some(seconds));
+        if let Some(seconds) = parse_http(value) {
+            assert_eq!(parse_http(http(seconds).as_bytes()), Some(seconds));
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Request heads, targets, hosts and the framing of bodies.
 
 use howdah_http::authority::{self, encoded, to_valid_authority};
-use howdah_http::framing::{self, BodyLength, Chunked, Decoded, is_token};
+use howdah_http::framing::{self, BodyLength, Chunked, Decoded};
 use howdah_http::h1::head::{Head, Parse, Scan, Scanned, parse_head};
 use howdah_http::limits::Limits;
 use howdah_http::message::Version;
 use howdah_http::target::{Path, Target};
+use howdah_text::token::is_token_byte;
 
 /// A head is read alike however it was cut, says what its bytes say, reads back, and, if it was
 /// read strictly, is one for httparse too, the parser under hyper. What is taken strictly is
@@ -46,7 +47,7 @@ fn cut(input: &[u8], limits: &Limits, whole: &Parse) {
 }
 
 fn sound(head: &Head, limits: &Limits) {
-    assert!(!head.method.is_empty() && head.method.iter().all(|byte| is_token(*byte)));
+    assert!(!head.method.is_empty() && head.method.iter().all(|byte| is_token_byte(*byte)));
     assert!(head.fields.len() <= limits.max_fields);
     normal(&head.path);
     assert!(!head.target.iter().any(|byte| matches!(byte, 0..=b' ' | b'#' | 0x7f)));
@@ -58,7 +59,7 @@ fn sound(head: &Head, limits: &Limits) {
     let mut hosts = 0;
     let mut framing = Vec::new();
     for (name, value) in head.fields.iter() {
-        assert!(!name.is_empty() && name.iter().all(|byte| is_token(*byte)));
+        assert!(!name.is_empty() && name.iter().all(|byte| is_token_byte(*byte)));
         assert!(!value.iter().any(|byte| matches!(byte, 0..=8 | 10..=31 | 0x7f)));
         assert_eq!(value, trim(value));
         hosts += usize::from(name.eq_ignore_ascii_case(b"host"));
@@ -406,7 +407,7 @@ fn is_text(byte: &u8) -> bool {
 }
 
 fn is_trailer(line: &[u8]) -> bool {
-    let name = line.iter().take_while(|byte| is_token(**byte)).count();
+    let name = line.iter().take_while(|byte| is_token_byte(**byte)).count();
     name > 0 && line.get(name) == Some(&b':') && line[name..].iter().all(is_text)
 }
 
@@ -419,7 +420,7 @@ fn extensions(mut rest: &[u8]) -> bool {
         }
         before - rest.len()
     };
-    let token = |rest: &[u8]| rest.iter().take_while(|byte| is_token(**byte)).count();
+    let token = |rest: &[u8]| rest.iter().take_while(|byte| is_token_byte(**byte)).count();
     while !rest.is_empty() {
         rest = &rest[blank(rest)..];
         let Some(after) = rest.strip_prefix(b";") else { return false };

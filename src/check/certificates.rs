@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use howdah_config::{Certificate, Config, path};
 use howdah_control::validity;
+use howdah_text::date;
 use howdah_tls::{Untimely, Validity};
 
 /// Returns lines about certificates that are not valid at a time, or will soon not be, each with its path. `stored`
@@ -28,8 +29,7 @@ pub(super) fn untimely(
             let seconds =
                 |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
             let validity = Validity { since: seconds(found.since), until: seconds(found.until) };
-            let (since, until) =
-                (httpdate::fmt_http_date(found.since), httpdate::fmt_http_date(found.until));
+            let (since, until) = (date::http_of(found.since), date::http_of(found.until));
             let problem = match validity.problem(seconds(now)) {
                 Some(Untimely::Expired) => format!("has expired on {until}; renew it"),
                 Some(Untimely::NotYet) => {

@@ -12,7 +12,7 @@ use super::status::{columns, size};
 pub(super) fn run(client: &Client, args: CacheArgs) -> Result<(), Failure> {
     let name = args.name.as_deref();
     let path = |action: &str| {
-        let name = name.map_or("*".to_owned(), |name| encode(name, |_| false));
+        let name = name.map_or("*".to_owned(), encode);
         format!("/control/caches/{name}/{action}")
     };
     match args.command {
@@ -41,7 +41,7 @@ pub(super) fn run(client: &Client, args: CacheArgs) -> Result<(), Failure> {
             write_out(&if json { json_text(&top) } else { table_of_top(&top) })
         }
         CacheCommand::Inspect { url, json } => {
-            let target = path("inspect") + "/" + &encode(&url, |_| false);
+            let target = path("inspect") + "/" + &encode(&url);
             let found = client.request("GET", &target, b"")?;
             write_out(&if json { json_text(&found) } else { explain(&url, &found) })
         }

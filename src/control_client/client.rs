@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use howdah_config::json;
 use howdah_control::{Token, needs_token};
 use howdah_sys::process_tree;
+use howdah_text::percent;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use serde_json::Value;
 
@@ -313,16 +314,10 @@ fn refusal(status: u16, target: &str, body: &Value) -> String {
     line
 }
 
-/// Percent-encodes all but unreserved characters (RFC 3986, 2.3) and those that `keep` names.
-pub(super) fn encode(text: &str, keep: impl Fn(u8) -> bool) -> String {
+/// Percent-encodes all but unreserved characters (RFC 3986, 2.3).
+pub(super) fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || keep(byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
+    percent::encode_text(text.as_bytes(), percent::is_unreserved, &mut encoded);
     encoded
 }
 

@@ -92,7 +92,7 @@ pub(super) fn run(client: &Client, args: &WorkerCheckArgs) -> Result<(), Failure
     let resident = start("the worker mode", "worker", &resident)?;
     let control = Client::new(&format!("unix:{}", resident.control.display()), None)?;
     // Beside other applications, the copy starts also if the worker script does not work.
-    let part = |part: &str| format!("/{part}/{}", encode(&name, |_| false));
+    let part = |part: &str| format!("/{part}/{}", encode(&name));
     let status = control.request("GET", &part("status/php"), b"")?;
     if status["worker"].is_null() {
         let application = control.request("GET", &part("status/applications"), b"")?;

@@ -182,7 +182,7 @@ fn protected(one: Protected) -> ProcessProtection {
 /// Formats an HTTP date; `None` after the year 9999.
 fn date(time: SystemTime) -> Option<String> {
     let seconds = time.duration_since(UNIX_EPOCH).ok()?.as_secs();
-    (seconds < 253_402_300_800).then(|| httpdate::fmt_http_date(time))
+    (seconds < 253_402_300_800).then(|| howdah_text::date::http_of(time))
 }
 
 fn server(server: ServerReport) -> ServerStatus {

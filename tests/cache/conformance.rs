@@ -31,7 +31,7 @@ pub fn lines(fields: &str) -> String {
 
 pub fn date(offset: i64) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    howdah_files::conditional::format_date(now.as_secs().saturating_add_signed(offset))
+    howdah_text::date::http(now.as_secs().saturating_add_signed(offset))
 }
 
 fn age(response: &Response) -> u64 {

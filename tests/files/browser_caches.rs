@@ -6,9 +6,8 @@ use harness::{Server, Site};
 use serde_json::{Value, json};
 
 fn seconds(response: &Response, name: &str) -> Option<i64> {
-    let date = httpdate::parse_http_date(response.field(name)?).ok()?;
-    let age = date.duration_since(std::time::UNIX_EPOCH).ok()?;
-    i64::try_from(age.as_secs()).ok()
+    let seconds = howdah_text::date::parse_http(response.field(name)?.as_bytes())?;
+    i64::try_from(seconds).ok()
 }
 
 /// Serves a directory with more keys of its action.

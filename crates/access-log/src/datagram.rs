@@ -49,7 +49,7 @@ impl Framing {
             Kind::Syslog(syslog) => match syslog.protocol {
                 SyslogProtocol::Rfc5424 => {
                     let mut time = String::new();
-                    clock::utc_time(now, &mut time);
+                    howdah_text::date::rfc3339(now, &mut time);
                     let Syslog { priority, tag, .. } = syslog;
                     write!(header, "<{priority}>1 {time} {hostname} {tag} {pid} access - ")
                 }

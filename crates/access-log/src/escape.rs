@@ -1,6 +1,6 @@
 //! Escapes a value in place, at the end of a line.
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
+use howdah_text::hex;
 
 /// Escapes the value that begins at `start` for a line of text, as nginx does: control bytes, bytes
 /// beyond ASCII and backslashes become `\xXX`, and so do quotation marks if `quotes` is true.
@@ -50,8 +50,7 @@ fn take_unsafe(
 
 fn put_hex(line: &mut Vec<u8>, lead: &[u8], byte: u8) {
     line.extend_from_slice(lead);
-    // Four bits are always an index of the sixteen digits.
-    line.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+    line.extend_from_slice(&hex::lower_digits(byte));
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Hides the values of query arguments, such as tokens and passwords.
 
+use howdah_text::percent;
+
 /// Maximum number of times that a URL in a value is percent-encoded.
 const MAX_ENCODINGS: usize = 3;
 
@@ -59,7 +61,7 @@ fn is_url_with_secret(value: &[u8], names: &[String]) -> bool {
         if !value.contains(&b'%') {
             return false;
         }
-        value = decode(&value);
+        value = percent::decoded_form(&value).collect();
         let mut arguments = value.split(|byte| b"?&#;".contains(byte)).skip(1);
         let has_secret = |argument: &[u8]| {
             let equals = argument.iter().position(|byte| *byte == b'=');
@@ -93,7 +95,7 @@ pub fn mask_cookies(line: &mut Vec<u8>, start: usize, names: &[String]) {
 
 /// Returns true if the value of an argument with this name, as in the URL, is hidden.
 pub(super) fn is_masked(name: &[u8], names: &[String]) -> bool {
-    let decoded = decode(name);
+    let decoded: Vec<u8> = percent::decoded_form(name).collect();
     // PHP cuts a name at a null byte, too.
     let end = decoded.iter().position(|byte| b"[\0".contains(byte)).unwrap_or(decoded.len());
     let base = decoded.get(..end).unwrap_or_default().trim_ascii_start();
@@ -106,25 +108,6 @@ pub(super) fn is_masked(name: &[u8], names: &[String]) -> bool {
         hidden.len() == base.len()
             && hidden.bytes().zip(base).all(|(wanted, byte)| plain(wanted) == plain(*byte))
     })
-}
-
-fn decode(name: &[u8]) -> Vec<u8> {
-    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
-    let mut decoded = Vec::with_capacity(name.len());
-    let mut rest = name.iter();
-    while let Some(byte) = rest.next() {
-        let code = (digit(rest.as_slice().first()), digit(rest.as_slice().get(1)));
-        match (byte, code) {
-            (b'%', (Some(high), Some(low))) => {
-                // Two digits are at most 255.
-                decoded.push(u8::try_from(high * 16 + low).unwrap_or(0));
-                rest.nth(1);
-            }
-            (b'+', _) => decoded.push(b' '),
-            (byte, _) => decoded.push(*byte),
-        }
-    }
-    decoded
 }
 
 #[cfg(test)]

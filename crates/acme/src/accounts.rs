@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use howdah_config::{Acme, AcmeServer};
+use howdah_text::hex;
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
 use tokio::sync::Mutex;
 
@@ -139,6 +140,6 @@ fn account_name(acme: &Acme, server: &AcmeServer) -> String {
     let email = acme.email.as_deref().unwrap_or_default();
     let text = format!("{}\n{email}\n{id}", server.directory);
     let digest = digest(&SHA256, text.as_bytes());
-    let hex: String = digest.as_ref().iter().take(12).map(|byte| format!("{byte:02x}")).collect();
-    format!("{ACCOUNT_PREFIX}{hex}")
+    let digest = digest.as_ref().get(..12).unwrap_or_default();
+    format!("{ACCOUNT_PREFIX}{}", hex::lower(digest))
 }

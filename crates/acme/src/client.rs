@@ -5,9 +5,10 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use howdah_text::date;
 use howdah_tls::authorities;
 use howdah_upstream::names;
 use http::header::{HOST, HeaderValue, RETRY_AFTER, USER_AGENT};
@@ -196,7 +197,10 @@ fn parse_retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     match value.parse::<u64>() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => httpdate::parse_http_date(value).ok()?.duration_since(now).ok(),
+        Err(_) => {
+            let date = UNIX_EPOCH + Duration::from_secs(date::parse_http(value.as_bytes())?);
+            date.duration_since(now).ok()
+        }
     }
 }
 

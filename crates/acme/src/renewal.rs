@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use howdah_config::{Acme, AcmeChallenge, AcmeServer};
 use howdah_sys::log::Level;
+use howdah_text::date;
 use instant_acme::CertificateIdentifier;
 use tokio::sync::Notify;
 
@@ -172,7 +173,7 @@ impl Renewal {
         for (index, server) in self.acme.servers.iter().enumerate() {
             let host = host(&server.directory);
             if let Some(until) = retry_after.until(server, SystemTime::now()) {
-                let until = httpdate::fmt_http_date(until);
+                let until = date::http_of(until);
                 problems.push(format!("{host}: rate limited until {until} (Retry-After)"));
                 continue;
             }
@@ -259,7 +260,7 @@ impl Renewal {
 
     /// Stores an issued certificate; the listeners get it from the store.
     async fn store(&self, issued: Issued, host: &str) {
-        let until = httpdate::fmt_http_date(issued.certificate.validity.not_after);
+        let until = date::http_of(issued.certificate.validity.not_after);
         self.context.store(&self.name, issued.bundle).await;
         let line = format!("issued by {host}, valid until {until}");
         self.context.log(Level::Notice, &self.name, &line);

@@ -3,8 +3,8 @@
 use std::time::UNIX_EPOCH;
 
 use howdah_config::Cache;
-use howdah_files::conditional::parse_date;
 use howdah_http::message::FieldBlock;
+use howdah_text::date::parse_http;
 
 use crate::control::{ResponseControl, values};
 use crate::directives::{MAX_SECONDS, parse_seconds};
@@ -74,12 +74,12 @@ pub fn lifetime(
         };
         return Some(Lifetime { seconds, source });
     }
-    let date = fields.get("date").and_then(parse_date).unwrap_or(now);
+    let date = fields.get("date").and_then(parse_http).unwrap_or(now);
     if !control.is_targeted && !settings.ignore.expires {
         let mut all = values(fields, "expires");
         if let Some(expires) = all.next() {
             // Anything but one date is in the past (RFC 9111, 5.3).
-            let expires = if all.next().is_none() { parse_date(expires) } else { None };
+            let expires = if all.next().is_none() { parse_http(expires) } else { None };
             let seconds = expires.unwrap_or(0).saturating_sub(date).min(MAX_SECONDS);
             return Some(Lifetime { seconds, source: Source::Expires });
         }
@@ -92,7 +92,7 @@ pub fn lifetime(
     if !settings.heuristic || !(control.public || is_heuristic(status)) {
         return None;
     }
-    let modified = fields.get("last-modified").and_then(parse_date)?;
+    let modified = fields.get("last-modified").and_then(parse_http)?;
     let seconds = (date.checked_sub(modified)? / 10).min(MAX_HEURISTIC);
     Some(Lifetime { seconds, source: Source::Heuristic })
 }
@@ -106,7 +106,7 @@ fn is_heuristic(status: u16) -> bool {
 /// between request and response, `now` the arrival in seconds since 1970. The age is infinite
 /// (`u64::MAX`) if `Age` is malformed.
 pub fn initial_age(fields: &FieldBlock, delay: u64, now: u64) -> u64 {
-    let date = fields.get("date").and_then(parse_date).unwrap_or(now);
+    let date = fields.get("date").and_then(parse_http).unwrap_or(now);
     let apparent = now.saturating_sub(date);
     let mut ages = values(fields, "age");
     let stated = match (ages.next(), ages.next()) {
@@ -138,7 +138,8 @@ pub fn seconds_since_1970(time: std::time::SystemTime) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use howdah_files::conditional::format_date;
+    use howdah_text::date::http as http_date;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -163,7 +164,7 @@ mod tests {
 
     #[test]
     fn expires_counts_from_the_date_of_the_response() {
-        let at = |offset: i64| format_date(NOW.saturating_add_signed(offset));
+        let at = |offset: i64| http_date(NOW.saturating_add_signed(offset));
         let expires = |at: String| ("Expires", at);
         assert_eq!(stated(&[expires(at(60))]), Some(60));
         assert_eq!(stated(&[expires(at(60)), ("Date", at(-40))]), Some(100));
@@ -193,14 +194,14 @@ mod tests {
 
     #[test]
     fn a_heuristic_lifetime_is_a_tenth_of_the_age_of_the_content() {
-        let modified = |age: u64| [("Last-Modified", format_date(NOW - age))];
+        let modified = |age: u64| [("Last-Modified", http_date(NOW - age))];
         let heuristic = |status, age| read(status, &modified(age), &Cache::default());
         assert_eq!(heuristic(200, 1000).unwrap().seconds, 100);
         assert_eq!(heuristic(404, 1_000_000).unwrap().seconds, MAX_HEURISTIC);
         for status in [201, 202, 302, 307, 400, 403, 500, 502, 503, 504, 599] {
             assert_eq!(heuristic(status, 1000), None, "{status}");
         }
-        let public = [("Cache-Control", "public".into()), ("Last-Modified", format_date(NOW - 99))];
+        let public = [("Cache-Control", "public".into()), ("Last-Modified", http_date(NOW - 99))];
         assert_eq!(read(599, &public, &Cache::default()).unwrap().seconds, 9);
         let off = Cache { heuristic: false, ..Cache::default() };
         assert_eq!(read(200, &modified(1000), &off), None);
@@ -212,7 +213,7 @@ mod tests {
             let lines: Vec<_> = lines.iter().map(|(n, v)| (*n, (*v).to_owned())).collect();
             initial_age(&fields(&lines), delay, NOW)
         };
-        let date = format_date(NOW - 50);
+        let date = http_date(NOW - 50);
         assert_eq!(age(&[], 0), 0);
         assert_eq!(age(&[("Date", &date)], 0), 50);
         assert_eq!(age(&[("Age", "30")], 2), 32);

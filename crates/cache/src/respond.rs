@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use bytes::Bytes;
-use howdah_files::conditional::parse_date;
 use howdah_files::etag::parse_entity_tags;
 use howdah_files::range::{Ranges, parse_range};
 use howdah_http::body::Body;
 use howdah_http::message::{FieldBlock, Fields, Request, Response};
+use howdah_text::date::parse_http;
 
 use crate::entry::Entry;
 use crate::esi;
@@ -111,8 +111,8 @@ fn is_not_modified(request: &Fields, etag: Option<&[u8]>, modified: Option<&[u8]
                 || parse_entity_tags(list).any(|tag| Some(tag.opaque) == opaque)
         });
     }
-    let Some(since) = request.get("if-modified-since").and_then(parse_date) else { return false };
-    modified.and_then(parse_date).is_some_and(|modified| modified <= since)
+    let Some(since) = request.get("if-modified-since").and_then(parse_http) else { return false };
+    modified.and_then(parse_http).is_some_and(|modified| modified <= since)
 }
 
 /// Returns the range of a request, unless `If-Range` voids it (RFC 9110, 13.1.5).
@@ -124,10 +124,10 @@ fn range<'r>(request: &'r Fields, entry: &Entry) -> Option<&'r [u8]> {
     }
     let Some(wanted) = request.get("if-range") else { return Some(range) };
     let is_tag = wanted.starts_with(b"\"") && Some(wanted) == entry.etag.as_deref();
-    let modified = entry.last_modified.as_deref().and_then(parse_date);
+    let modified = entry.last_modified.as_deref().and_then(parse_http);
     // A date tells versions apart only if it is older than the response (RFC 9110, 8.8.2.2).
-    let is_strong = modified < entry.fields.get("date").and_then(parse_date);
-    let is_date = modified.is_some() && parse_date(wanted) == modified && is_strong;
+    let is_strong = modified < entry.fields.get("date").and_then(parse_http);
+    let is_date = modified.is_some() && parse_http(wanted) == modified && is_strong;
     (is_tag || is_date).then_some(range)
 }
 

@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 
 use howdah_http::message::FieldBlock;
+use howdah_text::percent;
 
 use crate::control::values;
 use crate::structured::{self, Value};
@@ -142,22 +143,7 @@ fn decode(name: &[u8]) -> Cow<'_, [u8]> {
     if !name.iter().any(|byte| matches!(byte, b'+' | b'%')) {
         return Cow::Borrowed(name);
     }
-    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
-    let mut text = Vec::with_capacity(name.len());
-    let mut rest = name;
-    while let Some((&byte, after)) = rest.split_first() {
-        let escape = match byte {
-            b'%' => digit(after.first()).zip(digit(after.get(1))),
-            _ => None,
-        };
-        match (byte, escape) {
-            (_, Some((high, low))) => text.push(u8::try_from(high << 4 | low).unwrap_or_default()),
-            (b'+', None) => text.push(b' '),
-            (byte, None) => text.push(byte),
-        }
-        rest = after.get(if escape.is_some() { 2 } else { 0 }..).unwrap_or_default();
-    }
-    Cow::Owned(text)
+    Cow::Owned(percent::decoded_form(name).collect())
 }
 
 #[cfg(test)]

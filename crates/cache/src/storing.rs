@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use howdah_config::Cache;
-use howdah_files::conditional::format_date;
 use howdah_http::message::{FieldBlock, Request};
+use howdah_text::date;
 
 use crate::control::{RequestControl, ResponseControl, values};
 use crate::entry::{Charge, Content, Copies, Entry, Terms};
@@ -260,7 +260,7 @@ fn stored_fields(fields: &FieldBlock, is_left_out: impl Fn(&[u8]) -> bool, now: 
         }
     };
     if fields.get("date").is_none() {
-        put(b"Date", format_date(now).as_bytes());
+        put(b"Date", date::http(now).as_bytes());
     }
     fields.iter().filter(|(name, _)| !is_left_out(name)).for_each(|(name, value)| put(name, value));
     FieldBlock::from_lines(lines.into())

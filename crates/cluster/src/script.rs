@@ -5,11 +5,10 @@
 //! holds its due time as whole seconds and microseconds after them, as a number of Lua is not exact
 //! enough for both together. It expires when its debt is paid.
 
-use std::fmt::Write;
-
 use aws_lc_rs::digest::{SHA256, digest};
 use howdah_limits::Nanos;
 use howdah_limits::shared::{Answer, Claim};
+use howdah_text::hex;
 use redis::Value;
 
 /// Counts a request by the rates of all keys if it conforms to all of them, and returns the debt of
@@ -81,12 +80,8 @@ return 1
 /// the text of a request is hashed, as it may be long, and Valkey need not know who visits a site.
 pub fn key(prefix: &str, zone: &str, text: &[u8]) -> Vec<u8> {
     let hash = digest(&SHA256, text);
-    let mut key = format!("{prefix}limit:{zone}:");
-    for byte in hash.as_ref().iter().take(16) {
-        // Writing to a string does not fail.
-        let _ = write!(key, "{byte:02x}");
-    }
-    key.into_bytes()
+    let hash = hash.as_ref().get(..16).unwrap_or_default();
+    format!("{prefix}limit:{zone}:{}", hex::lower(hash)).into_bytes()
 }
 
 /// Returns a time as an argument: microseconds, exact to the nanosecond.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use howdah_text::token::is_token;
+
 use crate::access_log::AccessLog;
 use crate::buffering::Buffering;
 use crate::cache::CacheOption;
@@ -15,7 +17,6 @@ use crate::response_headers::ResponseHeader;
 use crate::script_variables;
 use crate::server_options::ServerOptions;
 use crate::template::Template;
-use crate::token::is_token;
 
 /// Options of an action. The server merges those of all actions on the way of a request
 /// (`howdah-server`, `Effects::apply`).

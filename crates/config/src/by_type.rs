@@ -55,6 +55,6 @@ impl<T> ByType<T> {
 
 /// Returns true for `TYPE/SUBTYPE` and `TYPE/*`.
 fn is_type(name: &str) -> bool {
-    let is_token = |text: &str| crate::token::is_token(text) && !text.contains('*');
+    let is_token = |text: &str| howdah_text::token::is_token(text) && !text.contains('*');
     name.split_once('/').is_some_and(|(main, sub)| is_token(main) && (sub == "*" || is_token(sub)))
 }

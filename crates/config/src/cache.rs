@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use howdah_text::token::is_token;
+
 use crate::address_pattern::AddressPatterns;
 use crate::error::Error;
 use crate::matching::Match;
@@ -17,7 +19,6 @@ use crate::node::{Node, Object, quoted};
 use crate::pattern::{Patterns, Subject};
 use crate::suggest::nearest;
 use crate::template::{Part, Template, Variable};
-use crate::token::is_token;
 
 /// The value of `cache`.
 #[derive(Debug, Clone)]

@@ -1,8 +1,9 @@
 //! `cors` of an action: cross-origin requests.
 
+use howdah_text::token::is_token;
+
 use crate::error::Error;
 use crate::node::Node;
-use crate::token::is_token;
 
 /// Permissions of scripts of other origins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! Conditions on named values: `headers`, `cookies` and `arguments` of a `match`.
 
+use howdah_text::percent;
+
 use crate::error::Error;
 use crate::node::Node;
 use crate::pattern::{Patterns, Subject};
-use crate::percent;
 use crate::php_name::{is_known_as, php_name};
 
 /// Alternatives, of which one must hold. An alternative holds if each of its names does. A name

@@ -1,10 +1,11 @@
 //! `forwarded` and `client_ip` of a listener: header fields in which trusted proxies pass on the
 //! client's address and scheme.
 
+use howdah_text::token;
+
 use crate::address_pattern::AddressPatterns;
 use crate::error::Error;
 use crate::node::Node;
-use crate::token;
 
 /// Trusted proxies and the header fields that they set.
 #[derive(Debug, Clone, PartialEq, Eq)]

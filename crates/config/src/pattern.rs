@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use howdah_text::percent;
 use memchr::memmem::Finder;
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
@@ -14,7 +15,6 @@ use regex_syntax::hir::{Hir, Look, LookSet};
 
 use crate::error::Error;
 use crate::node::{Node, Shown};
-use crate::percent;
 
 /// The part of a request that a pattern is compared with. It determines case and encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,15 +2,20 @@
 
 use std::fmt::{self, Write};
 
+use howdah_text::percent;
+
 /// Writes a key behind a slash. What would end a step or a line is percent-encoded.
 pub(crate) fn write_key(f: &mut impl Write, key: &str) -> fmt::Result {
     f.write_char('/')?;
     for character in key.chars() {
         if character.is_control() || matches!(character, '/' | '%') {
-            let mut buffer = [0; 4];
-            for byte in character.encode_utf8(&mut buffer).bytes() {
-                write!(f, "%{byte:02X}")?;
-            }
+            let mut encoded = String::new();
+            percent::encode_text(
+                character.encode_utf8(&mut [0; 4]).as_bytes(),
+                |_| false,
+                &mut encoded,
+            );
+            f.write_str(&encoded)?;
         } else {
             f.write_char(character)?;
         }
@@ -32,7 +37,7 @@ pub fn path<'a>(keys: impl IntoIterator<Item = &'a (impl AsRef<str> + ?Sized + '
 pub fn split_path(path: &str) -> Vec<String> {
     let steps = path.strip_prefix('/').map(|rest| rest.split('/'));
     let decode = |step: &str| {
-        let decoded = crate::percent::decode(step.as_bytes());
+        let decoded = percent::decode(step.as_bytes());
         decoded.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_else(|| step.to_owned())
     };
     steps.into_iter().flatten().map(decode).collect()

@@ -3,9 +3,10 @@
 
 use std::borrow::Cow;
 
+use howdah_text::percent;
+
 use crate::error::Error;
 use crate::node::Node;
-use crate::percent;
 
 /// A decoded path of at least one segment, without a slash at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! Header fields of requests to other servers: `headers` of an upstream, `request_headers` of an
 //! action.
 
+use howdah_text::token::is_token;
+
 use crate::error::Error;
 use crate::node::Node;
 use crate::template::Template;
-use crate::token::is_token;
 
 /// Names of fields with their values; `None` removes a field.
 pub type RequestHeaders = Vec<(String, Option<Template>)>;

@@ -1,9 +1,10 @@
 //! `response_headers` of an action: fields that are set in responses or removed from them.
 
+use howdah_text::token;
+
 use crate::error::Error;
 use crate::node::Node;
 use crate::template::Template;
-use crate::token;
 
 /// A response header field that is set or removed.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use howdah_text::token::is_token;
+
 use crate::error::Error;
 use crate::node::{Node, Object};
-use crate::token::is_token;
 
 /// Requests that another server gets. A request for which no connection was made is sent to another
 /// server in any case.

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use howdah_text::token::is_token;
+
 use crate::error::Error;
 use crate::node::Node;
-use crate::token::is_token;
 
 /// The cookie that names a client's server.
 #[derive(Debug, Clone, PartialEq, Eq)]

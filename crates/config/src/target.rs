@@ -2,11 +2,11 @@
 
 use std::fmt;
 
+use howdah_text::percent;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
 use crate::node::{Node, Shown, quoted};
-use crate::percent;
 use crate::suggest::nearest;
 use crate::template::{Part, Template};
 

@@ -10,13 +10,14 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use howdah_text::base64;
+
 pub use acme::{Acme, AcmeChallenge, AcmeKey, AcmeServer, DnsHook, ExternalAccount, OnDemand};
 pub use cipher::{CipherSuite, KeyExchange};
 pub use commands::TlsParameters;
 pub(crate) use host_name::read_host;
 use host_name::read_name;
 
-use crate::base64;
 use crate::error::Error;
 use crate::node::{Node, Shown};
 

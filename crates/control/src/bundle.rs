@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use howdah_text::date::MONTHS;
 use serde_json::{Map, Value, json};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::error::PEMError;
@@ -223,9 +224,6 @@ const ENCRYPTED_FIELD: &[u8] = b"Proc-Type: 4,ENCRYPTED";
 
 const ENCRYPTED: &str = "its private key is encrypted, and a server cannot ask for the password; decrypt it with \
      \"openssl pkey\"";
-
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 #[cfg(test)]
 mod tests;

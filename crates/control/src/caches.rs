@@ -2,6 +2,7 @@
 //! `/control/caches`.
 
 use howdah_config::json;
+use howdah_text::percent;
 use serde_json::{Map, Value, json};
 
 use crate::refusal::Refusal;
@@ -79,12 +80,7 @@ impl CacheUrl {
             return Err(invalid("its host is not in ASCII (xn--…), or has a user"));
         }
         let mut encoded = String::from(if target.starts_with('/') { "" } else { "/" });
-        for byte in target.bytes() {
-            match byte.is_ascii_graphic() {
-                true => encoded.push(char::from(byte)),
-                false => encoded.push_str(&format!("%{byte:02X}")),
-            }
-        }
+        percent::encode_text(target.as_bytes(), |byte| byte.is_ascii_graphic(), &mut encoded);
         Ok(CacheUrl { host: host.to_owned(), target: encoded })
     }
 }

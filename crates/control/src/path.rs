@@ -1,5 +1,6 @@
 //! Paths of values in a tree.
 
+use howdah_text::percent;
 use serde_json::Value;
 
 use crate::refusal::Refusal;
@@ -61,22 +62,7 @@ pub(crate) fn index(step: &str) -> Option<usize> {
 
 /// Decodes a step; `None` if it is not UTF-8, holds a NUL or a percent sign without two digits.
 fn decode(step: &[u8]) -> Option<String> {
-    let mut decoded = Vec::with_capacity(step.len());
-    let mut bytes = step.iter().copied();
-    while let Some(byte) = bytes.next() {
-        let byte = match byte {
-            b'%' => {
-                let high = char::from(bytes.next()?).to_digit(16)?;
-                let low = char::from(bytes.next()?).to_digit(16)?;
-                u8::try_from(high << 4 | low).ok()?
-            }
-            byte => byte,
-        };
-        if byte == 0 {
-            return None;
-        }
-        decoded.push(byte);
-    }
+    let decoded = percent::decode(step).filter(|decoded| !decoded.contains(&0))?;
     String::from_utf8(decoded).ok()
 }
 

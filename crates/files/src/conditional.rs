@@ -1,8 +1,7 @@
 //! Conditional requests (RFC 9110, 13): evaluates preconditions in the prescribed order.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use howdah_http::message::Fields;
+use howdah_text::date::parse_http;
 
 use super::etag::{EntityTag, parse_entity_tags};
 
@@ -107,50 +106,14 @@ impl<'r> Conditions<'r> {
     }
 
     fn date(&self, name: &str) -> Option<u64> {
-        parse_date(single(self.fields, name)?)
+        parse_http(single(self.fields, name)?)
     }
 }
-
-/// Parses a date in any of the three forms of RFC 9110, 5.6.7; returns seconds since 1970. The day of the week may be
-/// a wrong one, as for Apache and nginx.
-pub fn parse_date(value: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(value.trim_ascii()).ok()?;
-    let date = httpdate::parse_http_date(text).ok().or_else(|| with_right_day(text))?;
-    date.duration_since(UNIX_EPOCH).ok().map(|age| age.as_secs())
-}
-
-/// Parses a date with whatever day of the week is right for it.
-fn with_right_day(text: &str) -> Option<SystemTime> {
-    let (day, rest) = text.split_once(' ').filter(|_| text.len() <= MAX_DATE_BYTES)?;
-    DAYS.iter().find_map(|name| {
-        let name = match day.strip_suffix(',') {
-            Some(_) if rest.contains('-') => format!("{name},"),
-            Some(_) => format!("{},", &name[..3]),
-            None => name[..3].to_owned(),
-        };
-        httpdate::parse_http_date(&format!("{name} {rest}")).ok()
-    })
-}
-
-/// Days of the week in the long form of RFC 850; the other forms have their first three letters.
-const DAYS: [&str; 7] =
-    ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
-
-/// Longest date of the three forms is `Wednesday, 09-Nov-94 08:49:37 GMT`.
-const MAX_DATE_BYTES: usize = 33;
-
-/// Formats a date for `Last-Modified`. Times after the year 9999 become its last second.
-pub fn format_date(seconds: u64) -> String {
-    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_SECOND)))
-}
-
-/// Last second of the year 9999.
-const LAST_SECOND: u64 = 253_402_300_799;
 
 /// Returns true if `If-Range` matches (RFC 9110, 13.1.5): a tag must match strongly; a date must be
 /// exactly the one sent, and old enough to be a strong validator (8.8.2.2).
 fn if_range_holds(wanted: &[u8], validators: Validators<'_>, now: u64) -> bool {
-    match parse_date(wanted) {
+    match parse_http(wanted) {
         Some(date) => {
             validators.modified.is_some_and(|modified| modified == date && modified < now)
         }

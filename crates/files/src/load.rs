@@ -17,8 +17,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use howdah_http::body::in_kernel::OwnCopy;
 use howdah_http::encoding::{AcceptEncoding, Coding};
 use howdah_http::message::{FieldBlock, FileFacts};
+use howdah_text::date;
 
-use super::conditional::{self, Validators};
+use super::conditional::Validators;
 use super::etag::etag;
 use super::resolve::{Access, Kind, Meta, Opened, Opener, wall_seconds};
 use super::share::{FileLocation, Share};
@@ -180,7 +181,7 @@ impl Loader<'_> {
             lines.push("Content-Type", &media_type);
         }
         if let Some(modified) = modified {
-            lines.push("Last-Modified", conditional::format_date(modified).as_bytes());
+            lines.push("Last-Modified", date::http(modified).as_bytes());
         }
         lines.push("ETag", &etag);
         lines.push("Accept-Ranges", b"bytes");

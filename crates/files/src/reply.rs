@@ -10,6 +10,7 @@ use bytes::Bytes;
 use howdah_config::Prefix;
 use howdah_http::body::{Body, Piece};
 use howdah_http::message::{FieldBlock, Request, Response};
+use howdah_text::percent;
 
 use super::conditional::{Conditions, Verdict};
 use super::load::{Content, Variant};
@@ -173,15 +174,5 @@ fn filtered(fields: &FieldBlock, keep: impl Fn(&[u8]) -> bool) -> FieldBlock {
 
 /// Appends bytes to a URI: letters, digits and `safe` unchanged, all others percent-encoded.
 fn escape(bytes: &[u8], safe: &[u8], uri: &mut String) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in bytes {
-        if byte.is_ascii_alphanumeric() || safe.contains(byte) {
-            uri.push(char::from(*byte));
-        } else {
-            uri.push('%');
-            // Four bits are a valid index of the sixteen digits.
-            uri.push(char::from(HEX[usize::from(byte >> 4)]));
-            uri.push(char::from(HEX[usize::from(byte & 0xF)]));
-        }
-    }
+    percent::encode_text(bytes, |byte| byte.is_ascii_alphanumeric() || safe.contains(&byte), uri);
 }

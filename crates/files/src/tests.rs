@@ -496,7 +496,7 @@ fn times_that_have_no_form_do_not_fail() {
     assert_eq!(site.get("/epoch", &[]).field("last-modified"), "Thu, 01 Jan 1970 00:00:00 GMT");
     assert_eq!(
         site.get("/after", &[]).field("last-modified"),
-        httpdate::fmt_http_date(site.now.wall)
+        howdah_text::date::http_of(site.now.wall)
     );
 }
 

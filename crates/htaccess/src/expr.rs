@@ -19,13 +19,10 @@ mod wildcard;
 
 use std::borrow::Cow;
 
-pub(crate) use crate::expr::ascii::push_hex;
-pub use crate::expr::ascii::{escape_uri, number};
+pub use crate::expr::ascii::number;
 pub use crate::expr::context::{Context, Failure, Groups, MAX_EXPRESSION_BYTES, MAX_TEXT_BYTES};
-pub(crate) use crate::expr::functions::md5 as md5_hex;
 pub use crate::expr::scope::{Scope, merge_vary};
 pub use crate::expr::variable::Variable;
-pub(crate) use crate::expr::variable::civil;
 use crate::record::Record;
 
 /// A condition, compiled.

@@ -1,5 +1,8 @@
 //! Paths of requests: division, normal form, decoding, full URLs.
 
+use howdah_text::hex;
+use howdah_text::percent::is_unreserved;
+
 use crate::modules::support::escape_path;
 use crate::record::Record;
 
@@ -65,8 +68,8 @@ fn unreserved(path: &[u8]) -> Result<Vec<u8>, u16> {
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
         if byte == b'%' {
-            let value = escape(after).ok_or(400_u16)?;
-            if value.is_ascii_alphanumeric() || b"-._~".contains(&value) {
+            let value = hex::byte(after).ok_or(400_u16)?;
+            if is_unreserved(value) {
                 decoded.push(value);
                 rest = &after[2..];
                 continue;
@@ -115,18 +118,12 @@ fn unescaped(path: &[u8]) -> Result<Vec<u8>, u16> {
             decoded.push(byte);
             continue;
         }
-        let value = escape(after).ok_or(400_u16)?;
+        let value = hex::byte(after).ok_or(400_u16)?;
         is_bad |= matches!(value, 0 | b'/');
         decoded.push(value);
         rest = &after[2..];
     }
     if is_bad { Err(404) } else { Ok(decoded) }
-}
-
-/// Returns the byte of two hexadecimal digits.
-fn escape(digits: &[u8]) -> Option<u8> {
-    let digit = |at: usize| digits.get(at).and_then(|&byte| char::from(byte).to_digit(16));
-    u8::try_from(digit(0)? << 4 | digit(1)?).ok()
 }
 
 /// Returns the full URL of a path that is escaped already (Apache's `ap_construct_url`).

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use howdah_config::php_name::is_known_as;
 use howdah_config::{SslVariable, Template, UpstreamVariable, Variable};
 use howdah_sys::clock;
+use howdah_text::{date, percent};
 
 use crate::handling::{Handling, Script};
 use crate::handshake::{ClientCertificate, Handshake};
@@ -152,7 +153,7 @@ impl<'a> VariableSource<'a> {
             "server" if !added.server.is_empty() => text(out, added.server),
             "date" if added.date => {
                 let now = std::time::SystemTime::now();
-                text(out, httpdate::fmt_http_date(now).as_bytes())
+                text(out, date::http_of(now).as_bytes())
             }
             "content-length" => added.length.is_some_and(|length| number(out, length)),
             "transfer-encoding" if added.chunked => text(out, b"chunked"),
@@ -177,7 +178,7 @@ fn request_variable(
         Variable::Argument(name) => {
             let value = query::argument(&request.query, name.as_bytes());
             value.is_some_and(|value| {
-                out.extend(query::decoded(value));
+                out.extend(percent::decoded_form(value));
                 true
             })
         }
@@ -293,13 +294,7 @@ fn handshake_variable(variable: SslVariable, shown: &Handshake, out: &mut Vec<u8
 /// Percent-encodes all bytes except the unreserved ones (RFC 3986, 2.3). Returns false if `value`
 /// is empty.
 fn escape(value: &str, out: &mut Vec<u8>) -> bool {
-    for byte in value.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(byte);
-        } else {
-            put(out, format_args!("%{byte:02X}"));
-        }
-    }
+    percent::encode(value.as_bytes(), percent::is_unreserved, out);
     !value.is_empty()
 }
 

@@ -6,9 +6,8 @@
 
 use std::io;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use howdah_sendmail::address::Address;
+use howdah_text::base64;
 use howdah_tls::MailClient;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -136,7 +135,7 @@ impl Session {
     /// Logs in.
     pub(crate) async fn log_in(&mut self, user: &str, password: &str) -> Result<(), Problem> {
         let reply = if self.extensions.auth_plain {
-            let token = STANDARD.encode(format!("\0{user}\0{password}"));
+            let token = base64::encode(format!("\0{user}\0{password}").as_bytes());
             self.ask(&format!("AUTH PLAIN {token}")).await?
         } else if self.extensions.auth_login {
             let mut reply = self.ask("AUTH LOGIN").await?;
@@ -144,7 +143,7 @@ impl Session {
                 if reply.code != 334 {
                     break;
                 }
-                reply = self.ask(&STANDARD.encode(text)).await?;
+                reply = self.ask(&base64::encode(text.as_bytes())).await?;
             }
             reply
         } else {
@@ -251,8 +250,8 @@ impl Session {
 /// message for the script and the log.
 fn without_secrets(mut reply: Reply, user: &str, password: &str) -> Reply {
     let secrets = [
-        STANDARD.encode(format!("\0{user}\0{password}")),
-        STANDARD.encode(password),
+        base64::encode(format!("\0{user}\0{password}").as_bytes()),
+        base64::encode(password.as_bytes()),
         password.to_owned(),
     ];
     for line in &mut reply.lines {

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use howdah_http::body::{Body, BodyStream};
 use howdah_http::framing::content_length;
 use howdah_http::message::{FieldBlock, Response, ResponseExtras};
+use howdah_text::token::is_token;
 use howdah_wire::frame::Head;
 
 use super::pending::{Failure, ScriptHead};
@@ -101,9 +102,8 @@ fn check_lines(lines: &[Bytes]) -> (FieldBlock, Option<u64>) {
 fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = memchr::memchr(b':', line)?;
     let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-    let token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
     let text = |b: &u8| matches!(b, b'\t' | b' '..=b'~' | 0x80..);
-    (!name.is_empty() && name.iter().all(token) && value.iter().all(text)).then_some((name, value))
+    (is_token(name) && value.iter().all(text)).then_some((name, value))
 }
 
 /// Builds the response for a checked head; `handle` provides the body. As under PHP-FPM and in

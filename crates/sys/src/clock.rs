@@ -1,7 +1,7 @@
 //! Clocks: wall clock in the local time zone, and monotonic clock for durations across processes.
 
 use std::fmt::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Returns the monotonic clock in microseconds; it is the same for all processes. Never 0.
 pub fn monotonic_us() -> u64 {
@@ -32,10 +32,9 @@ pub fn local_time(out: &mut String) {
 /// Appends a time, in seconds since 1970, in the format of access logs: `20/Nov/2026:15:04:05
 /// +0100`.
 pub fn log_date(seconds: u64, out: &mut String) {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let tm = local(seconds);
-    let month = usize::try_from(tm.tm_mon).ok().and_then(|month| MONTHS.get(month));
+    let month =
+        usize::try_from(tm.tm_mon).ok().and_then(|month| howdah_text::date::MONTHS.get(month));
     let minutes = tm.tm_gmtoff / 60;
     let sign = if minutes < 0 { '-' } else { '+' };
     let _ = write!(
@@ -71,27 +70,6 @@ pub fn iso_date(seconds: u64, out: &mut String) {
     );
 }
 
-/// Appends a time since 1970 in UTC as in RFC 3339, with milliseconds: `2026-11-20T15:04:05.678Z`.
-pub fn utc_time(since_1970: Duration, out: &mut String) {
-    let (seconds, milliseconds) = (since_1970.as_secs(), since_1970.subsec_millis());
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    // Days since 1 March of the year 0. Years that begin in March end with the leap day, so that
-    // months have the same number of days in each of them; 400 years have 146,097 days.
-    let days = seconds / 86_400 + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let _ = write!(
-        out,
-        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milliseconds:03}Z"
-    );
-}
-
 /// Returns the seconds by which local time is ahead of UTC at a time in seconds since 1970.
 pub fn utc_offset(seconds: u64) -> i64 {
     local(seconds).tm_gmtoff
@@ -109,23 +87,6 @@ fn local(seconds: u64) -> libc::tm {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_time_in_utc_has_the_format_of_rfc_3339() {
-        for (milliseconds, expected) in [
-            (0, "1970-01-01T00:00:00.000Z"),
-            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
-            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
-            (951_868_800_000, "2000-03-01T00:00:00.000Z"),
-            (1_000_000_000_001, "2001-09-09T01:46:40.001Z"),
-            (1_798_761_599_500, "2026-12-31T23:59:59.500Z"),
-            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
-        ] {
-            let mut text = String::new();
-            utc_time(Duration::from_millis(milliseconds), &mut text);
-            assert_eq!(text, expected);
-        }
-    }
 
     #[test]
     fn a_date_in_an_access_log_has_the_offset_of_its_zone() {

@@ -366,9 +366,8 @@ pub fn escape(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 fn hexadecimal(bytes: &[u8], out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
     for byte in bytes {
-        let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+        let [high, low] = howdah_text::hex::lower_digits(*byte);
         out.extend_from_slice(&[b'\\', b'x', high, low]);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use howdah_http::handshake::{ClientCertificate, Handshake, HostPolicy};
+use howdah_text::{base64, hex};
 use rustls::{HandshakeKind, ProtocolVersion, ServerConnection};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
@@ -39,8 +40,8 @@ fn client_certificate(der: &[u8]) -> Option<ClientCertificate> {
     Some(ClientCertificate {
         subject: name(certificate.subject()),
         issuer: name(certificate.issuer()),
-        serial: hex(certificate.raw_serial(), true),
-        fingerprint: hex(digest(&SHA1_FOR_LEGACY_USE_ONLY, der).as_ref(), false),
+        serial: hex::upper(certificate.raw_serial()),
+        fingerprint: hex::lower(digest(&SHA1_FOR_LEGACY_USE_ONLY, der).as_ref()),
         pem: pem(der),
     })
 }
@@ -64,7 +65,7 @@ fn name(name: &x509_parser::x509::X509Name<'_>) -> String {
                 Ok(value) => escape(value, &mut text),
                 Err(_) => {
                     text.push('#');
-                    text.push_str(&hex(attribute.as_slice(), true));
+                    text.push_str(&hex::upper(attribute.as_slice()));
                 }
             }
         }
@@ -105,17 +106,8 @@ fn escape(value: &str, text: &mut String) {
     }
 }
 
-fn hex(bytes: &[u8], upper: bool) -> String {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // Writing to a string cannot fail.
-        let _ = if upper { write!(text, "{byte:02X}") } else { write!(text, "{byte:02x}") };
-    }
-    text
-}
-
 fn pem(der: &[u8]) -> String {
-    let text = howdah_config::base64::encode(der);
+    let text = base64::encode(der);
     let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
     for line in text.as_bytes().chunks(64) {
         pem.push_str(std::str::from_utf8(line).unwrap_or_default());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use howdah_sys::clock::utc_time;
+use howdah_text::date::rfc3339;
 use serde_json::{Value, json};
 
 use super::Api;
@@ -31,6 +31,6 @@ impl Api {
 
 fn date(seconds: u64) -> String {
     let mut date = String::new();
-    utc_time(Duration::from_secs(seconds), &mut date);
+    rfc3339(Duration::from_secs(seconds), &mut date);
     date
 }

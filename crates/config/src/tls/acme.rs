@@ -4,8 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use howdah_text::base64;
+
 use super::host_name::read_name;
-use crate::base64;
 use crate::error::Error;
 use crate::node::{Node, Shown};
 

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::super::conditional::format_date;
+use howdah_text::{date, json};
+
 use super::entry::Entry;
 
 /// Formats the entries. Names that are not UTF-8 have a replacement character.
@@ -12,9 +13,9 @@ pub(super) fn format(entries: &[Entry]) -> String {
     for (index, entry) in entries.iter().enumerate() {
         text.push_str(if index == 0 { "\r\n" } else { ",\r\n" });
         text.push_str("{ \"name\":\"");
-        escape(&String::from_utf8_lossy(&entry.name), &mut text);
+        json::escape(&String::from_utf8_lossy(&entry.name), &mut text);
         let kind = if entry.is_directory { "directory" } else { "file" };
-        let date = format_date(entry.modified);
+        let date = date::http(entry.modified);
         // Writing to a string does not fail.
         let _ = write!(text, "\", \"type\":\"{kind}\", \"mtime\":\"{date}\"");
         if !entry.is_directory {
@@ -24,19 +25,6 @@ pub(super) fn format(entries: &[Entry]) -> String {
     }
     text.push_str("\r\n]\r\n");
     text
-}
-
-fn escape(name: &str, text: &mut String) {
-    for character in name.chars() {
-        match character {
-            '"' => text.push_str("\\\""),
-            '\\' => text.push_str("\\\\"),
-            character if u32::from(character) < 0x20 => {
-                let _ = write!(text, "\\u{:04x}", u32::from(character));
-            }
-            character => text.push(character),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use howdah_text::{date, html, percent};
+
 use super::entry::Entry;
 use super::order::{Order, SortBy};
 
@@ -142,44 +144,26 @@ fn write_size(bytes: u64, page: &mut String) {
 /// Writes a time, in UTC.
 fn write_time(seconds: u64, page: &mut String) {
     let mut text = String::with_capacity(24);
-    let last = 253_402_300_799;
-    howdah_sys::clock::utc_time(std::time::Duration::from_secs(seconds.min(last)), &mut text);
+    date::rfc3339(std::time::Duration::from_secs(seconds), &mut text);
     // The format is 2026-12-31T23:59:59.000Z.
     let (date, time) = text.split_once('T').unwrap_or((&text, ""));
     let minutes = time.get(..5).unwrap_or_default();
     let _ = write!(page, "<time datetime=\"{date}T{minutes}Z\">{date} {minutes}</time>");
 }
 
-/// Writes text so that it cannot be markup.
+/// Writes text so that it cannot be markup, end a line or turn the direction of the text behind it.
 fn escape(text: &str, page: &mut String) {
-    for character in text.chars() {
-        match character {
-            '&' => page.push_str("&amp;"),
-            '<' => page.push_str("&lt;"),
-            '>' => page.push_str("&gt;"),
-            '"' => page.push_str("&quot;"),
-            '\'' => page.push_str("&#39;"),
-            // Line ends, and marks that turn the direction of the text behind them.
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => page.push('\u{fffd}'),
-            character if character.is_control() => page.push('\u{fffd}'),
-            character => page.push(character),
-        }
-    }
+    let is_bad = |character: char| {
+        character.is_control()
+            || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    html::escape(&text.replace(is_bad, "\u{fffd}"), page);
 }
 
 /// Writes a name as a relative reference. A colon is encoded, as it could end a scheme.
 fn encode(name: &[u8], page: &mut String) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in name {
-        if byte.is_ascii_alphanumeric() || b"-._~!$()*+,;=@".contains(byte) {
-            page.push(char::from(*byte));
-        } else {
-            page.push('%');
-            // Four bits are a valid index of the sixteen digits.
-            page.push(char::from(HEX[usize::from(byte >> 4)]));
-            page.push(char::from(HEX[usize::from(byte & 0xF)]));
-        }
-    }
+    let is_plain = |byte| percent::is_unreserved(byte) || b"!$()*+,;=@".contains(&byte);
+    percent::encode_text(name, is_plain, page);
 }
 
 #[cfg(test)]

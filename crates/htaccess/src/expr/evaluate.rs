@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use howdah_text::base64;
+
 use super::context::{Context, Failure, MAX_TEXT_BYTES};
 use super::scope::Scope;
 use super::tree::{Comparison, Cond, Function, Order, Wildcard, Word};
@@ -151,9 +153,9 @@ impl<'a> Evaluation<'a, '_> {
             Function::RequestEnv => record.env.get(&argument),
             Function::ToLower => return Cow::Owned(functions::change_case(argument, false)),
             Function::ToUpper => return Cow::Owned(functions::change_case(argument, true)),
-            Function::Escape => return Cow::Owned(ascii::escape_uri(&argument)),
+            Function::Escape => return Cow::Owned(crate::uri::escaped(&argument)),
             Function::Unescape => return Cow::Owned(functions::unescape(&argument)),
-            Function::Base64 => return Cow::Owned(functions::base64(&argument)),
+            Function::Base64 => return Cow::Owned(base64::encode(&argument).into_bytes()),
             Function::Unbase64 => return Cow::Owned(functions::unbase64(&argument)),
             Function::Sha1 => return Cow::Owned(functions::sha1(&argument)),
             Function::Md5 => return Cow::Owned(functions::md5(&argument)),

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use howdah_text::date::Date;
+
 use super::scope::Scope;
 use crate::record::{FileKind, Record};
 
@@ -223,26 +225,9 @@ fn on_off(is_on: bool) -> &'static [u8] {
 }
 
 /// Returns `YYYYMMDDHHMMSS` and the day of the week (0 is Sunday) of a time in seconds since 1970.
-fn local_time(seconds: i64, scope: &dyn Scope) -> (String, i64) {
-    // Years 0 to 9999.
-    let seconds = seconds.saturating_add(scope.local_offset(seconds));
-    let seconds = seconds.clamp(-62_167_219_200, 253_402_300_799);
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+fn local_time(seconds: i64, scope: &dyn Scope) -> (String, u8) {
+    let date = Date::of(seconds.saturating_add(scope.local_offset(seconds)));
+    let Date { year, month, day, hour, minute, second, weekday } = date;
     let text = format!("{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}");
-    (text, (days + 4).rem_euclid(7))
-}
-
-/// Year, month and day of a number of days since 1970, in the Gregorian calendar. Eras have 400 years; years begin
-/// in March.
-pub(crate) fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day)
+    (text, weekday)
 }

@@ -1,12 +1,14 @@
 //! `mod_auth_basic` and `mod_authn_core`: `AuthType`, `AuthName`, `AuthBasicProvider` and their like.
 
+use howdah_text::{base64, hex};
+use md5::{Digest, Md5};
+
 use crate::config::DirConfig;
 use crate::directive::{Arguments, Directive, Override, Place};
-use crate::expr::md5_hex;
 use crate::modules::authn_file::{self, Answer};
 use crate::modules::pattern::Text;
 use crate::modules::services::Services;
-use crate::modules::support::{base64_decoded, base64_encoded, lossy, until};
+use crate::modules::support::{lossy, until};
 use crate::record::Record;
 use crate::world::{Level, World};
 
@@ -137,7 +139,11 @@ pub async fn authenticate(
         Some(true) => match authn_file::stored(record, world, &user, Some(&realm)).await {
             Ok(Some(stored)) => {
                 let clear = [user.as_slice(), &realm, &password].join(&b':');
-                if md5_hex(&clear) == stored { Answer::Granted } else { Answer::Denied }
+                if hex::lower(&Md5::digest(&clear)).as_bytes() == stored {
+                    Answer::Granted
+                } else {
+                    Answer::Denied
+                }
             }
             Ok(None) => Answer::UserNotFound,
             Err(answer) => answer,
@@ -209,7 +215,9 @@ pub fn fixup(record: &mut Record, world: &dyn World, services: &dyn Services) ->
         }
         line.extend_from_slice(&value);
     }
-    record.headers_in.set("Authorization", [b"Basic ".to_vec(), base64_encoded(&line)].concat());
+    record
+        .headers_in
+        .set("Authorization", [b"Basic ".to_vec(), base64::encode(&line).into_bytes()].concat());
     Ok(())
 }
 
@@ -221,7 +229,7 @@ fn credentials(record: &Record, world: &dyn World) -> Option<(Vec<u8>, Vec<u8>)>
         return None;
     }
     let start = line.iter().position(|&byte| !matches!(byte, b' ' | b'\t')).unwrap_or(line.len());
-    let mut decoded = base64_decoded(line.get(start..).unwrap_or_default());
+    let mut decoded = base64::decode_prefix(line.get(start..).unwrap_or_default());
     if let Some(end) = decoded.iter().position(|&byte| byte == 0) {
         decoded.truncate(end);
     }

@@ -51,8 +51,8 @@ fn status_of(config: DirConfig, method: &str, credentials: Option<&str>) -> (u16
     record.method = method.into();
     record.env.set("OK", "1");
     if let Some(credentials) = credentials {
-        let encoded = crate::modules::support::base64_encoded(credentials.as_bytes());
-        record.headers_in.set("Authorization", [b"Basic ".to_vec(), encoded].concat());
+        let encoded = howdah_text::base64::encode(credentials.as_bytes());
+        record.headers_in.set("Authorization", format!("Basic {encoded}"));
     }
     let mut stub = Stub::default();
     stub.hosts.push(b"www.example.com".to_vec());

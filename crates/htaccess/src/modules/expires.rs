@@ -2,9 +2,7 @@
 
 use crate::config::DirConfig;
 use crate::directive::{Arguments, Directive, Override, Place};
-use crate::modules::support::{
-    atoi, has_prefix, http_date, lossy, merge, without_parameters, word,
-};
+use crate::modules::support::{atoi, has_prefix, lossy, merge, without_parameters, word};
 use crate::record::{FileKind, Record};
 use crate::table::Table;
 
@@ -116,7 +114,7 @@ pub fn response(record: &mut Record) {
     }
     let table: &mut Table = &mut record.headers_out;
     merge(table, b"Cache-Control", format!("max-age={age}").as_bytes());
-    table.set("Expires", http_date(expires));
+    table.set("Expires", howdah_text::date::http(expires));
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use howdah_text::{html, percent};
+
 use crate::config::Methods;
 use crate::record::Record;
 use crate::table::Table;
@@ -252,56 +254,6 @@ pub fn atoi(text: &[u8]) -> i64 {
     i64::from((sign * number) as i32)
 }
 
-/// Writes a time as in `Date` header fields.
-pub fn http_date(seconds: i64) -> String {
-    let date = Date::of(seconds);
-    let day = DAYS[date.weekday as usize % 7];
-    let month = MONTHS[date.month as usize % 12];
-    let (hour, minute, second) =
-        (date.second_of_day / 3600, date.second_of_day / 60 % 60, date.second_of_day % 60);
-    format!("{day}, {:02} {month} {:04} {hour:02}:{minute:02}:{second:02} GMT", date.day, date.year)
-}
-
-const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-pub(crate) const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-
-/// A time in UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Date {
-    /// Year of the Christian era.
-    pub year: i64,
-    /// 0 to 11.
-    pub month: i64,
-    /// 1 to 31.
-    pub day: i64,
-    /// 0 is Sunday.
-    pub weekday: i64,
-    /// 0 to 86399.
-    pub second_of_day: i64,
-}
-
-impl Date {
-    /// Divides seconds since 1970.
-    pub fn of(seconds: i64) -> Date {
-        // Beyond these limits the year has more than six digits.
-        let seconds = seconds.clamp(-62_135_596_800, 253_402_300_799);
-        let (days, second_of_day) = (seconds.div_euclid(86400), seconds.rem_euclid(86400));
-        // Days of the civil calendar, with years that begin in March.
-        let shifted = days + 719_468;
-        let era = shifted.div_euclid(146_097);
-        let day_of_era = shifted.rem_euclid(146_097);
-        let year_of_era =
-            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let march_month = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-        let month = if march_month < 10 { march_month + 2 } else { march_month - 10 };
-        let year = year_of_era + era * 400 + i64::from(month < 2);
-        Date { year, month, day, weekday: (days + 4).rem_euclid(7), second_of_day }
-    }
-}
-
 /// Takes the text before a byte, and skips all of its repetitions, as Apache's `ap_getword`.
 pub fn until<'a>(text: &mut &'a [u8], stop: u8) -> &'a [u8] {
     let whole: &'a [u8] = text;
@@ -312,57 +264,13 @@ pub fn until<'a>(text: &mut &'a [u8], stop: u8) -> &'a [u8] {
     part
 }
 
-/// Decodes Base64 up to the first byte that is none, as Apache does.
-pub fn base64_decoded(text: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 3);
-    let (mut bits, mut count) = (0u32, 0);
-    for &byte in text {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => break,
-        };
-        bits = (bits << 6) | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    bytes
-}
-
-/// Encodes Base64.
-pub fn base64_encoded(bytes: &[u8]) -> Vec<u8> {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = Vec::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
-        let bits = (byte(0) << 16) | (byte(1) << 8) | byte(2);
-        for digit in 0..4 {
-            match digit <= group.len() {
-                true => text.push(DIGITS[(bits >> (18 - 6 * digit)) as usize & 63]),
-                false => text.push(b'='),
-            }
-        }
-    }
-    text
-}
-
-/// Escapes text for HTML, as Apache's `ap_escape_html`.
+/// Escapes text for HTML, as Apache's `ap_escape_html`: an apostrophe stays.
 pub fn escape_html(text: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(text.len());
     for &byte in text {
-        match byte {
-            b'<' => escaped.extend_from_slice(b"&lt;"),
-            b'>' => escaped.extend_from_slice(b"&gt;"),
-            b'&' => escaped.extend_from_slice(b"&amp;"),
-            b'"' => escaped.extend_from_slice(b"&quot;"),
-            _ => escaped.push(byte),
+        match html::entity(char::from(byte)).filter(|_| byte != b'\'') {
+            Some(entity) => escaped.extend_from_slice(entity.as_bytes()),
+            None => escaped.push(byte),
         }
     }
     escaped
@@ -370,37 +278,20 @@ pub fn escape_html(text: &[u8]) -> Vec<u8> {
 
 /// Escapes a path for a URL, as Apache's `ap_os_escape_path`; a colon before the first slash gets `./`.
 pub fn escape_path(path: &[u8], is_partial: bool) -> Vec<u8> {
-    let mut escaped = Vec::with_capacity(path.len());
-    if !is_partial {
-        let colon = path.iter().position(|&byte| byte == b':');
-        let slash = path.iter().position(|&byte| byte == b'/');
-        if let Some(colon) = colon
-            && slash.is_none_or(|slash| colon < slash)
-        {
-            escaped.extend_from_slice(b"./");
-        }
-    }
-    for &byte in path {
-        if byte.is_ascii_alphanumeric() || b"$-_.+!*'(),:;@&=/~".contains(&byte) {
-            escaped.push(byte);
-        } else {
-            escaped.extend_from_slice(format!("%{byte:02x}").as_bytes());
-        }
-    }
-    escaped
+    let is_special = |byte: &&u8| matches!(byte, b':' | b'/');
+    let has_colon = !is_partial && path.iter().find(is_special) == Some(&b':');
+    let start: &[u8] = if has_colon { b"./" } else { b"" };
+    [start, &percent::encode_lower(path, is_of_path)].concat()
 }
 
 /// Escapes one segment of a path, as Apache's `ap_escape_path_segment`.
 pub fn escape_segment(segment: &[u8]) -> Vec<u8> {
-    let mut escaped = Vec::with_capacity(segment.len());
-    for &byte in segment {
-        if byte.is_ascii_alphanumeric() || b"$-_.+!*'(),:@&=~".contains(&byte) {
-            escaped.push(byte);
-        } else {
-            escaped.extend_from_slice(format!("%{byte:02x}").as_bytes());
-        }
-    }
-    escaped
+    percent::encode_lower(segment, |byte| is_of_path(byte) && !matches!(byte, b';' | b'/'))
+}
+
+/// Returns true for bytes that `ap_os_escape_path` leaves as they are.
+fn is_of_path(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"$-_.+!*'(),:;@&=/~".contains(&byte)
 }
 
 /// Compares text with a pattern of `*` and `?`, as Apache's `ap_strcmp_match` and `ap_strcasecmp_match`.
@@ -482,13 +373,6 @@ mod tests {
         assert_eq!(parse("10.1.2.300"), Err(SubnetError::BadAddress));
         assert_eq!(parse("10.1.2.3/33"), Err(SubnetError::BadMask));
         assert_eq!(parse("10.1/16"), Err(SubnetError::BadAddress));
-    }
-
-    #[test]
-    fn dates_are_those_of_rfc_9110() {
-        assert_eq!(http_date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!(http_date(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
-        assert_eq!(http_date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
     }
 
     #[test]

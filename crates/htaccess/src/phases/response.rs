@@ -1,5 +1,8 @@
 //! The head of a response.
 
+use howdah_text::base64;
+use howdah_text::token::is_token;
+
 use super::handler::{ALLOWED, REFUSED_METHOD};
 use super::script_variables;
 use super::server::Server;
@@ -98,7 +101,7 @@ impl Server<'_> {
         }
         let sum = Reading::Digest(MAX_DIGEST_BYTES);
         if let Ok(sum) = self.world.read(&record.filename, sum).await {
-            record.headers_out.set("Content-MD5", base64(&sum));
+            record.headers_out.set("Content-MD5", base64::encode(&sum));
         }
     }
 
@@ -184,45 +187,16 @@ fn refuse_head(record: &mut Record) {
 
 /// Returns true for a name and value that a response can have.
 fn is_field(name: &[u8], value: &[u8]) -> bool {
-    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     let is_text = |byte: &u8| *byte == b'\t' || *byte >= b' ' && *byte != 0x7f;
-    !name.is_empty() && name.iter().all(is_token) && value.iter().all(is_text)
+    is_token(name) && value.iter().all(is_text)
 }
 
 /// Largest file that `ContentDigest` reads, in bytes.
 const MAX_DIGEST_BYTES: usize = 8 << 20;
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let group = chunk.iter().fold(0_u32, |group, byte| group << 8 | u32::from(*byte));
-        let group = group << (8 * (3 - chunk.len()));
-        for digit in 0..4 {
-            let index = (group >> (18 - 6 * digit)) & 63;
-            let is_padding = digit > chunk.len();
-            text.push(if is_padding { '=' } else { char::from(DIGITS[index as usize]) });
-        }
-    }
-    text
-}
 
 /// Name of the handler of a request that has none: its type without parameters.
 fn implied_handler(record: &Record) -> Vec<u8> {
     let Some(kind) = &record.content_type else { return b"default-handler".to_vec() };
     let end = memchr::memchr(b';', kind).unwrap_or(kind.len());
     kind[..end].to_vec()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_has_padding() {
-        assert_eq!(base64(b""), "");
-        assert_eq!(base64(b"a"), "YQ==");
-        assert_eq!(base64(b"ab"), "YWI=");
-        assert_eq!(base64(b"abc"), "YWJj");
-    }
 }

@@ -1,6 +1,7 @@
 //! Response heads and the framing of bodies (RFC 9112, 6).
 
 use bytes::Bytes;
+use howdah_text::hex;
 
 use super::output::Output;
 use crate::body::Body;
@@ -139,7 +140,7 @@ pub(super) fn put_chunk_size(out: &mut Output, mut size: usize) {
     let mut digits = [b'0'; 2 * size_of::<usize>()];
     let mut len = 0;
     for digit in digits.iter_mut().rev() {
-        *digit = b"0123456789abcdef".get(size & 15).copied().unwrap_or(b'0');
+        *digit = hex::lower_digits((size & 15) as u8)[1];
         size >>= 4;
         len += 1;
         if size == 0 {

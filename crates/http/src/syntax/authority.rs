@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::net::Ipv6Addr;
 use std::ops::Range;
 
+use howdah_text::percent;
+
 /// Returns the range of the host within `authority`, without port and without the dot that may end
 /// a name. `None` if the authority is not `uri-host [ ":" port ]` (RFC 9110, 7.2).
 ///
@@ -41,17 +43,8 @@ pub fn encoded(host: &[u8]) -> Cow<'_, [u8]> {
     if host.is_empty() || exact(host).is_some() {
         return Cow::Borrowed(host);
     }
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut out = Vec::with_capacity(3 * host.len());
-    for byte in host {
-        if is_of_name(byte) {
-            out.push(*byte);
-        } else {
-            // Four bits are always an index into the sixteen digits.
-            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
-            out.extend_from_slice(&[b'%', high, low]);
-        }
-    }
+    percent::encode(host, |byte| is_of_name(&byte), &mut out);
     Cow::Owned(out)
 }
 

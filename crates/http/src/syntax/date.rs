@@ -1,7 +1,6 @@
 //! The `Date` field, formatted once a second per thread.
 
 use std::cell::Cell;
-use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -34,8 +33,7 @@ pub fn value() -> [u8; LEN - 6] {
 
 fn format_line(second: i64) -> [u8; LEN] {
     // A clock set before 1970 gives the start of 1970; one past the year 9999, its end.
-    let second = u64::try_from(second).unwrap_or(0).min(253_402_300_799);
-    let date = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(second));
+    let date = howdah_text::date::http(second.max(0));
     let mut text = [b' '; LEN];
     for (to, from) in text.iter_mut().zip(b"Date: ".iter().chain(date.as_bytes())) {
         *to = *from;
@@ -59,8 +57,7 @@ mod tests {
         for _ in 0..2 {
             let (before, line, value, after) = (now(), line(), value(), now());
             for date in [line.strip_prefix(b"Date: ").unwrap(), &value] {
-                let date = httpdate::parse_http_date(str::from_utf8(date).unwrap()).unwrap();
-                let second = date.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
+                let second = howdah_text::date::parse_http(date).unwrap() as i64;
                 assert!((before..=after).contains(&second), "{before} {second} {after}");
             }
         }

@@ -3,6 +3,8 @@
 //! Pure state machines over bytes. All that RFC 9112 does not allow is refused: every reading that
 //! is more lenient than a proxy's is a way to smuggle a request past it.
 
+use howdah_text::token::is_token_byte;
+
 /// Length of a body as its head announces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
@@ -183,7 +185,7 @@ impl Chunked {
     fn extra_step(&mut self, byte: u8) -> Result<State, Malformed> {
         use State::*;
         self.extra = self.extra.checked_sub(1).ok_or(Malformed)?;
-        let token = is_token(byte);
+        let token = is_token_byte(byte);
         let text = matches!(byte, b'\t' | b' '..=0x7e | 0x80..);
         Ok(match (self.state, byte) {
             (BeforeSemicolon | AfterName, b' ' | b'\t') => self.state,
@@ -214,24 +216,6 @@ impl Default for Chunked {
         Self::new()
     }
 }
-
-/// Returns true if a byte may be part of a token (RFC 9110, 5.6.2).
-pub fn is_token(byte: u8) -> bool {
-    TOKEN[usize::from(byte)]
-}
-
-/// One entry per value of a byte.
-static TOKEN: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < table.len() {
-        table[byte] = (byte as u8).is_ascii_alphanumeric()
-            || matches!(byte as u8, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`')
-            || matches!(byte as u8, b'|' | b'~');
-        byte += 1;
-    }
-    table
-};
 
 #[cfg(test)]
 #[path = "framing_tests.rs"]

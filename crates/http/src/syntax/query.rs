@@ -4,28 +4,7 @@
 //! `+` becomes a space. An invalid escape is kept as it is. Nothing here fails.
 
 use howdah_config::php_name::is_known_as;
-
-/// Decodes `%XX` and `+`.
-pub fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let [first, after @ ..] = rest else { return None };
-        rest = after;
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        match (first, after) {
-            (b'%', [high, low, beyond @ ..]) => match (digit(*high), digit(*low)) {
-                (Some(high), Some(low)) => {
-                    rest = beyond;
-                    // Two hexadecimal digits always make a byte.
-                    Some(u8::try_from(high << 4 | low).unwrap_or(b'%'))
-                }
-                _ => Some(b'%'),
-            },
-            (b'+', _) => Some(b' '),
-            _ => Some(*first),
-        }
-    })
-}
+use howdah_text::percent::decoded_form;
 
 /// Returns the value of the last argument with this name, also one that PHP makes this name; still encoded.
 pub fn argument<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
@@ -34,7 +13,7 @@ pub fn argument<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
         let is_plain = |byte: &u8| !matches!(byte, b'%' | b'+' | b'.' | b'[');
         let is_found = match found.iter().all(is_plain) {
             true => found == name,
-            false => is_known_as(&decoded(found).collect::<Vec<_>>(), name),
+            false => is_known_as(&decoded_form(found).collect::<Vec<_>>(), name),
         };
         is_found.then_some(value)
     })
@@ -116,11 +95,11 @@ impl Query {
             }
             let (name, value) = split(pair);
             let start = self.text.len();
-            self.text.extend(decoded(name));
+            self.text.extend(decoded_form(name));
             let equals = self.text.len();
             if name.len() < pair.len() {
                 self.text.push(b'=');
-                self.text.extend(decoded(value));
+                self.text.extend(decoded_form(value));
             }
             let end = self.text.len();
             if !name.is_empty() || !value.is_empty() {
@@ -136,21 +115,10 @@ mod tests {
 
     use super::*;
 
-    fn text(query: &str) -> Vec<u8> {
-        decoded(query.as_bytes()).collect()
-    }
-
     fn arguments(query: &str) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut scratch = Query::default();
         scratch.arguments(query.as_bytes()).map(|(n, v)| (text(n), text(v))).collect()
-    }
-
-    #[test]
-    fn escapes_are_decoded_and_what_is_none_stands_for_itself() {
-        assert_eq!(text("a+b%20c%2b"), b"a b c+");
-        assert_eq!(text("%zz%4%"), b"%zz%4%");
-        assert_eq!(text("%D0%AE"), "Ю".as_bytes());
     }
 
     #[test]
@@ -213,7 +181,7 @@ mod tests {
         #[test]
         fn the_decoded_text_is_the_same_whole_or_in_pieces(query: Vec<u8>) {
             let mut scratch = Query::default();
-            let whole: Vec<u8> = decoded(&query).collect();
+            let whole: Vec<u8> = decoded_form(&query).collect();
             prop_assert_eq!(scratch.text(&query), &whole[..]);
         }
 
@@ -225,7 +193,7 @@ mod tests {
                 .filter(|(name, _)| is_known_as(name, b"a"))
                 .last()
                 .map(|(_, value)| value.to_vec());
-            let found = argument(query.as_bytes(), b"a").map(|value| decoded(value).collect());
+            let found = argument(query.as_bytes(), b"a").map(|value| decoded_form(value).collect());
             prop_assert_eq!(found, last);
         }
     }

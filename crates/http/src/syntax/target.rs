@@ -8,6 +8,8 @@
 
 use std::ops::Range;
 
+use howdah_text::hex;
+
 /// A target in origin form, split into path and query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
@@ -95,10 +97,11 @@ fn normalise(path: &[u8]) -> Result<Vec<u8>, TargetError> {
     let mut out = Vec::with_capacity(path.len());
     out.push(b'/');
     let mut segment = 1;
-    let mut rest = path.get(1..).unwrap_or_default().iter();
-    while let Some(&byte) = rest.next() {
+    let mut rest = path.get(1..).unwrap_or_default().iter().copied();
+    let digit = |rest: &mut dyn Iterator<Item = u8>| rest.next().and_then(hex::digit);
+    while let Some(byte) = rest.next() {
         let byte = match byte {
-            b'%' => match (rest.next().and_then(digit), rest.next().and_then(digit)) {
+            b'%' => match (digit(&mut rest), digit(&mut rest)) {
                 (Some(high), Some(low)) if (high, low) != (0, 0) => high << 4 | low,
                 _ => return Err(TargetError::Escape),
             },
@@ -129,10 +132,6 @@ fn close_segment(out: &mut Vec<u8>, segment: &mut usize) -> Result<bool, TargetE
         _ => return Ok(false),
     }
     Ok(true)
-}
-
-fn digit(byte: &u8) -> Option<u8> {
-    (*byte as char).to_digit(16).map(|digit| digit as u8)
 }
 
 #[cfg(test)]

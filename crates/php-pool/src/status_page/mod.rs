@@ -3,6 +3,8 @@
 //!
 //! The router answers from its own counters, even if every worker is busy.
 
+use howdah_text::html;
+
 mod fields;
 mod metrics;
 mod pool;
@@ -204,15 +206,6 @@ fn printable(text: &str) -> String {
 /// Escapes text from clients for HTML and XML.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for character in printable(text).chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            character => out.push(character),
-        }
-    }
+    html::escape(&printable(text), &mut out);
     out
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::hint::black_box;
 
-use howdah_config::base64;
+use howdah_text::base64;
 use md5::Md5;
 use sha_crypt::{PasswordVerifier, ShaCrypt};
 use sha1::{Digest, Sha1};

@@ -95,7 +95,7 @@ fn credentials(request: &Request) -> Option<(Vec<u8>, Vec<u8>)> {
     if !scheme.eq_ignore_ascii_case(b"basic ") {
         return None;
     }
-    let mut name = howdah_config::base64::decode(rest.trim_ascii())?;
+    let mut name = howdah_text::base64::decode(rest.trim_ascii())?;
     let colon = memchr::memchr(b':', &name)?;
     let password = name.split_off(colon + 1);
     name.truncate(colon);

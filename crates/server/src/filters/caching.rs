@@ -7,9 +7,9 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use howdah_config::Expiry;
-use howdah_files::conditional::{format_date, parse_date};
 use howdah_http::message::{Request, Response};
 use howdah_sys::clock;
+use howdah_text::date;
 
 use crate::snapshot::effects::Caching;
 
@@ -52,12 +52,12 @@ pub fn apply(caching: Caching<'_>, request: &Request, response: &mut Response) {
     let directives = directives.and_then(|directives| directives.get(content_type));
     let modified = || match file {
         Some(file) => file.modified,
-        None => parse_date(response.fields.get("last-modified")?),
+        None => date::parse_http(response.fields.get("last-modified")?),
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let fields = fields(expiry, directives.map(String::as_str), now, modified);
     if let Some(expires) = fields.expires {
-        response.fields.push("Expires", format_date(expires));
+        response.fields.push("Expires", date::http(expires));
     }
     if !fields.control.is_empty() {
         response.fields.push("Cache-Control", fields.control);

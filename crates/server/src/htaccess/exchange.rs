@@ -10,6 +10,8 @@ use howdah_htaccess::table::Table;
 use howdah_http::authority;
 use howdah_http::message::{FieldBlock, Fields, Request, ShownAddress, Version};
 use howdah_http::target::Target;
+use howdah_text::percent;
+use howdah_text::token::is_token;
 
 use crate::filters::own_tags::without_marks;
 
@@ -70,12 +72,7 @@ fn uri(request: &Request) -> Vec<u8> {
         return request.target.to_vec();
     }
     let mut uri = Vec::with_capacity(request.path.len() + request.query.len() + 16);
-    for &byte in &request.path {
-        match byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&byte) {
-            true => uri.push(byte),
-            false => uri.extend_from_slice(format!("%{byte:02X}").as_bytes()),
-        }
-    }
+    percent::encode(&request.path, percent::is_of_path, &mut uri);
     if !request.query.is_empty() {
         uri.push(b'?');
         uri.extend_from_slice(&request.query);
@@ -127,8 +124,7 @@ fn is_plain(name: &[u8]) -> bool {
 pub(super) fn fields(table: &Table) -> FieldBlock {
     let mut lines = Vec::with_capacity(256);
     for (name, value) in table.iter() {
-        let is_token = !name.is_empty() && name.iter().all(|byte| is_token(*byte));
-        if !is_token || OWN.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+        if !is_token(name) || OWN.iter().any(|own| name.eq_ignore_ascii_case(own)) {
             continue;
         }
         lines.extend_from_slice(name);
@@ -142,7 +138,3 @@ pub(super) fn fields(table: &Table) -> FieldBlock {
 /// Fields that the connection writes, or that would change the framing.
 const OWN: [&[u8]; 6] =
     [b"Connection", b"Content-Length", b"Date", b"Keep-Alive", b"Server", b"Transfer-Encoding"];
-
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
-}

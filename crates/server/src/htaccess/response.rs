@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::future::poll_fn;
-use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use howdah_files::{FileLocation, ServeOutcome};
@@ -14,6 +13,7 @@ use howdah_http::body::Body;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Fields, Response};
 use howdah_http::{compress, respond};
+use howdah_text::date;
 
 use super::answer::{MAX_LOOKUP_ROUNDS, SiteRequest};
 use super::exchange;
@@ -72,9 +72,8 @@ impl SiteRequest<'_, '_> {
                     response.is_default_error_page = false;
                 }
                 if response.status == 304 {
-                    let seconds = u64::try_from(record.file.modified).unwrap_or_default();
-                    let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-                    response.fields.push("Last-Modified", httpdate::fmt_http_date(modified));
+                    let modified = date::http(record.file.modified.max(0));
+                    response.fields.push("Last-Modified", modified);
                 }
                 Ok(response)
             }

@@ -12,8 +12,9 @@
 use bytes::Bytes;
 use howdah_http::message::{FieldBlock, Request, Response, is_internal_field};
 use howdah_http::target;
+use howdah_text::percent;
 
-use crate::snapshot::delegations::{InternalFields, climbs, decode};
+use crate::snapshot::delegations::{InternalFields, climbs};
 
 /// Maximum number of internal redirects of one request.
 pub const MAX_REDIRECTS: usize = 10;
@@ -60,7 +61,7 @@ pub fn request(asked: &Request, uri: &[u8]) -> Option<Request> {
     }
     let parsed = target::Target::parse(&encoded).ok()?;
     let path = encoded.split(|byte| *byte == b'?').next().unwrap_or_default();
-    if climbs(&decode(path)) {
+    if climbs(&percent::decoded(path).collect::<Vec<_>>()) {
         return None;
     }
     let mut request = asked.clone();

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use howdah_config::{Part, QueryChange, Rewrite, Template, Variable};
 use howdah_http::target::{Target, TargetError};
 use howdah_http::variables::VariableSource;
+use howdah_text::percent;
 
 /// Maximum length of an expanded template in bytes. A request can be rewritten many times, and its
 /// path can grow each time.
@@ -133,16 +134,7 @@ fn escape(text: &[u8], also: &[u8], out: &mut Vec<u8>) {
 /// Appends text to `out`. Percent-encodes the bytes that `also` accepts and those that a target
 /// cannot contain.
 fn encode(text: &[u8], also: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in text {
-        if matches!(byte, 0..=b' ' | 0x7f) || also(*byte) {
-            // Four bits are always an index into the sixteen digits.
-            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
-            out.extend_from_slice(&[b'%', high, low]);
-        } else {
-            out.push(*byte);
-        }
-    }
+    percent::encode(text, |byte| !matches!(byte, 0..=b' ' | 0x7f) && !also(byte), out);
 }
 
 #[cfg(test)]
@@ -267,7 +259,7 @@ mod tests {
                 path.bytes().skip(1).map(|byte| format!("%{byte:02x}")).collect();
             let query = rewritten_query("q=$uri", &format!("/{encoded}?x=y"));
             let value = howdah_http::query::argument(query.as_bytes(), b"q").expect("the argument");
-            let value: Vec<u8> = howdah_http::query::decoded(value).collect();
+            let value: Vec<u8> = percent::decoded_form(value).collect();
             prop_assert_eq!(value, path.into_bytes());
             let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
             prop_assert!(query.bytes().all(is_plain));

@@ -1,12 +1,13 @@
 //! Finds the parts of the current configuration that are out. The log, the control API and the service
 //! manager take them from here.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime};
 
 use howdah_http::temporary_files;
 use howdah_sys::clock;
 use howdah_sys::log::Level;
 use howdah_sys::plain::without_numbers;
+use howdah_text::date;
 use howdah_tls::{CertificateInUse, TlsListener, Untimely, UnusableCertificate, Validity};
 
 use super::control_thread::ControlThread;
@@ -191,7 +192,7 @@ fn certificates(tls: &TlsListener, now: u64, found: &mut Vec<Found>) {
                     Some(Untimely::Expired) => "the old one stays in use, but it has expired on",
                     _ => "the old one stays in use, which expires on",
                 };
-                let reason = format!("{problem}; {stays} {}", date(validity.until));
+                let reason = format!("{problem}; {stays} {}", date::http(validity.until));
                 Found { extent: Extent::Stale, reason, ..part }
             }
         });
@@ -202,30 +203,23 @@ fn certificates(tls: &TlsListener, now: u64, found: &mut Vec<Found>) {
             Some(Untimely::Expired) => {
                 let reason = format!(
                     "it has expired on {}, and clients refuse it; renew it, and see to the clock",
-                    date(until)
+                    date::http(until)
                 );
                 (Extent::Stale, reason)
             }
             Some(Untimely::NotYet) => {
-                let date = date(since);
+                let date = date::http(since);
                 (Extent::Stale, format!("it is not valid before {date}; see to the clock"))
             }
             // The server renews it itself, and shows its attempts.
             Some(Untimely::Soon) if is_managed => continue,
             Some(Untimely::Soon) => {
-                (Extent::Limited, format!("it expires on {}; renew it", date(until)))
+                (Extent::Limited, format!("it expires on {}; renew it", date::http(until)))
             }
             None => continue,
         };
         found.push(Found { kind: PartKind::Certificate, name, extent, reason });
     }
-}
-
-/// Formats a time in seconds since 1970.
-fn date(seconds: u64) -> String {
-    /// The last second that an HTTP date can express.
-    const END_OF_9999: u64 = 253_402_300_799;
-    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds.min(END_OF_9999)))
 }
 
 /// Returns true if the part of a former finding is in the configuration.

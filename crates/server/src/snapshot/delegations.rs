@@ -11,6 +11,7 @@ use howdah_files::mime::MimeTypes;
 use howdah_files::{FileLocation, Files, NotServedReason, RequestTime, ServeOutcome};
 use howdah_http::message::{Request, Response};
 use howdah_http::respond;
+use howdah_text::percent;
 
 /// Delegations by the name of the application or upstream.
 #[derive(Debug, Default)]
@@ -130,7 +131,7 @@ impl Delegation {
         request: &Request,
         now: RequestTime,
     ) -> Response {
-        let name = decode(file);
+        let name: Vec<u8> = percent::decoded(file).collect();
         let is_sound = name.starts_with(b"/") && !name.contains(&0) && !climbs(&name);
         let found = { self.directories.iter() }.filter(|_| is_sound).find_map(|directory| {
             let rest = name.strip_prefix(directory.path.as_slice())?;
@@ -152,23 +153,4 @@ impl Delegation {
 /// Returns true if a path has a `..` segment.
 pub fn climbs(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').any(|segment| segment == b"..")
-}
-
-/// Decodes percent escapes once. Invalid escapes stay as they are.
-pub fn decode(text: &[u8]) -> Vec<u8> {
-    let digit = |byte: Option<&u8>| byte.and_then(|byte| (*byte as char).to_digit(16));
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte == b'%'
-            && let (Some(high), Some(low)) = (digit(after.first()), digit(after.get(1)))
-        {
-            out.push((high << 4 | low) as u8);
-            rest = after.get(2..).unwrap_or_default();
-        } else {
-            out.push(byte);
-        }
-    }
-    out
 }

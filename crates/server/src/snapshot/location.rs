@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use howdah_config::{Part, Template, Variable};
 use howdah_http::variables::VariableSource;
+use howdah_text::{hex, percent};
 
 /// A part of a location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +86,7 @@ fn encode_pieces(location: &[u8], pieces: &[(Range<usize>, Piece)]) -> Vec<u8> {
                         delimiters.take(byte) || byte == b'?' || is_escape(text.get(index..))
                     }
                 };
-            if stays { out.push(byte) } else { escape(byte, &mut out) }
+            if stays { out.push(byte) } else { percent::push(byte, &mut out) }
         }
     }
     out
@@ -93,8 +94,7 @@ fn encode_pieces(location: &[u8], pieces: &[(Range<usize>, Piece)]) -> Vec<u8> {
 
 /// Returns true if a text starts with a percent sign and two hexadecimal digits.
 fn is_escape(text: Option<&[u8]>) -> bool {
-    matches!(text, Some([b'%', high, low, ..])
-        if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
+    text.and_then(|text| text.strip_prefix(b"%")).and_then(hex::byte).is_some()
 }
 
 /// Adds a query, as it was sent, to an encoded location: before its fragment, and after its own
@@ -108,32 +108,16 @@ pub fn with_query(location: &[u8], query: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(location.len() + query.len() + 1);
     out.extend_from_slice(target);
     out.push(if target.contains(&b'?') { b'&' } else { b'?' });
-    for &byte in query {
-        match is_legal(byte) || matches!(byte, b'%' | b'?') {
-            true => out.push(byte),
-            false => escape(byte, &mut out),
-        }
-    }
+    percent::encode(query, |byte| is_legal(byte) || matches!(byte, b'%' | b'?'), &mut out);
     out.extend_from_slice(fragment);
     out
-}
-
-fn escape(byte: u8, out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    // Four bits are always an index into the sixteen digits.
-    let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
-    out.extend_from_slice(&[b'%', high, low]);
 }
 
 fn is_encoded(location: &[u8], delimiters: &mut Delimiters) -> bool {
     let mut rest = location;
     while let [first, after @ ..] = rest {
         rest = match (first, after) {
-            (b'%', [high, low, beyond @ ..])
-                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
-            {
-                beyond
-            }
+            (b'%', [_, _, beyond @ ..]) if hex::byte(after).is_some() => beyond,
             (&byte, after) if is_legal(byte) || delimiters.take(byte) => after,
             _ => return false,
         };

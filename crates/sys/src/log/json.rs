@@ -25,30 +25,14 @@ pub(super) fn is_chosen(variable: Option<&OsStr>) -> bool {
 pub(super) fn line(time: Duration, level: Level, pid: u32, thread: u32, message: &str) -> String {
     let mut line = String::with_capacity(message.len() + 128);
     line.push_str("{\"time\":\"");
-    crate::clock::utc_time(time, &mut line);
+    howdah_text::date::rfc3339(time, &mut line);
     let level = level.as_str();
     let written =
         write!(line, "\",\"level\":\"{level}\",\"pid\":{pid},\"thread\":{thread},\"message\":\"");
     debug_assert!(written.is_ok());
-    escape(message.trim_ascii_end(), &mut line);
+    howdah_text::json::escape(message.trim_ascii_end(), &mut line);
     line.push_str("\"}\n");
     line
-}
-
-fn escape(text: &str, out: &mut String) {
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            _ if character.is_control() => {
-                let written = write!(out, "\\u{:04x}", u32::from(character));
-                debug_assert!(written.is_ok());
-            }
-            _ => out.push(character),
-        }
-    }
 }
 
 #[cfg(test)]

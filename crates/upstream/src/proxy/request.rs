@@ -12,9 +12,9 @@
 use howdah_config::Address;
 use howdah_http::message::{Request, Version, is_internal_field};
 use howdah_http::target::Target;
+use howdah_text::percent;
 
 use super::changes::HeadChanges;
-use super::field_value::percent_encode;
 use super::hop::{self, Nominated};
 
 /// Fields that are not passed on, in addition to those of the connection.
@@ -172,14 +172,7 @@ pub fn target(request: &Request, out: &mut Vec<u8>) -> Option<()> {
     if request.path.is_empty() {
         return None;
     }
-    for &byte in &request.path {
-        // Allowed in a path (RFC 3986, 3.3).
-        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&byte) {
-            out.push(byte);
-        } else {
-            percent_encode(byte, out);
-        }
-    }
+    percent::encode(&request.path, percent::is_of_path, out);
     if !request.query.is_empty() {
         out.push(b'?');
         as_sent(&request.query, out);
@@ -192,13 +185,7 @@ pub fn target(request: &Request, out: &mut Vec<u8>) -> Option<()> {
 /// up (some are spaces for programs that read the line as Latin-1 or Unicode). Routes treat such a
 /// byte as part of a name; once encoded, the server does too.
 fn as_sent(text: &[u8], out: &mut Vec<u8>) {
-    let is_odd = |byte: &u8| matches!(byte, b'\\' | 0x80..);
-    if !text.iter().any(is_odd) {
-        return out.extend_from_slice(text);
-    }
-    for &byte in text {
-        if is_odd(&byte) { percent_encode(byte, out) } else { out.push(byte) }
-    }
+    percent::encode(text, |byte| !matches!(byte, b'\\' | 0x80..), out);
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@
 //! the body is chunked.
 
 use bytes::Bytes;
-use howdah_http::framing::{content_length, is_token};
+use howdah_http::framing::content_length;
 use howdah_http::message::FieldBlock;
+use howdah_text::token::is_token_byte;
 use memchr::{memchr, memchr_iter};
 
 use super::hop::Nominated;
@@ -230,7 +231,7 @@ fn status_line(line: &[u8]) -> Result<(bool, u16, &[u8]), Malformed> {
 /// Parses a field line into name and value.
 fn field(line: &[u8]) -> Result<Field<'_>, Malformed> {
     const NO_FIELD: Malformed = Malformed("a field line is malformed");
-    let end = line.iter().position(|byte| !is_token(*byte)).ok_or(NO_FIELD)?;
+    let end = line.iter().position(|byte| !is_token_byte(*byte)).ok_or(NO_FIELD)?;
     let (name, value) = line.split_at_checked(end).ok_or(NO_FIELD)?;
     let value = value.strip_prefix(b":").ok_or(NO_FIELD)?;
     if name.is_empty() {

@@ -1,5 +1,8 @@
 //! The listing as HTML.
 
+use howdah_text::date::Date;
+use howdah_text::{date, hex, percent};
+
 use super::entries::{Entry, View, find, read};
 use super::turns::let_others_run;
 use super::{
@@ -7,7 +10,7 @@ use super::{
     SUPPRESS_DESCRIPTION, SUPPRESS_ICON, SUPPRESS_LAST_MODIFIED, SUPPRESS_PREAMBLE, SUPPRESS_RULES,
     SUPPRESS_SIZE, SUPPRESS_SORTING, TABLE, TRACK_MODIFIED, VERSION_SORT, Width, XHTML,
 };
-use crate::modules::support::{Date, MONTHS, escape_html, escape_path, http_date, lossy};
+use crate::modules::support::{escape_html, escape_path, lossy};
 use crate::record::Record;
 use crate::world::{Level, World};
 
@@ -46,7 +49,7 @@ pub async fn handle(
         false => [content_type, b";charset=", charset].concat(),
     });
     if config.options & TRACK_MODIFIED != 0 {
-        record.headers_out.set("Last-Modified", http_date(record.file.modified));
+        record.headers_out.set("Last-Modified", date::http(record.file.modified));
     }
     if record.method == b"HEAD" {
         return Ok(Vec::new());
@@ -117,21 +120,9 @@ impl View {
 
 /// Decodes `%xx`; `None` if it is malformed, has a slash or a NUL.
 fn decoded(text: &[u8]) -> Option<Vec<u8>> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut bytes = text.iter().copied();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            decoded.push(byte);
-            continue;
-        }
-        let mut digit = || char::from(bytes.next()?).to_digit(16);
-        let byte = u8::try_from(digit()? * 16 + digit()?).ok()?;
-        if matches!(byte, 0 | b'/') {
-            return None;
-        }
-        decoded.push(byte);
-    }
-    Some(decoded)
+    let is_bad = |(at, _): (usize, _)| matches!(hex::byte(&text[at + 1..]), Some(0 | b'/'));
+    let mut escapes = text.iter().enumerate().filter(|(_, byte)| **byte == b'%');
+    if escapes.any(is_bad) { None } else { percent::decode(text) }
 }
 
 struct Page<'a> {
@@ -499,18 +490,10 @@ impl Page<'_> {
 
     fn date(&self, seconds: i64) -> String {
         let date = Date::of(seconds);
-        let (hour, minute) = (date.second_of_day / 3600, date.second_of_day / 60 % 60);
+        let Date { year, month, day, hour, minute, .. } = date;
         match self.config.has_old_dates {
-            true => {
-                let month = MONTHS[date.month as usize % 12];
-                format!("{:02}-{month}-{:04} {hour:02}:{minute:02}", date.day, date.year)
-            }
-            false => format!(
-                "{:04}-{:02}-{:02} {hour:02}:{minute:02}",
-                date.year,
-                date.month + 1,
-                date.day
-            ),
+            true => format!("{day:02}-{}-{year:04} {hour:02}:{minute:02}", date.month_name()),
+            false => format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}"),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The flag `CO`: sets a cookie.
 
+use howdah_text::date::Date;
+
 use crate::expr::number;
 use crate::record::Record;
 
@@ -64,15 +66,8 @@ fn is_set(value: Option<&[u8]>, name: &[u8]) -> bool {
 
 /// Formats a time in seconds since 1970 as `Tue, 24-Nov-2026 04:47:31 GMT`.
 fn date(seconds: i64) -> String {
-    const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    // Years 0 to 9999.
-    let seconds = seconds.clamp(-62_167_219_200, 253_402_300_799);
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = crate::expr::civil(days);
-    let week_day = DAYS[usize::try_from((days + 4).rem_euclid(7)).unwrap_or(0)];
-    let month = MONTHS[usize::try_from(month - 1).unwrap_or(0).min(11)];
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{week_day}, {day:02}-{month}-{year:04} {hour:02}:{minute:02}:{second:02} GMT")
+    let date = Date::of(seconds);
+    let (day_name, month) = (date.day_name(), date.month_name());
+    let Date { year, day, hour, minute, second, .. } = date;
+    format!("{day_name}, {day:02}-{month}-{year:04} {hour:02}:{minute:02}:{second:02} GMT")
 }

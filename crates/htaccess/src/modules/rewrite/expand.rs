@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use howdah_text::hex;
+
 use super::pass::Pass;
 use super::rule::Escape;
 use super::template::{Lookup, Segment, Template};
@@ -177,7 +179,8 @@ impl Escape {
             } else if byte == b' ' && !self.is_without_plus {
                 escaped.push(b'+');
             } else {
-                crate::expr::push_hex(&mut escaped, b"%", byte);
+                escaped.push(b'%');
+                escaped.extend(hex::lower_digits(byte));
             }
         }
         escaped

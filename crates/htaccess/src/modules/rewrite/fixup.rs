@@ -6,7 +6,7 @@ use super::outcome::Outcome;
 use super::pass::{Change, END_NOTE, Pass};
 use super::trace::{Event, Trace};
 use super::{Config, has_note, option, uri};
-use crate::expr::{Scope, escape_uri};
+use crate::expr::Scope;
 use crate::record::Record;
 use crate::world::Level;
 
@@ -150,7 +150,7 @@ fn redirect(
         if is_escaped || old_args == Some(args.as_slice()) {
             url.extend_from_slice(args);
         } else {
-            url.extend_from_slice(&escape_uri(args));
+            url.extend_from_slice(&crate::uri::escaped(args));
         }
     }
     record.headers_out.set("Location", url.as_slice());

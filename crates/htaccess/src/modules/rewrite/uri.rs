@@ -1,6 +1,6 @@
 //! Operations on URLs and paths.
 
-use crate::expr::escape_uri;
+use crate::uri;
 
 /// Schemes that make a substitution an absolute URL; true if URLs of the scheme have a query.
 const SCHEMES: [(&[u8], bool); 17] = [
@@ -58,11 +58,11 @@ pub(super) fn escape_absolute(uri: &[u8], scheme: Scheme) -> Vec<u8> {
             if index > 0 {
                 escaped.push(b'?');
             }
-            escaped.extend_from_slice(&escape_uri(part));
+            escaped.extend_from_slice(&uri::escaped(part));
         }
         return escaped;
     }
-    escaped.extend_from_slice(&escape_uri(path));
+    escaped.extend_from_slice(&uri::escaped(path));
     escaped
 }
 

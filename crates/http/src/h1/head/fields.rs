@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
+use howdah_text::token::is_token_byte;
+
 use super::refusal::Refusal;
-use crate::framing::{BodyLength, content_length, is_token};
+use crate::framing::{BodyLength, content_length};
 use crate::limits::Limits;
 use crate::message::Version;
 
@@ -111,7 +113,7 @@ pub fn field(
     limits: &Limits,
 ) -> Result<(Range<usize>, Range<usize>), Refusal> {
     let bytes = buffer.get(line.clone()).unwrap_or_default();
-    let colon = bytes.iter().position(|byte| !is_token(*byte)).filter(|colon| *colon > 0);
+    let colon = bytes.iter().position(|byte| !is_token_byte(*byte)).filter(|colon| *colon > 0);
     let colon = colon.filter(|colon| bytes.get(*colon) == Some(&b':')).ok_or(Refusal::Field)?;
     let rest = bytes.get(colon + 1..).unwrap_or_default();
     // Without branches, so that the compiler handles 16 or 32 bytes at a time.

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
+use howdah_text::token::is_token;
 use memchr::memchr;
 
 use super::refusal::Refusal;
-use crate::framing::is_token;
 use crate::limits::Limits;
 use crate::message::Version;
 
@@ -52,7 +52,7 @@ impl RequestLine {
         }
         let method = memchr(b' ', line).ok_or(Refusal::RequestLine)?;
         let token = line.get(..method).unwrap_or_default();
-        if token.is_empty() || !token.iter().all(|byte| is_token(*byte)) {
+        if !is_token(token) {
             return Err(Refusal::RequestLine);
         }
         // Methods are case-sensitive (RFC 9110, 9.1), but applications take `post` for `POST`. As in nginx and Unit.

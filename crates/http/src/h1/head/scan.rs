@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
+use howdah_text::token::is_token_byte;
 use memchr::{memchr, memchr_iter};
 
 use super::lines::{Lines, RequestLine};
 use super::refusal::Refusal;
-use crate::framing::is_token;
 use crate::limits::Limits;
 
 /// Search for the end of a head in bytes that arrive in parts.
@@ -93,7 +93,7 @@ impl Scan {
         if head.len() > limits.max_head || (!has_line && head.len() > limits.max_line) {
             return Err(self.too_long(input, limits));
         }
-        if !has_line && head.first().is_some_and(|&byte| byte != b'\r' && !is_token(byte)) {
+        if !has_line && head.first().is_some_and(|&byte| byte != b'\r' && !is_token_byte(byte)) {
             return Err(Refusal::RequestLine);
         }
         if has_line && !self.is_checked {

@@ -1,0 +1,12 @@
+//! Encodings of text that several crates need, each written once.
+//!
+//! Pure functions of their arguments: no I/O, no clock, and no input makes them fail other than by their result.
+#![forbid(unsafe_code)]
+
+pub mod base64;
+pub mod date;
+pub mod hex;
+pub mod html;
+pub mod json;
+pub mod percent;
+pub mod token;
