@@ -172,7 +172,7 @@ fn no_answer_is_wrong_however_often_the_router_is_killed() {
 fn try_get(server: &Server, target: &str) -> Option<String> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(server.address).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    stream.set_read_timeout(Some(harness::time::patience())).ok()?;
     write!(stream, "GET {target} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n").ok()?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).ok()?;

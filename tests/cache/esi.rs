@@ -1,7 +1,7 @@
 //! Pages that are assembled from parts, and what an attacker could make of them.
 
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::client::Response;
 use harness::raw::Raw;
@@ -9,6 +9,7 @@ use harness::{Server, Site};
 use serde_json::json;
 
 use super::origin::{ask, cached, get, is_hit, origin, page, response};
+use harness::time::Stopwatch;
 
 const MARK: &str = "Surrogate-Control: content=\"ESI/1.0\"\r\nCache-Control: max-age=600\r\n";
 
@@ -253,7 +254,7 @@ fn parts_are_asked_for_at_the_same_time_and_stay_in_order() {
         changed.notify_all();
         let all = |count: &mut usize| *count < 6;
         let (_count, waited) =
-            changed.wait_timeout_while(count, Duration::from_secs(30), all).unwrap();
+            changed.wait_timeout_while(count, harness::time::patience(), all).unwrap();
         page("", format!("{target} {}", if waited.timed_out() { "alone" } else { "together" }))
     });
     let text = get(&assembling(&origin), "/", "").text();
@@ -277,7 +278,7 @@ fn a_page_asks_for_a_limited_number_of_parts_at_once() {
             *now += 1;
             *most = (*most).max(*now);
         }
-        std::thread::sleep(Duration::from_millis(100));
+        harness::time::sleep(Duration::from_millis(100));
         of_origin.lock().unwrap().0 -= 1;
         page("", "x")
     });
@@ -305,7 +306,7 @@ fn a_part_that_fails_early_waits_for_no_other() {
                 page("", "slow")
             }
         });
-        let started_at = Instant::now();
+        let started_at = Stopwatch::start();
         let response = get(&assembling(&origin), "/", "");
         match expected {
             Some(text) => assert_eq!(status_and_text(&response), (200, text.to_owned())),

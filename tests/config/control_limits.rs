@@ -5,8 +5,8 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use harness::client::PATIENCE;
 use harness::control::{self, Answer};
+use harness::time::{Stopwatch, patience};
 use harness::{Server, Site, processes};
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn put_large_document(server: &Server, status: u16) {
 /// Sends a head and as many pieces of a body as the server takes.
 fn send_pieces(server: &Server, head: &str, piece: &[u8], pieces: usize) -> Answer {
     let stream = UnixStream::connect(server.site.control_socket()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
     let mut writer = &stream;
     writer.write_all(head.as_bytes()).unwrap();
     let _ = (0..pieces).all(|_| writer.write_all(piece).is_ok());
@@ -138,7 +138,7 @@ fn a_writer_who_takes_long_stops_nobody() {
     // Connections that say nothing at all, as many as are served at once and more.
     let idle: Vec<_> =
         (0..40).map(|_| UnixStream::connect(server.site.control_socket()).unwrap()).collect();
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     server.put("/config", &json!({"routes": []}));
     server.control("GET", "/status", "").succeeded();
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());

@@ -4,11 +4,12 @@ use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::client::Client;
 use harness::control::Answer;
 use harness::hanging::HangingFiles;
+use harness::time::Stopwatch;
 use harness::{Server, Site, eventually, free_address, merge, open_to_all, programs};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
@@ -87,7 +88,7 @@ fn is_done(output: &Output) -> bool {
 }
 
 fn within_patience<T>(work: impl FnOnce() -> T) -> T {
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let done = work();
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     done
@@ -236,7 +237,7 @@ fn a_change_waits_only_for_a_moment_for_one_whose_application_does_not_start() {
     let hung = served.application("hung");
     std::thread::scope(|scope| {
         let first = scope.spawn(|| served.put("/config/applications/hung", &hung));
-        std::thread::sleep(Duration::from_millis(500));
+        harness::time::sleep(Duration::from_millis(500));
         let routes = json!([{"action": {"return": 201}}]);
         served.put("/config/routes", &routes).succeeded();
         let refused = first.join().unwrap();
@@ -278,7 +279,7 @@ fn an_application_that_cannot_start_anew_keeps_its_processes_and_holds_no_other_
     std::thread::scope(|scope| {
         let target = "/control/applications/hung/restart";
         let restart = scope.spawn(|| served.server.control("POST", target, ""));
-        std::thread::sleep(Duration::from_millis(500));
+        harness::time::sleep(Duration::from_millis(500));
         let target = "/control/applications/other/restart";
         within_patience(|| served.server.control("POST", target, "")).succeeded();
         let step = json!([{"action": {"return": 201}}]);

@@ -110,6 +110,6 @@ fn a_large_directory_does_not_hold_up_other_requests() {
     println!("{requests} requests within {all:?}, the longest took {longest:?}");
     // The row of the headings is another one.
     assert!(pages.iter().all(|page| *page == (200, 100_001)), "{pages:?}");
-    // A request that waits for a whole listing takes a quarter of the time of all four.
-    assert!(longest < (all / 6).max(Duration::from_secs(1)), "{longest:?} of {all:?}");
+    // If each request waited for a whole listing, there would be about four.
+    assert!(requests > 100, "{requests} requests, the longest took {longest:?} of {all:?}");
 }

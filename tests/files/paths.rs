@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use harness::client::PATIENCE;
+use harness::time::patience;
 use harness::{Ends, Server, Site};
 use serde_json::json;
 
@@ -210,7 +210,7 @@ fn source_is_not_sent_while_php_is_out_of_order() {
             assert!(!answer.text().contains(SOURCE), "{target}: {answer:?}");
             failed += u32::from(matches!(answer.status, 502 | 503));
             let time_is_over = Instant::now() > end;
-            if time_is_over && failed > 0 || Instant::now() > end + PATIENCE {
+            if time_is_over && failed > 0 || Instant::now() > end + patience() {
                 break;
             }
         }

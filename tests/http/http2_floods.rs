@@ -1,10 +1,10 @@
 //! HTTP/2: what a connection may cost, whatever its client sends or leaves unread.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use harness::client::PATIENCE;
 use harness::http2::{END_HEADERS, END_STREAM, Http2, frame, kind, put_length, request};
 use harness::processes::peak_memory;
+use harness::time::{Stopwatch, patience};
 use harness::{Server, Site, eventually, free_address};
 use serde_json::json;
 
@@ -15,7 +15,7 @@ const CALM: u32 = 11;
 
 /// Somebody else is served at once while something goes on.
 fn others_are_served(server: &Server) {
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     assert_eq!(server.get("/a.txt").status, 200);
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
 }
@@ -52,7 +52,7 @@ fn rapid_reset_costs_no_more_work_than_streams_at_once() {
     others_are_served(&server);
     // The end may come as a reset, which takes the frames before it along.
     assert!(client.end().is_none_or(|code| code == CALM));
-    std::thread::sleep(Duration::from_millis(500));
+    harness::time::sleep(Duration::from_millis(500));
     let work = server.data("work").len();
     println!("{work} requests have reached a script");
     assert!(work <= 100, "{work} requests have reached a script");
@@ -86,7 +86,7 @@ fn a_request_that_was_given_up_counts_until_its_script_has_ended() {
     };
     assert!(!answered(&mut client, Duration::from_millis(500)), "it is one too many");
     std::fs::write(server.site.data().join("go"), "").unwrap();
-    assert!(answered(&mut client, PATIENCE), "there is room again");
+    assert!(answered(&mut client, patience()), "there is room again");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn resets_that_the_server_is_made_to_send_are_counted_too() {
         others_are_served(&server);
         assert!(ended || client.end().is_some_and(|code| code != 0), "primitive {number}");
     }
-    std::thread::sleep(Duration::from_millis(500));
+    harness::time::sleep(Duration::from_millis(500));
     let work = server.data("work").len();
     assert!(work <= 6 * 100, "{work} requests have reached a script");
 }
@@ -394,7 +394,7 @@ fn streams_whose_windows_stay_shut_cost_little_and_end() {
         for stream in 0..100 {
             client.get(2 * stream + 1, "/large.bin");
         }
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let mut resets = 0;
         while resets < 100 {
             let Some(frame) = client.frame() else { break };

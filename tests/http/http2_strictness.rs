@@ -2,10 +2,10 @@
 
 use std::io::Read;
 
-use harness::client::PATIENCE;
 use harness::http2::{
     Answer, END_HEADERS, END_STREAM, Http2, block, frame, kind, put_length, request,
 };
+use harness::time::patience;
 use harness::{Server, Site, free_address, free_listener};
 use serde_json::json;
 
@@ -173,7 +173,7 @@ fn a_body_with_a_malformed_trailer_is_not_ended_for_another_server() {
     client.send(frame(kind::HEADERS, END_HEADERS, 1, &request("POST", "/", &[])));
     client.send(frame(kind::DATA, 0, 1, b"some body"));
     let (mut stream, _) = listener.accept().unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
     let mut came = Vec::new();
     while !String::from_utf8_lossy(&came).contains("some body") {
         let mut piece = [0; 1000];

@@ -1,8 +1,9 @@
 //! `mirror`: other actions get copies of requests.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::raw::{Connection, Raw};
+use harness::time::Stopwatch;
 use harness::{Server, Site, eventually};
 use serde_json::{Value, json};
 
@@ -79,7 +80,7 @@ fn a_copy_that_fails_or_takes_long_changes_nothing() {
     let closed = format!("http://{}", harness::free_address());
     let mirror = |url: String| json!({"action": {"proxy": url}, "concurrency": 2});
     let server = copying(json!([mirror(closed), mirror(silent.url())]));
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     for _ in 0..5 {
         assert_eq!(server.get("/a").text(), "0");
         assert_eq!(server.send(post("/a", "abc")).text(), "3");
@@ -99,6 +100,6 @@ fn a_copy_to_the_server_itself_is_not_copied_again() {
         .serve_at(&address);
     assert_eq!(server.get("/").text(), "0");
     eventually("the copy has come", || (server.data("count").len() >= 2).then_some(()));
-    std::thread::sleep(Duration::from_millis(300));
+    harness::time::sleep(Duration::from_millis(300));
     assert_eq!(server.data("count"), "xx");
 }

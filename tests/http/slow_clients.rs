@@ -9,6 +9,7 @@ use harness::{Site, eventually, processes};
 use serde_json::json;
 
 use super::smuggling::site;
+use harness::time::Stopwatch;
 
 #[test]
 fn heads_without_bounds_are_refused_in_bounded_memory() {
@@ -75,7 +76,7 @@ fn slow_clients_hold_up_nobody_and_are_cut() {
     let begun = Instant::now();
     let mut longest = Duration::ZERO;
     while begun.elapsed() < Duration::from_secs(1) {
-        let request = Instant::now();
+        let request = Stopwatch::start();
         assert_eq!(client.get("/a.php").status, 200);
         assert_eq!(client.get("/a.txt").status, 200);
         longest = longest.max(request.elapsed());
@@ -198,7 +199,7 @@ fn a_script_whose_client_has_gone_ends_and_its_worker_is_free() {
         } else {
             drop(client);
         }
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         assert_eq!(server.get("/free.php").text(), "free");
         assert!(begun.elapsed() < Duration::from_secs(20), "free after {:?}", begun.elapsed());
         assert_eq!(server.data("ended"), "1");
@@ -262,6 +263,6 @@ fn leave_with_reset(client: Client) {
     // Bytes that were not read make the kernel send a reset.
     let _ = stream.write_all(b"");
     let _ = stream.read(&mut [0; 1]);
-    std::thread::sleep(Duration::from_millis(30));
+    harness::time::sleep(Duration::from_millis(30));
     drop(client);
 }

@@ -8,8 +8,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use harness::time::Stopwatch;
 use harness::{Site, eventually, free_address, processes, programs, requirements};
 use rustix::fs::FlockOperation;
 use rustix::process::Signal;
@@ -144,7 +145,7 @@ fn a_port_in_use_is_said_in_one_line() {
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap().to_string();
     let site = Site::script("a.php", "echo 1;");
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let text = complaint(&programs::run(&mut site.command(&address)));
     assert!(text.contains(&address) && text.contains("another program"), "{text}");
     assert!(begun.elapsed() < Duration::from_secs(30));
@@ -396,7 +397,7 @@ fn quit_lets_a_script_finish_whose_answer_is_complete() {
     assert_eq!(server.get("/a.php").text(), "early");
     eventually("the script runs", || server.site.data().join("begun").exists().then_some(()));
     server.signal(Signal::QUIT);
-    std::thread::sleep(Duration::from_millis(300));
+    harness::time::sleep(Duration::from_millis(300));
     fs::write(server.site.data().join("go"), "").unwrap();
     assert_eq!(server.wait().code(), Some(0));
     assert_eq!(server.data("done"), "1");
@@ -428,9 +429,9 @@ fn term_and_int_end_the_server_at_once_also_while_it_quits() {
         let all: Vec<_> = server.processes().iter().map(|process| process.pid).collect();
         if quits_first {
             server.signal(Signal::QUIT);
-            std::thread::sleep(Duration::from_millis(100));
+            harness::time::sleep(Duration::from_millis(100));
         }
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         server.signal(signal);
         assert_eq!(server.wait().code(), Some(0), "{signal:?}");
         assert!(begun.elapsed() < Duration::from_secs(20), "{signal:?}: {:?}", begun.elapsed());
@@ -500,7 +501,7 @@ fn hup_does_not_end_the_server() {
             }
         }
     }
-    std::thread::sleep(Duration::from_millis(100));
+    harness::time::sleep(Duration::from_millis(100));
     assert_eq!(server.get("/a.php").text(), "1");
 }
 

@@ -263,7 +263,7 @@ fn a_descriptor_that_cannot_be_a_listener_is_refused_and_named() {
         "connections to {address} (\"web\"), which the service manager has opened"
     ));
     let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(harness::client::PATIENCE)).unwrap();
+    client.set_read_timeout(Some(harness::time::patience())).unwrap();
     let received = client.read(&mut [0]).map_err(|error| error.kind());
     assert!(matches!(received, Ok(0) | Err(std::io::ErrorKind::ConnectionReset)), "{received:?}");
 }
@@ -346,7 +346,7 @@ fn with_journal(site: Site) -> (Server, BufReader<UnixStream>) {
     let name = format!("JOURNAL_STREAM={}:{}", stat.st_dev, stat.st_ino);
     let script = format!("exec 2>&0 0</dev/null; exec env {name} \"$@\"");
     let site = site.stdin(stream).through(&["sh", "-c", &script, "sh"]).logs_to_stderr();
-    journal.set_read_timeout(Some(harness::client::PATIENCE)).unwrap();
+    journal.set_read_timeout(Some(harness::time::patience())).unwrap();
     (site.serve(), BufReader::new(journal))
 }
 

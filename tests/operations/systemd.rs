@@ -188,7 +188,7 @@ fn document(address: SocketAddr) -> String {
 /// Returns the response to a request on a new connection. Error: the connection was refused or cut.
 fn get(address: SocketAddr) -> std::io::Result<String> {
     let mut connection = TcpStream::connect(address)?;
-    connection.set_read_timeout(Some(harness::client::PATIENCE))?;
+    connection.set_read_timeout(Some(harness::time::patience()))?;
     connection.write_all(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n")?;
     let mut response = String::new();
     connection.read_to_string(&mut response)?;

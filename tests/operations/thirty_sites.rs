@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::client::Client;
+use harness::time::Stopwatch;
 use harness::tls::{self, Authority};
 use harness::{Ends, Server, Site, eventually, free_address, open_to_all, programs, users};
 use rustix::process::Signal;
@@ -298,7 +299,7 @@ fn get(server: &Server, name: &str) -> (u16, String) {
 
 /// Returns the responses of the sites without a mistake, with their process ids.
 fn answers(server: &Server) -> Vec<String> {
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let answer = |number| {
         let (status, text) = get(server, &format!("good{number}"));
         assert_eq!(status, 200, "good{number}: {text}");

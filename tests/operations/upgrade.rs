@@ -11,8 +11,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use harness::client::PATIENCE;
 use harness::disk::SmallDisk;
+use harness::time::patience;
 use harness::{
     Ends, Server, Site, eventually, free_address, open_to_all, processes, programs, requirements,
     users,
@@ -79,7 +79,7 @@ fn ask_on(
             Some(stream) => stream,
             None => TcpStream::connect(address).map_err(|error| format!("connect: {error}"))?,
         };
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
         stream.write_all(request.as_bytes()).map_err(|error| format!("send: {error}"))?;
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -113,7 +113,7 @@ fn no_request_is_lost_and_nothing_is_left_over() {
     // A zygote may still be starting.
     let before = eventually("everything has started", || {
         let seen = (titles(&server), descriptors(&server));
-        std::thread::sleep(Duration::from_millis(500));
+        harness::time::sleep(Duration::from_millis(500));
         (seen == (titles(&server), descriptors(&server))).then_some(seen)
     });
     let (done, answered) = (AtomicBool::new(false), [const { AtomicU32::new(0) }; 4]);

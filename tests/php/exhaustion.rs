@@ -5,15 +5,15 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use harness::client::PATIENCE;
 use harness::disk::SmallDisk;
+use harness::time::patience;
 use harness::{Site, eventually, processes, requirements};
 use serde_json::{Value, json};
 
 /// Asks the control API.
 fn status(socket: &std::path::Path) -> Value {
     let mut stream = UnixStream::connect(socket).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
     stream.write_all(b"GET /status HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("the control API answers");

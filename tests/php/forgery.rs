@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use harness::client::PATIENCE;
+use harness::time::patience;
 use harness::{Site, processes};
 use serde_json::json;
 
@@ -70,7 +70,7 @@ fn who_speaks_fastcgi_to_the_server_sets_nothing_of_php() {
 /// All that is answered to some bytes.
 fn spoken(socket: &Path, bytes: &[u8]) -> Vec<u8> {
     let mut stream = UnixStream::connect(socket).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
     stream.write_all(bytes).unwrap();
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();

@@ -58,7 +58,7 @@ fn under_load(server: &Server, clients: usize, target: &str, f: impl FnOnce()) -
 fn a_static_pool_is_there_before_the_first_request_and_stays() {
     let server = site(json!(3)).serve();
     eventually("there are 3", || (server.running_workers().len() == 3).then_some(()));
-    under_load(&server, 12, "/a.php", || std::thread::sleep(Duration::from_millis(500)));
+    under_load(&server, 12, "/a.php", || harness::time::sleep(Duration::from_millis(500)));
     assert_eq!(server.running_workers().len(), 3);
 }
 
@@ -68,11 +68,11 @@ fn a_dynamic_pool_starts_with_some_grows_with_the_load_and_keeps_no_more_idle_th
     eventually("it starts with 4", || (server.running_workers().len() == 4).then_some(()));
     under_load(&server, 30, "/a.php", || {
         eventually("there are 10", || (server.running_workers().len() == 10).then_some(()));
-        std::thread::sleep(Duration::from_millis(300));
+        harness::time::sleep(Duration::from_millis(300));
         assert!(server.running_workers().len() <= 10);
     });
     eventually("5 are left", || (server.running_workers().len() == 5).then_some(()));
-    std::thread::sleep(Duration::from_millis(1500));
+    harness::time::sleep(Duration::from_millis(1500));
     assert_eq!(server.running_workers().len(), 5, "these may stay idle for ever");
 }
 

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use harness::time::Stopwatch;
 use harness::{Server, Site, eventually, processes};
 use serde_json::json;
 
@@ -101,9 +102,9 @@ fn a_script_that_nobody_waits_for_any_more_has_the_same_limit() {
         let mut client = server.connect();
         client.send(format!("GET /a.php?how={how} HTTP/1.1\r\nHost: a\r\n\r\n"));
         let worker = eventually("it runs", || server.data("pid").parse::<u32>().ok());
-        std::thread::sleep(Duration::from_millis(100));
+        harness::time::sleep(Duration::from_millis(100));
         drop(client);
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         eventually("the worker is free", || (!processes::is_alive(worker)).then_some(()));
         // By itself it ends after thirty seconds, or never.
         assert!(begun.elapsed() < Duration::from_secs(20), "{how}: after {:?}", begun.elapsed());
@@ -142,7 +143,7 @@ fn a_script_that_floods_its_answer_or_the_log_keeps_nobody_from_being_served() {
         std::fs::remove_file(server.site.data().join("pid")).unwrap();
         let (begun, mut slowest, mut served) = (Instant::now(), Duration::ZERO, 0);
         while begun.elapsed() < Duration::from_secs(1) {
-            let asked = Instant::now();
+            let asked = Stopwatch::start();
             assert_eq!(server.get("/fine.php").text(), "fine", "{how}");
             (slowest, served) = (slowest.max(asked.elapsed()), served + 1);
         }

@@ -73,7 +73,7 @@ fn without_buffering_a_back_end_waits_for_its_client() {
         let mut client = server.connect();
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         eventually("it is asked", || backend.asked().first().cloned());
-        std::thread::sleep(Duration::from_millis(300));
+        harness::time::sleep(Duration::from_millis(300));
         assert!(!done.load(Relaxed), "nobody has taken {LARGE} bytes");
         assert_eq!(client.response().body.len(), LARGE);
         eventually("all is sent", || done.load(Relaxed).then_some(()));

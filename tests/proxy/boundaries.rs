@@ -4,10 +4,10 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::backends::read_head;
-use harness::client::PATIENCE;
+use harness::time::{Stopwatch, patience};
 use harness::{Server, Site, free_address, free_listener, processes};
 use serde_json::json;
 
@@ -129,7 +129,7 @@ fn what_comes_before_it_is_asked_for_is_nobodys_answer() {
     let server = before(&late);
     for _ in 0..5 {
         assert_eq!(server.get("/").text(), "good");
-        heard.recv_timeout(PATIENCE).unwrap();
+        heard.recv_timeout(patience()).unwrap();
     }
 }
 
@@ -155,7 +155,7 @@ fn a_flood_of_interim_responses_ends() {
     let backend = Backend::new(&[&flood]);
     let server = before(&backend);
     let before = processes::peak_memory(server.router());
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut interim = 0;

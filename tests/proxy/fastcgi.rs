@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::sync::mpsc;
 
-use harness::client::PATIENCE;
 use harness::fastcgi::{FastCgi, Socket, cgi, cgi_at, fpm};
+use harness::time::patience;
 use harness::{Server, Site, eventually};
 use serde_json::{Value, json};
 
@@ -198,7 +198,7 @@ fn what_the_queue_has_no_room_for_is_refused_with_a_time_to_come_back() {
                 let (server, told) = (&server, told.clone());
                 scope.spawn(move || told.send(server.get("/a.php")));
             }
-            let hear = || heard.recv_timeout(PATIENCE).expect("there is an answer");
+            let hear = || heard.recv_timeout(patience()).expect("there is an answer");
             for response in (0..refused).map(|_| hear()) {
                 assert_eq!(response.status, 503, "{response:?}");
                 assert!(response.field("Retry-After").is_some(), "{response:?}");

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use harness::http2::{END_HEADERS, END_STREAM, Frame, Http2, block, frame, kind, request};
+use harness::time::Stopwatch;
 use harness::{Server, Site, free_listener, requirements};
 use serde_json::{Value, json};
 
@@ -66,7 +67,7 @@ fn backend(serve: impl Fn(&mut Peer) + Send + Sync + 'static) -> (String, Arc<At
         for mut stream in listener.incoming().flatten() {
             let (number, serve) = (counted.fetch_add(1, Relaxed), Arc::clone(&serve));
             std::thread::spawn(move || {
-                stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+                stream.set_read_timeout(Some(harness::time::patience())).unwrap();
                 let mut preface = [0; 24];
                 if stream.read_exact(&mut preface).is_ok() {
                     assert_eq!(&preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
@@ -293,7 +294,7 @@ fn floods_of_a_server_cost_little_memory_and_end() {
         });
         let server = before(&[&address], json!({}));
         let usual = memory(&server);
-        let start = Instant::now();
+        let start = Stopwatch::start();
         let mut client = server.connect();
         client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         client.everything();
@@ -318,7 +319,7 @@ fn a_client_that_leaves_takes_its_request_back() {
     let server = before(&[&address], timeouts);
     let mut client = Http2::connect(server.address, &[]);
     client.get(1, "/");
-    let wait = Duration::from_secs(30);
+    let wait = harness::time::patience();
     assert_eq!(learns.recv_timeout(wait), Ok(kind::HEADERS));
     drop(client);
     assert_eq!(learns.recv_timeout(wait), Ok(kind::RST_STREAM));

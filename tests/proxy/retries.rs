@@ -1,9 +1,10 @@
 //! Requests that another server gets, clients that stay with their server, and what an action changes
 //! of the requests that it passes on.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::raw::Raw;
+use harness::time::Stopwatch;
 use harness::{Server, Site, eventually};
 use serde_json::{Value, json};
 
@@ -172,7 +173,7 @@ fn an_action_has_its_own_patience() {
     });
     let timeouts = json!({"timeouts": {"first_byte": 1}});
     let server = before(&[&silent], json!({"tries": 1}), timeouts);
-    let start = Instant::now();
+    let start = Stopwatch::start();
     assert_eq!(server.get("/").status, 504);
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     server.wait_for_log("no response came in time (routes/0/action/timeouts/first_byte)");
@@ -190,7 +191,7 @@ fn an_application_has_the_patience_of_its_upstream() {
         "applications": {"remote": application},
     });
     site.put("/config", &document);
-    let start = Instant::now();
+    let start = Stopwatch::start();
     assert_eq!(site.get("/").status, 504);
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     site.wait_for_log("no response came in time (");

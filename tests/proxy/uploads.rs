@@ -109,7 +109,7 @@ fn a_fastcgi_server_gets_a_body_as_it_comes_if_its_length_is_known() {
             }
         }
     });
-    let hear = || heard.recv_timeout(harness::client::PATIENCE).unwrap();
+    let hear = || heard.recv_timeout(harness::time::patience()).unwrap();
     let server = before(&backend, true, json!({}));
     let mut client = server.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n");
@@ -122,7 +122,7 @@ fn a_fastcgi_server_gets_a_body_as_it_comes_if_its_length_is_known() {
     assert_eq!(client.response().text(), "ok");
     // Otherwise the server hears of it when the length is known.
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    harness::time::sleep(std::time::Duration::from_millis(100));
     assert!(heard.try_recv().is_err());
     client.send("0\r\n\r\n");
     assert!(hear().contains("CONTENT_LENGTH3"));
@@ -200,7 +200,7 @@ fn a_server_that_takes_no_more_holds_its_client_and_little_memory() {
             done.store(true, Relaxed);
             sent
         });
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        harness::time::sleep(std::time::Duration::from_millis(500));
         assert!(!sent.load(Relaxed), "nobody has taken {LARGE} bytes");
         go_on.send(()).unwrap();
         sending.join().unwrap().unwrap();

@@ -5,10 +5,11 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::backends::{Backend, read_head};
-use harness::client::{PATIENCE, Response};
+use harness::client::Response;
+use harness::time::{Stopwatch, patience};
 use harness::tls::Authority;
 use harness::{Server, Site, eventually, free_address, free_listener};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
@@ -212,7 +213,7 @@ impl Slow {
     }
 
     fn serve(&self, stream: TcpStream, config: &Arc<ServerConfig>) -> std::io::Result<()> {
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(patience()))?;
         let mut stream =
             StreamOwned::new(ServerConnection::new(Arc::clone(config)).unwrap(), stream);
         let Some(head) = read_head(&mut stream) else { return Ok(()) };
@@ -301,14 +302,14 @@ fn nothing_of_a_body_stays_with_us_when_the_client_pauses_or_has_sent_all() {
         let piece = letters(32_000);
         let mut sent = 0;
         let is_stuck = |sent| {
-            let mut before = (slow.on_the_way(), Instant::now());
+            let mut before = (slow.on_the_way(), Stopwatch::start());
             loop {
                 let now = slow.on_the_way();
                 if now >= sent {
                     return false;
                 }
                 if now > before.0 {
-                    before = (now, Instant::now());
+                    before = (now, Stopwatch::start());
                 }
                 if before.1.elapsed() > Duration::from_millis(500) {
                     return true;
@@ -325,7 +326,7 @@ fn nothing_of_a_body_stays_with_us_when_the_client_pauses_or_has_sent_all() {
             eventually("all of it comes", || (slow.came.load(Relaxed) >= sent).then_some(()));
         }
         client.send("0\r\n\r\n");
-        std::thread::sleep(Duration::from_millis(100)); // until that is with TLS too
+        harness::time::sleep(Duration::from_millis(100)); // until that is with TLS too
         slow.is_held_up.store(false, Relaxed);
         let answer = client.response();
         assert_eq!(answer.status, 200, "pauses: {pauses}: {answer:?}");

@@ -11,6 +11,7 @@ use crate::attacker::Attempt;
 use crate::bystander::{Bystander, request};
 use crate::expectations::{Wanted, users_of};
 use crate::setup::{IPC_KEY, SHARED_FILE, Setup};
+use harness::time::Stopwatch;
 use harness::{control, processes, tls};
 
 /// What the attacker does, in this order: what leaves no trace comes first, and what may end its own
@@ -236,7 +237,7 @@ impl Setup {
     /// A prototype that has just forked a worker still has the worker's socket for a moment, so
     /// only what stays shared is reported.
     fn shared_descriptors(&self) -> Vec<String> {
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         loop {
             let shared = self.descriptors_shared_now();
             if shared.is_empty() || begun.elapsed() > SILENCE {

@@ -8,10 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use harness::control;
-
-/// Longest time that an answer may take. Another process that attacks takes processor time, and so do
-/// other tests; a request that is stuck takes for ever.
-const PATIENCE: Duration = Duration::from_secs(20);
+use harness::time::patience;
 
 /// Pause between two requests.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -95,9 +92,9 @@ pub fn request(
     body: &[u8],
 ) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("{method} {target}: {error}");
-    let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+    let stream = TcpStream::connect_timeout(&address, patience()).map_err(failed)?;
+    stream.set_read_timeout(Some(patience())).map_err(failed)?;
+    stream.set_write_timeout(Some(patience())).map_err(failed)?;
     // HTTP/1.0, so that no body comes in chunks.
     let head =
         format!("{method} {target} HTTP/1.0\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());

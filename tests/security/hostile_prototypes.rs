@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use harness::time::Stopwatch;
 use harness::{Server, Site, eventually, processes};
 use rustix::process::Signal;
 use serde_json::json;
@@ -36,7 +37,7 @@ fn replaced(server: &Server, prototype: u32) {
 
 /// Waits until these processes have gone.
 fn gone(pids: &[u32]) {
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let left = || pids.iter().filter(|pid| processes::is_alive(**pid)).count();
     while left() > 0 {
         assert!(begun.elapsed() < LEFTOVERS, "{} of {pids:?} are left", left());
@@ -52,7 +53,7 @@ fn a_prototype_that_is_stopped_is_replaced_and_a_script_has_no_more_time_for_it(
         let (told, heard) = mpsc::channel();
         let address = &server;
         scope.spawn(move || {
-            let begun = Instant::now();
+            let begun = Stopwatch::start();
             let status = address.get("/a.php").status;
             told.send((status, begun.elapsed())).unwrap();
         });
@@ -121,7 +122,7 @@ fn a_graceful_end_does_not_wait_for_a_worker_that_is_stopped() {
     let workers = server.workers();
     assert_eq!(server.get("/fine.php").text(), "1");
     processes::signal(workers[0], Signal::STOP);
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let (status, _site) = server.end(Signal::QUIT);
     assert!(status.success() && begun.elapsed() < LEFTOVERS, "{status} {:?}", begun.elapsed());
     gone(&workers);
@@ -138,7 +139,7 @@ fn a_router_that_reads_nothing_for_a_moment_goes_on_and_misses_nothing() {
         std::thread::sleep(Duration::from_micros(500));
     }
     processes::signal(worker, Signal::KILL);
-    std::thread::sleep(Duration::from_millis(200));
+    harness::time::sleep(Duration::from_millis(200));
     stopper.kill().unwrap();
     stopper.wait().unwrap();
     server.wait_for_log(&format!("worker {worker} "));

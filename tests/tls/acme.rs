@@ -76,7 +76,7 @@ fn two_listeners_with_the_same_certificate_ask_for_it_once() {
     server.control("PUT", "/config", document.to_string()).succeeded();
     server.wait_for_log("certificate acme:b.example: ");
     // Time in which a second request would fail, too.
-    std::thread::sleep(Duration::from_millis(300));
+    harness::time::sleep(Duration::from_millis(300));
     let failures = server.log().matches("certificate acme:b.example: ").count();
     assert_eq!(failures, 1, "{}", server.log());
 }
@@ -91,7 +91,7 @@ fn an_upgrade_waits_for_an_order_in_progress() {
         let upgrade = scope.spawn(|| server.upgrade());
         server.wait_for_log("upgrade: the new server is started");
         // Time in which the new server would have been started.
-        std::thread::sleep(Duration::from_millis(300));
+        harness::time::sleep(Duration::from_millis(300));
         let is_new = |process: &processes::Process| process.title.contains(" serve ");
         assert!(!server.processes().iter().any(is_new), "{:?}", server.processes());
         assert_eq!(server.get("/").text(), "PHP: /");

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use harness::client::PATIENCE;
+use harness::time::patience;
 use harness::tls::{Authority, certificate, get, protocol, send};
 use harness::{Server, Site, eventually, free_address};
 use rustls::{ClientConnection, StreamOwned};
@@ -119,7 +119,7 @@ fn slow_handshakes_hold_up_nobody_and_are_cut() {
         .map(|n| {
             let mut stream = TcpStream::connect(server.address).unwrap();
             stream.write_all(beginnings[n % 3]).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(patience())).unwrap();
             stream
         })
         .collect();

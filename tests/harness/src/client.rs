@@ -3,13 +3,12 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
-/// Maximum time that a client waits for bytes before the test fails.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+use super::time::{PATIENCE, Stopwatch, patience};
 
 /// A connection.
 pub struct Client {
@@ -73,8 +72,8 @@ impl Client {
 
     fn new(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
+        stream.set_write_timeout(Some(patience())).unwrap();
         Client { stream, received: Vec::new(), ended: false }
     }
 
@@ -231,8 +230,14 @@ impl Client {
             return false;
         }
         let mut buffer = [0; 64 * 1024];
-        let begun = Instant::now();
-        match self.stream.read(&mut buffer) {
+        let (stopwatch, begun) = (Stopwatch::start(), Instant::now());
+        let result = loop {
+            match self.stream.read(&mut buffer) {
+                Err(error) if is_timeout(&error) && stopwatch.elapsed() < PATIENCE => {}
+                result => break result,
+            }
+        };
+        match result {
             Ok(0) => self.ended = true,
             Ok(n) => self.received.extend_from_slice(&buffer[..n]),
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => self.ended = true,
@@ -245,6 +250,10 @@ impl Client {
         }
         !self.ended
     }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 fn parse_head(head: &str) -> Response {

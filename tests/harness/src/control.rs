@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::client::PATIENCE;
+use super::time::patience;
 
 /// An answer of the API.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,14 +34,14 @@ impl Answer {
 /// Sends a request to the unix socket.
 pub fn ask(socket: &Path, method: &str, target: &str, body: &[u8]) -> std::io::Result<Answer> {
     let stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience()))?;
     exchange(stream, &request(method, target, "Host: localhost\r\n", body))
 }
 
 /// Sends a request over TCP, with additional header fields.
 pub fn ask_tcp(address: SocketAddr, method: &str, target: &str, fields: &str) -> Answer {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
     exchange(stream, &request(method, target, fields, b"")).unwrap()
 }
 

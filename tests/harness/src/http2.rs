@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use super::client::PATIENCE;
+use super::time::patience;
 
 /// Types of frames (RFC 9113, 6).
 pub mod kind {
@@ -126,8 +126,8 @@ impl Http2 {
     pub fn connect(address: SocketAddr, settings: &[(u16, u32)]) -> Self {
         let stream = TcpStream::connect(address).expect("the server accepts connections");
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(patience())).unwrap();
+        stream.set_write_timeout(Some(patience())).unwrap();
         let mut payload = Vec::new();
         for (number, value) in settings {
             payload.extend_from_slice(&number.to_be_bytes());

@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 
+use super::time::patience;
+
 /// A message that the server has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mail {
@@ -43,9 +45,8 @@ impl MailServer {
     pub fn wait_for(&self, count: usize) -> Vec<Mail> {
         let (mails, arrived) = &*self.taken;
         let mails = mails.lock().unwrap();
-        let wait = std::time::Duration::from_secs(60);
         let (mails, result) =
-            arrived.wait_timeout_while(mails, wait, |mails| mails.len() < count).unwrap();
+            arrived.wait_timeout_while(mails, patience(), |mails| mails.len() < count).unwrap();
         assert!(!result.timed_out(), "{count} messages have not come: {mails:?}");
         mails.clone()
     }

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::client::PATIENCE;
 use super::processes;
+use super::time::{PATIENCE, Stopwatch};
 
 /// Returns the `howdah` that cargo has built with this test, with an up-to-date `howdah-php` beside
 /// it.
@@ -55,9 +55,9 @@ pub fn copy(program: &Path, to: &Path) {
 pub fn run(command: &mut Command) -> Output {
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let stopwatch = Stopwatch::start();
     while child.try_wait().unwrap().is_none() {
-        if Instant::now() > deadline {
+        if stopwatch.elapsed() > PATIENCE {
             processes::signal(child.id(), Signal::TERM);
             panic!("it goes on: {:?}", child.wait_with_output().unwrap());
         }

@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use super::client::PATIENCE;
 use super::free_listener;
+use super::time::patience;
 
 /// A server; its thread ends with the test.
 pub struct Raw {
@@ -37,7 +37,7 @@ impl Raw {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let number = counted.fetch_add(1, Relaxed);
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(patience())).unwrap();
                 let (asked, serve) = (Arc::clone(&kept), Arc::clone(&serve));
                 let mut connection = Connection { stream, number, received: Vec::new(), asked };
                 std::thread::spawn(move || serve(&mut connection));

@@ -10,7 +10,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
 
-use super::client::{PATIENCE, Response};
+use super::client::Response;
+use super::time::patience;
 
 /// A certificate authority for tests.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -114,7 +115,7 @@ pub fn send(
     request: &str,
 ) -> std::io::Result<Response> {
     let stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience()))?;
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let connection = ClientConnection::new(Arc::clone(client), name).unwrap();
     let mut stream = StreamOwned::new(connection, stream);
@@ -146,7 +147,7 @@ pub fn certificate(address: SocketAddr, client: &Arc<ClientConfig>, name: &str) 
 
 fn shaken(address: SocketAddr, client: &Arc<ClientConfig>, name: &str) -> ClientConnection {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let mut connection = ClientConnection::new(Arc::clone(client), name).unwrap();
     while connection.is_handshaking() {

@@ -109,7 +109,7 @@ fn explosions_end_as_overruns_whatever_a_pattern_sets() {
                 let _ = regex.is_match(subject.as_bytes());
                 let captures = regex.captures(subject.as_bytes());
                 let time = start.elapsed();
-                assert!(time < Duration::from_secs(6), "{pattern} on {length}: {time:?}");
+                assert!(time < Duration::from_secs(60), "{pattern} on {length}: {time:?}");
                 if length == 4000 && pattern.ends_with("+$") {
                     assert_eq!(captures, Err(Overrun), "{pattern}");
                 }
