@@ -23,10 +23,10 @@ use howdah_config::{
     Advice, Application, Config, Defaults, Destination, Htaccess, RouterPath, Symlinks,
 };
 use howdah_http::spool;
-use howdah_server::check as tls;
-use howdah_server::check::{CertificateSources, Stored};
-use howdah_server::geo_databases;
-use howdah_server::router::{Protection, spec};
+use howdah_router::check as tls;
+use howdah_router::check::{CertificateSources, Stored};
+use howdah_router::geo_databases;
+use howdah_router::process::{Protection, spec};
 use howdah_supervisor::{Options, check};
 use howdah_sys::credentials::{self, Credentials, run_as};
 use howdah_sys::permission::{Obstacle, Wanted};

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use howdah_config::Defaults;
-use howdah_server::packets::{Packets, from_memory};
-use howdah_server::router::certificates;
+use howdah_router::packets::{Packets, from_memory};
+use howdah_router::process::certificates;
 use howdah_sys::log::Log;
 use howdah_sys::process;
 use howdah_sys::sandbox::landlock::Domain;

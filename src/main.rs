@@ -34,7 +34,7 @@ const PERMANENT_FAILURE: u8 = 78;
 fn main() -> ExitCode {
     let title = std::env::args_os().next().unwrap_or_default();
     if title == howdah_supervisor::ROUTER_TITLE {
-        return internal(|socket| howdah_server::router::run(socket, router_queries::start));
+        return internal(|socket| howdah_router::process::run(socket, router_queries::start));
     }
     if title == howdah_supervisor::CONTROL_TITLE {
         return internal(control_process::run);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use howdah_control::{CachePurge, CacheUrl};
-use howdah_server::packets::{Packets, from_memory};
+use howdah_router::packets::{Packets, from_memory};
 use howdah_wire::messages::{FromRouter, ToRouter};
 use serde_json::Value;
 use tokio::sync::oneshot;

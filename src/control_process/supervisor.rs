@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use howdah_server::packets::{Packets, from_memory, to_memory};
+use howdah_router::packets::{Packets, from_memory, to_memory};
 use howdah_wire::messages::{ChangeOutcome, FromControl, Restart, ToControl};
 use tokio::sync::{Mutex, oneshot};
 

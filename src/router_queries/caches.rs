@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use howdah_server::router::{EntryReport, UrlReports};
+use howdah_router::process::{EntryReport, UrlReports};
 use serde_json::{Map, Value, json};
 
 /// Returns the entries that were requested most, by cache.

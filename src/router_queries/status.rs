@@ -9,7 +9,7 @@ use howdah_control::{
     Processes, ProgramStatus, ProtectionStatus, RefusedKey, Renewal, ServerStatus, Status,
     UpstreamStatus, WorkerStatus,
 };
-use howdah_server::router::{
+use howdah_router::process::{
     LimitReport, OutPart, ProcessProtection as Protected, Report, ServerReport, TlsReport,
 };
 

@@ -2,7 +2,7 @@
 
 use howdah_config::Processes;
 use howdah_php_pool::sizing::LimitingFactor;
-use howdah_server::router::Tuning;
+use howdah_router::process::Tuning;
 use serde_json::{Value, json};
 
 /// Returns the content for the application `name`. Sizes are in bytes; unknown values are null.

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use howdah_config::{Acme, Config, MailServer, SmtpTls};
-use howdah_server::router::{spec, tls_sources};
+use howdah_router::process::{spec, tls_sources};
 use howdah_supervisor::{Grants, Names};
 use howdah_tls::Source;
 use howdah_wire::messages::{MailRoute, MailTls};

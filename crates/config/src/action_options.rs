@@ -19,7 +19,7 @@ use crate::server_options::ServerOptions;
 use crate::template::Template;
 
 /// Options of an action. The server merges those of all actions on the way of a request
-/// (`howdah-server`, `Effects::apply`).
+/// (`howdah-routing`, `Effects::apply`).
 #[derive(Debug, Clone)]
 pub struct ActionOptions {
     /// Response header fields that are set or removed.

@@ -1,0 +1,73 @@
+//! Follows the instructions that responses give to the server, and those of the responses that
+//! result.
+
+use bytes::Bytes;
+use howdah_http::exchange::Exchange;
+use howdah_http::message::{Response, shown_target};
+use howdah_http::respond::error;
+use howdah_routing::route::Routed;
+use howdah_routing::snapshot::delegations::Instruction;
+
+use super::checks;
+use super::internal_redirect::{self, MAX_REDIRECTS};
+use super::respond::respond;
+use crate::context::Context;
+
+/// Replaces a response with the one that its instruction leads to.
+pub async fn follow<'s>(
+    context: &Context<'s>,
+    instruction: Instruction<'s>,
+    routed: &mut Routed<'s>,
+    exchange: &Exchange<'_>,
+    response: &mut Response,
+) {
+    let routing = &context.routing;
+    let mut next = Some(instruction);
+    for _ in 0..MAX_REDIRECTS {
+        let uri = match next {
+            None => return,
+            Some(Instruction::Redirect(_, ref uri)) => uri.clone(),
+            Some(Instruction::File(..)) => Bytes::from_static(b"/"),
+        };
+        let Some(mut request) = internal_redirect::request(&exchange.request, &uri) else {
+            let uri = shown_target(&uri);
+            let problem = format_args!("X-Accel-Redirect has no path: {uri}");
+            context.log_error(&exchange.request, problem);
+            internal_redirect::merge(response, error(404));
+            return;
+        };
+        let found;
+        (found, next) = match next {
+            Some(Instruction::Redirect(target, _)) => {
+                let mut effects = std::mem::take(&mut routed.effects);
+                // The header changes of the last action count, also where no action follows.
+                effects.response_headers = &[];
+                let step;
+                (*routed, step) = routing.route_to_target(target, effects, &mut request);
+                let connection = exchange.without_body();
+                let mut asked = Exchange::new(request, exchange.started_at, &connection);
+                let decision = checks::check(context, step, routed, &mut asked).await;
+                respond(context, decision, routed, &mut asked).await
+            }
+            Some(Instruction::File(delegation, file)) => {
+                let files = &context.thread.files;
+                let found = delegation.send(&file, files, &request, routing.now);
+                if found.is_default_error_page {
+                    let (status, file) = (found.status, shown_target(&file));
+                    let problem = format_args!("X-Sendfile: {status} for {file}");
+                    context.log_error(&exchange.request, problem);
+                }
+                (found, None)
+            }
+            None => return,
+        };
+        internal_redirect::merge(response, found);
+    }
+    if next.is_some() {
+        context.log_error(
+            &exchange.request,
+            format_args!("X-Accel-Redirect leads to a redirect loop"),
+        );
+        *response = error(500);
+    }
+}

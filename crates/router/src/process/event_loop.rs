@@ -1,0 +1,182 @@
+//! The event loop of the control thread, from the start to the shutdown.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use howdah_acme::{self as acme, AcmeReports, Renewer};
+use howdah_routing::snapshot::Snapshot;
+use howdah_tls::challenges::OnDemandRequest;
+use howdah_upstream::names;
+use howdah_wire::messages::{FromSupervisor, ToSupervisor};
+use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::spawn_local;
+
+use super::appeared::AppearanceWatch;
+use super::certificate_reload::CertificateWatch;
+use super::command::{Commands, Queries};
+use super::control_thread::{ControlThread, sleep_until};
+use crate::geo_databases::GeoWatch;
+
+/// Interval at which parts that are out are looked for while there are any.
+const OUT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Interval while there are none: certificates expire without an event.
+const CALM_OUT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The control thread and the sources of its events.
+pub(super) struct EventLoop {
+    control: ControlThread,
+    commands: UnboundedReceiver<acme::Command>,
+    /// Takes the sockets of new control processes.
+    control_processes: UnboundedSender<OwnedFd>,
+    certificate_watch: CertificateWatch,
+    geo_watch: GeoWatch,
+    appearance_watch: AppearanceWatch,
+    renewer: Renewer,
+    /// Snapshot whose certificates the renewer keeps.
+    renewed: Arc<Snapshot>,
+}
+
+impl EventLoop {
+    /// Creates the event loop, and the senders for the answers to control processes. `php` has the
+    /// versions of PHP with their programs, `on_demand` the certificates that connections want on
+    /// demand. No certificate is ordered yet if `holds_renewals`.
+    pub(super) fn new(
+        control: ControlThread,
+        php: Vec<(String, String)>,
+        on_demand: Receiver<OnDemandRequest>,
+        holds_renewals: bool,
+    ) -> (Self, Queries) {
+        let board = AcmeReports::default();
+        let (handle, commands) = Commands::new(&control, php, board.clone());
+        let mut renewer = Renewer::new(
+            Arc::clone(&control.shared.challenges),
+            handle.for_renewal(),
+            Arc::clone(&control.shared.log),
+            board,
+            control.certificates.clone(),
+            on_demand,
+        );
+        if holds_renewals {
+            drop(renewer.hold());
+        }
+        let renewed = control.shared.snapshot.load_full();
+        renewer.follow(&renewed.config);
+        let (control_processes, links) = unbounded_channel();
+        let event_loop = EventLoop {
+            control,
+            commands,
+            control_processes,
+            certificate_watch: CertificateWatch::new(),
+            geo_watch: GeoWatch::default(),
+            appearance_watch: AppearanceWatch::default(),
+            renewer,
+            renewed,
+        };
+        (event_loop, Queries { links, commands: handle })
+    }
+
+    /// Handles events until the supervisor stops the router or has gone.
+    pub(super) async fn run(mut self) -> io::Result<()> {
+        let (mut files_due, mut out_due) = (Some(Instant::now()), None::<Instant>);
+        loop {
+            let due = self.control.pools.tick()?;
+            let now = Instant::now();
+            if files_due.is_none_or(|due| due <= now) {
+                let logs_due = self.control.reconnect_logs(now)?;
+                files_due = logs_due.into_iter().chain(self.control.reopen_caches(now)?).min();
+            }
+            let listeners_due = self.control.reopen_listeners(now)?;
+            let watch = &mut self.appearance_watch;
+            let appearance_due = self.control.look_for_appearances(watch, now).await?;
+            if out_due.is_none_or(|due| due <= now) {
+                self.control.update_out_parts();
+                out_due = Some(now + OUT_INTERVAL);
+            }
+            // Nothing that was mended is missed; what breaks causes an event.
+            let calm = self.control.out.is_empty().then_some(CALM_OUT_INTERVAL);
+            let out_timer = out_due.map(|due| due + calm.unwrap_or_default());
+            self.update_renewer();
+            let control = &mut self.control;
+            control.advance_restarts()?;
+            let due = due.into_iter().chain(control.pools.wanted_restart_due()).chain(files_due);
+            let due = due.chain(listeners_due).chain(appearance_due).chain(out_timer).min();
+            tokio::select! {
+                message = control.link.receive() => {
+                    let Some((message, descriptors)) = message? else { return Ok(()) };
+                    if let FromSupervisor::Quit { graceful, is_replaced } = message {
+                        control.pools.end_restarts()?;
+                        return self.control.shut_down(graceful, is_replaced).await;
+                    }
+                    self.on_message(message, descriptors).await?;
+                }
+                Some(request) = control.thread_requests.recv() => {
+                    control.pools.on_thread_request(request)?;
+                }
+                Some(question) = control.questions.1.recv() => control.answer(question),
+                Some(command) = self.commands.recv() => {
+                    control.carry_out(command).await;
+                }
+                () = control.names.changed() => {
+                    control.refresh_addresses().await;
+                }
+                () = self.certificate_watch.wait(&control.shared) => {
+                    control.renew_from_files(&mut self.certificate_watch).await;
+                }
+                // `update_renewer` has just taken over the current configuration.
+                () = self.geo_watch.wait(&self.renewed.config) => {
+                    self.geo_watch.look(&self.renewed.config, &control.shared.log).await;
+                }
+                () = names::files::FILES.requested() => {
+                    control.link.send(&ToSupervisor::OpenNameFiles {})?;
+                }
+                () = sleep_until(due) => {}
+            }
+        }
+    }
+
+    /// Gives the renewer a configuration that has become the current one.
+    fn update_renewer(&mut self) {
+        let current = self.control.shared.snapshot.load_full();
+        if !Arc::ptr_eq(&current, &self.renewed) {
+            self.renewer.follow(&current.config);
+            self.renewed = current;
+        }
+    }
+
+    async fn on_message(
+        &mut self,
+        message: FromSupervisor,
+        descriptors: Vec<OwnedFd>,
+    ) -> io::Result<()> {
+        let control = &mut self.control;
+        match message {
+            FromSupervisor::Ran { number, error } => control.programs.ended(number, error),
+            FromSupervisor::Control {} => {
+                descriptors.into_iter().next().map(|fd| self.control_processes.send(fd));
+            }
+            FromSupervisor::Apply { generation, restart } => {
+                let document = descriptors.into_iter().next();
+                control.change(generation, restart, document).await?;
+            }
+            FromSupervisor::Certificate { name } => {
+                control.on_certificate(name.clone(), descriptors.into_iter().next());
+                control.renew_stored(&name).await;
+            }
+            FromSupervisor::HoldRenewals {} => {
+                let (held, link) = (self.renewer.hold(), Rc::clone(&control.link));
+                spawn_local(async move {
+                    held.await;
+                    let _ = link.send(&ToSupervisor::RenewalsHeld {});
+                });
+            }
+            FromSupervisor::ReleaseRenewals {} => self.renewer.release(),
+            FromSupervisor::CertificateDeleted { name } => control.certificates.remove(&name),
+            message => control.on_message(message, descriptors)?,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,329 @@
+//! One application: its queue, its current instance and the state of its workers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use ::howdah_config as config;
+use howdah_php_pool::pool::{Pool, PoolState};
+use howdah_php_pool::queue::{Busy, Instance, Load, Queue};
+use howdah_php_pool::sizing::application::Sizing;
+use howdah_pipeline::thread::ThreadCommand;
+use howdah_routing::snapshot::Snapshot;
+use howdah_wire::messages::Problem;
+use howdah_wire::queue::WorkerId;
+
+use super::kept::Kept;
+use super::restarts::{LONG_LIFE, Restarts};
+use crate::process::report::{ApplicationReport, BootReport};
+use crate::process::threads::Threads;
+
+/// An application that runs or is being prepared.
+#[derive(Debug)]
+pub(super) struct PooledApplication {
+    pub(super) config: config::Application,
+    pub(super) sizing: Sizing,
+    pub(super) queue: Arc<Queue>,
+    /// The current prototype and its workers.
+    pub(super) instance: Option<Arc<Instance>>,
+    /// Time at which PHP was loaded; `None` before.
+    pub(super) ready_since: Option<Instant>,
+    /// The current instance shares the start of PHP with other applications.
+    pub(super) shares_start: bool,
+    /// The last start of the worker script of a resident application.
+    pub(super) boot: Option<BootReport>,
+    /// Time since which the prototype has had no worker and no request; `None` if it has.
+    pub(super) unused_since: Option<Instant>,
+    /// Must be able to serve before it is adopted. Other applications load PHP with their first
+    /// request.
+    pub(super) must_be_ready: bool,
+    /// Is adopted although it must be ready and is not.
+    pub(super) is_waived: bool,
+    /// Was adopted before it was ready, and has neither been ready nor failed since.
+    pub(super) is_early: bool,
+    /// Is a new instance of a running application, which starts beside changes of the configuration.
+    pub(super) is_restart: bool,
+    /// The start of the instance, until it is ready or is stopped because it takes too long.
+    pub(super) starting_since: Option<Instant>,
+    /// Requests fail because it has been starting for so long.
+    pub(super) is_overdue: bool,
+    pub(super) pool: Pool,
+    /// Workers that were asked for and have not started yet.
+    pub(super) starting: u32,
+    /// Starts of workers are logged: the first workers run, or the server has started before.
+    pub(super) logs_starts: bool,
+    /// Start times of the workers.
+    pub(super) started: HashMap<WorkerId, Instant>,
+    /// Time of the next start after a failure.
+    pub(super) restart_at: Option<Instant>,
+    pub(super) restarts: Restarts,
+    /// Time of the next check for slow requests.
+    pub(super) slow_check_at: Option<Instant>,
+    /// Workers that take no requests.
+    pub(super) absent: HashMap<WorkerId, Absence>,
+    /// Time of the last check for such workers.
+    pub(super) absence_checked: Option<Instant>,
+    /// The instance is being ended because a worker has damaged the shared memory.
+    pub(super) is_damaged: bool,
+    /// The last failure; logged once.
+    pub(super) failure: Option<Problem>,
+    /// Why its processes are not those of its files, or may not be, and what to do.
+    pub(super) not_replaced: Option<String>,
+    /// A reload has changed it to one that cannot run; it goes on as it was.
+    pub(super) kept: Option<Box<Kept>>,
+    /// Why it could not start, or what it lacks while it runs, as the supervisor has found without a start.
+    pub(super) foreseen: Option<Problem>,
+    /// Was started without a request, to learn whether it can run again.
+    pub(super) is_trial: bool,
+    /// Why the processes of its instance run as another user than new ones would.
+    pub(super) stale_user: Option<String>,
+    /// Number of the last configuration with this application unchanged.
+    pub(super) generation: u32,
+    /// All configurations with this application. While one is in use, a request that began under it
+    /// (an upload, for example) may still come.
+    pub(super) snapshots: Vec<Weak<Snapshot>>,
+}
+
+/// A worker that takes no requests.
+#[derive(Debug)]
+pub(super) struct Absence {
+    /// Number of its requests so far.
+    pub requests: u64,
+    /// Number of checks that have found it so. Time in which the whole machine stood still does not count.
+    pub checks: u32,
+    /// It was asleep, and has been called.
+    pub was_called: bool,
+}
+
+impl PooledApplication {
+    /// Creates an application without an instance. It must be able to serve before it is adopted if
+    /// `is_required`, or if it is configured to have workers before its first request.
+    pub(super) fn new(
+        config: config::Application,
+        queue: Arc<Queue>,
+        sizing: Sizing,
+        generation: u32,
+        is_required: bool,
+    ) -> Self {
+        PooledApplication {
+            queue,
+            instance: None,
+            ready_since: None,
+            shares_start: false,
+            boot: None,
+            unused_since: None,
+            must_be_ready: is_required || sizing.wanted().initial() > 0,
+            is_waived: false,
+            is_early: false,
+            is_restart: false,
+            starting_since: None,
+            is_overdue: false,
+            sizing,
+            pool: Pool::default(),
+            starting: 0,
+            logs_starts: false,
+            started: HashMap::new(),
+            restart_at: None,
+            restarts: Restarts::default(),
+            slow_check_at: None,
+            absent: HashMap::new(),
+            absence_checked: None,
+            is_damaged: false,
+            failure: None,
+            not_replaced: None,
+            kept: None,
+            foreseen: None,
+            stale_user: None,
+            is_trial: false,
+            snapshots: Vec::new(),
+            generation,
+            config,
+        }
+    }
+
+    /// Returns the number of the current instance.
+    pub(super) fn number(&self) -> Option<u32> {
+        self.instance.as_ref().map(|instance| instance.number)
+    }
+
+    /// Takes a new instance, which has not loaded PHP yet.
+    pub(super) fn set_instance(&mut self, instance: Arc<Instance>) {
+        self.instance = Some(instance);
+        self.ready_since = None;
+        self.is_trial = false;
+        self.starting_since = Some(Instant::now());
+        self.is_overdue = false;
+        self.boot = None;
+        self.unused_since = None;
+        self.pool.reset_retirements();
+        self.starting = 0;
+        self.started.clear();
+        self.absent.clear();
+        self.restart_at = None;
+        self.is_damaged = false;
+        self.stale_user = None;
+        self.not_replaced = None;
+        self.queue.take_load();
+    }
+
+    /// Returns true if its adoption must wait for it.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.must_be_ready && !self.is_waived
+    }
+
+    /// Returns true if its adoption must wait for it, and it cannot serve yet.
+    pub(super) fn is_late(&self) -> bool {
+        self.is_awaited() && !self.has_started()
+    }
+
+    /// Returns true if it can serve, with the workers that it has from the start.
+    pub(super) fn has_started(&self) -> bool {
+        self.ready_since.is_some() && (self.started.len() as u32) >= self.initial()
+    }
+
+    /// Fails all queued and new requests until the next start.
+    pub(super) fn suspend(&mut self, reason: &str, threads: &Threads) {
+        let keys: Arc<[_]> = self.queue.stop(reason).into();
+        threads.send(|| ThreadCommand::Fail { keys: Arc::clone(&keys), reason: reason.to_owned() });
+    }
+
+    /// Does the same if its worker script does not work: no worker is left, and several starts have failed.
+    /// The script would fail for each request that waits, too.
+    pub(super) fn suspend_broken(&mut self, reason: &str, threads: &Threads) {
+        let has_none = self.starting == 0 && self.workers() == 0;
+        if has_none
+            && self.config.worker.is_some()
+            && let Some(pause) = self.pool.not_before()
+        {
+            self.restart_at = Some(pause);
+            self.suspend(reason, threads);
+        }
+    }
+
+    /// Returns the reason for which it does not run or its workers end; `None` if a worker has
+    /// lived for [`LONG_LIFE`].
+    pub(super) fn problem(&self) -> Option<String> {
+        let is_well = self.started.values().any(|started| started.elapsed() >= LONG_LIFE);
+        self.failure.as_ref().filter(|_| !is_well).map(ToString::to_string)
+    }
+
+    /// Returns the reason why its requests fail, and will until its next start or until a directory is back;
+    /// `None` if they are served.
+    pub(super) fn out_because(&self) -> Option<&Problem> {
+        let (failure, foreseen) = (self.failure.as_ref(), self.foreseen.as_ref());
+        match self.ready_since {
+            None if self.restarts.is_pausing() || self.is_overdue => failure,
+            None if self.instance.is_none() => failure.or(foreseen),
+            None => None,
+            Some(_) if self.has_no_worker() => failure.or(foreseen),
+            Some(_) => foreseen,
+        }
+    }
+
+    /// Returns true if it has failed, so that a start must show when it can run again. What the supervisor sees
+    /// without a start needs none.
+    pub(super) fn needs_trial(&self) -> bool {
+        self.instance.is_none() && self.failure.is_some() && self.foreseen.is_none()
+    }
+
+    /// Returns true if its workers have failed to start, and there is none.
+    pub(super) fn has_no_worker(&self) -> bool {
+        self.workers() == 0 && self.failure.is_some() && self.pool.not_before().is_some()
+    }
+
+    /// Returns the reason why its processes are not those of its files; `None` if they are.
+    pub(super) fn is_former_because(&self) -> Option<&String> {
+        let kept = self.kept.as_ref().map(|kept| &kept.reason);
+        kept.or(self.not_replaced.as_ref()).filter(|_| self.instance.is_some())
+    }
+
+    /// Returns the worker script's problem while another script answers instead.
+    pub(super) fn falls_back_because(&self) -> Option<&String> {
+        self.boot.as_ref().and_then(|boot| boot.fallback.as_ref())
+    }
+
+    /// Returns the reason why requests wait for long: all processes have been busy with others for longer than
+    /// `limits/slow`. `None` if none waits, or if no request is slow.
+    pub(super) fn busy_because(&self) -> Option<String> {
+        let limits = &self.config.limits;
+        let Busy { processes, time, waiting } = self.queue.busy(limits.slow?)?;
+        let (seconds, log) = (time.as_secs(), limits.slow_log.as_deref());
+        let log = log.map(|path| path.display().to_string());
+        let processes = match processes {
+            1 => "its process has".to_owned(),
+            all => format!("all {all} processes have"),
+        };
+        let requests = if waiting == 1 { "request waits" } else { "requests wait" };
+        let log = log.as_deref().unwrap_or("the log");
+        Some(format!(
+            "{processes} been busy for {seconds} s, and {waiting} {requests}; {log} has the stacks of its \
+             scripts"
+        ))
+    }
+
+    /// Returns the number of workers that start with the prototype.
+    pub(super) fn initial(&self) -> u32 {
+        self.sizing.wanted().initial()
+    }
+
+    /// Returns the number of running workers.
+    pub(super) fn workers(&self) -> u32 {
+        self.instance.as_ref().map_or(0, |instance| instance.worker_count())
+    }
+
+    /// Returns the memory of its prototype and of its workers in bytes, as last measured.
+    pub(super) fn memory_usage(&self) -> (u64, u64) {
+        self.instance.as_ref().map_or((0, 0), |_| self.sizing.memory_usage(self.workers()))
+    }
+
+    /// Returns the load of the queue and what runs for it.
+    pub(super) fn load(&self, load: Load) -> (Load, PoolState) {
+        let workers = self.workers();
+        let running = PoolState {
+            workers,
+            starting: self.starting,
+            busy: load.peak.min(workers),
+            waiting: load.waiting + load.in_slots.saturating_sub(workers),
+            last_request: load.last_request,
+        };
+        (load, running)
+    }
+
+    /// Returns true if it has no request and none can come any more.
+    pub(super) fn is_finished(&self) -> bool {
+        let can_come = self.snapshots.iter().any(|snapshot| snapshot.strong_count() > 0);
+        let load = self.queue.load();
+        !can_come && load.in_slots == 0 && load.waiting == 0
+    }
+
+    /// Returns its state for the control API.
+    pub(super) fn report(&self) -> ApplicationReport {
+        let load = self.queue.load();
+        let running = u64::from(self.workers());
+        let active = u64::from(load.in_slots) + u64::from(load.waiting);
+        // A prototype that loads PHP for waiting requests counts as a starting worker.
+        let is_loading = self.ready_since.is_none() && active > 0;
+        let (prototype_bytes, worker_bytes) = self.memory_usage();
+        let status = self.queue.status(false);
+        ApplicationReport {
+            name: self.config.name.clone(),
+            state: match (&self.instance, self.ready_since) {
+                (_, Some(_)) => "loaded",
+                (Some(_), None) => "loading",
+                (None, None) => "unloaded",
+            },
+            shares_start: self.ready_since.map(|_| self.shares_start),
+            prototype_bytes,
+            worker_bytes,
+            running,
+            starting: u64::from(self.starting.max(u32::from(is_loading))),
+            idle: running.saturating_sub(u64::from(load.in_slots)),
+            active,
+            problem: self.problem(),
+            boot: self.boot.clone(),
+            given_up: status.given_up,
+            retired: status.retired,
+            opcache: status.opcache,
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Divides the memory among the applications.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use howdah_php_pool::sizing::meter::MachineState;
+use howdah_php_pool::sizing::shares::divide;
+
+use super::Pools;
+use super::application::PooledApplication;
+use crate::process::report::MemoryReport;
+
+/// Minimum interval between two divisions.
+const DIVISION_INTERVAL: Duration = Duration::from_millis(100);
+
+impl Pools {
+    /// Returns the processors and the memory for instance `number`, which uses `own_bytes`, in its
+    /// control group if it has one. Memory that other applications may still take is reserved.
+    pub(super) fn machine_state(
+        &mut self,
+        number: u32,
+        own_bytes: u64,
+        group: Option<&Path>,
+    ) -> MachineState {
+        let reserved = |is_in_group: &dyn Fn(Option<&Path>) -> bool| {
+            let others = self.all().filter(|app| app.number() != Some(number));
+            let others = others.filter(|app| is_in_group(app.config.isolation.group()));
+            let reserved = others.map(|app| app.sizing.promised(app.workers()));
+            reserved.fold(0u64, u64::saturating_add)
+        };
+        let (by_all, in_group) = (reserved(&|_| true), reserved(&|other| other == group));
+        let used = self.used_bytes(|app| app.number() != Some(number)).saturating_add(own_bytes);
+        let whole = self.machine.state(None).within_budget(used);
+        let whole = MachineState { reserved_bytes: by_all, ..whole };
+        let Some(group) = group else { return whole };
+        let group = self.machine.state(Some(group));
+        whole.tighter(MachineState { reserved_bytes: in_group, ..group })
+    }
+
+    /// Divides the memory, unless that was done a moment ago.
+    pub(super) fn divide_memory(&mut self, now: Instant) {
+        if self.divided_at.is_some_and(|at| now - at < DIVISION_INTERVAL) {
+            return;
+        }
+        self.divided_at = Some(now);
+        let used = self.used_bytes(|_| true);
+        let state = self.machine.state(None).within_budget(used);
+        let MachineState { total, available, budget, .. } = state;
+        let claims: Vec<_> =
+            { self.all() }.map(|app| app.sizing.claim(app.workers() + app.starting, now)).collect();
+        let division = divide(&claims, total, available);
+        let is_used_up = budget.is_some_and(|budget| budget <= used);
+        self.memory_shortage.divided(division.is_contended, is_used_up, now);
+        let all = self.applications.iter_mut().chain(&mut self.preparing).chain(&mut self.leaving);
+        for (app, share) in all.zip(division.shares) {
+            app.sizing.set_share(share);
+        }
+    }
+
+    /// Returns the memory of all PHP processes.
+    pub(super) fn memory_report(&mut self) -> MemoryReport {
+        let used = self.used_bytes(|_| true);
+        MemoryReport { budget: self.machine.state(None).budget, used }
+    }
+
+    /// Returns the memory of the prototypes and workers of some applications in bytes, as last
+    /// measured.
+    fn used_bytes(&self, is_counted: impl Fn(&PooledApplication) -> bool) -> u64 {
+        let counted = self.all().filter(|app| is_counted(app));
+        counted.map(|app| app.memory_usage()).fold(0, |sum, (prototype, workers)| {
+            sum.saturating_add(prototype).saturating_add(workers)
+        })
+    }
+}

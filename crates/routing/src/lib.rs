@@ -1,0 +1,12 @@
+//! What a request uses of the document, and what routes decide.
+//!
+//! `snapshot` is the compiled document. `route` takes a request through it, to an action; `auth`
+//! checks passwords for it. `htaccess_state` is what is kept of sites with `.htaccess` files, and
+//! `request_log` limits the log lines of each site.
+#![forbid(unsafe_code)]
+
+pub mod auth;
+pub mod htaccess_state;
+pub mod request_log;
+pub mod route;
+pub mod snapshot;
