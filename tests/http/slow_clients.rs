@@ -106,20 +106,32 @@ fn a_client_that_goes_on_reading_gets_the_whole_response() {
     let settings = json!({"settings": {"http": {"send_timeout": 6}}});
     let server =
         site.with(settings).with(json!({"listeners": {listener: {"pass": "routes"}}})).serve();
-    fn take(stream: &mut (impl Read + Write), is_reading: bool) -> usize {
+    let router = server.router();
+    let sockets = move || {
+        let all = processes::descriptors(router);
+        all.iter().filter(|(_, target)| target.starts_with("socket:")).count()
+    };
+    let before = sockets();
+    fn take(
+        stream: &mut (impl Read + Write),
+        is_reading: bool,
+        is_cut: impl Fn() -> bool,
+    ) -> usize {
         stream.write_all(b"GET /big.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
         let (mut piece, mut count) = (vec![0; 16 << 10], 0);
-        for _ in 0..20 {
+        for _ in 0..if is_reading { 20 } else { 1 } {
             std::thread::sleep(Duration::from_millis(600));
-            if is_reading {
-                stream.read_exact(&mut piece).unwrap();
-                count += piece.len();
-            }
+            stream.read_exact(&mut piece).unwrap();
+            count += piece.len();
+        }
+        if !is_reading {
+            eventually("the client is cut", || is_cut().then_some(()));
         }
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest);
         count + rest.len()
     }
+    let is_cut = || sockets() <= before;
     std::thread::scope(|scope| {
         let clients: Vec<_> = [true, false]
             .into_iter()
@@ -127,8 +139,8 @@ fn a_client_that_goes_on_reading_gets_the_whole_response() {
                 let mut tcp = std::net::TcpStream::connect(server.address).unwrap();
                 let mut unix = std::os::unix::net::UnixStream::connect(&address).unwrap();
                 [
-                    (is_reading, scope.spawn(move || take(&mut tcp, is_reading))),
-                    (is_reading, scope.spawn(move || take(&mut unix, is_reading))),
+                    (is_reading, scope.spawn(move || take(&mut tcp, is_reading, is_cut))),
+                    (is_reading, scope.spawn(move || take(&mut unix, is_reading, is_cut))),
                 ]
             })
             .collect();

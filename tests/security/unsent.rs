@@ -264,9 +264,17 @@ fn pages_that_are_put_together_have_a_limit_for_each_client() {
     let pages = pages(&gate);
     let server = serve(&pages);
     let before = memory(&server);
-    let mut waiting: Vec<Client> =
-        (0..12).map(|_| ask(server.address, "192.0.2.1", "/pages/late")).collect();
+    let late = || ask(server.address, "192.0.2.1", "/pages/late");
     // A page takes twice its length, and a client may have 64 MiB: four pages wait for their part.
+    // They come one after another: pages that grow together could each have a part of the memory.
+    let mut waiting: Vec<Client> = Vec::new();
+    for page in 1..=4 {
+        waiting.push(late());
+        let gates =
+            || pages.asked().iter().filter(|head| head.starts_with("GET /pages/gate")).count();
+        eventually("the page waits for its part", || (gates() == page).then_some(()));
+    }
+    waiting.extend((0..8).map(|_| late()));
     let refused = |waiting: &[Client]| waiting.iter().filter(|one| one.has_data()).count();
     eventually("the other pages are refused", || (refused(&waiting) == 8).then_some(()));
     let grown = memory(&server).saturating_sub(before) / MIB;

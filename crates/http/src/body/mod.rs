@@ -6,6 +6,7 @@ pub mod in_kernel;
 mod large_buffers;
 mod request;
 mod response;
+pub(crate) mod spilled;
 pub mod spool;
 pub mod temporary_files;
 

@@ -7,19 +7,16 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
-use rustix::fs::{
-    FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create,
-};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
-use tokio::runtime::Handle;
 
 use howdah_sys::full_disk;
 
+use super::spilled::Spilled;
 use super::{large_buffers, temporary_files};
 use crate::memory::{Charge, FILES, FREE_BYTES, Owner, RESPONSES};
 
@@ -32,11 +29,7 @@ const PIECE_SIZE: usize = 64 * 1024;
 /// memory, and a system call in the file.
 pub const SMALL_PART_BYTES: usize = 4096;
 /// Number of bytes of short parts that are copied together.
-const GATHER_SIZE: usize = 16 * 1024;
-/// Number of bytes that were read from a file before their space is given back.
-const FREED_SIZE: u64 = 1 << 20;
-/// Number of bytes in a file from which on it is not closed by the thread itself.
-const SLOW_CLOSE_SIZE: u64 = 4 << 20;
+pub(super) const GATHER_SIZE: usize = 16 * 1024;
 /// Bytes that a part in memory takes in addition to its content: its handle and its allocation.
 const PART_OVERHEAD: usize = 128;
 
@@ -54,131 +47,6 @@ pub struct Spool {
     popped: usize,
     /// The bytes in memory, and those returned last, as those of somebody.
     charge: Option<Charge>,
-}
-
-/// Bytes in an unlinked file, the last of them in memory.
-#[derive(Debug)]
-pub(crate) struct Spilled {
-    file: File,
-    directory: PathBuf,
-    read: u64,
-    written: u64,
-    /// Number of bytes at the beginning whose space is given back, or was.
-    given_up: u64,
-    /// Number of those whose space was given back.
-    freed: Arc<AtomicU64>,
-    /// Space in the file as that of somebody.
-    charge: Option<Charge>,
-    /// Short parts that are not written yet; fewer than [`GATHER_SIZE`] bytes.
-    tail: Vec<u8>,
-}
-
-impl Spilled {
-    /// Creates a queue with a file in `directory`, whose space is that of the owner.
-    pub fn new(directory: &Path, owner: Option<&Owner>) -> io::Result<Spilled> {
-        let (file, tail) = (create_temporary_file(directory)?, Vec::new());
-        let charge = owner.map(|owner| Charge::new(&FILES, owner.clone()));
-        let directory = directory.to_owned();
-        let freed = Arc::default();
-        Ok(Spilled { file, directory, read: 0, written: 0, given_up: 0, freed, charge, tail })
-    }
-
-    /// Appends bytes.
-    pub fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if bytes.len() < SMALL_PART_BYTES {
-            self.tail.extend_from_slice(bytes);
-            return if self.tail.len() < GATHER_SIZE { Ok(()) } else { self.write_tail() };
-        }
-        self.write_tail()?;
-        self.write(bytes)
-    }
-
-    fn write_tail(&mut self) -> io::Result<()> {
-        let mut tail = std::mem::take(&mut self.tail);
-        let result = self.write(&tail);
-        tail.clear();
-        self.tail = tail;
-        result
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let written = self.written + bytes.len() as u64;
-        if !self.hold(written - self.freed()) {
-            return Err(NoRoom.into());
-        }
-        write_temporary(&self.file, &self.directory, bytes, self.written)?;
-        self.written = written;
-        Ok(())
-    }
-
-    fn hold(&mut self, bytes: u64) -> bool {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        self.charge.as_mut().is_none_or(|charge| charge.hold(bytes))
-    }
-
-    /// Gives back the space of what was read, where the file system can do that: a helper thread does, since file systems
-    /// may write the file first.
-    fn free(&mut self) {
-        let bytes = self.read - self.given_up;
-        if bytes >= FREED_SIZE && self.freed() == self.given_up {
-            let (from, freed) = (self.given_up, Arc::clone(&self.freed));
-            self.given_up = self.read;
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let free = move |file: &File| {
-                if fallocate(file, flags, from, bytes).is_ok() {
-                    freed.store(from + bytes, Relaxed);
-                }
-            };
-            match (Handle::try_current(), self.file.try_clone()) {
-                (Ok(runtime), Ok(file)) => drop(runtime.spawn_blocking(move || free(&file))),
-                _ => free(&self.file),
-            }
-        }
-        self.hold(self.space()); // less than before always fits
-    }
-
-    fn freed(&self) -> u64 {
-        self.freed.load(Relaxed)
-    }
-
-    /// Returns the number of bytes that the file takes.
-    fn space(&self) -> u64 {
-        self.written - self.freed()
-    }
-
-    /// Returns the number of bytes not read yet.
-    pub fn len(&self) -> u64 {
-        self.written - self.read + self.tail.len() as u64
-    }
-
-    /// Removes and returns the first bytes, at most `max` of those in the file.
-    pub fn pop(&mut self, max: usize) -> io::Result<Bytes> {
-        let len = (self.written - self.read).min(max as u64) as usize;
-        if len == 0 {
-            return Ok(std::mem::take(&mut self.tail).into());
-        }
-        let mut piece = vec![0; len];
-        self.file.read_exact_at(&mut piece, self.read)?;
-        self.read += len as u64;
-        self.free();
-        Ok(piece.into())
-    }
-}
-
-impl Drop for Spilled {
-    /// Has a large file closed by a helper thread: the kernel takes 0.1 s to give back the space of a gigabyte.
-    fn drop(&mut self) {
-        if self.space() >= SLOW_CLOSE_SIZE
-            && let Ok(runtime) = Handle::try_current()
-            && let Ok(last) = self.file.try_clone()
-        {
-            let space = self.charge.take();
-            runtime.spawn_blocking(move || {
-                drop(last);
-                drop(space); // it counts until then
-            });
-        }
-    }
 }
 
 impl Spool {
@@ -353,7 +221,7 @@ impl Spool {
 
 /// Error of a temporary file whose owner has as many bytes in files as it may have. The budget is reported to the log.
 #[derive(Debug)]
-struct NoRoom;
+pub(super) struct NoRoom;
 
 impl fmt::Display for NoRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

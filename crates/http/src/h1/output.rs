@@ -13,8 +13,8 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::AsyncWrite;
 
+use crate::body::spilled::Spilled;
 use crate::memory::{Charge, FREE_BYTES};
-use crate::spool::Spilled;
 
 /// Maximum length in bytes of a body that is copied into the buffer. Beyond, a second slice of a
 /// vectored write costs less.
