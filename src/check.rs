@@ -19,9 +19,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use howdah_config::{
-    Advice, Application, Config, Defaults, Destination, Htaccess, RouterPath, Symlinks,
-};
+use howdah_advice::{Advice, advise, obstructed_listeners};
+use howdah_config::{Application, Config, Defaults, Destination, Htaccess, RouterPath, Symlinks};
 use howdah_http::spool;
 use howdah_router::check as tls;
 use howdah_router::check::{CertificateSources, Stored};
@@ -72,7 +71,7 @@ pub fn run(arguments: &Check) -> Result<(), String> {
             ("standard input".to_owned(), text)
         }
     };
-    let config = howdah_config::parse_with(&text, &defaults)
+    let config = howdah_advice::parse(&text, &defaults)
         .map_err(|error| error.lines(|error| format!("{name}: {error}")))?;
     let mut findings = Findings {
         document: name.clone(),
@@ -80,13 +79,13 @@ pub fn run(arguments: &Check) -> Result<(), String> {
         errors: mistakes,
         ..Findings::default()
     };
-    for Advice { path, message, is_note } in config.advice() {
+    for Advice { path, message, is_note } in advise(&config) {
         match is_note {
             true => findings.note(format_args!("{path}: {message}")),
             false => findings.warn(format_args!("{path}: {message}")),
         }
     }
-    for Advice { path, message, .. } in config.obstructed_listeners() {
+    for Advice { path, message, .. } in obstructed_listeners(&config) {
         findings.fail(format_args!("{path}: {message}"));
     }
     if !arguments.syntax {

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use howdah_advice::explained;
 use howdah_config::include::{self, Expanded, IncludedFiles};
 use howdah_config::json;
 use howdah_config::{Config, Defaults, Error};
@@ -61,7 +62,7 @@ fn read_leaving_out(
     let text = read(path)?;
     let former = former.and_then(|former| json::parse(former).ok());
     let check = |document: &Value| -> Result<(), Error> {
-        Config::from_value_with(document.clone(), defaults).map(drop)
+        Config::from_value_with(document.clone(), defaults).map(drop).map_err(explained)
     };
     let (former, now) = (former.as_ref(), clock::wall_seconds());
     let expanded = include::expand_leaving_out(&text, path, &Disk, former, now, &check)?;
@@ -109,7 +110,7 @@ pub fn read_left_out(path: &Path, defaults: &Defaults, running: &[u8]) -> Result
         return Ok(text);
     }
     let check = |document: &Value| -> Result<(), Error> {
-        Config::from_value_with(document.clone(), defaults).map(drop)
+        Config::from_value_with(document.clone(), defaults).map(drop).map_err(explained)
     };
     let (document, changed) = (read(path)?, include::changed_files(&before, &after));
     let now = clock::wall_seconds();

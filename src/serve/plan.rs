@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use howdah_config::{Address, Config, Defaults, detect};
+use howdah_advice::detect;
+use howdah_config::{Address, Config, Defaults};
 use howdah_supervisor::{
     self as supervisor, Predecessor, ReloadDocument, TableFiles, state_format,
 };
@@ -188,7 +189,7 @@ impl StartupPlan {
 
     /// Parses the document. Error: the reason why it is not valid.
     pub fn valid_config(&self, arguments: &Serve) -> Result<Config, String> {
-        howdah_config::parse_with(&self.document, &Defaults::of(arguments.unit))
+        howdah_advice::parse(&self.document, &Defaults::of(arguments.unit))
             .map_err(|error| self.wrong(&error))
     }
 
@@ -199,7 +200,8 @@ impl StartupPlan {
 
     /// Prints the document on standard output. Fails if it is not valid.
     pub fn print_document(&self, options: &CommonOptions) -> Result<(), String> {
-        howdah_config::parse(&self.document).map_err(|error| self.wrong(&error))?;
+        howdah_advice::parse(&self.document, &Defaults::default())
+            .map_err(|error| self.wrong(&error))?;
         let mut document =
             howdah_config::json::parse(&self.document).map_err(|error| self.wrong(&error))?;
         name_user(&mut document, options);

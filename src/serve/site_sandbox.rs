@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use howdah_config::detect::Site;
+use howdah_advice::detect::Site;
 use howdah_sys::credentials::Credentials;
 use howdah_sys::sandbox::{landlock, paths};
 use serde_json::{Value, json};

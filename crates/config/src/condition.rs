@@ -14,7 +14,7 @@ pub struct Condition {
 
 /// Time at which a condition is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moment {
+pub enum Moment {
     /// While a route selects a step.
     BeforeResponse,
     /// At the end of a request, for its log line. The head of the request may have been refused.
@@ -34,7 +34,7 @@ const FALSE_TEXTS: [&str; 5] = ["", "0", "false", "null", "undefined"];
 
 impl Condition {
     /// Returns the value of the condition if it is the same for all requests.
-    pub(crate) fn constant(&self, moment: Moment) -> Option<bool> {
+    pub fn constant(&self, moment: Moment) -> Option<bool> {
         let pieces: Vec<_> =
             self.template.parts().iter().map(|part| Piece::of(part, moment)).collect();
         if pieces.iter().any(|piece| matches!(piece, Piece::True))

@@ -17,13 +17,29 @@ pub struct Error {
     key: Option<&'static str>,
     /// The mistake behind it has been kept.
     is_follow_on: bool,
-    others: Option<Box<Others>>,
+    more: Option<Box<More>>,
 }
 
-/// Further mistakes of the document. Behind a pointer, so that results with errors stay small.
+/// The parts that few errors have. Behind a pointer, so that results with errors stay small.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct More {
+    /// Further mistakes of the document.
+    others: Vec<Error>,
+    unknown: Option<Unknown>,
+}
+
+/// Names of a document that mean nothing to Howdah. They may be those of another server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Others {
-    errors: Vec<Error>,
+pub enum Unknown {
+    /// Keys of an object, in the document's order, beside the known ones of such objects.
+    Keys {
+        /// The keys that the object has.
+        names: Vec<String>,
+        /// The keys that it could have.
+        known: Vec<&'static str>,
+    },
+    /// A variable, without `$`.
+    Variable(String),
 }
 
 /// Reason why a document is refused.
@@ -77,7 +93,7 @@ impl Error {
             hint: None,
             key: None,
             is_follow_on: false,
-            others: None,
+            more: None,
         }
     }
 
@@ -90,7 +106,7 @@ impl Error {
             hint: None,
             key: None,
             is_follow_on: false,
-            others: None,
+            more: None,
         }
     }
 
@@ -98,13 +114,33 @@ impl Error {
     pub(crate) fn of_all(errors: Vec<Error>) -> Option<Error> {
         let mut errors = errors.into_iter();
         let mut first = errors.next()?;
-        let errors: Vec<_> = errors.collect();
-        first.others = (!errors.is_empty()).then(|| Box::new(Others { errors }));
+        let others: Vec<_> = errors.collect();
+        if !others.is_empty() {
+            first.more.get_or_insert_default().others = others;
+        }
         Some(first)
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = Some(hint.into().into_boxed_str());
+        self
+    }
+
+    /// Adds the unknown names that the error is about, for [`Error::with_hints`].
+    pub(crate) fn about(mut self, unknown: Unknown) -> Error {
+        self.more.get_or_insert_default().unknown = Some(unknown);
+        self
+    }
+
+    /// Replaces the hints of errors about unknown names by those that `hint` returns, also in [`Error::others`].
+    pub fn with_hints(mut self, hint: &dyn Fn(&Unknown) -> Option<String>) -> Error {
+        if let Some(More { others, unknown }) = self.more.as_deref_mut() {
+            let explained = others.drain(..).map(|other| other.with_hints(hint)).collect();
+            *others = explained;
+            if let Some(hint) = unknown.as_ref().and_then(hint) {
+                return self.with_hint(hint);
+            }
+        }
         self
     }
 
@@ -170,7 +206,7 @@ impl Error {
     /// Returns further mistakes of the document, in the order in which they were found. If there are too many,
     /// some are missing.
     pub fn others(&self) -> &[Error] {
-        self.others.as_ref().map_or(&[], |others| &others.errors)
+        self.more.as_ref().map_or(&[], |more| &more.others)
     }
 
     /// Returns all mistakes as lines, at most about twenty; `show` returns the line of one.

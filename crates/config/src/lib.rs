@@ -7,8 +7,7 @@
 //! templates are compiled, and every constant reference is valid. An error has the mistakes of all parts that
 //! could be read on their own ([`Error::others`]).
 //!
-//! This crate opens no file and no socket, except for [`detect`], which examines a directory to
-//! create a document for it. A document is untrusted input: no text causes a panic or unbounded
+//! This crate opens no file and no socket. A document is untrusted input: no text causes a panic or unbounded
 //! recursion.
 #![forbid(unsafe_code)]
 
@@ -19,7 +18,6 @@ mod action_options;
 mod actions;
 mod address;
 mod address_pattern;
-mod advice;
 mod application;
 mod buffering;
 mod by_type;
@@ -36,14 +34,12 @@ mod defined_networks;
 mod defined_uses;
 mod definitions;
 mod delegation;
-pub mod detect;
 mod error;
 mod expires;
 mod fastcgi;
 mod fields;
 mod file_conditions;
 mod fixed_response;
-mod foreign;
 mod forwarded;
 pub mod geo_database;
 mod groups;
@@ -87,6 +83,7 @@ mod template;
 mod timeouts;
 mod tls;
 mod types_file;
+mod units;
 mod upstream;
 mod upstream_tls;
 mod worker;
@@ -101,7 +98,6 @@ pub use action_options::{ActionOptions, BodyLimit};
 pub use actions::RouterPath;
 pub use address::{Address, AddressError};
 pub use address_pattern::{AddressPattern, AddressPatternError, AddressPatterns};
-pub use advice::Advice;
 pub use application::{Application, Fairness, Limits, RLIMITS, limit_key};
 pub use buffering::Buffering;
 pub use by_type::ByType;
@@ -109,13 +105,13 @@ pub use cache::{Cache, CacheDisk, CacheOption, CacheStore, Ignored, VaryRule};
 pub use captures::Captures;
 pub use cluster::{Cluster, Password};
 pub use compression::{Compression, Compressor, Encoding};
-pub use condition::Condition;
+pub use condition::{Condition, Moment};
 pub use config::{Config, parse, parse_with};
 pub use cors::Cors;
 pub use defaults::Defaults;
 pub use defined::Defined;
 pub use delegation::Delegation;
-pub use error::{Error, ErrorKind, Position};
+pub use error::{Error, ErrorKind, Position, Unknown};
 pub use expires::{BrowserCaching, Expiry, Fingerprinted, is_fingerprinted};
 pub use fastcgi::{FastCgi, FastCgiLimits, Servers};
 pub use fields::FieldPatterns;
@@ -130,6 +126,7 @@ pub use limit::{LimitBandwidth, LimitExceptions, LimitPenalty, LimitRate, LimitR
 pub use listener::{CleartextHttp2, Listener};
 pub use matching::{Match, Scheme};
 pub use memory_budget::MemoryBudget;
+pub use node::Shown;
 pub use pattern::{Pattern, PatternError, Patterns, RequiredTexts, Subject};
 pub use php::{PhpOptions, PhpTarget, PhpVersion, ScriptDirectories};
 pub use place::{path, split_path};
@@ -151,7 +148,9 @@ pub use share::{Candidate, ListingFormat, Symlinks};
 pub use smtp::{MailServer, Smtp, SmtpTls};
 pub use sticky::{SameSite, Sticky};
 pub use target::{Pass, Target};
-pub use template::{Part, SslVariable, Template, TemplateError, UpstreamVariable, Variable};
+pub use template::{
+    Part, SslVariable, Template, TemplateError, UpstreamVariable, Variable, split_name,
+};
 pub use timeouts::{TimeoutChanges, Timeouts};
 pub use tls::{
     Acme, AcmeChallenge, AcmeKey, AcmeServer, Certificate, CipherSuite, ClientCertificates,

@@ -48,7 +48,7 @@ pub enum Scheme {
 
 impl Match {
     /// Returns true if there is no condition but `uri`.
-    pub(crate) fn is_of_path_alone(&self) -> bool {
+    pub fn is_of_path_alone(&self) -> bool {
         let Match {
             uri: _,
             method: None,

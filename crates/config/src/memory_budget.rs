@@ -1,8 +1,8 @@
 //! `settings.memory`: the memory of all PHP processes together.
 
 use crate::error::Error;
-use crate::foreign;
 use crate::node::Node;
+use crate::units;
 
 /// Maximum memory of all PHP processes together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl MemoryBudget {
                 node.invalid(format_args!("must be between 1% and 100%, but is {percent}%"))
             });
         }
-        match foreign::bytes(text).map(i64::try_from) {
+        match units::bytes(text).map(i64::try_from) {
             Some(Ok(bytes)) => MemoryBudget::of_bytes(node, bytes, text),
             _ => Err(node.wrong_type(ALLOWED)),
         }

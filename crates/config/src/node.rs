@@ -14,12 +14,12 @@ use serde_json::{Map, Value};
 use crate::defaults::Defaults;
 use crate::defined::DefinedVariables;
 use crate::definitions::Definitions;
-use crate::error::{Error, ErrorKind};
-use crate::foreign;
+use crate::error::{Error, ErrorKind, Unknown};
 use crate::groups::Groups;
 use crate::mistakes::Mistakes;
 use crate::place::write_key;
 use crate::suggest::nearest;
+use crate::units;
 
 pub(crate) use crate::place::{path, split_path};
 
@@ -188,7 +188,7 @@ impl<'a> Node<'a> {
     /// Reads a number of bytes, at least `low`.
     pub fn size(&self, low: u64) -> Result<u64, Error> {
         let range = i64::try_from(low).unwrap_or(i64::MAX)..=i64::MAX;
-        let value = self.integer(range).map_err(|error| self.in_units(error, foreign::bytes))?;
+        let value = self.integer(range).map_err(|error| self.in_units(error, units::bytes))?;
         Ok(value.unsigned_abs())
     }
 
@@ -204,7 +204,7 @@ impl<'a> Node<'a> {
     pub fn seconds(&self, low: u64) -> Result<Duration, Error> {
         let low = i64::try_from(low).unwrap_or(i64::MAX);
         let value = self.integer(low..=i64::from(i32::MAX) / 1000);
-        let value = value.map_err(|error| self.in_units(error, foreign::seconds))?;
+        let value = value.map_err(|error| self.in_units(error, units::seconds))?;
         Ok(Duration::from_secs(value.unsigned_abs()))
     }
 
@@ -337,11 +337,11 @@ impl<'a> Object<'a> {
         // Not all keys of an action or listener have been read yet, so other keys may be known,
         // too.
         let is_action_or_listener = keys.contains(&"pass");
-        let mut names = self.members.keys().filter(|name| !keys.contains(&name.as_str()));
-        match names.find_map(|name| foreign::key(name, |key| keys.contains(&key))) {
-            Some(hint) if is_action_or_listener => error.with_hint(hint),
-            _ => error,
+        if !is_action_or_listener {
+            return error;
         }
+        let names = self.members.keys().filter(|name| !keys.contains(&name.as_str()));
+        error.about(Unknown::Keys { names: names.cloned().collect(), known: keys.to_vec() })
     }
 
     /// Refuses members that were not read. If there are several, the errors of all but the last are kept
@@ -360,17 +360,14 @@ impl<'a> Object<'a> {
 
     fn unknown(&self, name: &str, meant: Option<&'static str>) -> Error {
         let message = format!("unknown key \"{}\"", Shown(name));
+        let known = self.known.borrow().clone();
+        let hint = match meant {
+            Some(meant) => format!("did you mean \"{meant}\"?"),
+            None if known.is_empty() => "no key is allowed here".to_owned(),
+            None => format!("allowed here: {}", quoted(&known)),
+        };
         let error = self.node.error(ErrorKind::UnknownKey, message).with_key(meant);
-        if let Some(hint) = foreign::key(name, |key| self.known.borrow().contains(&key)) {
-            return error.with_hint(hint);
-        }
-        match meant {
-            Some(meant) => error.with_hint(format!("did you mean \"{meant}\"?")),
-            None => error.with_hint(match self.known.borrow().as_slice() {
-                [] => "no key is allowed here".to_owned(),
-                known => format!("allowed here: {}", quoted(known)),
-            }),
-        }
+        error.with_hint(hint).about(Unknown::Keys { names: vec![name.to_owned()], known })
     }
 }
 
@@ -412,7 +409,7 @@ pub(crate) fn quoted(words: &[&str]) -> String {
 
 /// Formats a string of a document for a message: on one line, without control characters,
 /// shortened.
-pub(crate) struct Shown<'a>(pub &'a str);
+pub struct Shown<'a>(pub &'a str);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

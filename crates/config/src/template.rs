@@ -7,8 +7,7 @@
 use std::fmt;
 
 use crate::defined::{Defined, DefinedVariables};
-use crate::error::{Error, ErrorKind};
-use crate::foreign;
+use crate::error::{Error, ErrorKind, Unknown};
 use crate::groups::{Group, Groups};
 use crate::node::{Node, Shown};
 use crate::suggest::nearest;
@@ -278,9 +277,7 @@ impl Template {
         match &error {
             TemplateError::Unknown { name } => {
                 let refused = node.error(ErrorKind::InvalidValue, error.to_string());
-                if let Some(hint) = foreign::variable(name) {
-                    return Err(refused.with_hint(hint));
-                }
+                let refused = refused.about(Unknown::Variable(name.clone()));
                 let meant = nearest(name, names().chain(groups.names())).map(str::to_owned);
                 Err(match meant.or_else(|| variables.nearest(name)) {
                     Some(meant) => refused.with_hint(format!("did you mean \"${meant}\"?")),
@@ -319,7 +316,7 @@ fn names<'a>() -> impl Iterator<Item = &'a str> {
 }
 
 /// Returns the name that follows a `$`, and the text behind it.
-pub(crate) fn split_name(reference: &str) -> Option<(&str, &str)> {
+pub fn split_name(reference: &str) -> Option<(&str, &str)> {
     let (text, bracket) = match reference.strip_prefix('{') {
         Some(text) => (text, true),
         None => (reference, false),
@@ -370,7 +367,7 @@ impl Variable {
     }
 
     /// Returns the variable of this name (without `$`); `None` for `dollar`, which is a literal.
-    pub(crate) fn named(name: &str) -> Option<Variable> {
+    pub fn named(name: &str) -> Option<Variable> {
         let constant = CONSTANT.iter().find(|(other, _)| *other == name);
         match constant {
             Some((_, variable)) => Some(variable.clone()),

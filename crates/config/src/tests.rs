@@ -10,7 +10,6 @@ use super::*;
 
 mod application;
 mod fastcgi;
-mod foreign;
 mod limit;
 mod names;
 mod operation;

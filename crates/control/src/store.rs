@@ -76,14 +76,14 @@ impl Store {
         // accepted at the next start.
         let document = json::parse(&text).map_err(too_much)?;
         let config = Config::from_value_with(document.clone(), &self.defaults)
-            .map_err(Refusal::InvalidConfiguration)?;
+            .map_err(|error| Refusal::InvalidConfiguration(howdah_advice::explained(error)))?;
         Ok(Prepared { config, text, store: Store { document, ..*self } })
     }
 
     /// Makes the configuration of a text, without applying it.
     pub fn read(&self, text: Vec<u8>) -> Result<Prepared, Refusal> {
-        let config = howdah_config::parse_with(&text, &self.defaults)
-            .map_err(Refusal::InvalidConfiguration)?;
+        let config =
+            howdah_advice::parse(&text, &self.defaults).map_err(Refusal::InvalidConfiguration)?;
         let store = Store { document: config.document.clone(), ..*self };
         Ok(Prepared { config, text, store })
     }

@@ -95,8 +95,6 @@ fn what_administrators_of_nginx_write_for_a_balance_is_answered_with_the_equival
         (json!({"balance": {"hash": "fixed"}}), "balance/hash", "\"$remote_addr\""),
         (json!({"balance": {"hash": ""}}), "balance/hash", "\"$remote_addr\""),
         (json!({"sticky": {"hash": "$remote_addr"}}), "sticky", "\"balance\": {\"hash\""),
-        (json!({"sticky": {"cookie": "a", "expires": "1h"}}), "sticky", "\"max_age\""),
-        (json!({"sticky": {"cookie": "a", "secure": true}}), "sticky", "leave it out"),
         (json!({"failures": true}), "failures", "{} for nginx's defaults"),
     ] {
         let line = refusal(upstream(members));

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
+use howdah_config::Template;
+
 use super::closed_paths::ClosedPaths;
 use super::framework::{Evidence, Framework};
 use super::kind::Kind;
 use super::worker::WorkerScript;
-use crate::template::Template;
 
 /// A directory and the site that was recognised in it.
 #[derive(Debug, Clone, PartialEq, Eq)]

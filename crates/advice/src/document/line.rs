@@ -1,11 +1,11 @@
 //! One line of advice.
 
-use crate::node::Shown;
+use howdah_config::Shown;
 
 /// A line of advice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advice {
-    /// The place in the document, as [`crate::Error::path`] gives it.
+    /// The place in the document, as [`howdah_config::Error::path`] gives it.
     pub path: String,
     /// The problem and the remedy.
     pub message: String,

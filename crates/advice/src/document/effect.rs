@@ -1,20 +1,14 @@
 //! Conditions that hold for every request or for none, and steps that no request reaches.
 
+use howdah_config::{
+    AccessLog, Config, Listener, Moment, Part, Rewrite, Route, Shown, Step, Subject, path,
+};
 use serde_json::Value;
 
 use super::absent;
 use super::habits::{self, NO_COMPARISONS, is_comparison, leaves_paths_below};
 use super::line::{Advice, add};
 use super::scripts::{how_to_run_scripts, is_script, leaves_path_info, refuses_scripts};
-use crate::access_log::AccessLog;
-use crate::condition::Moment;
-use crate::config::Config;
-use crate::listener::Listener;
-use crate::node::{Shown, path};
-use crate::pattern::Subject;
-use crate::rewrite::Rewrite;
-use crate::route::{Route, Step};
-use crate::template::Part;
 
 /// The requests for which a condition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

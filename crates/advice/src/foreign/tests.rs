@@ -2,7 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::refusal;
+use super::*;
+
+/// Returns the line with which a document is refused.
+fn refusal(document: Value) -> String {
+    explained(howdah_config::Config::from_value(document).unwrap_err()).to_string()
+}
 
 fn action(action: Value) -> Value {
     json!({"routes": [{"action": action}]})
@@ -62,6 +67,21 @@ fn keys_of_other_servers_are_answered_with_the_key_here() {
             listener(json!({"pass": "routes", "server_name": "a"})),
             "/listeners/*:80",
             "\"host\": \"example.com\"",
+        ),
+        (
+            action(json!({"return": 200, "text": "a"})),
+            "/routes/0/action",
+            "write \"body\" for the text of a \"return\"",
+        ),
+        (
+            upstream(json!({"sticky": {"cookie": "a", "expires": "1h"}})),
+            "/upstreams/u/sticky",
+            "\"max_age\"",
+        ),
+        (
+            upstream(json!({"sticky": {"cookie": "a", "secure": true}})),
+            "/upstreams/u/sticky",
+            "leave it out",
         ),
         (step(json!({"server_name": "a"})), "/routes/0/match", "\"host\""),
         (step(json!({"path": "/a"})), "/routes/0/match", "write \"uri\""),
@@ -220,7 +240,8 @@ fn a_regular_expression_without_case_is_written_with_a_flag() {
     ]}));
     assert!(line.starts_with("/routes/0/match/uri: "), "{line}");
     assert!(line.contains(r#"write "~(?i)\\.php$""#), "{line}");
-    let any_case = crate::Pattern::parse("~(?i)\\.php$", crate::Subject::Uri).unwrap();
+    let any_case =
+        howdah_config::Pattern::parse("~(?i)\\.php$", howdah_config::Subject::Uri).unwrap();
     assert!(any_case.matches(b"/A.PHP"));
 }
 
@@ -243,4 +264,25 @@ fn an_address_to_listen_on_that_is_a_name_is_explained() {
     }
     let line = refusal(json!({"listeners": "*:80"}));
     assert!(line.ends_with("write {\"*:80\": {\"pass\": \"routes\"}}"), "{line}");
+}
+
+#[test]
+fn the_keys_that_words_stand_beside_exist() {
+    let schema = howdah_config::schema().to_string();
+    for beside in KEYS.iter().filter_map(|word| word.beside) {
+        assert!(schema.contains(&format!("\"{beside}\":{{")), "{beside}");
+    }
+}
+
+#[test]
+fn directories_are_listed_by_the_share() {
+    assert_eq!(key("autoindex", |_| true), Some("write \"listing\": true in the share"));
+}
+
+#[test]
+fn fields_are_named_by_their_prefix() {
+    assert_eq!(variable("http_user_agent").unwrap(), "write \"$header_user_agent\"");
+    assert_eq!(variable("sent_http_etag").unwrap(), "write \"$response_header_etag\"");
+    assert!(variable("http_host").unwrap().contains("$host"));
+    assert_eq!((variable("http_"), variable("nonsense")), (None, None));
 }

@@ -1,12 +1,9 @@
 //! Advice on caches whose conditions hold for every page of a site, and on times of browser caches that do.
 
 use super::line::{Advice, add};
-use crate::action::{Action, ActionKind};
-use crate::cache::CacheOption;
-use crate::expires::Expiry;
-use crate::matching::Match;
-use crate::node::{Shown, path as path_of};
-use crate::template::Template;
+use howdah_config::{
+    Action, ActionKind, CacheOption, Expiry, Match, Shown, Template, path as path_of,
+};
 
 /// Checks the cache of an action at `place`: nginx's usual conditions on `$request_uri` have `index.php`, and would hold
 /// for the script to which `try` leads all pages.

@@ -1,10 +1,9 @@
 //! Variables in strings in which they are not expanded.
 
+use howdah_config::{Shown, Variable, path, split_name};
 use serde_json::Value;
 
 use super::line::{Advice, add, note};
-use crate::node::{Shown, path};
-use crate::template::{Variable, split_name};
 
 /// Finds variables in all strings of a document in which they are not expanded.
 pub(super) fn unfilled(document: &Value, all: &mut Vec<Advice>) {

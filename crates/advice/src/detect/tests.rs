@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::kind::wordpress_version;
 use super::*;
-use crate::{ActionKind, Config, Pass, Target};
+use howdah_config::{ActionKind, Config, Pass, Target};
 
 /// Creates a directory with these files; in `NAME=CONTENT`, the file has this content.
 fn directory(files: &[&str]) -> TempDir {
@@ -265,7 +265,7 @@ fn each_kind_of_site_gets_a_valid_document() {
         let site = detect(directory(files).path()).expect("a site");
         let config = config(&site);
         let application = config.application("site").expect("an application");
-        assert_eq!(application.processes, crate::Processes::Static(4));
+        assert_eq!(application.processes, howdah_config::Processes::Static(4));
         assert_eq!(application.targets[0].root, site.root);
         let ActionKind::Share(share) = &config.routes[0].steps.last().unwrap().action.kind else {
             panic!("a share")

@@ -3,8 +3,28 @@
 //! The tables only serve messages: none of these names is accepted.
 
 mod directives;
+#[cfg(test)]
+mod tests;
+
+use howdah_config::{Config, Defaults, Error, Unknown};
 
 use self::directives::DIRECTIVES;
+
+/// Reads a document; the errors have the equivalents of foreign names.
+pub fn parse(text: &[u8], defaults: &Defaults) -> Result<Config, Error> {
+    howdah_config::parse_with(text, defaults).map_err(explained)
+}
+
+/// Adds the equivalents of foreign names to an error and to the others of its document.
+pub fn explained(error: Error) -> Error {
+    error.with_hints(&|unknown| match unknown {
+        Unknown::Keys { names, known } => {
+            let is_known = |key: &str| known.contains(&key);
+            names.iter().find_map(|name| key(name, is_known)).map(str::to_owned)
+        }
+        Unknown::Variable(name) => variable(name),
+    })
+}
 
 /// Foreign names of a key, in lower case with `_` in place of `-` and `.`. With `beside`, they apply only to objects
 /// with that key.
@@ -15,7 +35,7 @@ struct Word {
 }
 
 /// Returns the equivalent of an unknown key. `is_known` is true for keys of the object.
-pub(crate) fn key(name: &str, is_known: impl Fn(&str) -> bool) -> Option<&'static str> {
+fn key(name: &str, is_known: impl Fn(&str) -> bool) -> Option<&'static str> {
     // PHP-FPM's `php_admin_value[memory_limit]` and `env[PATH]` have a member in their names.
     let name = name.split('[').next().unwrap_or(name).to_ascii_lowercase().replace(['-', '.'], "_");
     let name = name.strip_prefix("pm_").unwrap_or(&name);
@@ -25,7 +45,7 @@ pub(crate) fn key(name: &str, is_known: impl Fn(&str) -> bool) -> Option<&'stati
 }
 
 /// Returns the equivalent of an unknown variable; the name has no `$`.
-pub(crate) fn variable(name: &str) -> Option<String> {
+fn variable(name: &str) -> Option<String> {
     let hint = match name {
         "http_host" => {
             "\"$header_host\" is the field as the client sent it, with its port; \"$host\" is in \
@@ -71,43 +91,6 @@ pub(crate) fn variable(name: &str) -> Option<String> {
         }
     };
     Some(hint.to_owned())
-}
-
-/// Returns the number of bytes in a text such as `64M` or `64 MiB`; `None` for other texts.
-pub(crate) fn bytes(text: &str) -> Option<u64> {
-    let (number, unit) = split_unit(text)?;
-    let factor = match unit.as_str() {
-        "" | "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        "t" | "tb" | "tib" => 1 << 40,
-        _ => return None,
-    };
-    number.checked_mul(factor)
-}
-
-/// Returns the number of seconds in a text such as `30s` or `5m`; `None` for other texts.
-pub(crate) fn seconds(text: &str) -> Option<u64> {
-    let (number, unit) = split_unit(text)?;
-    let factor = match unit.as_str() {
-        "" | "s" | "sec" => 1,
-        "ms" if number % 1000 == 0 => return Some(number / 1000),
-        "m" | "min" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => return None,
-    };
-    number.checked_mul(factor)
-}
-
-/// Returns the number at the start of a text and the unit behind it, in lower case.
-fn split_unit(text: &str) -> Option<(u64, String)> {
-    let text = text.trim();
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    // The counted bytes are ASCII, so this is a character boundary.
-    let (number, unit) = text.split_at_checked(digits)?;
-    Some((number.parse().ok()?, unit.trim_start().to_ascii_lowercase()))
 }
 
 const BODY: &str = "the bytes that a request's body may have are \"max_body_size\" of an action, or \
@@ -536,52 +519,3 @@ const KEYS: &[Word] = &[
         hint: "write a step whose action has \"status\" or \"ping\": \"applications/NAME\"",
     },
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_and_durations_are_read_with_their_units() {
-        for (text, expected) in [
-            ("64M", Some(67_108_864)),
-            ("64 MiB", Some(67_108_864)),
-            ("8k", Some(8192)),
-            ("10", Some(10)),
-            ("2g", Some(2 << 30)),
-            ("M", None),
-            ("-1M", None),
-            ("99999999999999999T", None),
-            ("64 apples", None),
-            ("ä", None),
-        ] {
-            assert_eq!(bytes(text), expected, "{text}");
-        }
-        for (text, expected) in
-            [("30s", Some(30)), ("5m", Some(300)), ("2000ms", Some(2)), ("1500ms", None)]
-        {
-            assert_eq!(seconds(text), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn the_keys_that_words_stand_beside_exist() {
-        let schema = crate::schema().to_string();
-        for beside in KEYS.iter().filter_map(|word| word.beside) {
-            assert!(schema.contains(&format!("\"{beside}\":{{")), "{beside}");
-        }
-    }
-
-    #[test]
-    fn directories_are_listed_by_the_share() {
-        assert_eq!(key("autoindex", |_| true), Some("write \"listing\": true in the share"));
-    }
-
-    #[test]
-    fn fields_are_named_by_their_prefix() {
-        assert_eq!(variable("http_user_agent").unwrap(), "write \"$header_user_agent\"");
-        assert_eq!(variable("sent_http_etag").unwrap(), "write \"$response_header_etag\"");
-        assert!(variable("http_host").unwrap().contains("$host"));
-        assert_eq!((variable("http_"), variable("nonsense")), (None, None));
-    }
-}

@@ -1,18 +1,19 @@
 use serde_json::{Value, json};
 
-use crate::Config;
+use howdah_config::Config;
+
+use crate::advise;
 
 /// Returns the advice on a document, each as `PATH: MESSAGE`.
 pub(super) fn advice(document: Value) -> Vec<String> {
     let config = Config::from_value(document).unwrap();
-    lines(config.advice().into_iter().filter(|advice| !advice.is_note))
+    lines(advise(&config).into_iter().filter(|advice| !advice.is_note))
 }
 
 /// Returns the notes on a document.
 pub(super) fn notes(document: Value) -> Vec<String> {
-    lines(
-        Config::from_value(document).unwrap().advice().into_iter().filter(|advice| advice.is_note),
-    )
+    let config = Config::from_value(document).unwrap();
+    lines(advise(&config).into_iter().filter(|advice| advice.is_note))
 }
 
 pub(super) fn lines(all: impl Iterator<Item = crate::Advice>) -> Vec<String> {
@@ -594,10 +595,8 @@ fn the_examples_need_no_advice() {
     for example in std::fs::read_dir(examples).unwrap() {
         let file = example.unwrap().path().join("howdah.json");
         let Ok(document) = std::fs::read(&file) else { continue };
-        let config = crate::parse(&document).unwrap();
-        let lines: Vec<_> = config
-            .advice()
-            .into_iter()
+        let config = howdah_config::parse(&document).unwrap();
+        let lines: Vec<_> = { advise(&config).into_iter() }
             .map(|one| format!("{}: {}", one.path, one.message))
             .collect();
         assert_eq!(lines, [""; 0], "{}", file.display());

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use crate::Config;
+use howdah_config::Config;
+
+use crate::obstructed_listeners;
 
 use super::tests::{advice, lines, notes, on_steps, only};
 
@@ -12,7 +14,7 @@ fn an_address_and_all_addresses_of_its_port_are_not_both_listened_on() {
         let members = names.iter().map(|name| ((*name).to_owned(), json!({"pass": "routes"})));
         let members: serde_json::Map<_, _> = members.collect();
         let document = json!({"listeners": members, "routes": [{"action": {"return": 200}}]});
-        lines(Config::from_value(document).unwrap().obstructed_listeners().into_iter())
+        lines(obstructed_listeners(&Config::from_value(document).unwrap()).into_iter())
     };
     only(&listeners(&["*:80", "127.0.0.1:80"]), "/listeners/127.0.0.1:80", "\"*:80\" listens");
     only(&listeners(&["[::1]:80", "[::]:80"]), "/listeners/[::1]:80", "\"[::]:80\" listens");

@@ -1,11 +1,7 @@
 //! Settings of upstreams that have no effect without others.
 
 use super::line::{Advice, add};
-use crate::config::Config;
-use crate::fastcgi::Servers;
-use crate::node::{Shown, path};
-use crate::retry::Retry;
-use crate::upstream::Upstream;
+use howdah_config::{Config, Retry, Servers, Shown, Upstream, path};
 
 /// Keys of an upstream that only requests of HTTP heed.
 const HTTP_KEYS: [&str; 10] = [

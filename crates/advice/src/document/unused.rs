@@ -1,14 +1,11 @@
 //! Routes, upstreams and applications that nothing leads to.
 
+use howdah_config::{Config, Servers, Target, path};
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 use super::line::{Advice, note};
-use crate::config::Config;
-use crate::fastcgi::Servers;
-use crate::node::path;
-use crate::target::Target;
 
 /// Finds the parts of a document whose names stand nowhere else in it.
 pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {

@@ -2,10 +2,7 @@
 //! addresses of it, not on both.
 
 use super::line::{Advice, add};
-use crate::address::Address;
-use crate::config::Config;
-use crate::listener::Listener;
-use crate::node::path;
+use howdah_config::{Address, Config, Listener, path};
 
 /// Checks the listeners of a document.
 pub(super) fn of_listeners(config: &Config, all: &mut Vec<Advice>) {

@@ -2,11 +2,7 @@
 
 use std::path::Path;
 
-use crate::action::{Action, ActionKind};
-use crate::config::Config;
-use crate::node::Shown;
-use crate::route::{Route, Step};
-use crate::target::{Pass, Target};
+use howdah_config::{Action, ActionKind, Config, Pass, Route, Shown, Step, Target};
 
 /// Returns true if a file name is that of a PHP script.
 pub(super) fn is_script(name: &str) -> bool {

@@ -3,9 +3,9 @@
 
 use serde_json::Value;
 
+use howdah_config::{Action, ActionKind, path};
+
 use super::line::{Advice, add};
-use crate::action::{Action, ActionKind};
-use crate::node::path;
 
 /// Checks the conditions at `place` of a step with this action. `steps` are all steps of its route.
 pub(super) fn of_match(

@@ -1,11 +1,8 @@
 //! Routes that pass requests to each other in a circle, which ends with 500.
 
+use howdah_config::{Action, ActionKind, Config, Pass, Route, Target, path};
+
 use super::line::{Advice, add};
-use crate::action::{Action, ActionKind};
-use crate::config::Config;
-use crate::node::path;
-use crate::route::Route;
-use crate::target::{Pass, Target};
 
 /// Finds routes from which each step of a circle leads to the next, and no step changes the request.
 pub(super) fn of_routes(config: &Config, all: &mut Vec<Advice>) {

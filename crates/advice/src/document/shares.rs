@@ -2,11 +2,9 @@
 
 use super::line::{Advice, add, note, relative};
 use super::scripts::{how_to_run_scripts, is_script};
-use crate::action::{Action, ActionKind, Share};
-use crate::config::Config;
-use crate::node::Shown;
-use crate::target::{Pass, Target};
-use crate::template::{Part, Template, Variable};
+use howdah_config::{
+    Action, ActionKind, Config, Part, Pass, Share, Shown, Target, Template, Variable,
+};
 
 /// Checks whether pages of a `fallback` lack `response_headers` of its share, whose action is at `place`. Fields about
 /// files, such as their lifetime, are not for pages.

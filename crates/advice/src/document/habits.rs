@@ -1,11 +1,9 @@
 //! Advice on what is written as for nginx, is legal here and means something else.
 
+use howdah_config::{Action, ActionKind, PageSource, Part, Shown, Template, path};
 use serde_json::Value;
 
 use super::line::{Advice, add};
-use crate::action::{Action, ActionKind, PageSource};
-use crate::node::{Shown, path};
-use crate::template::{Part, Template};
 
 /// Checks the conditions of a step at `place`.
 pub(super) fn of_match(place: &str, conditions: &Value, all: &mut Vec<Advice>) {

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use howdah_config::json;
+
 use super::error::DetectError;
 use super::files::{is_file, read_start};
-use crate::json;
 
 /// A framework and the evidence for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
