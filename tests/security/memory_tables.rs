@@ -1,13 +1,19 @@
 //! Memory that the router uses for tables of clients, names, passwords, scripts and sessions.
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::thread;
 
 use harness::dns::Dns;
+use harness::raw::Raw;
+use harness::time::patience;
 use harness::tls::{Authority, get};
 use harness::{Server, Site, free_address};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
 use serde_json::json;
 
 use super::memory::{Growth, MIB, serve};
@@ -201,4 +207,51 @@ fn names_of_clients_and_addresses_of_names_stay_within_their_number() {
         assert_eq!(client.response().status, 403, "it has none of the addresses");
     }
     growth.assert_within(10 * MIB);
+}
+
+/// Begins a handshake for a name, and waits until the server ends it.
+fn begin_handshake(address: SocketAddr, client: &Arc<ClientConfig>, name: &str) {
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    let mut connection = ClientConnection::new(Arc::clone(client), name).unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
+    connection.write_tls(&mut stream).unwrap();
+    let _ = stream.read_to_end(&mut Vec::new());
+}
+
+#[test]
+fn names_that_get_no_certificate_on_demand_stay_within_their_number() {
+    const LIMIT: usize = 10_000;
+    const THREADS: usize = 4; // eight names are asked about at a time
+    let refusing = Raw::answering("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+    let address = free_address();
+    let acme = json!({
+        "on_demand": { "ask": format!("{}/ask", refusing.url()) },
+        "servers": "https://127.0.0.1:9/directory",
+    });
+    let server = Site::new()
+        .file("a.txt", "served")
+        .with(json!({
+            "settings": { "listen_threads": 1 },
+            "listeners": { address.to_string(): { "pass": "routes", "tls": { "acme": acme } } },
+        }))
+        .serve();
+    let client = Authority::new().client(None, &[]);
+    let label = "n".repeat(60);
+    let name = |number: usize| format!("{number}.{label}.{label}.{label}.example");
+    begin_handshake(address, &client, &name(0));
+    let growth = Growth::of(&server);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (client, name) = (&client, &name);
+            scope.spawn(move || {
+                for number in (thread..LIMIT + 500).step_by(THREADS) {
+                    begin_handshake(address, client, &name(number));
+                }
+            });
+        }
+    });
+    assert!(refusing.asked().len() > LIMIT, "{} names: {}", refusing.asked().len(), server.log());
+    growth.assert_within(LIMIT as u64 * 300);
+    assert_eq!(server.get("/a.txt").text(), "served");
 }

@@ -11,6 +11,7 @@ use harness::client::Client;
 use harness::http2::{END_HEADERS, Http2, frame, kind, request};
 use harness::raw::{Connection, Raw};
 use harness::{Site, eventually, free_address, processes};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 
 use super::memory::{Growth, MIB};
@@ -173,4 +174,40 @@ fn bodies_of_http2_that_a_server_does_not_read_take_the_window_of_their_connecti
     }
     assert_eq!(server.get("/other").status, 200);
     growth.assert_within(32 * MIB);
+}
+
+#[test]
+fn records_of_slow_requests_that_wait_for_their_file_have_a_limit() {
+    const REQUESTS: u32 = 100;
+    // Each call has a long name, so a record has about 60 KB.
+    let function = "f".repeat(400);
+    let code = format!(
+        "function {function}($depth) {{ $depth ? {function}($depth - 1) : sleep(4); }}
+        {function}(120);
+        echo 'slept';"
+    );
+    let site = Site::script("index.php", &code).file("a.txt", "served");
+    // Nobody reads it, so opening it hangs.
+    let log = site.data().join("slow");
+    mknodat(CWD, &log, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+    let server = site
+        .workers(REQUESTS)
+        .with(json!({
+            "settings": { "listen_threads": 1 },
+            "applications": { "site": { "limits": { "slow": 1, "slow_log": log } } },
+        }))
+        .serve();
+    let growth = Growth::of(&server);
+    let mut clients: Vec<Client> = (0..REQUESTS).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send("GET /index.php HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    for client in &mut clients {
+        assert_eq!(client.response().text(), "slept");
+    }
+    eventually("all records are in the log of the server", || {
+        (server.log().matches(" is slow: ").count() >= REQUESTS as usize).then_some(())
+    });
+    assert_eq!(server.get("/a.txt").text(), "served");
+    growth.assert_peak_within(64 * 64 << 10);
 }
