@@ -7,13 +7,11 @@
 use std::path::{Path, PathBuf};
 
 use howdah_config::Config;
+use howdah_control::socket;
 use howdah_http::spool;
 use howdah_supervisor::state_format;
 use howdah_sys::credentials::{self, Credentials, run_as};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
-
-/// The default state directory of root.
-const ROOT_STATE: &str = "/var/lib/howdah";
 
 /// The directory for temporary files.
 pub struct Temporary {
@@ -111,16 +109,7 @@ pub fn state(given: Option<&Path>, is_root: bool) -> Result<PathBuf, String> {
     if let Some(given) = given {
         return std::path::absolute(given).map_err(|error| error.to_string());
     }
-    if is_root {
-        return Ok(ROOT_STATE.into());
-    }
-    let directory = |name: &str| {
-        let value = std::env::var_os(name).map(PathBuf::from);
-        value.filter(|path| path.is_absolute())
-    };
-    let home = || directory("HOME").map(|home| home.join(".local/state"));
-    let base = directory("XDG_STATE_HOME").or_else(home);
-    base.map(|base| base.join("howdah")).ok_or_else(|| {
+    socket::state_directory(is_root).ok_or_else(|| {
         "there is no HOME to keep certificates in; give a directory with --state".to_owned()
     })
 }

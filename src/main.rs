@@ -1,16 +1,12 @@
 //! The program `howdah`: runs a command, or one of the internal processes.
 #![forbid(unsafe_code)]
 
-#[macro_use]
-mod output;
+#[macro_use(print, println, eprintln)]
+extern crate howdah_sys;
 
 mod check;
 mod cli;
 mod config_file;
-mod control_client;
-mod control_process;
-mod control_socket;
-mod control_token;
 mod directories;
 mod environment;
 mod htaccess;
@@ -37,7 +33,7 @@ fn main() -> ExitCode {
         return internal(|socket| howdah_router::process::run(socket, router_queries::start));
     }
     if title == howdah_supervisor::CONTROL_TITLE {
-        return internal(control_process::run);
+        return internal(howdah_control::process::run);
     }
     if title == howdah_supervisor::MAIL_TITLE {
         return internal(howdah_mail::run);
@@ -56,8 +52,8 @@ fn main() -> ExitCode {
             }
         },
         cli::Command::Check(arguments) => check::run(&arguments),
-        cli::Command::Explain(arguments) => htaccess::explain(&arguments),
-        cli::Command::Completions(shell) => {
+        cli::Command::Htaccess(cli::Htaccess::Explain(arguments)) => htaccess::explain(&arguments),
+        cli::Command::Completions { shell } => {
             print!("{}", cli::completions(shell));
             Ok(())
         }
@@ -65,8 +61,8 @@ fn main() -> ExitCode {
             println!("{:#}", howdah_config::schema());
             Ok(())
         }
-        cli::Command::Man(directory) => manual::write(&directory, cli::definitions()),
-        cli::Command::Control(command) => return control_client::run(command),
+        cli::Command::Man { directory } => manual::write(&directory, cli::definitions()),
+        cli::Command::Control(command) => return howdah_client::run(command),
         cli::Command::Version => {
             print!("{}", version::text());
             Ok(())

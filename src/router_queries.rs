@@ -7,8 +7,8 @@ mod tuning;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-use howdah_router::packets::{Packets, to_memory};
 use howdah_router::process::{Commands, PurgeOrder, Queries};
+use howdah_sys::packets::{Packets, to_memory};
 use howdah_wire::messages::{FromRouter, ToRouter};
 use serde_json::Value;
 

@@ -33,7 +33,7 @@ use howdah_wire::messages::Secret;
 use crate::cli::Serve;
 use crate::directories::{self, Temporary};
 use crate::php_programs::{self, Programs};
-use crate::{control_client, control_socket, environment, htaccess, server_user};
+use crate::{environment, htaccess, server_user};
 use last_good::Chosen;
 use local_tls::LocalCertificate;
 use plan::StartupPlan;
@@ -141,7 +141,7 @@ fn serve(
     }
     let mut default_controls = Vec::new();
     if arguments.control.is_none() && !arguments.no_control {
-        match control_socket::prepare() {
+        match howdah_control::socket::prepare() {
             Ok((addresses, token)) => {
                 default_controls = addresses;
                 control_token = token.map(|token| Secret::new(token.expose().to_owned()));
@@ -213,7 +213,7 @@ fn serve(
         let token_file = arguments.control_token_file.clone();
         let tell = move || {
             if let Some(address) = control {
-                control_client::print_parts_out(&address, token_file.as_deref());
+                howdah_client::print_parts_out(&address, token_file.as_deref());
             }
         };
         let serving = daemon::detach(tell).map_err(cannot_detach)?;

@@ -2,11 +2,10 @@
 
 use std::net::SocketAddr;
 
-use howdah_control::needs_token;
+use howdah_control::{needs_token, token_file};
 use howdah_wire::messages::Secret;
 
 use crate::cli::Serve;
-use crate::control_token;
 
 /// Checks that other machines cannot reach the control API, whose clients can run programs.
 fn check_control(address: &str) -> Result<(), String> {
@@ -47,7 +46,7 @@ pub(super) fn read_token(arguments: &Serve) -> Result<Option<Secret>, String> {
         }
         (Some(address), Some(path)) => {
             check_control(address)?;
-            let token = control_token::read(OPTION, path)?;
+            let token = token_file::read(OPTION, path)?;
             Ok(Some(Secret::new(token.expose().to_owned())))
         }
     }

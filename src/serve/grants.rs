@@ -105,7 +105,7 @@ fn managed(acme: &[&Acme]) -> Names {
         prefixes: Vec::new(),
     };
     if !acme.is_empty() {
-        names.prefixes.push(howdah_acme::ACCOUNT_PREFIX.to_owned());
+        names.prefixes.push(howdah_tls::stored::ACCOUNT_PREFIX.to_owned());
     }
     if acme.iter().any(|acme| acme.on_demand.is_some()) {
         names.prefixes.push(Acme::PREFIX.to_owned());

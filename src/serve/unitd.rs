@@ -1,7 +1,8 @@
 //! Command lines of unitd, the program of NGINX Unit.
 
+use howdah_client::DEFAULT_CONTROL;
+
 use crate::cli::Serve;
-use crate::control_client::DEFAULT_CONTROL;
 
 /// The defaults of unitd.
 const UNITD_STATE: &str = "/var/lib/howdah";

@@ -8,10 +8,10 @@ use std::rc::Rc;
 use aws_lc_rs::digest::{SHA256, digest};
 use howdah_config::{Acme, AcmeServer};
 use howdah_text::hex;
+use howdah_tls::stored::ACCOUNT_PREFIX;
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
 use tokio::sync::Mutex;
 
-use super::ACCOUNT_PREFIX;
 use super::client::Client;
 use super::context::RenewalContext;
 use super::failure::{Failure, retry_bad_nonce};

@@ -39,11 +39,3 @@ mod status;
 pub use commands::{Command, Commands, Run, Secret};
 pub use renewer::Renewer;
 pub use status::{AcmeReport, AcmeReports};
-
-/// Prefix of the names that accounts are stored under.
-pub const ACCOUNT_PREFIX: &str = "acme-account:";
-
-/// Returns true for stored names that the server itself manages: users cannot change them.
-pub fn is_reserved(name: &str) -> bool {
-    name.starts_with(howdah_config::Acme::PREFIX) || name.starts_with(ACCOUNT_PREFIX)
-}

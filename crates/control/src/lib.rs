@@ -1,19 +1,24 @@
-//! The control API: from requests to commands, and from outcomes to responses.
+//! The control process, and the control API that it serves: from requests to commands, and from
+//! outcomes to responses.
 //!
 //! Paths, statuses and texts are NGINX Unit's, so that its clients work.
 //!
 //! 1. [`guard`] refuses requests of browsers, and requests without the [`Token`] where one is
 //!    required.
 //! 2. [`translate`] turns method, path and body into one [`Command`].
-//! 3. The caller executes the command. For a change, [`Store::prepare`] makes the next
+//! 3. [`process`] executes the command. For a change, [`Store::prepare`] makes the next
 //!    configuration; it becomes the running one only when sockets and applications are ready and it
 //!    is stored, and a failure at any step leaves everything as it was. Changes are carried out one
 //!    at a time.
 //! 4. The outcome is a [`Done`], a [`Refusal`] or a value; each becomes a [`Reply`].
 //!
-//! Nothing here does I/O, reads a clock or keeps state of its own. Requests are untrusted input:
-//! none makes this crate panic, recurse without bound or take memory out of proportion to its size.
+//! Only [`process`] and the files of the [`socket`] and of its token do I/O. Requests are untrusted
+//! input: none makes this crate panic, recurse without bound or take memory out of proportion to its
+//! size.
 #![forbid(unsafe_code)]
+
+#[macro_use(eprintln)]
+extern crate howdah_sys;
 
 mod bundle;
 mod caches;
@@ -26,12 +31,15 @@ mod limits;
 mod path;
 mod print;
 mod private_key;
+pub mod process;
 mod protection;
 mod refusal;
 mod reply;
+pub mod socket;
 mod status;
 mod store;
 mod token;
+pub mod token_file;
 mod translate;
 mod validity;
 

@@ -10,6 +10,5 @@ mod connection;
 mod descriptor_shortage;
 mod disk_progress;
 pub mod geo_databases;
-pub mod packets;
 pub mod process;
 mod stream;

@@ -22,8 +22,9 @@
 //! - [`plain`]: error messages without numbers; [`full_disk`]: what to do about errors of writing.
 //! - [`log`], [`clock`]: the server's log and its time stamps; [`log_rate`]: the rate at which an
 //!   application may write to it.
-//! - `reactor`: descriptors in tokio's reactor, only for the router (a feature, so that the other
-//!   processes do not link tokio).
+//! - `reactor`, `packets`: descriptors and packet sockets in tokio's reactor, only for the router and
+//!   the control process (a feature, so that the other processes do not link tokio).
+//! - [`output`]: printing without a panic if nobody reads.
 //! - [`scheduling`]: the length of a thread's turn on a processor.
 //! - [`spin`]: spinning briefly before sleeping.
 //! - [`memory`]: releasing memory that is used only at the start, or free.
@@ -49,8 +50,11 @@ pub mod machine;
 pub mod memory;
 #[allow(unsafe_code)]
 pub mod namespaces;
+pub mod output;
 pub mod owned_links;
 pub mod packet;
+#[cfg(feature = "reactor")]
+pub mod packets;
 pub mod permission;
 pub mod pidfd;
 pub mod pipe;

@@ -14,6 +14,9 @@ use rustix::net::{
     recvmsg, sendmsg, shutdown, socketpair,
 };
 
+/// Maximum length of a message between processes of the server, in bytes.
+pub const MAX_PACKET: usize = 128 * 1024;
+
 /// Maximum number of descriptors in one message.
 pub const MAX_DESCRIPTORS: usize = 80;
 

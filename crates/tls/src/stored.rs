@@ -8,9 +8,17 @@ use std::sync::Arc;
 use howdah_wire::bytes::Malformed;
 use howdah_wire::messages::take_bundles;
 
+/// Prefix of the names that the accounts of certificate authorities are stored under.
+pub const ACCOUNT_PREFIX: &str = "acme-account:";
+
 /// Certificate bundles (PEM) by name.
 #[derive(Clone, Default)]
 pub struct Certificates(BTreeMap<String, Arc<[u8]>>);
+
+/// Returns true for stored names that the server itself manages: users cannot change them.
+pub fn is_reserved(name: &str) -> bool {
+    name.starts_with(howdah_config::Acme::PREFIX) || name.starts_with(ACCOUNT_PREFIX)
+}
 
 impl Certificates {
     /// Decodes the bundles of a supervisor's message.

@@ -55,7 +55,7 @@ pub use self::worker::ToWorker;
 pub use self::zygote::{FromZygote, ToZygote};
 
 /// Maximum length of a message, in bytes. Longer contents (documents) travel as descriptors.
-pub const MAX_MESSAGE: usize = 128 * 1024;
+pub const MAX_MESSAGE: usize = howdah_sys::packet::MAX_PACKET;
 
 /// Maximum length of a prototype's message, in bytes: its contents fit a message to the router.
 pub const MAX_REPORT: usize = MAX_MESSAGE - 1024;

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use howdah_config::Config;
 use howdah_routing::snapshot::Listener;
 use howdah_sys::log::Level;
+use howdah_sys::packets::from_memory;
 use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_wire::messages::{ChangeOutcome, Restart, ToSupervisor};
 
@@ -19,7 +20,6 @@ use super::pools::Wanted;
 use super::prepare::Prepared;
 use super::threads::thread_count;
 use super::trigger::{CHANGE_TIMEOUT, Trigger};
-use crate::packets::from_memory;
 
 /// Reason for which a configuration was not applied: one line with the problem and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,11 +4,11 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use howdah_sys::packets::{from_memory, to_memory};
 use howdah_tls::stored::Certificates;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
-use crate::packets::{from_memory, to_memory};
 
 /// Reads all stored certificates, as the supervisor sends them at the start.
 pub fn read(memory: Option<OwnedFd>) -> io::Result<Certificates> {

@@ -4,12 +4,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use howdah_config::Defaults;
+use howdah_sys::packets::from_memory;
 use howdah_tls::stored::Certificates;
 use howdah_wire::messages::FromSupervisor;
 
 use super::certificates;
 use super::link::Link;
-use crate::packets::from_memory;
 
 /// The supervisor's first message.
 pub(super) struct Hello {

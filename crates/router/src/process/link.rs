@@ -4,9 +4,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use howdah_sys::packets::Packets;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
-
-use crate::packets::Packets;
 
 /// A message and its descriptors.
 pub(super) type Message = (FromSupervisor, Vec<OwnedFd>);

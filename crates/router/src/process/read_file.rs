@@ -1,10 +1,10 @@
 //! Reads certificates and keys through the supervisor, as the router's user may not.
 
+use howdah_sys::packets::from_memory;
 use howdah_tls::authorities;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 
 use super::control_thread::{ControlThread, text};
-use crate::packets::from_memory;
 
 impl ControlThread {
     /// Reads a file with a certificate or a key. The error names the file.

@@ -1,0 +1,61 @@
+//! `howdah ping`: whether a server answers, for health checks of containers and service managers.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::args::PingArgs;
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::output::{one_line, printable, write_out};
+
+/// Asks the server for its status, which the router answers. Fails if there is no answer, or, with
+/// `--ready`, if the server has no listener or an application that cannot run.
+pub(super) fn run(client: Client, args: &PingArgs) -> Result<(), Failure> {
+    let client = client.with_timeout(Duration::from_secs_f64(args.timeout));
+    let status = client.request("GET", "/status", b"")?;
+    if args.ready {
+        let config = client.request("GET", "/config", b"")?;
+        if let Some(problem) = obstacle(&config, &status) {
+            return Err(Failure::Failed(problem));
+        }
+    }
+    match args.quiet {
+        true => Ok(()),
+        false => write_out(if args.ready { "ready\n" } else { "the server answers\n" }),
+    }
+}
+
+/// Returns the reason why visitors cannot be served, if there is one.
+fn obstacle(config: &Value, status: &Value) -> Option<String> {
+    let listeners = config.get("listeners").and_then(Value::as_object);
+    if listeners.is_none_or(|listeners| listeners.is_empty()) {
+        return Some("not ready: the configuration has no listener".to_owned());
+    }
+    let applications = status.get("applications").and_then(Value::as_object);
+    applications.into_iter().flatten().find_map(|(name, application)| {
+        let problem = application.get("problem")?.as_str()?;
+        Some(format!("not ready: {} cannot run: {}", printable(name), one_line(problem)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_server_is_ready_if_it_listens_and_its_applications_run() {
+        let listening = json!({"listeners": {"*:80": {}}});
+        let blog = |status: Value| json!({"applications": {"blog": status}});
+        assert_eq!(obstacle(&listening, &blog(json!({"state": "unloaded"}))), None);
+        assert_eq!(obstacle(&listening, &json!({})), None);
+        for config in [json!({}), json!({"listeners": {}}), json!({"listeners": 1})] {
+            let problem = obstacle(&config, &json!({})).unwrap();
+            assert!(problem.contains("no listener"), "{problem}");
+        }
+        let problem = obstacle(&listening, &blog(json!({"problem": "no PHP\u{1b}[2J"}))).unwrap();
+        assert!(problem.starts_with("not ready: blog cannot run: no PHP"), "{problem}");
+        assert!(!problem.contains('\u{1b}'), "{problem}");
+    }
+}

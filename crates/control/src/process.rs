@@ -1,0 +1,215 @@
+//! The control process: serves the control API.
+//!
+//! It is separate from the router, which parses untrusted input, so that the router cannot change
+//! the configuration: the supervisor accepts documents only from this process. The process has no
+//! privileges, opens no files and ends after an idle time; the supervisor starts another on the
+//! next connection.
+//!
+//! 1. The supervisor's first message has the document, the certificates, the control socket, and a
+//!    socket to the router.
+//! 2. [`api`] serves requests. Changes go to the supervisor, questions to the router.
+//! 3. On a message of the supervisor, the configuration is read again.
+
+mod activity;
+mod api;
+mod connections;
+mod limits;
+mod router;
+mod supervisor;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use howdah_config::Defaults;
+use howdah_sys::log::Log;
+use howdah_sys::packets::{Packets, from_memory};
+use howdah_sys::process;
+use howdah_sys::sandbox::landlock::Domain;
+use howdah_sys::sandbox::router_calls::ROUTER;
+use howdah_tls::stored::Certificates;
+use howdah_wire::messages::{FromControl, ToControl};
+use tokio::sync::Notify;
+
+use activity::Activity;
+use api::ApiOptions;
+use limits::MAX_TEXT;
+use router::Router;
+use supervisor::{Supervisor, Upgraded};
+
+/// Idle time after which the process ends.
+const IDLE_TIME: Duration = Duration::from_secs(300);
+
+/// Idle time without a control socket: the process was started to read the configuration again.
+const IDLE_TIME_WITHOUT_SOCKET: Duration = Duration::from_secs(1);
+
+/// Runs the control process on the socket that the supervisor has passed. Returns the exit status.
+pub fn run(socket: OwnedFd) -> u8 {
+    howdah_sys::signals::ignore_pipe();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(tokio::runtime::LocalOptions::default());
+    let served = runtime.and_then(|runtime| {
+        let served = runtime.block_on(serve(socket));
+        // Nothing waits for the helper threads.
+        runtime.shutdown_background();
+        served
+    });
+    match served {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("howdah: control process: {error}");
+            1
+        }
+    }
+}
+
+async fn serve(socket: OwnedFd) -> std::io::Result<()> {
+    let supervisor = Rc::new(Supervisor::new(Packets::new(socket)?));
+    let (hello, descriptors) = supervisor.receive().await?;
+    let mut descriptors = descriptors.into_iter();
+    let mut next = || descriptors.next();
+    let ToControl::Hello {
+        address,
+        origin,
+        is_undone_by_reload,
+        unit_defaults,
+        token,
+        sandbox,
+        refused,
+    } = hello
+    else {
+        return Err(std::io::Error::other(
+            "the supervisor's first message is not Hello; are all processes of the same version?",
+        ));
+    };
+    let Some(log) = next() else {
+        return Err(std::io::Error::other(
+            "the supervisor's first message is not Hello; are all processes of the same version?",
+        ));
+    };
+    if sandbox {
+        restrict();
+    }
+    let log = Arc::new(Log::passed(log));
+    let document = from_memory(next(), MAX_TEXT)?;
+    let certificates = Certificates::parse(&from_memory(next(), u64::MAX)?)
+        .map_err(|_| std::io::Error::other("the supervisor sent malformed certificates"))?;
+    let router = next().ok_or_else(|| std::io::Error::other("there is no socket to the router"))?;
+    let router = Rc::new(Router::new(Packets::new(router)?));
+    let router_gone = Rc::new(Notify::new());
+    let listen = || {
+        let (router, router_gone) = (Rc::clone(&router), Rc::clone(&router_gone));
+        tokio::task::spawn_local(async move {
+            if router.listen().await {
+                router_gone.notify_one();
+            }
+        });
+    };
+    listen();
+    let listener = next();
+    let mut idle_time = if listener.is_some() { IDLE_TIME } else { IDLE_TIME_WITHOUT_SOCKET };
+    let activity = Rc::new(Activity::default());
+    let options = ApiOptions {
+        listener,
+        address,
+        token,
+        document,
+        defaults: Defaults::of(unit_defaults),
+        certificates,
+        supervisor: Rc::clone(&supervisor),
+        router: Rc::clone(&router),
+        activity: Rc::clone(&activity),
+        reload_source: is_undone_by_reload.then(|| origin.clone()),
+        refused,
+        log: Arc::clone(&log),
+    };
+    let api = api::start(options);
+    let (reload, reload_tables) = (Rc::new(Notify::new()), Rc::new(Notify::new()));
+    {
+        let (api, reload) = (Rc::clone(&api), Rc::clone(&reload_tables));
+        let (supervisor, activity) = (Rc::clone(&supervisor), Rc::clone(&activity));
+        tokio::task::spawn_local(async move {
+            loop {
+                reload.notified().await;
+                let _busy = activity.begin();
+                api.reload_tables_and_log().await;
+                let _ = supervisor.tell(&FromControl::Reloaded { tables: true });
+            }
+        });
+    }
+    {
+        let (api, reload) = (Rc::clone(&api), Rc::clone(&reload));
+        let (supervisor, activity) = (Rc::clone(&supervisor), Rc::clone(&activity));
+        tokio::task::spawn_local(async move {
+            loop {
+                reload.notified().await;
+                let _busy = activity.begin();
+                api.reload_and_log(&origin).await;
+                let _ = supervisor.tell(&FromControl::Reloaded { tables: false });
+            }
+        });
+    }
+    loop {
+        tokio::select! {
+            message = supervisor.receive() => match message? {
+                (ToControl::Reload { tables: false }, _) => reload.notify_one(),
+                (ToControl::Reload { tables: true }, _) => reload_tables.notify_one(),
+                (ToControl::Renewed { name }, descriptors) => {
+                    api.show_certificate(name, from_memory(descriptors.into_iter().next(), MAX_TEXT)?);
+                }
+                (ToControl::Reopened {}, descriptors) => {
+                    if let Some(file) = descriptors.into_iter().next() {
+                        process::set_output_streams(file.as_fd(), file.as_fd())?;
+                        log.reopen(file);
+                    }
+                }
+                (ToControl::RouterReplaced {}, descriptors) => {
+                    if let Some(socket) = descriptors.into_iter().next() {
+                        router.replace(Packets::new(socket)?);
+                        listen();
+                    }
+                }
+                (ToControl::Listening {}, descriptors) => {
+                    if let Some(listener) = descriptors.into_iter().next() {
+                        api.listen(listener);
+                    }
+                }
+                (ToControl::Ping { number }, _) => supervisor.tell(&FromControl::Pong { number })?,
+                (ToControl::Replaced { at, reason }, _) => api.process_replaced(at, reason),
+                (ToControl::UpgradeBegun {}, _) => supervisor.upgrade_begun(),
+                (ToControl::UpgradeEnded { error, pid, version }, _) => {
+                    let is_replaced = error.is_empty();
+                    let upgraded = Upgraded { pid, version };
+                    supervisor.upgrade_ended(&if is_replaced { Ok(upgraded) } else { Err(error) });
+                    if is_replaced {
+                        api.stop_accepting();
+                        idle_time = Duration::ZERO;
+                    }
+                }
+                (answer, descriptors) => supervisor.answered(answer, descriptors),
+            },
+            // Another process answers with the next router. The supervisor lets this one live only for a client
+            // that waits for the end of an upgrade.
+            () = router_gone.notified() => {
+                api.stop_accepting();
+                idle_time = Duration::ZERO;
+            }
+            () = activity.idle(idle_time) => return Ok(()),
+        }
+    }
+}
+
+/// Gives up access to files, and all system calls but those of the router. Must be called before
+/// there is a second thread. Restrictions that the kernel lacks are logged by the router.
+fn restrict() {
+    let nothing = Domain {
+        files: Some(Vec::new()),
+        no_device_ioctl: true,
+        no_bind_tcp: true,
+        no_abstract_sockets: true,
+    };
+    let _ = nothing.enter();
+    let _ = ROUTER.install();
+}

@@ -1,0 +1,596 @@
+//! Serves the control API: requests become commands, which the supervisor and the router execute.
+//!
+//! Changes are serialised, from parsing their bodies as JSON until their configuration runs. So any
+//! number of concurrent changes takes the memory of one, and of a small body for each connection.
+
+mod reload;
+mod restart;
+mod status;
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use howdah_config::Defaults;
+use howdah_http::body::Body;
+use howdah_http::drain::Drain;
+use howdah_http::exchange::{BodyError, Exchange, Handler, RequestRecord};
+use howdah_http::h1::{self, Io};
+use howdah_http::limits::Limits;
+use howdah_http::message::{ConnectionInfo, Response};
+use howdah_sys::log::{Level, Log};
+use howdah_sys::plain::without_numbers;
+use howdah_tls::stored::{ACCOUNT_PREFIX, Certificates, is_reserved};
+use howdah_wire::messages::{ChangeOutcome, Restart, Secret};
+use serde_json::{Map, Value};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::activity::Activity;
+use super::connections::{ConnectionSlot, Connections};
+use super::router::Router;
+use super::supervisor::{Failed, Supervisor, Upgraded};
+use crate::MAX_BODY;
+use crate::bundle::Bundle;
+use crate::certificate::{CertificateName, list_certificates};
+use crate::command::Command;
+use crate::guard::{Transport, guard};
+use crate::path::Path;
+use crate::refusal::Refusal;
+use crate::reply::{Done, Reply};
+use crate::status::status_part;
+use crate::store::{Prepared, Store};
+use crate::token::Token;
+use crate::translate::translate;
+
+/// Maximum time between two requests of a connection.
+const IDLE_TIME: Duration = Duration::from_secs(15);
+
+/// Maximum time for a request, and for its head, on a connection without a valid token so far.
+const UNAUTHORIZED_TIME: Duration = Duration::from_secs(2);
+
+/// Maximum size in bytes of bodies that are read concurrently. Longer bodies are read one at a
+/// time.
+const SMALL_BODY: u64 = 64 << 10;
+
+/// Maximum time for a body to arrive.
+const BODY_TIME: Duration = Duration::from_secs(60);
+
+/// Maximum length in bytes of a target in the log.
+const MAX_LOGGED_TARGET: usize = 256;
+
+/// Options of the control API.
+pub struct ApiOptions {
+    /// The listening socket; `None` if the process only reads the configuration again.
+    pub listener: Option<OwnedFd>,
+    /// The address of the socket.
+    pub address: String,
+    /// Token that requests must carry.
+    pub token: Option<Secret>,
+    /// The document of the running configuration.
+    pub document: Vec<u8>,
+    /// Defaults of documents.
+    pub defaults: Defaults,
+    /// The stored certificate bundles.
+    pub certificates: Certificates,
+    /// The supervisor, which executes changes.
+    pub supervisor: Rc<Supervisor>,
+    /// The router, which answers questions.
+    pub router: Rc<Router>,
+    /// The work in progress.
+    pub activity: Rc<Activity>,
+    /// The source of the document, from which a reload undoes changes; `None` if changes are
+    /// stored.
+    pub reload_source: Option<String>,
+    /// Since when the document at its source is refused, in seconds since 1970, and why.
+    pub refused: Option<(u64, String)>,
+    /// The server's log, which names each change.
+    pub log: Arc<Log>,
+}
+
+/// Serves the control API until the process ends.
+pub fn start(options: ApiOptions) -> Rc<Api> {
+    let ApiOptions {
+        listener,
+        address,
+        token,
+        document,
+        defaults,
+        certificates,
+        supervisor,
+        router,
+        activity,
+        reload_source: undone_from,
+        refused,
+        log,
+    } = options;
+    let empty = Store::empty().with_defaults(defaults);
+    // A document that is not valid any more (after a downgrade) counts as empty.
+    let store = empty.read(document).map_or(empty, |prepared| prepared.store);
+    let api = Rc::new(Api {
+        supervisor,
+        router,
+        activity,
+        undone_from,
+        refused: RefCell::new(refused),
+        replaced: RefCell::default(),
+        log,
+        store: RefCell::new(Arc::new(store)),
+        certificates: RefCell::new(describe(&certificates)),
+        large: Mutex::new(()),
+        changing: Mutex::new(()),
+        restarting: Mutex::new(()),
+        changes_waiting: Cell::default(),
+        accepting: RefCell::default(),
+        transport: match address.starts_with("unix:") {
+            true => Transport::Unix,
+            false => Transport::Tcp,
+        },
+        token: token.map(|token| Token::new(token.expose().to_owned())),
+    });
+    if let Some(listener) = listener {
+        api.listen(listener);
+    }
+    api
+}
+
+async fn accept(api: &Rc<Api>, listener: OwnedFd) -> std::io::Result<()> {
+    let connections = Rc::<Connections>::default();
+    if api.transport == Transport::Unix {
+        let listener = UnixListener::from_std(listener.into())?;
+        loop {
+            connections.room().await;
+            let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
+            serve(api, stream, None, &connections);
+        }
+    }
+    let listener = TcpListener::from_std(listener.into())?;
+    loop {
+        connections.room().await;
+        let Some((stream, peer)) = accepted(listener.accept().await).await else { continue };
+        serve(api, stream, Some(peer), &connections);
+    }
+}
+
+/// Serves a connection, which keeps its slot until it ends. Without a token, the permissions of the
+/// socket make its clients trusted.
+fn serve(
+    api: &Rc<Api>,
+    stream: impl Io + 'static,
+    peer: Option<SocketAddr>,
+    connections: &Rc<Connections>,
+) {
+    let (api, busy) = (Rc::clone(api), api.activity.begin());
+    let place = connections.enter(api.token.is_none());
+    let info = Arc::new(ConnectionInfo { peer, ..ConnectionInfo::default() });
+    tokio::task::spawn_local(async move {
+        let client = Client { api: &api, place: &place };
+        place.run_unless_closed(h1::serve(stream, info, &client, Drain::new().register())).await;
+        drop(busy);
+    });
+}
+
+/// Returns the problem that a reply reports.
+fn problem(reply: &Reply) -> Option<&str> {
+    let word = |name: &str| reply.body().get(name).and_then(Value::as_str);
+    word("error").map(|title| word("detail").unwrap_or(title))
+}
+
+/// Returns an accepted connection. After a failure, such as a lack of descriptors, waits for 100
+/// ms.
+async fn accepted<T>(result: std::io::Result<T>) -> Option<T> {
+    match result {
+        Ok(accepted) => Some(accepted),
+        Err(_) => {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            None
+        }
+    }
+}
+
+/// The control API.
+pub struct Api {
+    supervisor: Rc<Supervisor>,
+    router: Rc<Router>,
+    activity: Rc<Activity>,
+    undone_from: Option<String>,
+    refused: RefCell<Option<(u64, String)>>,
+    replaced: RefCell<Option<(u64, String)>>,
+    log: Arc<Log>,
+    store: RefCell<Arc<Store>>,
+    /// Descriptions of the certificate bundles, by name.
+    certificates: RefCell<Map<String, Value>>,
+    /// Held while a long body is read.
+    large: Mutex<()>,
+    /// Held during a change, from before its body is parsed: a tree takes several times the memory
+    /// of its text.
+    changing: Mutex<()>,
+    /// Held for a moment by a restart of an application.
+    restarting: Mutex<()>,
+    /// Number of changes that wait for [`Self::changing`].
+    changes_waiting: Cell<usize>,
+    /// The task that accepts connections.
+    accepting: RefCell<Option<JoinHandle<()>>>,
+    transport: Transport,
+    token: Option<Token>,
+}
+
+impl Api {
+    async fn answer(&self, exchange: &mut Exchange<'_>, place: &ConnectionSlot) -> Reply {
+        let fields = exchange.request.fields.iter();
+        if let Err(refusal) = guard(fields, self.transport, self.token.as_ref()) {
+            return refusal.into();
+        }
+        place.trust();
+        let _large = match exchange.body_len() {
+            Some(length) if length <= SMALL_BODY => None,
+            _ => Some(self.large.lock().await),
+        };
+        let body = match timeout(BODY_TIME, read(exchange)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(refusal)) => return refusal.into(),
+            Err(_) => return Refusal::Unreadable { status: 408 }.into(),
+        };
+        let request = &exchange.request;
+        let (method, target) = (request.method.to_vec(), request.target.to_vec());
+        if let Ok(Command::Upgrade) = translate(&method, &target, b"") {
+            return self.upgrade().await;
+        }
+        let changing = match &*request.method {
+            b"GET" => None,
+            _ => Some(self.turn().await),
+        };
+        if method != b"GET" && self.supervisor.is_upgrading() {
+            return Refusal::Upgrading.into();
+        }
+        let asked = (method.clone(), target.clone());
+        let command = match on_helper_thread(move || translate(&method, &target, &body)).await {
+            Ok(command) => command,
+            Err(refusal) => return refusal.into(),
+        };
+        let is_logged = command.is_logged();
+        // One application that does not start must not hold all changes up.
+        let _changing = changing.filter(|_| !matches!(command, Command::RestartApplication { .. }));
+        let reply = self.carry_out(command).await;
+        if is_logged {
+            self.log_outcome(&asked.0, &asked.1, &reply);
+        }
+        reply
+    }
+
+    /// Waits until no other change is made. One that waits for a slow application has less time from then on.
+    async fn turn(&self) -> MutexGuard<'_, ()> {
+        if let Ok(turn) = self.changing.try_lock() {
+            return turn;
+        }
+        let _waiting = Waiting::new(&self.changes_waiting);
+        self.supervisor.hurry();
+        self.changing.lock().await
+    }
+
+    /// Logs what somebody has changed, or why that was refused. Bodies may contain secrets.
+    fn log_outcome(&self, method: &[u8], target: &[u8], reply: &Reply) {
+        let target = &target[..target.len().min(MAX_LOGGED_TARGET)];
+        let asked = [method, target].map(String::from_utf8_lossy).join(" ");
+        match problem(reply) {
+            None => self.log.write(Level::Notice, format_args!("control API: {asked}: done")),
+            Some(problem) => {
+                self.log.write(Level::Warn, format_args!("control API: {asked}: {problem}"));
+            }
+        }
+    }
+
+    async fn carry_out(&self, command: Command) -> Reply {
+        let needs_router = !matches!(command, Command::GetConfig(_) | Command::GetCertificates(_));
+        if needs_router && let Err(detail) = self.router.answers().await {
+            return Refusal::NoAnswer { detail }.into();
+        }
+        match command {
+            Command::Change(change) => {
+                let store = Arc::clone(&self.store.borrow());
+                let prepared = match on_helper_thread(move || store.prepare(change)).await {
+                    Ok(prepared) => prepared,
+                    Err(refusal) => return refusal.into(),
+                };
+                match self.apply(prepared, Restart::Nothing).await {
+                    Ok(()) => self.reconfigured(),
+                    Err(refusal) => refusal.into(),
+                }
+            }
+            Command::GetConfig(path) => self.store.borrow().get(&path),
+            Command::GetPools(path) => self.pools(&path).await,
+            Command::GetStatus(path) => match self.status().await {
+                Ok(status) => status_part(&status, &path),
+                Err(detail) => Refusal::NoAnswer { detail }.into(),
+            },
+            Command::GetEverything => match self.status().await {
+                Ok(status) => Reply::value(serde_json::json!({
+                    "certificates": &*self.certificates.borrow(),
+                    "config": self.store.borrow().document(),
+                    "status": status,
+                })),
+                Err(detail) => Refusal::NoAnswer { detail }.into(),
+            },
+            Command::GetCertificates(path) => list_certificates(&self.certificates.borrow(), &path),
+            Command::PutCertificate { name, bundle } => self.put_certificate(&name, bundle).await,
+            Command::DeleteCertificate(name) => self.delete_certificate(&name).await,
+            Command::RestartApplication { name } => self.restart(name).await,
+            Command::GetTuning { name } => match self.router.tuning(name.clone()).await {
+                Some(found) => Reply::value(found),
+                None => Refusal::NoSuchApplication { name }.into(),
+            },
+            Command::PurgeCaches { cache, purge } => {
+                match self.router.purge_caches(cache.clone(), purge).await {
+                    Ok(true) => Done::Purged.into(),
+                    Ok(false) => Refusal::NoSuchCache { name: cache }.into(),
+                    Err(detail) => Refusal::InvalidPurge { detail }.into(),
+                }
+            }
+            Command::TopCaches { cache } => {
+                of_cache(self.router.top_of_caches(cache.clone()).await, cache)
+            }
+            Command::InspectCaches { cache, url } => {
+                of_cache(self.router.inspect_caches(cache.clone(), url).await, cache)
+            }
+            Command::Reload { restart } => self.carry_out_reload(restart).await,
+            Command::Upgrade => self.upgrade().await,
+        }
+    }
+
+    /// Returns the response to a change.
+    fn reconfigured(&self) -> Reply {
+        let reply = Reply::from(Done::Reconfigured);
+        match &self.undone_from {
+            Some(origin) => reply.noting(format!(
+                "{origin} was not changed: a reload (SIGHUP, howdah reload) or a restart reads it again and \
+                 undoes this change"
+            )),
+            None => reply,
+        }
+    }
+
+    /// Applies a configuration, and restarts applications that it has not changed.
+    async fn apply(&self, prepared: Prepared, restart: Restart) -> Result<(), Refusal> {
+        let Prepared { config: _, text, store } = prepared;
+        // The change is sent first.
+        let hurry = async {
+            if self.changes_waiting.get() > 0 {
+                self.supervisor.hurry();
+            }
+        };
+        let (outcome, ()) = tokio::join!(biased; self.supervisor.apply(&text, restart), hurry);
+        if matches!(outcome, ChangeOutcome::Done | ChangeOutcome::NotRestarted(_)) {
+            self.store.replace(Arc::new(store));
+        }
+        match outcome {
+            ChangeOutcome::Done => Ok(()),
+            ChangeOutcome::NotApplied(detail) => Err(Refusal::NotApplied { detail }),
+            ChangeOutcome::NotStored(detail) => Err(Refusal::NotStored { detail }),
+            ChangeOutcome::NotRestarted(detail) => Err(Refusal::NotRestarted { detail }),
+            ChangeOutcome::Upgrading => Err(Refusal::Upgrading),
+        }
+    }
+
+    /// Replaces the server. Changes in progress are completed first; those that come meanwhile are
+    /// refused, so this one does not hold their lock.
+    async fn upgrade(&self) -> Reply {
+        let changing = self.turn().await;
+        if self.supervisor.is_upgrading() {
+            return Refusal::Upgrading.into();
+        }
+        self.supervisor.upgrade_begun();
+        drop(changing);
+        match self.supervisor.upgrade().await {
+            Ok(Upgraded { pid, version }) => Reply::from(Done::Upgraded).upgraded_to(pid, &version),
+            Err(detail) => Refusal::NotUpgraded { detail }.into(),
+        }
+    }
+
+    /// Accepts connections from this socket, and no others.
+    pub fn listen(self: &Rc<Self>, listener: OwnedFd) {
+        let api = Rc::clone(self);
+        let task = tokio::task::spawn_local(async move {
+            if let Err(error) = accept(&api, listener).await {
+                eprintln!("howdah: control API: {error}");
+            }
+        });
+        self.stop_accepting();
+        self.accepting.replace(Some(task));
+    }
+
+    /// Accepts no more connections: the server that has replaced this one does.
+    pub fn stop_accepting(&self) {
+        if let Some(task) = self.accepting.take() {
+            task.abort();
+        }
+    }
+
+    /// Adds a certificate that the server has obtained itself.
+    pub fn show_certificate(&self, name: String, pem: Vec<u8>) {
+        if name.starts_with(ACCOUNT_PREFIX) {
+            return;
+        }
+        if let Ok(bundle) = Bundle::read(pem) {
+            self.certificates.borrow_mut().insert(name, bundle.description().clone());
+        }
+    }
+
+    async fn put_certificate(&self, name: &CertificateName, bundle: Bundle) -> Reply {
+        let name = name.as_str().to_owned();
+        if self.certificates.borrow().contains_key(&name) {
+            return Refusal::CertificateExists.into();
+        }
+        if is_reserved(&name) {
+            return Refusal::InvalidCertificateName.into();
+        }
+        let description = bundle.description().clone();
+        match self.supervisor.store_certificate(name.clone(), &bundle.into_pem()).await {
+            Ok(()) => {
+                self.certificates.borrow_mut().insert(name, description);
+                Done::CertificateStored.into()
+            }
+            Err(Failed::Because(detail)) => Refusal::CertificateNotStored { detail }.into(),
+            Err(Failed::Upgrading) => Refusal::Upgrading.into(),
+        }
+    }
+
+    async fn delete_certificate(&self, name: &CertificateName) -> Reply {
+        let name = name.as_str();
+        if !self.certificates.borrow().contains_key(name) {
+            return Refusal::NoSuchCertificate.into();
+        }
+        let status = match self.router.status().await {
+            Ok(status) => status,
+            Err(detail) => return Refusal::NoAnswer { detail }.into(),
+        };
+        let is_managed = !status["certificates"][name]["renewal"].is_null();
+        if self.store.borrow().uses_certificate(name) || is_managed {
+            return Refusal::CertificateInUse.into();
+        }
+        match self.supervisor.delete_certificate(name.to_owned()).await {
+            Ok(()) => {
+                self.certificates.borrow_mut().shift_remove(name);
+                Done::CertificateDeleted.into()
+            }
+            Err(Failed::Because(detail)) => Refusal::CertificateNotDeleted { detail }.into(),
+            Err(Failed::Upgrading) => Refusal::Upgrading.into(),
+        }
+    }
+
+    /// Returns the pools of applications, with the names of `fpm_get_status()`.
+    async fn pools(&self, path: &Path) -> Reply {
+        let pools = self.router.pools(path.steps().first().cloned()).await;
+        match path.find(&pools) {
+            Some(value) => Reply::value(value.clone()),
+            None => match path.steps() {
+                [name] if !self.store.borrow().has_application(name) => {
+                    Refusal::NoSuchApplication { name: name.clone() }.into()
+                }
+                _ => Refusal::NoSuchValue.into(),
+            },
+        }
+    }
+}
+
+/// A change that waits; its client may give up meanwhile.
+struct Waiting<'a>(&'a Cell<usize>);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Returns the response to a question about a cache.
+fn of_cache(found: Result<Option<Value>, String>, name: Option<String>) -> Reply {
+    match found {
+        Ok(Some(value)) => Reply::value(value),
+        Ok(None) => Refusal::NoSuchCache { name }.into(),
+        Err(detail) => Refusal::InvalidPurge { detail }.into(),
+    }
+}
+
+/// Reads a body to its end.
+async fn read(exchange: &mut Exchange<'_>) -> Result<Vec<u8>, Refusal> {
+    let mut body = Vec::new();
+    // A part of a body may be valid JSON: `3` of `30`.
+    let unreadable = |error: BodyError| Refusal::Unreadable { status: error.status() };
+    while let Some(bytes) = exchange.read_body().await.map_err(unreadable)? {
+        body.extend_from_slice(&bytes);
+        if body.len() > MAX_BODY {
+            return Err(Refusal::BodyTooLarge);
+        }
+    }
+    Ok(body)
+}
+
+/// Runs long work on another thread, so that connections are served meanwhile.
+async fn on_helper_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let failed =
+        |_| Refusal::NotApplied { detail: "the server has failed; see its log".to_owned() };
+    tokio::task::spawn_blocking(work).await.map_err(failed)?
+}
+
+/// Returns the descriptions of the certificate bundles. Invalid bundles, put there by hand, are
+/// omitted.
+fn describe(certificates: &Certificates) -> Map<String, Value> {
+    let is_account = |name: &str| name.starts_with(ACCOUNT_PREFIX);
+    let shown = certificates.iter().filter(|(name, _)| !is_account(name));
+    let described = shown.filter_map(|(name, pem)| match Bundle::read(pem.to_vec()) {
+        Ok(bundle) => Some((name.to_owned(), bundle.description().clone())),
+        Err(refusal) => {
+            let reply = Reply::from(refusal);
+            eprintln!("howdah: certificate \"{name}\" is not used: {}", reply.body());
+            None
+        }
+    });
+    described.collect()
+}
+
+/// The client of one connection.
+struct Client<'a> {
+    api: &'a Api,
+    place: &'a ConnectionSlot,
+}
+
+impl Handler for Client<'_> {
+    fn limits(&self) -> Rc<Limits> {
+        let usual =
+            Limits { max_body: MAX_BODY as u64, idle_timeout: IDLE_TIME, ..Limits::default() };
+        Rc::new(match self.place.is_trusted() {
+            true => usual,
+            false => Limits {
+                idle_timeout: UNAUTHORIZED_TIME,
+                header_timeout: UNAUTHORIZED_TIME,
+                ..usual
+            },
+        })
+    }
+
+    fn next_id(&self) -> u64 {
+        0 // these requests appear in no log
+    }
+
+    async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
+        response(&self.api.answer(exchange, self.place).await)
+    }
+
+    fn error(&self, status: u16) -> Response {
+        response(&Refusal::Unreadable { status }.into())
+    }
+
+    fn log_request(&self, _record: &RequestRecord<'_>) {}
+}
+
+fn response(reply: &Reply) -> Response {
+    let text = match reply.status() {
+        200 => reply.text(),
+        _ => without_numbers(&reply.text()).into_owned(),
+    };
+    let mut response = Response::new(reply.status(), Body::from(bytes::Bytes::from(text)))
+        .with("Content-Type", "application/json");
+    if let Some(challenge) = reply.authenticate() {
+        response = response.with("WWW-Authenticate", challenge);
+    }
+    if let Some(seconds) = reply.retry_after() {
+        response = response.with("Retry-After", seconds);
+    }
+    match reply.allow() {
+        Some(allow) => response.with("Allow", allow),
+        None => response,
+    }
+}

@@ -1,0 +1,160 @@
+//! The socket to the router: questions, any number at a time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use howdah_sys::packets::{Packets, from_memory};
+use howdah_wire::messages::{FromRouter, ToRouter};
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::limits::{MAX_TEXT, ROUTER_ENDED};
+use crate::caches::{CachePurge, CacheUrl};
+
+/// Time within which the router answers. Only a restart takes longer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The text of an answer, if it has one. `Err` is the error of the router.
+type RouterAnswer = Result<Option<OwnedFd>, String>;
+
+/// The socket to the router.
+#[derive(Debug)]
+pub struct Router {
+    packets: RefCell<Rc<Packets>>,
+    /// Number of the last question.
+    last: Cell<u32>,
+    waiting: RefCell<HashMap<u32, oneshot::Sender<RouterAnswer>>>,
+}
+
+impl Router {
+    /// Takes over the socket.
+    pub fn new(packets: Packets) -> Self {
+        Router {
+            packets: RefCell::new(Rc::new(packets)),
+            last: Cell::default(),
+            waiting: RefCell::default(),
+        }
+    }
+
+    /// Takes the socket to another router. The former one still answers what it was asked.
+    pub fn replace(&self, packets: Packets) {
+        *self.packets.borrow_mut() = Rc::new(packets);
+    }
+
+    /// Receives answers until the router closes the socket. Returns false if another one has taken its place.
+    pub async fn listen(self: Rc<Self>) -> bool {
+        let packets = Rc::clone(&self.packets.borrow());
+        while let Ok(Some((packet, descriptors))) = packets.receive().await {
+            let Ok(FromRouter::Answer { number, error }) = FromRouter::decode(&packet) else {
+                break;
+            };
+            if let Some(waiting) = self.waiting.borrow_mut().remove(&number) {
+                let memory = descriptors.into_iter().next();
+                let _ = waiting.send(if error.is_empty() { Ok(memory) } else { Err(error) });
+            }
+        }
+        let is_current = Rc::ptr_eq(&packets, &self.packets.borrow());
+        if is_current {
+            self.waiting.borrow_mut().clear();
+        }
+        is_current
+    }
+
+    /// Waits until the router has answered a question without work. Error: it does not answer, so it hangs.
+    pub async fn answers(&self) -> Result<(), String> {
+        let name = Some(String::new());
+        self.ask(|number| ToRouter::Pools { number, name }).await.map(drop)
+    }
+
+    async fn ask(&self, question: impl FnOnce(u32) -> ToRouter) -> Result<Option<Value>, String> {
+        let silent = |_| {
+            format!(
+                "the router has not answered for {} s; one that hangs is replaced, usually within 20 s, and the log says so",
+                ANSWER_TIMEOUT.as_secs()
+            )
+        };
+        timeout(ANSWER_TIMEOUT, self.ask_without_limit(question)).await.map_err(silent)?
+    }
+
+    async fn ask_without_limit(
+        &self,
+        question: impl FnOnce(u32) -> ToRouter,
+    ) -> Result<Option<Value>, String> {
+        let number = self.last.get().wrapping_add(1);
+        self.last.set(number);
+        let (done, answer) = oneshot::channel();
+        self.waiting.borrow_mut().insert(number, done);
+        let packet = question(number).encode();
+        let packets = Rc::clone(&self.packets.borrow());
+        packets.send(&packet, &[]).map_err(|error| error.to_string())?;
+        let Some(memory) = answer.await.map_err(|_| ROUTER_ENDED.to_owned())?? else {
+            return Ok(None);
+        };
+        let text = from_memory(Some(memory), MAX_TEXT).map_err(|error| error.to_string())?;
+        serde_json::from_slice(&text).map(Some).map_err(|error| error.to_string())
+    }
+
+    /// Returns the content of `/status`. Error: the router does not answer.
+    pub async fn status(&self) -> Result<Value, String> {
+        self.ask(|number| ToRouter::Status { number }).await.map(Option::unwrap_or_default)
+    }
+
+    /// Returns the pools of applications by name: that of `name`, or all.
+    pub async fn pools(&self, name: Option<String>) -> Value {
+        let asked = self.ask(|number| ToRouter::Pools { number, name });
+        asked.await.ok().flatten().unwrap_or_default()
+    }
+
+    /// Returns the explanation of the number of an application's processes; `None` if it does not
+    /// run.
+    pub async fn tuning(&self, name: String) -> Option<Value> {
+        self.ask(|number| ToRouter::Tuning { number, name }).await.ok().flatten()
+    }
+
+    /// Purges stored responses. Returns false if there is no cache of this name. Error: the reason
+    /// why the purge is refused.
+    pub async fn purge_caches(
+        &self,
+        cache: Option<String>,
+        purge: CachePurge,
+    ) -> Result<bool, String> {
+        let CachePurge { is_all, host, target, is_prefix, tags, is_soft } = purge;
+        let question = |number| ToRouter::PurgeCaches {
+            number,
+            cache,
+            is_all,
+            host,
+            target,
+            is_prefix,
+            tags,
+            is_soft,
+        };
+        self.ask(question).await.map(|done| done.is_some())
+    }
+
+    /// Returns the stored responses that were asked for most; `None` if there is no cache of this
+    /// name.
+    pub async fn top_of_caches(&self, cache: Option<String>) -> Result<Option<Value>, String> {
+        self.ask(|number| ToRouter::TopCaches { number, cache }).await
+    }
+
+    /// Returns what is known about a URL; `None` if there is no cache of this name.
+    pub async fn inspect_caches(
+        &self,
+        cache: Option<String>,
+        url: CacheUrl,
+    ) -> Result<Option<Value>, String> {
+        let CacheUrl { host, target } = url;
+        self.ask(|number| ToRouter::InspectCaches { number, cache, host, target }).await
+    }
+
+    /// Replaces all processes of an application. Error: the reason why the new processes do not
+    /// start; the old processes then stay.
+    pub async fn restart(&self, name: String) -> Result<(), String> {
+        self.ask_without_limit(|number| ToRouter::Restart { number, name }).await.map(drop)
+    }
+}
