@@ -190,7 +190,7 @@ fn a_log_that_hangs_is_refused() {
 
 #[test]
 fn a_database_of_addresses_that_hangs_is_refused() {
-    #[path = "../../crates/config/src/geo_database_writer.rs"]
+    #[path = "../../crates/template/src/geo_database/writer.rs"]
     mod writer;
     let served = Served::new(|_| json!({}));
     let file = served.file("a.mmdb");

@@ -8,7 +8,7 @@ use harness::client::Client;
 use harness::{Site, eventually, programs};
 use serde_json::json;
 
-#[path = "../../crates/config/src/geo_database_writer.rs"]
+#[path = "../../crates/template/src/geo_database/writer.rs"]
 mod writer;
 
 fn country(network: &str, code: &str) -> Vec<u8> {

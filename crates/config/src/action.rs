@@ -5,23 +5,23 @@
 
 use std::path::PathBuf;
 
+use howdah_template::{Groups, Patterns, Subject, Template};
+
 use crate::access::Access;
 use crate::action_options::ActionOptions;
 use crate::cache::CacheOption;
 use crate::error::Error;
 use crate::fixed_response::{Ping, Return};
-use crate::groups::Groups;
 use crate::htaccess::Htaccess;
 use crate::limit::LimitRule;
 use crate::node::{Node, Object, Scope, Shown, quoted};
-use crate::pattern::{Patterns, Subject};
+use crate::patterns;
 use crate::prefix::Prefix;
 use crate::proxy::Proxy;
 use crate::rewrite::Rewrite;
 use crate::server_options;
 use crate::share::{self, Candidate, ListingFormat, Symlinks};
 use crate::target::{Pass, Target};
-use crate::template::Template;
 
 /// An action: the response to a request, and the clients that may send it.
 #[derive(Debug, Clone)]
@@ -272,7 +272,7 @@ impl Share {
         let read = |node: &Node<'_>| Candidate::read_all(node, &paths);
         let candidates = object.read("try", read)?.unwrap_or_default();
         let index = object.read("index", share::read_index)?;
-        let types = object.read("types", |types| Patterns::read(types, Subject::MimeType))?;
+        let types = object.read("types", |types| patterns::read(types, Subject::MimeType))?;
         let htaccess = Htaccess::of_share(object, &paths)?;
         let scripts = object.read("scripts", Pass::read_scripts)?;
         if let (Some(_), Some(Pass::Variable(_)), Some(node)) =

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use howdah_template::Template;
 use howdah_text::token::is_token;
 
 use crate::access_log::AccessLog;
@@ -16,7 +17,6 @@ use crate::php::read_settings;
 use crate::response_headers::ResponseHeader;
 use crate::script_variables;
 use crate::server_options::ServerOptions;
-use crate::template::Template;
 
 /// Options of an action. The server merges those of all actions on the way of a request
 /// (`howdah-routing`, `Effects::apply`).

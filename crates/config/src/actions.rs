@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use howdah_template::{Part, Template};
+
 use crate::action::{Action, ActionKind, PageSource};
 use crate::cache::{self, Cache, CacheStore, Difference};
 use crate::error::{Error, ErrorKind};
 use crate::node::path;
-use crate::template::{Part, Template};
 use crate::{AccessLog, Config, Htaccess, Route, Symlinks};
 
 /// A file or directory that the router reads for requests.

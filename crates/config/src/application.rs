@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use howdah_template::Template;
+
 use crate::access_log::AccessLog;
 use crate::delegation::Delegation;
 use crate::error::{Error, ErrorKind};
@@ -14,7 +16,6 @@ use crate::php::{PhpOptions, PhpTarget, PhpVersion, ScriptDirectories};
 use crate::processes::Processes;
 use crate::script_extensions::ScriptExtensions;
 use crate::smtp::Smtp;
-use crate::template::Template;
 use crate::worker::WorkerScript;
 
 /// A PHP application.

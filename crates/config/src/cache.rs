@@ -10,15 +10,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use howdah_template::{Part, Patterns, Subject, Template, Variable};
 use howdah_text::token::is_token;
 
 use crate::address_pattern::AddressPatterns;
 use crate::error::Error;
 use crate::matching::Match;
 use crate::node::{Node, Object, quoted};
-use crate::pattern::{Patterns, Subject};
+use crate::patterns;
 use crate::suggest::nearest;
-use crate::template::{Part, Template, Variable};
+use crate::templates;
 
 /// The value of `cache`.
 #[derive(Debug, Clone)]
@@ -225,7 +226,7 @@ impl Cache {
         if let Some(size) = object.read("max_object", |node| node.size(1))? {
             cache.max_object = size;
         }
-        cache.key = object.read("key", Template::read)?.or(cache.key);
+        cache.key = object.read("key", templates::read)?.or(cache.key);
         if let Some((get, head)) = object.read("methods", read_methods)? {
             (cache.get, cache.head) = (get, head);
         }
@@ -458,7 +459,7 @@ fn read_vary(node: &Node<'_>) -> Result<Vec<(String, VaryRule)>, Error> {
             }
             serde_json::Value::Object(_) => {
                 let classes = rule.members()?.map(|(class, patterns)| {
-                    Ok((class.to_owned(), Patterns::read(&patterns, Subject::Header)?))
+                    Ok((class.to_owned(), patterns::read(&patterns, Subject::Header)?))
                 });
                 VaryRule::Classes(classes.collect::<Result<_, Error>>()?)
             }

@@ -1,8 +1,10 @@
 //! `compression` in `settings.http`: responses that are compressed while they are sent.
 
+use howdah_template::{Patterns, Subject};
+
 use crate::error::Error;
 use crate::node::{Node, quoted};
-use crate::pattern::{Patterns, Subject};
+use crate::patterns;
 
 /// Settings of response compression.
 #[derive(Debug, Clone)]
@@ -43,7 +45,7 @@ impl Compression {
     pub(crate) fn read(node: &Node<'_>) -> Result<Compression, Error> {
         let object = node.object()?;
         let enabled = object.boolean("enabled")?.unwrap_or(true);
-        let types = object.read("types", |types| Patterns::read(types, Subject::MimeType))?;
+        let types = object.read("types", |types| patterns::read(types, Subject::MimeType))?;
         let compressors = match object.optional("compressors") {
             None if enabled => return Err(object.missing(&["compressors"])),
             None => Vec::new(),

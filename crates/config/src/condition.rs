@@ -1,8 +1,10 @@
 //! `if`: a template as a condition.
 
+use howdah_template::{Part, Template, Variable};
+
 use crate::error::Error;
 use crate::node::Node;
-use crate::template::{Part, Template, Variable};
+use crate::templates;
 
 /// A condition. It holds unless the text of the template is empty, `0`, `false`, `null` or
 /// `undefined`. A leading `!` negates it.
@@ -61,7 +63,7 @@ impl Condition {
             Some(rest) => (true, rest),
             None => (false, text),
         };
-        Ok(Condition { negative, template: Template::read_text(node, text)? })
+        Ok(Condition { negative, template: templates::read_text(node, text)? })
     }
 }
 

@@ -3,18 +3,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use howdah_template::geo_database::GeoDatabase;
+use howdah_template::{DefinedVariables, Groups};
 use serde_json::Value;
 
 use crate::access_log::AccessLog;
 use crate::action::ActionKind;
 use crate::application::Application;
 use crate::defaults::Defaults;
-use crate::defined::DefinedVariables;
 use crate::definitions::Definitions;
 use crate::error::{Error, ErrorKind};
 use crate::fastcgi::{FastCgi, Servers};
-use crate::geo_database::GeoDatabase;
-use crate::groups::Groups;
 use crate::include::{self, LeftOut};
 use crate::json;
 use crate::limit::LimitRule;
@@ -27,6 +26,7 @@ use crate::settings::Settings;
 use crate::smtp::{MailServer, mail_server};
 use crate::upstream::Upstream;
 use crate::upstream_tls::UpstreamTls;
+use crate::variables;
 
 /// A valid document.
 #[derive(Debug, Clone)]
@@ -107,7 +107,7 @@ impl Config {
         let object = root.object()?;
         include::refuse(&root)?;
         // Templates refer to them.
-        object.optional("variables").map(|node| variables.read(&node)).transpose()?;
+        object.optional("variables").map(|node| variables::read(&variables, &node)).transpose()?;
         let settings = mistakes.part(object.read("settings", Settings::read))?.flatten();
         let settings = settings.unwrap_or_else(|| Settings::new(defaults));
         let listeners = mistakes.part(object.read("listeners", Listener::read_all))?.flatten();
@@ -129,7 +129,7 @@ impl Config {
             upstreams: upstreams.unwrap_or_default(),
             settings,
             access_log: access_log.unwrap_or_default(),
-            geo_databases: variables.databases(),
+            geo_databases: variables::databases(&variables),
             included,
             left_out,
             document,

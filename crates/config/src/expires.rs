@@ -1,9 +1,11 @@
 //! `expires`, `cache_control` and `fingerprinted` of an action: how long browsers keep responses.
 
+use howdah_template::{Patterns, Subject};
+
 use crate::by_type::ByType;
 use crate::error::Error;
 use crate::node::{Node, Object};
-use crate::pattern::{Patterns, Subject};
+use crate::patterns;
 
 /// The cache fields that responses get.
 #[derive(Debug, Clone, Default)]
@@ -58,7 +60,7 @@ impl Fingerprinted {
             serde_json::Value::Bool(false) => Ok(None),
             serde_json::Value::Bool(true) => Ok(Some(Fingerprinted::Hexadecimal)),
             serde_json::Value::String(_) | serde_json::Value::Array(_) => {
-                Patterns::read(node, Subject::Uri).map(|p| Some(Fingerprinted::Patterns(p)))
+                patterns::read(node, Subject::Uri).map(|p| Some(Fingerprinted::Patterns(p)))
             }
             _ => Err(node.wrong_type("true, false, a pattern or an array of patterns")),
         }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use howdah_template::Template;
+
 use crate::address::Address;
 use crate::delegation::Delegation;
 use crate::error::Error;
@@ -9,7 +11,6 @@ use crate::node::Node;
 use crate::php::PhpTarget;
 use crate::script_variables;
 use crate::target::Target;
-use crate::template::Template;
 use crate::timeouts::Timeouts;
 
 /// An application of type `fastcgi`.

@@ -1,11 +1,12 @@
 //! Conditions on named values: `headers`, `cookies` and `arguments` of a `match`.
 
+use howdah_template::php_name::{is_known_as, php_name};
+use howdah_template::{Patterns, Subject};
 use howdah_text::percent;
 
 use crate::error::Error;
 use crate::node::Node;
-use crate::pattern::{Patterns, Subject};
-use crate::php_name::{is_known_as, php_name};
+use crate::patterns;
 
 /// Alternatives, of which one must hold. An alternative holds if each of its names does. A name
 /// holds if it occurs, and its patterns accept the value of every occurrence. Without alternatives,
@@ -112,7 +113,7 @@ impl FieldPatterns {
                         return Err(patterns.invalid(message));
                     }
                 };
-                fields.push(FieldPattern { name, patterns: Patterns::read(&patterns, subject)? });
+                fields.push(FieldPattern { name, patterns: patterns::read(&patterns, subject)? });
             }
             alternatives.push(fields);
         }

@@ -1,9 +1,11 @@
 //! `file`, `directory`, `exists` and `executable` of a match: conditions on files (nginx's `-f`,
 //! `-d`, `-e` and `-x`).
 
+use howdah_template::{Part, Template};
+
 use crate::error::Error;
 use crate::node::{Node, Object};
-use crate::template::{Part, Template};
+use crate::templates;
 
 /// A condition on files: like [`Patterns`](crate::Patterns), with names of files in place of
 /// patterns.
@@ -70,7 +72,7 @@ impl FileCondition {
 
 /// Reads the name of a file. A request must not choose the whole of it.
 fn read_name(node: &Node<'_>, text: &str) -> Result<Template, Error> {
-    let name = Template::read_text(node, text)?;
+    let name = templates::read_text(node, text)?;
     match name.parts().first() {
         Some(Part::Literal(start)) if start.starts_with('/') => Ok(name),
         _ => {

@@ -1,9 +1,11 @@
 //! `return` and `ping` of an action: responses that the server generates.
 
+use howdah_template::Template;
+
 use crate::error::Error;
 use crate::node::Object;
 use crate::target::Target;
-use crate::template::Template;
+use crate::templates;
 
 /// The response to a `ping` while the application accepts requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +38,7 @@ impl Return {
     pub(crate) fn read(object: &Object<'_>) -> Result<Return, Error> {
         let node = object.required("return")?;
         let status = node.integer(0..=999)?;
-        let location = object.read("location", Template::read)?;
+        let location = object.read("location", templates::read)?;
         // In range by the line above.
         let status = u16::try_from(status).unwrap_or(500);
         let keep_query = object.boolean("keep_query")?.unwrap_or(false);
@@ -46,7 +48,7 @@ impl Return {
             return Err(node.invalid("means nothing without \"location\""));
         }
         let body = object.read("body", |node| {
-            let body = Template::read(node)?;
+            let body = templates::read(node)?;
             match status {
                 100..=199 | 204 | 205 | 304 => {
                     Err(node.invalid(format_args!("must not stand beside status {status}")))

@@ -1,10 +1,11 @@
 //! `htaccess`: files of Apache's directives in the directories of a site.
 
+use howdah_template::{Part, Subject, Template, Variable};
+
 use crate::error::Error;
 use crate::node::{Node, Object};
-use crate::pattern::{Patterns, Subject};
+use crate::patterns;
 use crate::php::PhpTarget;
-use crate::template::{Part, Template, Variable};
 
 /// Words of `allow`: Apache's `AllowOverride`, without `None`.
 const CLASSES: [&str; 7] =
@@ -177,7 +178,7 @@ fn read_expression(node: &Node<'_>) -> Result<String, Error> {
 }
 
 fn read_patterns(node: &Node<'_>) -> Result<Vec<String>, Error> {
-    Patterns::read(node, Subject::Uri)?;
+    patterns::read(node, Subject::Uri)?;
     node.strings()?.map(|pattern| pattern.string().map(str::to_owned)).collect()
 }
 

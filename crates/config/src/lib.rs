@@ -22,16 +22,12 @@ mod application;
 mod buffering;
 mod by_type;
 mod cache;
-mod captures;
 mod cluster;
 mod compression;
 mod condition;
 mod config;
 mod cors;
 mod defaults;
-mod defined;
-mod defined_networks;
-mod defined_uses;
 mod definitions;
 mod delegation;
 mod error;
@@ -41,8 +37,6 @@ mod fields;
 mod file_conditions;
 mod fixed_response;
 mod forwarded;
-pub mod geo_database;
-mod groups;
 mod htaccess;
 pub mod include;
 mod isolation;
@@ -54,9 +48,8 @@ mod matching;
 mod memory_budget;
 mod mistakes;
 mod node;
-mod pattern;
+mod patterns;
 mod php;
-pub mod php_name;
 mod place;
 mod prefix;
 mod processes;
@@ -79,14 +72,21 @@ mod smtp;
 mod sticky;
 mod suggest;
 mod target;
-mod template;
+mod templates;
 mod timeouts;
 mod tls;
 mod types_file;
 mod units;
 mod upstream;
 mod upstream_tls;
+mod variables;
 mod worker;
+
+pub use howdah_template::{
+    Captures, Defined, Group, Groups, Part, Pattern, PatternError, Patterns, RequiredTexts,
+    SslVariable, Subject, Template, TemplateError, UpstreamVariable, Variable, geo_database,
+    split_name,
+};
 
 pub use access::{Access, BasicAuth};
 pub use access_log::{
@@ -102,14 +102,12 @@ pub use application::{Application, Fairness, Limits, RLIMITS, limit_key};
 pub use buffering::Buffering;
 pub use by_type::ByType;
 pub use cache::{Cache, CacheDisk, CacheOption, CacheStore, Ignored, VaryRule};
-pub use captures::Captures;
 pub use cluster::{Cluster, Password};
 pub use compression::{Compression, Compressor, Encoding};
 pub use condition::{Condition, Moment};
 pub use config::{Config, parse, parse_with};
 pub use cors::Cors;
 pub use defaults::Defaults;
-pub use defined::Defined;
 pub use delegation::Delegation;
 pub use error::{Error, ErrorKind, Position, Unknown};
 pub use expires::{BrowserCaching, Expiry, Fingerprinted, is_fingerprinted};
@@ -118,7 +116,6 @@ pub use fields::FieldPatterns;
 pub use file_conditions::{FileCondition, FileTest};
 pub use fixed_response::{Ping, Return, UNANSWERED};
 pub use forwarded::Forwarded;
-pub use groups::{Group, Groups};
 pub use htaccess::Htaccess;
 pub use isolation::{Automount, ControlGroup, IdRange, Isolation, Namespaces};
 pub use json_schema::schema;
@@ -127,7 +124,6 @@ pub use listener::{CleartextHttp2, Listener};
 pub use matching::{Match, Scheme};
 pub use memory_budget::MemoryBudget;
 pub use node::Shown;
-pub use pattern::{Pattern, PatternError, Patterns, RequiredTexts, Subject};
 pub use php::{PhpOptions, PhpTarget, PhpVersion, ScriptDirectories};
 pub use place::{path, split_path};
 pub use prefix::Prefix;
@@ -148,9 +144,6 @@ pub use share::{Candidate, ListingFormat, Symlinks};
 pub use smtp::{MailServer, Smtp, SmtpTls};
 pub use sticky::{SameSite, Sticky};
 pub use target::{Pass, Target};
-pub use template::{
-    Part, SslVariable, Template, TemplateError, UpstreamVariable, Variable, split_name,
-};
 pub use timeouts::{TimeoutChanges, Timeouts};
 pub use tls::{
     Acme, AcmeChallenge, AcmeKey, AcmeServer, Certificate, CipherSuite, ClientCertificates,

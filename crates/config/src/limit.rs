@@ -4,14 +4,15 @@ mod preset;
 
 use std::time::Duration;
 
+use howdah_template::{Part, Patterns, Subject, Template};
 use serde_json::Value;
 
 use crate::address_pattern::AddressPatterns;
 use crate::error::{Error, ErrorKind};
 use crate::matching::Match;
 use crate::node::{Node, Object, Shown};
-use crate::pattern::{Patterns, Subject};
-use crate::template::{Part, Template};
+use crate::patterns;
+use crate::templates;
 
 /// One rule.
 #[derive(Debug, Clone)]
@@ -130,7 +131,7 @@ impl LimitRule {
             place: node.place(),
             conditions: object.read("match", Match::read)?.unwrap_or_default(),
             except: LimitExceptions {
-                names: object.read("except_names", |names| Patterns::read(names, Subject::Host))?,
+                names: object.read("except_names", |names| patterns::read(names, Subject::Host))?,
                 ..object.read("except", LimitExceptions::read)?.unwrap_or_default()
             },
             key: object.read("key", read_key)?,
@@ -354,7 +355,7 @@ fn read_zone(node: &Node<'_>) -> Result<String, Error> {
 /// Reads a template whose text is known before the response.
 pub(crate) fn read_key(node: &Node<'_>) -> Result<Template, Error> {
     node.text()?;
-    let template = Template::read(node)?;
+    let template = templates::read(node)?;
     let is_of_response =
         |part: &Part| matches!(part, Part::Variable(variable) if variable.is_of_response());
     match template.parts().iter().any(is_of_response) {

@@ -1,12 +1,14 @@
 //! `match`: the conditions of a step.
 
+use howdah_template::{Patterns, Subject};
+
 use crate::address_pattern::AddressPatterns;
 use crate::condition::Condition;
 use crate::error::Error;
 use crate::fields::{CookieNames, FieldPatterns};
 use crate::file_conditions::FileCondition;
 use crate::node::Node;
-use crate::pattern::{Patterns, Subject};
+use crate::patterns;
 
 /// Conditions, all of which must hold. An absent condition holds.
 #[derive(Debug, Clone, Default)]
@@ -81,7 +83,7 @@ impl Match {
     fn read_with(node: &Node<'_>, names: CookieNames) -> Result<Match, Error> {
         let object = node.object()?;
         let patterns = |key, subject| {
-            let read = |node: &Node<'_>| Patterns::read(node, subject);
+            let read = |node: &Node<'_>| patterns::read(node, subject);
             object.read(key, read)
         };
         let addresses = |key| object.read(key, AddressPatterns::read);
@@ -95,7 +97,7 @@ impl Match {
             host: patterns("host", Subject::Host)?,
             source: addresses("source")?,
             destination: addresses("destination")?,
-            uri: object.read("uri", |uri| Patterns::read(uri, Subject::Uri))?,
+            uri: object.read("uri", |uri| patterns::read(uri, Subject::Uri))?,
             query: patterns("query", Subject::Query)?,
             arguments: fields("arguments", Subject::Argument)?,
             headers: fields("headers", Subject::Header)?,

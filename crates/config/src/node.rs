@@ -9,17 +9,18 @@ use std::ops::RangeInclusive;
 use std::path::{Component, PathBuf};
 use std::time::Duration;
 
+use howdah_template::{DefinedVariables, Groups};
 use serde_json::{Map, Value};
 
 use crate::defaults::Defaults;
-use crate::defined::DefinedVariables;
 use crate::definitions::Definitions;
 use crate::error::{Error, ErrorKind, Unknown};
-use crate::groups::Groups;
 use crate::mistakes::Mistakes;
 use crate::place::write_key;
 use crate::suggest::nearest;
 use crate::units;
+
+pub use howdah_template::Shown;
 
 pub(crate) use crate::place::{path, split_path};
 
@@ -405,27 +406,6 @@ pub(crate) fn quoted(words: &[&str]) -> String {
         let _ = write!(text, "{separator}\"{}\"", Shown(word));
     }
     text
-}
-
-/// Formats a string of a document for a message: on one line, without control characters,
-/// shortened.
-pub struct Shown<'a>(pub &'a str);
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MAX_CHARACTERS: usize = 100;
-        for (index, character) in self.0.chars().enumerate() {
-            if index == MAX_CHARACTERS {
-                return f.write_char('…');
-            }
-            if character.is_control() {
-                write!(f, "{}", character.escape_default())?;
-            } else {
-                f.write_char(character)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl fmt::Display for Path<'_> {

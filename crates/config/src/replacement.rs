@@ -1,8 +1,10 @@
 //! Replacements of text in response header fields.
 
+use howdah_template::Template;
+
 use crate::error::Error;
 use crate::node::Node;
-use crate::template::Template;
+use crate::templates;
 
 /// A text and its replacement.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,7 +25,7 @@ impl Replacement {
             }
             let to = match to.value.is_null() && null {
                 true => None,
-                false => Some(Template::read(&to)?),
+                false => Some(templates::read(&to)?),
             };
             replacements.push(Replacement { from: from.to_owned(), to });
         }

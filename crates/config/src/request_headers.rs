@@ -1,11 +1,12 @@
 //! Header fields of requests to other servers: `headers` of an upstream, `request_headers` of an
 //! action.
 
+use howdah_template::Template;
 use howdah_text::token::is_token;
 
 use crate::error::Error;
 use crate::node::Node;
-use crate::template::Template;
+use crate::templates;
 
 /// Names of fields with their values; `None` removes a field.
 pub type RequestHeaders = Vec<(String, Option<Template>)>;
@@ -56,7 +57,7 @@ fn read_with(
         }
         let value = match value.value.is_null() {
             true => None,
-            false => Some(Template::read(&value)?),
+            false => Some(templates::read(&value)?),
         };
         headers.push((name.to_owned(), value));
     }

@@ -1,10 +1,11 @@
 //! `response_headers` of an action: fields that are set in responses or removed from them.
 
+use howdah_template::Template;
 use howdah_text::token;
 
 use crate::error::Error;
 use crate::node::Node;
-use crate::template::Template;
+use crate::templates;
 
 /// A response header field that is set or removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl ResponseHeader {
             serde_json::Value::String(text) if text.chars().any(char::is_control) => {
                 Err(node.invalid("must not contain control characters"))
             }
-            serde_json::Value::String(_) => Template::read(node).map(Some),
+            serde_json::Value::String(_) => templates::read(node).map(Some),
             _ => Err(node.wrong_type("a string, or null to take the field out")),
         }
     }

@@ -1,8 +1,10 @@
 //! `rewrite`, and the elements of `try`: a path, and what becomes of the query.
 
+use howdah_template::{Part, Template, Variable};
+
 use crate::error::Error;
 use crate::node::Node;
-use crate::template::{Part, Template, Variable};
+use crate::templates;
 
 /// A path that replaces the request's, and the query that comes with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +33,7 @@ impl Rewrite {
     /// unless the text ends with `?` or has the query of the request already.
     pub(crate) fn read(node: &Node<'_>) -> Result<Rewrite, Error> {
         let (path, query) = split(node.string()?);
-        let path = Template::read_text(node, path)?;
+        let path = templates::read_text(node, path)?;
         let Some(query) = query.filter(|_| node.scope.defaults.rewrites_query) else {
             return Ok(Rewrite { path, query: QueryChange::Keep, place: node.place() });
         };
@@ -39,7 +41,7 @@ impl Rewrite {
             Some(query) => (query, true),
             None => (query, query.is_empty()),
         };
-        let query = Template::read_text(node, query)?;
+        let query = templates::read_text(node, query)?;
         let has_query = query
             .parts()
             .iter()
@@ -54,9 +56,9 @@ impl Rewrite {
     /// Reads an element of `try`. A query replaces that of the request, as in nginx's `try_files`.
     pub(crate) fn read_candidate(node: &Node<'_>) -> Result<Rewrite, Error> {
         let (path, query) = split(node.text()?);
-        let path = Template::read_text(node, path)?;
+        let path = templates::read_text(node, path)?;
         let query = match query {
-            Some(query) => QueryChange::Replace(Template::read_text(node, query)?),
+            Some(query) => QueryChange::Replace(templates::read_text(node, query)?),
             None => QueryChange::Keep,
         };
         Ok(Rewrite { path, query, place: node.place() })

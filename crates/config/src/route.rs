@@ -1,8 +1,9 @@
 //! `routes`: steps that are tried in order until the conditions of one hold.
 
+use howdah_template::Groups;
+
 use crate::action::{Action, KINDS};
 use crate::error::Error;
-use crate::groups::Groups;
 use crate::matching::Match;
 use crate::node::{Node, Scope};
 

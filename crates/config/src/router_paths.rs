@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use howdah_template::{Part, Template};
+
 use crate::action::{ActionKind, PageSource};
 use crate::actions::RouterPath;
 use crate::node::path;
-use crate::template::{Part, Template};
 use crate::{Config, Symlinks};
 
 impl Config {

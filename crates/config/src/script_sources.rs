@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
+use howdah_template::{Part, Template, Variable};
+
 use crate::action::Share;
 use crate::config::Config;
 use crate::script_extensions::ScriptExtensions;
 use crate::target::Pass;
-use crate::template::{Part, Template, Variable};
 
 /// The endings of scripts that applications have configured, by the directories of the applications.
 /// Shares of those directories must not send such files.

@@ -1,8 +1,10 @@
 //! Variables for scripts: `params` of a FastCGI application, `environment` of an action.
 
+use howdah_template::Template;
+
 use crate::error::Error;
 use crate::node::Node;
-use crate::template::Template;
+use crate::templates;
 
 /// Reads an object of variables. Names are those of CGI variables, so that a value cannot pass for
 /// two.
@@ -13,7 +15,7 @@ pub(crate) fn read(node: &Node<'_>) -> Result<Vec<(String, Template)>, Error> {
             let message = "must have a name of letters, digits and underscores, as SCRIPT_FILENAME";
             return Err(param.invalid(message));
         }
-        params.push((name.to_owned(), Template::read(&param)?));
+        params.push((name.to_owned(), templates::read(&param)?));
     }
     Ok(params)
 }

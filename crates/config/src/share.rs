@@ -1,9 +1,11 @@
 //! Parts of a `share` action: file names, `try`, `index`, `chroot` and `follow_symlinks`.
 
+use howdah_template::{Part, Template, Variable};
+
 use crate::error::Error;
 use crate::node::{Node, Object};
 use crate::rewrite::Rewrite;
-use crate::template::{Part, Template, Variable};
+use crate::templates;
 
 /// Symbolic links of a share that are followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -72,7 +74,7 @@ impl Candidate {
 
 pub(crate) fn read_paths(node: &Node<'_>) -> Result<Vec<Template>, Error> {
     let paths: Vec<Template> =
-        node.strings()?.map(|path| Template::read_file(&path)).collect::<Result<_, _>>()?;
+        node.strings()?.map(|path| templates::read_file(&path)).collect::<Result<_, _>>()?;
     match paths.is_empty() {
         true => Err(node.invalid("must have at least one element")),
         false => Ok(paths),
@@ -83,7 +85,7 @@ pub(crate) fn read_chroot(node: &Node<'_>) -> Result<Option<Template>, Error> {
     // As in Unit, an empty string disables it.
     match node.value == "" {
         true => Ok(None),
-        false => Template::read_file(node).map(Some),
+        false => templates::read_file(node).map(Some),
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use howdah_template::{Part, Template};
 use howdah_text::percent;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
 use crate::node::{Node, Shown, quoted};
 use crate::suggest::nearest;
-use crate::template::{Part, Template};
+use crate::templates;
 
 /// A part of the document to which requests are passed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -199,7 +200,7 @@ impl fmt::Display for Target {
 
 impl Pass {
     pub(crate) fn read(node: &Node<'_>) -> Result<Pass, Error> {
-        let template = Template::read(node)?;
+        let template = templates::read(node)?;
         match template.constant() {
             Some(text) => Target::read(node, text).map(Pass::Fixed),
             None => Ok(Pass::Variable(template)),
@@ -208,7 +209,7 @@ impl Pass {
 
     /// Reads `scripts` of a share: an application, whose name may depend on the request.
     pub(crate) fn read_scripts(node: &Node<'_>) -> Result<Pass, Error> {
-        let template = Template::read(node)?;
+        let template = templates::read(node)?;
         match template.constant() {
             Some(text) => Target::read_scripts(node, text).map(Pass::Fixed),
             None => match template.parts().first() {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use howdah_template::Template;
 use serde_json::Value;
 
 use crate::address::Address;
@@ -12,7 +13,7 @@ use crate::replacement::Replacement;
 use crate::request_headers::{self, RequestHeaders};
 use crate::retry::Retry;
 use crate::sticky::Sticky;
-use crate::template::Template;
+use crate::templates;
 use crate::timeouts::Timeouts;
 use crate::upstream_tls::UpstreamTls;
 
@@ -235,7 +236,7 @@ impl Upstream {
             queue: object.read("queue", |node| node.count(0))?.unwrap_or(default.queue),
             queue_timeout: object.read("queue_timeout", seconds)?.filter(set),
             timeouts: object.read("timeouts", Timeouts::read_http)?.unwrap_or_default(),
-            host: object.read("host", Template::read)?,
+            host: object.read("host", templates::read)?,
             headers: object.read("headers", request_headers::read)?.unwrap_or_default(),
             forwarded: object.read("forwarded", ForwardedFields::read)?.unwrap_or_default(),
             tls: object.read("tls", UpstreamTls::read)?.flatten(),
@@ -296,7 +297,7 @@ impl Balance {
         if node.value.is_object() {
             let object = node.object()?;
             let hash = object.required("hash")?;
-            let template = Template::read(&hash)?;
+            let template = templates::read(&hash)?;
             if template.constant().is_some() {
                 let error = hash.invalid("has no variable, so all requests would go to one server");
                 return Err(error.with_hint("write \"$remote_addr\", or \"$cookie_NAME\""));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use howdah_config::Captures;
+use howdah_template::Captures;
 
 use crate::message::{ConnectionInfo, Fields, Request, Version};
 use crate::target::Target;

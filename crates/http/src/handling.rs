@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use howdah_config::geo_database::GeoDatabase;
+use howdah_template::geo_database::GeoDatabase;
 
 /// Facts that the handlers of a request record.
 #[derive(Debug, Clone, Default)]

@@ -7,9 +7,9 @@ use std::thread::LocalKey;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use howdah_config::php_name::is_known_as;
-use howdah_config::{SslVariable, Template, UpstreamVariable, Variable};
 use howdah_sys::clock;
+use howdah_template::php_name::is_known_as;
+use howdah_template::{SslVariable, Template, UpstreamVariable, Variable};
 use howdah_text::{date, percent};
 
 use crate::handling::{Handling, Script};

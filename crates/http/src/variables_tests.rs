@@ -1,7 +1,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use howdah_config::Template;
+use howdah_template::Template;
 
 use super::*;
 use crate::fixture::request;

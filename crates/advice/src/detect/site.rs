@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use serde_json::{Map, Value, json};
-
 use howdah_config::Template;
+use serde_json::{Map, Value, json};
 
 use super::closed_paths::ClosedPaths;
 use super::framework::{Evidence, Framework};

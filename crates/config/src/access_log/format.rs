@@ -1,9 +1,11 @@
 //! `format` of an access log.
 
+use howdah_template::{Part, Template, Variable};
+
 use crate::error::Error;
 use crate::node::Node;
 use crate::suggest::nearest;
-use crate::template::{Part, Template, Variable};
+use crate::templates;
 
 /// The format of a line of the access log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +62,7 @@ const JSON: [(&str, &str); 12] = [
 
 impl LogFormat {
     pub(super) fn combined(node: &Node<'_>) -> Result<LogFormat, Error> {
-        Template::read_text(node, COMBINED).map(LogFormat::Text)
+        templates::read_text(node, COMBINED).map(LogFormat::Text)
     }
 
     /// Reads a name, a template or an object of templates. If `numbers` is true, templates that are
@@ -77,7 +79,7 @@ impl LogFormat {
             if name.is_empty() {
                 return Err(value.invalid("must have a name that is not empty"));
             }
-            members.push((name.to_owned(), LogValue::of(Template::read(&value)?, numbers)));
+            members.push((name.to_owned(), LogValue::of(templates::read(&value)?, numbers)));
         }
         Ok(LogFormat::Json(members))
     }
@@ -85,13 +87,13 @@ impl LogFormat {
     fn read_text(node: &Node<'_>, text: &str) -> Result<LogFormat, Error> {
         if text == "json" {
             let member = |(name, value): (&str, &str)| {
-                let value = Template::read_text(node, value)?;
+                let value = templates::read_text(node, value)?;
                 Ok((name.to_owned(), LogValue::of(value, true)))
             };
             return JSON.into_iter().map(member).collect::<Result<_, _>>().map(LogFormat::Json);
         }
         if let Some((_, format)) = NAMED.into_iter().find(|(name, _)| *name == text) {
-            return Template::read_text(node, format).map(LogFormat::Text);
+            return templates::read_text(node, format).map(LogFormat::Text);
         }
         let is_word = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
         if !text.is_empty() && text.bytes().all(is_word) {
@@ -101,7 +103,7 @@ impl LogFormat {
                 return Err(error.with_hint(format!("did you mean \"{meant}\"?")));
             }
         }
-        Template::read(node).map(LogFormat::Text)
+        templates::read(node).map(LogFormat::Text)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use howdah_config::Captures;
+use howdah_template::Captures;
 
 use super::fields::Fields;
 use crate::handling::Handling;

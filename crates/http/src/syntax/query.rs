@@ -3,7 +3,7 @@
 //! As in Unit, a query is split at `&` and each piece at its first `=`; then `%XX` is decoded and
 //! `+` becomes a space. An invalid escape is kept as it is. Nothing here fails.
 
-use howdah_config::php_name::is_known_as;
+use howdah_template::php_name::is_known_as;
 use howdah_text::percent::decoded_form;
 
 /// Returns the value of the last argument with this name, also one that PHP makes this name; still encoded.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use howdah_config::Captures;
+use howdah_template::Captures;
 
 use super::fields::{KnownFields, KnownName, field};
 use super::lines::{Lines, RequestLine};

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use howdah_template::{TemplateError, split_name};
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind};
-use crate::template::{TemplateError, split_name};
 
 /// Explains the error of a definition that uses one that has not been read yet; returns other errors as
 /// they are. `is_read` tells whether a definition has been read.
-pub(crate) fn explain(
+pub(super) fn explain(
     error: Error,
     name: &str,
     variables: &Value,

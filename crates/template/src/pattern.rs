@@ -13,8 +13,7 @@ use regex_syntax::ParserBuilder;
 use regex_syntax::hir::literal::{ExtractKind, Extractor};
 use regex_syntax::hir::{Hir, Look, LookSet};
 
-use crate::error::Error;
-use crate::node::{Node, Shown};
+use crate::shown::Shown;
 
 /// The part of a request that a pattern is compared with. It determines case and encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,16 +191,6 @@ impl Patterns {
             .map(RequiredTexts::Whole)
             .or_else(|| collect(Test::start).map(RequiredTexts::Start))
             .or_else(|| collect(Test::end).map(RequiredTexts::End))
-    }
-
-    /// Reads a pattern or an array of patterns.
-    pub(crate) fn read(node: &Node<'_>, subject: Subject) -> Result<Patterns, Error> {
-        let mut patterns = Patterns::default();
-        for element in node.strings()? {
-            let pattern = Pattern::parse(element.string()?, subject);
-            patterns.push(pattern.map_err(|error| element.invalid(error))?);
-        }
-        Ok(patterns)
     }
 }
 

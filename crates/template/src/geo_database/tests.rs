@@ -1,12 +1,9 @@
-use std::path::Path;
-
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
-use crate::Config;
 
-#[path = "geo_database_writer.rs"]
+#[path = "writer.rs"]
 mod writer;
 
 const STAMP: FileStamp = [1, 2, 3, 4];
@@ -80,30 +77,5 @@ proptest! {
                 }
             }
         }
-    }
-}
-
-#[test]
-fn documents_name_a_database_and_a_path() {
-    let document = |variable: Value| json!({"variables": {"x": variable}});
-    let good = json!({"geo": "$remote_addr", "database": "/geo/a.mmdb", "path": "a.b"});
-    let config = Config::from_value(document(good)).unwrap();
-    let [(place, database)] = config.geo_databases.as_slice() else { panic!("{config:?}") };
-    assert_eq!(
-        (place.as_str(), &*database.file),
-        ("/variables/x/database", Path::new("/geo/a.mmdb"))
-    );
-    assert!(Arc::ptr_eq(database, &GeoDatabase::at(Path::new("/geo/a.mmdb"))));
-    assert_eq!(config.router_paths()[0].path, "/variables/x/database");
-    for (variable, problem) in [
-        (json!({"geo": "$uri", "database": "a.mmdb", "path": "a"}), "/variables/x/database: "),
-        (json!({"geo": "$uri", "database": "/a.mmdb"}), "\"path\""),
-        (json!({"geo": "$uri", "database": "/a.mmdb", "path": "a..b"}), "/variables/x/path: "),
-        (json!({"geo": "$uri", "database": "/a.mmdb", "path": "a", "values": {}}), "\"values\""),
-        (json!({"map": "$uri", "database": "/a.mmdb", "path": "a"}), "\"values\""),
-        (json!({"geo": "$uri", "path": "a", "values": {}}), "\"path\""),
-    ] {
-        let error = Config::from_value(document(variable.clone())).unwrap_err().to_string();
-        assert!(error.contains(problem), "{variable}: {error}");
     }
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 /// Networks with their values. IPv4 addresses are those of `::ffff:0:0/96`.
-pub(crate) struct Networks<T> {
+pub struct Networks<T> {
     /// In the order of their first addresses; of two, the larger one first.
     networks: Vec<Network<T>>,
 }
@@ -17,7 +17,7 @@ struct Network<T> {
 }
 
 /// Reads an address or a network, such as `10.0.0.0/8`; returns its first and last address.
-pub(crate) fn parse(text: &str) -> Option<(u128, u128)> {
+pub fn parse(text: &str) -> Option<(u128, u128)> {
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => (address, Some(length)),
         None => (text, None),

@@ -37,13 +37,18 @@ impl Groups {
         self.names.iter().map(String::as_str)
     }
 
+    /// Returns true if they are those of a pattern of a `map`.
+    pub fn are_of_map(&self) -> bool {
+        self.is_of_map
+    }
+
     /// Records that a template refers to a group.
     pub(crate) fn note_use(&self) {
         self.is_used.set(true);
     }
 
     /// Returns true if a template refers to a group.
-    pub(crate) fn are_used(&self) -> bool {
+    pub fn are_used(&self) -> bool {
         self.is_used.get()
     }
 }

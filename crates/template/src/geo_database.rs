@@ -188,5 +188,4 @@ impl fmt::Debug for GeoContent {
 }
 
 #[cfg(test)]
-#[path = "geo_database_tests.rs"]
 mod tests;

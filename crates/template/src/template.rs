@@ -4,13 +4,14 @@
 //! the text that a group of a regular expression has captured. A dollar sign itself is written
 //! `$dollar` or `${dollar}`.
 
+mod defined;
+
 use std::fmt;
 
-use crate::defined::{Defined, DefinedVariables};
-use crate::error::{Error, ErrorKind, Unknown};
+pub use defined::{Defined, DefinedVariables, MAX_WEIGHT, Table};
+
 use crate::groups::{Group, Groups};
-use crate::node::{Node, Shown};
-use crate::suggest::nearest;
+use crate::shown::Shown;
 
 /// A string with variables.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -192,7 +193,7 @@ impl Template {
     }
 
     /// Reads a string with variables, also those that the document defines, and captures.
-    fn parse_in(
+    pub fn parse_in(
         text: &str,
         groups: &Groups,
         variables: &DefinedVariables,
@@ -261,57 +262,10 @@ impl Template {
             }
         }
     }
-
-    pub(crate) fn read(node: &Node<'_>) -> Result<Template, Error> {
-        Template::read_text(node, node.string()?)
-    }
-
-    /// Reads a template that is part of the string `node`.
-    pub(crate) fn read_text(node: &Node<'_>, text: &str) -> Result<Template, Error> {
-        let groups = node.scope.groups;
-        let variables = node.scope.variables;
-        let error = match Template::parse_in(text, groups, variables) {
-            Ok(template) => return Ok(template),
-            Err(error) => error,
-        };
-        match &error {
-            TemplateError::Unknown { name } => {
-                let refused = node.error(ErrorKind::InvalidValue, error.to_string());
-                let refused = refused.about(Unknown::Variable(name.clone()));
-                let meant = nearest(name, names().chain(groups.names())).map(str::to_owned);
-                Err(match meant.or_else(|| variables.nearest(name)) {
-                    Some(meant) => refused.with_hint(format!("did you mean \"${meant}\"?")),
-                    None => refused,
-                })
-            }
-            TemplateError::NoGroup { .. } if groups.is_of_map => Err(node.invalid(error).with_hint(
-                "a group in parentheses is captured by the regular expression that has the value, as in \
-                 {\"~^/blog/(.*)$\": \"/news/$1\"}",
-            )),
-            TemplateError::NoGroup { count: 0, .. } => Err(node.invalid(error).with_hint(
-                "a group in parentheses is captured by a regular expression of \"uri\" or \
-                 \"host\" in the same step, as in \"~^/blog/(.*)$\"",
-            )),
-            TemplateError::NoGroup { .. } => Err(node.invalid(error)),
-            TemplateError::Ambiguous { .. } => {
-                Err(node.invalid(error).with_hint("give the group another name"))
-            }
-            TemplateError::NoName { .. } => {
-                Err(node.invalid(error).with_hint("write \"${dollar}\" for a dollar sign"))
-            }
-            TemplateError::JavaScript => Err(node.invalid(error)),
-        }
-    }
-
-    /// Reads a template that becomes a file name.
-    pub(crate) fn read_file(node: &Node<'_>) -> Result<Template, Error> {
-        node.text()?;
-        Template::read(node)
-    }
 }
 
 /// Returns the names of variables, without those that have an argument.
-fn names<'a>() -> impl Iterator<Item = &'a str> {
+pub fn names<'a>() -> impl Iterator<Item = &'a str> {
     CONSTANT.iter().map(|(name, _)| *name).chain(["dollar"])
 }
 

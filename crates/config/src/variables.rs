@@ -1,0 +1,146 @@
+//! `variables`: variables that a document defines from other variables (nginx's `map`, `geo` and
+//! `split_clients`).
+
+mod uses;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use howdah_template::geo_database::{GeoDatabase, GeoPath};
+use howdah_template::networks::{self, Networks};
+use howdah_template::{
+    Defined, DefinedVariables, Groups, MAX_WEIGHT, Pattern, Subject, Table, Variable,
+};
+
+use crate::error::Error;
+use crate::node::{Node, Object, Scope, path};
+use crate::templates;
+
+/// Reads `variables`. A definition can use those in front of it.
+pub(crate) fn read(variables: &DefinedVariables, node: &Node<'_>) -> Result<(), Error> {
+    let all = node.value;
+    for (name, node) in node.members()? {
+        let is_name = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+        if name.is_empty() || !name.bytes().all(is_name) {
+            return Err(node.invalid("must have a name of letters and \"_\""));
+        }
+        if name == "dollar" || Variable::named(name).is_some() {
+            let error = node.invalid("has the name of a variable that exists already");
+            node.part::<()>(Err(error.with_hint("choose another name")))?;
+            continue;
+        }
+        let definition = read_one(name, &node)
+            .map_err(|error| uses::explain(error, name, all, |name| variables.get(name).is_some()));
+        // The name is defined, also for the templates that use a definition with a mistake.
+        let definition = node.part(definition)?.unwrap_or_else(|| Defined::empty(name));
+        variables.insert(definition);
+    }
+    Ok(())
+}
+
+/// Returns the databases of variables, each with its place in the document.
+pub(crate) fn databases(variables: &DefinedVariables) -> Vec<(String, Arc<GeoDatabase>)> {
+    let all = variables.all();
+    let databases = all.iter().filter_map(|defined| {
+        let place = path(["variables", defined.name(), "database"]);
+        Some((place, Arc::clone(defined.database()?)))
+    });
+    let mut databases: Vec<_> = databases.collect();
+    databases.sort_by(|(one, _), (other, _)| one.cmp(other));
+    databases
+}
+
+fn read_one(name: &str, node: &Node<'_>) -> Result<Defined, Error> {
+    let object = node.object()?;
+    // The caller explains the first error with the names of all definitions.
+    let read = |key| object.optional(key).map(|node| templates::read(&node)).transpose();
+    let (source, table) = match (read("map")?, read("geo")?, read("split")?) {
+        (Some(source), None, None) => (source, read_map(&object)?),
+        (None, Some(source), None) => (source, read_geo(&object)?),
+        (None, None, Some(source)) => (source, read_split(&object)?),
+        (None, None, None) => return Err(object.missing(&["map", "geo", "split"])),
+        _ => return Err(node.invalid("must have just one of \"map\", \"geo\" or \"split\"")),
+    };
+    let default = read("default")?.unwrap_or_default();
+    object.end()?;
+    Defined::new(name, node.value.to_string(), source, table, default).ok_or_else(|| {
+        node.invalid(format_args!(
+            "leads to more than {MAX_WEIGHT} variables by the definitions in front of it"
+        ))
+    })
+}
+
+fn read_map(object: &Object<'_>) -> Result<Table, Error> {
+    let (mut texts, mut patterns) = (HashMap::new(), Vec::new());
+    let node = object.required("values")?;
+    for (key, value) in node.members()? {
+        let pattern = match key.starts_with(['~', '!']) || key.contains('*') {
+            true => {
+                let pattern = Pattern::parse(key, Subject::Header);
+                Some(pattern.map_err(|error| value.invalid(error))?)
+            }
+            false => None,
+        };
+        let groups = Groups::of_map(pattern.as_ref());
+        let template = templates::read(&value.within(&Scope { groups: &groups, ..*value.scope }))?;
+        match pattern {
+            Some(pattern) => patterns.push((pattern, template)),
+            None => {
+                let text = key.as_bytes().to_ascii_lowercase();
+                texts.insert(text.into_boxed_slice(), template);
+            }
+        }
+    }
+    Ok(Table::Map { texts, patterns })
+}
+
+fn read_geo(object: &Object<'_>) -> Result<Table, Error> {
+    let database = object.read("database", |node| {
+        let file = node.file()?;
+        match file.is_absolute() && file.file_name().is_some() {
+            true => Ok(GeoDatabase::at(&file)),
+            false => Err(node.invalid("must be the name of a file that starts with \"/\"")),
+        }
+    })?;
+    if let Some(database) = database {
+        let path = object.required("path")?;
+        let found = GeoPath::parse(path.text()?).ok_or_else(|| {
+            let error = path.invalid("must be names with dots between them");
+            error.with_hint("write \"country.iso_code\"")
+        })?;
+        return Ok(Table::Database(database, found));
+    }
+    let mut networks = Vec::new();
+    let node = object.required("values")?;
+    for (key, value) in node.members()? {
+        let Some(network) = networks::parse(key) else {
+            let error = value.invalid("must be named after an address or a network");
+            return Err(error.with_hint("write \"10.0.0.0/8\", \"192.0.2.1\" or \"fd00::/8\""));
+        };
+        networks.push((network, templates::read(&value)?));
+    }
+    Ok(Table::Geo(Networks::new(networks)))
+}
+
+fn read_split(object: &Object<'_>) -> Result<Table, Error> {
+    let (mut shares, mut sum) = (Vec::new(), 0.0);
+    let node = object.required("values")?;
+    for (key, share) in node.members()? {
+        let percent = share.value.as_f64().filter(|percent| (0.0..=100.0).contains(percent));
+        let Some(percent) = percent else {
+            let error = share.wrong_type("a number of percent from 0 to 100");
+            return Err(error.with_hint("write {\"one\": 50, \"other\": 50}"));
+        };
+        sum += percent;
+        if sum > 100.0 + 1e-6 {
+            return Err(share.invalid("makes all shares together more than 100 percent"));
+        }
+        let end = (sum / 100.0 * 4_294_967_296.0).round();
+        // At most 2³², which a number of this type has exactly.
+        shares.push((end as u64, templates::read_text(&share, key)?));
+    }
+    Ok(Table::Split(shares))
+}
+
+#[cfg(test)]
+mod tests;

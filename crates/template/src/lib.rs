@@ -1,0 +1,24 @@
+//! What texts of the configuration mean for a request: strings with variables, patterns, and what groups of
+//! patterns capture.
+//!
+//! This crate does not read the configuration; errors say why a text has no meaning. It opens no file. Texts of the
+//! configuration and of requests are untrusted: none causes a panic.
+#![forbid(unsafe_code)]
+
+mod captures;
+pub mod geo_database;
+mod groups;
+pub mod networks;
+mod pattern;
+pub mod php_name;
+mod shown;
+mod template;
+
+pub use captures::Captures;
+pub use groups::{Group, Groups};
+pub use pattern::{Pattern, PatternError, Patterns, RequiredTexts, Subject};
+pub use shown::Shown;
+pub use template::{
+    Defined, DefinedVariables, MAX_WEIGHT, Part, SslVariable, Table, Template, TemplateError,
+    UpstreamVariable, Variable, names, split_name,
+};
