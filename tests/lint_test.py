@@ -181,16 +181,18 @@ class Sizes(RuleTest):
         self.assert_accepts(lint.file_sizes, {"a.py": "x = 1\n" * 600, "b.rs": "\n" * 150})
 
     def test_a_longer_file_is_found(self):
-        for name in ("a.rs", "a.c", "a.py", "a.sh", "a.php"):
+        for name in ("a.rs", "a.c", "a.py", "a.sh", "a.php", "tests/b.rs", "d/tests.rs", "e_test.py"):
             with self.subTest(name):
                 files = {name: "\n" * 601, "b.rs": "", "c.rs": ""}
-                self.assert_finds(lint.file_sizes, files, f"{name}:601: 601 lines without tests")
+                self.assert_finds(lint.file_sizes, files, f"{name}:601: 601 lines without inline tests")
                 (self.root / name).unlink()
 
-    def test_tests_do_not_count(self):
+    def test_inline_tests_do_not_count(self):
         block = "#[cfg(test)]\nmod tests {\n" + '    const OPEN: &str = "{";\n' * 600 + "}\n"
-        self.assert_accepts(lint.file_sizes, {"a.rs": "fn f() {}\n" * 100 + block, "tests/b.rs": "\n" * 700,
-                                              "c_tests.rs": "\n" * 700, "d/tests.rs": "\n" * 700})
+        self.assert_accepts(lint.file_sizes, {"a.rs": "fn f() {}\n" * 100 + block})
+
+    def test_long_tests_do_not_raise_the_median(self):
+        self.assert_accepts(lint.file_sizes, {"a.rs": "", "tests/b.rs": "\n" * 200, "d/tests.rs": "\n" * 200})
 
     def test_a_high_median_is_found(self):
         files = {f"{name}.rs": "\n" * 151 for name in "abc"}

@@ -11,18 +11,17 @@ use std::process::{Command, Output, Stdio};
 
 use harness::tls::Authority;
 use harness::{Site, free_address, merge, processes, programs, requirements};
-use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// What a command says on standard error, without notes: those depend on the machine.
-fn said(output: &Output) -> String {
+pub(super) fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     text.split_inclusive('\n').filter(|line| !line.starts_with("howdah: note: ")).collect()
 }
 
 /// Checks the site's document with changes. Returns the path of the document too.
-fn check(site: &Site, changes: &Value) -> (Output, PathBuf) {
+pub(super) fn check(site: &Site, changes: &Value) -> (Output, PathBuf) {
     let mut document = site.document("127.0.0.1:80");
     merge(&mut document, changes.clone());
     let path = site.data().join("check.json");
@@ -306,51 +305,6 @@ fn a_share_that_names_a_directory_without_the_path_of_the_request_is_a_warning()
     assert!(output.status.success(), "{output:?}");
 }
 
-/// A certificate for `a.example` that is valid between two years, with its key.
-fn certificate(since: i32, until: i32) -> (String, String) {
-    let mut params = CertificateParams::new(["a.example".to_owned()]).unwrap();
-    params.not_before = date_time_ymd(since, 1, 1);
-    params.not_after = date_time_ymd(until, 1, 1);
-    let key = KeyPair::generate().unwrap();
-    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
-}
-
-#[test]
-fn certificates_that_have_expired_or_are_not_yet_valid_are_told() {
-    let site = Site::script("index.php", "echo 1;");
-    let at = |name: &str| site.data().join(name);
-    fs::create_dir_all(at("state/certs")).unwrap();
-    for (name, since, until) in [("old", 1999, 2000), ("good", 2000, 2999), ("future", 2998, 2999)]
-    {
-        let (chain, key) = certificate(since, until);
-        fs::write(at(&format!("state/certs/{name}")), format!("{chain}{key}")).unwrap();
-        fs::write(at(&format!("{name}.pem")), chain).unwrap();
-        fs::write(at(&format!("{name}.key")), key).unwrap();
-    }
-    let files = |name: &str| json!({"chain": at(&format!("{name}.pem")), "key": at(&format!("{name}.key"))});
-    let place = "/listeners/127.0.0.1:80/tls/certificate: certificate 1 of ";
-    let expired = "has expired on Sat, 01 Jan 2000 00:00:00 GMT";
-    for (certificate, expected) in [
-        (files("old"), Some(expired)),
-        (json!("old"), Some(expired)),
-        (files("future"), Some("is not valid before Mon, 01 Jan 2998 00:00:00 GMT")),
-        (files("good"), None),
-        (json!("good"), None),
-    ] {
-        let tls = json!({"listeners": {"127.0.0.1:80": {"tls": {"certificate": certificate}}}});
-        let (_, name) = check(&site, &tls);
-        let mut command = Command::new(programs::howdah());
-        command.arg("check").arg(name).arg("--state").arg(at("state"));
-        let output = programs::run(&mut command);
-        let text = said(&output);
-        assert!(output.status.success(), "{text}");
-        match expected {
-            Some(expected) => assert!(text.contains(place) && text.contains(expected), "{text}"),
-            None => assert!(!text.contains(place), "{text}"),
-        }
-    }
-}
-
 #[test]
 fn an_address_that_another_program_listens_on_is_an_error() {
     if !Path::new("/proc/net/tcp").exists() || !Path::new("/proc/net/unix").exists() {
@@ -441,26 +395,6 @@ fn a_preload_script_that_cannot_be_read_is_an_error_where_it_is_named() {
     let options = json!({"file": ini});
     let (output, _) = check(&site, &json!({"applications": {"site": {"options": options}}}));
     assert!(said(&output).contains("/applications/site/options/file: "), "{output:?}");
-}
-
-#[test]
-fn certificates_of_the_store_are_looked_at_where_it_is_known() {
-    let site = Site::script("index.php", "echo 1;");
-    let tls = json!({"listeners": {"127.0.0.1:80": {"tls": {"certificate": "mine"}}}});
-    let (output, name) = check(&site, &tls);
-    assert!(output.status.success() && said(&output).contains("--state"), "{output:?}");
-    let state = site.data().join("state");
-    let with_state = || {
-        let mut command = Command::new(programs::howdah());
-        programs::run(command.arg("check").arg(&name).arg("--state").arg(&state))
-    };
-    let text = said(&with_state());
-    assert!(text.contains("/listeners/127.0.0.1:80/tls: there is no certificate"), "{text}");
-    assert!(!state.exists(), "nothing is made");
-    let (chain, key) = Authority::new().issue(&["a.example"]);
-    fs::create_dir_all(state.join("certs")).unwrap();
-    fs::write(state.join("certs/mine"), chain + &key).unwrap();
-    assert!(with_state().status.success());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod atomic_changes;
 mod changes_under_load;
 mod check;
+mod check_certificates;
 mod check_sites;
 mod check_starts;
 mod control_access;

@@ -3,6 +3,7 @@
 mod browser_caches;
 mod conditions;
 mod htaccess;
+mod htaccess_changes;
 mod links;
 mod listings;
 mod often;

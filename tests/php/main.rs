@@ -24,4 +24,5 @@ mod status;
 mod timeouts;
 mod worker_check;
 mod worker_mode;
+mod worker_mode_failures;
 mod zygotes;

@@ -356,8 +356,4 @@ impl Files {
 }
 
 #[cfg(test)]
-mod attack_tests;
-#[cfg(test)]
-mod links_tests;
-#[cfg(test)]
 mod tests;

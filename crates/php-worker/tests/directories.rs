@@ -5,9 +5,10 @@ mod harness;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::{Application, Request};
+use howdah_harness::time::Stopwatch;
 use howdah_wire::queue::WorkerId;
 
 const FIRST: WorkerId = WorkerId { index: 0, incarnation: 0 };
@@ -174,7 +175,7 @@ fn a_worker_without_requests_leaves_the_directory() {
     let mut application = Application::start(1);
     let site = release(&application, "a");
     assert_eq!(show(&mut application, "a"), "a a");
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     while directory(&application) != application.root.path() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", directory(&application));
         std::thread::sleep(Duration::from_millis(50));

@@ -2,9 +2,10 @@
 
 mod harness;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::Application;
+use howdah_harness::time::Stopwatch;
 use howdah_sys::signals;
 use howdah_wire::messages::Exit;
 use howdah_wire::queue::WorkerId;
@@ -48,7 +49,7 @@ fn the_memory_limit_costs_one_request() {
 fn the_time_limit_ends_an_endless_loop() {
     let mut application = Application::start(1);
     for _ in 0..2 {
-        let start = Instant::now();
+        let start = Stopwatch::start();
         let answer = application.run("set_time_limit(1); while (true);");
         assert_eq!(answer.status, 500);
         assert!(answer.logged("Maximum execution time of 1 second exceeded"), "{:?}", answer.log);
@@ -106,7 +107,7 @@ fn a_killed_worker_leaves_its_request_marked_and_is_reported() {
 fn a_worker_that_is_killed_while_it_waits_is_reported_as_idle() {
     let mut application = Application::start(1);
     let owner = WorkerId { index: 0, incarnation: 0 };
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     while !application.region.is_asleep(owner) {
         assert!(begun.elapsed() < Duration::from_secs(30), "it never waits");
         std::thread::sleep(Duration::from_millis(1));

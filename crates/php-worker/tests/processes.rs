@@ -4,9 +4,10 @@ mod harness;
 
 use std::collections::HashSet;
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::{Application, start_failing};
+use howdah_harness::time::Stopwatch;
 use howdah_sys::futex;
 use howdah_wire::messages::Exit;
 use howdah_wire::queue::WorkerId;
@@ -27,7 +28,7 @@ fn exists(pid: u32) -> bool {
 const TEST_TIMEOUT: Duration = Duration::from_secs(40);
 
 fn soon(condition: impl Fn() -> bool) -> bool {
-    let start = Instant::now();
+    let start = Stopwatch::start();
     while start.elapsed() < TEST_TIMEOUT {
         if condition() {
             return true;
@@ -388,7 +389,7 @@ fn nobody_can_trace_a_prototype_and_it_can_trace_its_workers() {
     let pending = application.send(&request);
     // The script is not there from the first moment on.
     let mut stacks = Vec::new();
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     while begun.elapsed() < TEST_TIMEOUT && !stacks.join("\n").contains("usleep(int)") {
         stacks.extend(application.trace(FIRST).unwrap());
     }

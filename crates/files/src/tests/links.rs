@@ -14,11 +14,15 @@ use howdah_requirements::is_root;
 use howdah_sys::credentials::Credentials;
 use howdah_sys::log::Log;
 
-use super::tests::{Site, request};
 use super::*;
 
+mod roots;
+mod swaps;
+
 const ROOT: u32 = 0;
+
 const ALICE: u32 = 54_321;
+
 const BOB: u32 = 54_322;
 
 /// Content that must never appear in a response.
@@ -350,97 +354,6 @@ fn a_project_may_link_to_what_its_application_writes() {
 }
 
 #[test]
-fn links_in_the_path_of_the_root_are_judged_too() {
-    if !howdah_requirements::root() {
-        return;
-    }
-    for (owner, target, expected) in
-        [(ALICE, ALICE, 200), (ALICE, BOB, 403), (ALICE, ROOT, 403), (ROOT, BOB, 200)]
-    {
-        let site = Site::plain();
-        file(&site, "release/public/f.txt", target, 0o644);
-        file(&site, "release/public/d/f.txt", target, 0o644);
-        file(&site, "release/public/a.php", target, 0o644);
-        directory(&site, "release/public", target, 0o755);
-        directory(&site, "release", target, 0o755);
-        link(&site, "release", "current", owner);
-        link(&site, "d/f.txt", "release/public/in", BOB);
-        link(&site, "a.php", "release/public/source.txt", ROOT);
-        let served = |symlinks, path: &str| {
-            let root = at(&site, "current/public");
-            let share = Share::new(root, Options { symlinks, ..Options::default() });
-            status(&site, &share, share.place(path.as_bytes()))
-        };
-        for path in ["/f.txt", "/d/f.txt", "/in"] {
-            let context = format!("{path}: {owner} to {target}");
-            assert_eq!(served(Symlinks::OwnerMatch, path), expected, "{context}");
-            assert_eq!(served(Symlinks::All, path), 200, "{context}");
-            assert_eq!(served(Symlinks::None, path), 403, "{context}");
-        }
-        assert_ne!(served(Symlinks::OwnerMatch, "/source.txt"), 200);
-        assert_eq!(served(Symlinks::All, "/source.txt"), 404);
-        // The chroot of this path is the directory of the owner of the link.
-        let chroot = at(&site, "current");
-        let share = Share::new(at(&site, "current/public"), Options::default());
-        let chroot =
-            FileLocation { chroot: chroot.as_os_str().as_bytes(), ..share.place(b"/f.txt") };
-        assert_eq!(status(&site, &share, chroot), expected);
-    }
-}
-
-/// If a variable of the share's name selects the site, that site's directory is the root.
-#[test]
-fn a_site_is_no_part_of_its_neighbour_below_one_directory() {
-    let site = Site::plain();
-    file(&site, "www/a.test/f.txt", ALICE, 0o644);
-    file(&site, "www/b.test/f.txt", BOB, 0o644);
-    directory(&site, "www/b.test", BOB, 0o755);
-    link(&site, "../b.test/f.txt", "www/a.test/link", ALICE);
-    link(&site, "../b.test", "www/a.test/site", ALICE);
-    link(&site, "f.txt", "www/a.test/in", ALICE);
-    link(&site, "a.test", "www/alias.test", ROOT);
-    link(&site, "b.test", "www/stolen.test", ALICE);
-    let host = |host: &str, path: &str| {
-        let (base, path) = (host.len() + 1, format!("/{host}{path}"));
-        let place = FileLocation { url_offset: base, ..site.share.place(path.as_bytes()) };
-        status(&site, &site.share, place)
-    };
-    assert_eq!(host("a.test", "/in"), 200);
-    assert_eq!(host("alias.test", "/in"), 200);
-    assert_eq!(host("b.test", "/f.txt"), 200);
-    if is_root() {
-        assert_eq!([host("a.test", "/link"), host("a.test", "/site/f.txt")], [403; 2]);
-        assert_eq!(host("stolen.test", "/f.txt"), 403);
-    }
-}
-
-#[test]
-fn the_path_of_the_root_may_have_dots_that_a_link_may_not_add() {
-    let site = Site::plain();
-    for name in [".sites/www/f.txt", ".sites/shared/f.txt", ".sites/.key/f.txt", ".other/f.txt"] {
-        file(&site, name, ALICE, 0o644);
-    }
-    for name in [".sites", ".sites/www", ".sites/shared", ".sites/.key", ".other"] {
-        directory(&site, name, ALICE, 0o755);
-    }
-    link(&site, "f.txt", ".sites/www/in", ALICE);
-    link(&site, "../shared", ".sites/www/shared", ALICE);
-    link(&site, "../.key", ".sites/www/key", ALICE);
-    link(&site, "../../.other", ".sites/www/other", ALICE);
-    link(&site, at(&site, ".sites/shared/f.txt"), ".sites/www/absolute", ALICE);
-    for symlinks in [Symlinks::OwnerMatch, Symlinks::All] {
-        let share = Share::new(at(&site, ".sites/www"), Options { symlinks, ..Options::default() });
-        let get = |path: &str| status(&site, &share, share.place(path.as_bytes()));
-        for path in ["/f.txt", "/in", "/shared/f.txt", "/absolute"] {
-            assert_eq!(get(path), 200, "{path}");
-        }
-        for path in ["/key/f.txt", "/other/f.txt"] {
-            assert_eq!(get(path), 404, "{path}");
-        }
-    }
-}
-
-#[test]
 fn scripts_are_judged_by_where_links_lead_to_them() {
     let site = Site::scripts();
     for name in ["www/a.php", "www/d/index.php", "www/.hidden/a.php", "www/a.txt"] {
@@ -597,122 +510,4 @@ fn the_log_is_told_of_a_link_that_is_not_followed() {
     site.pass(10_000);
     assert_eq!(get(&site, "/passwd"), 403);
     assert!(!read().is_empty());
-}
-
-/// Requests a file while names are swapped; content that may be sent starts with `inside`.
-fn swap_while_asking(site: &Site, path: &str, mut swap: impl FnMut(usize) + Send) {
-    const SWAPS: usize = 100_000;
-    let done = AtomicBool::new(false);
-    let mut inside = 0;
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            (0..SWAPS).for_each(&mut swap);
-            done.store(true, Ordering::Release);
-        });
-        let mut now = site.now;
-        while !done.load(Ordering::Acquire) {
-            now.monotonic += REVALIDATION_INTERVAL;
-            let request = request("GET", path.as_bytes(), b"", &[]);
-            match site.files.serve(&site.share, &request, now) {
-                ServeOutcome::Response(response) => match response.body {
-                    Body::Bytes(bytes) => {
-                        assert_eq!(bytes, "inside");
-                        inside += 1;
-                    }
-                    other => panic!("{other:?}"),
-                },
-                ServeOutcome::NotServed(NotServedReason::NotFound | NotServedReason::Forbidden) => {
-                }
-                // The names changed until the retries were used up.
-                ServeOutcome::NotServed(NotServedReason::Failed(Errno::AGAIN)) => {}
-                other => panic!("{other:?}"),
-            }
-        }
-    });
-    assert!(inside > 0, "the file was never found");
-}
-
-fn exchange(one: &Path, other: &Path) {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
-}
-
-#[test]
-fn a_directory_that_becomes_a_link_to_another_users_never_shows_it() {
-    let site = Site::plain();
-    site.write("d/passwd", "inside");
-    link(&site, "/etc", "www/link", ALICE);
-    let (directory, link) = (site.path("d"), site.path("link"));
-    swap_while_asking(&site, "/d/passwd", |_| exchange(&directory, &link));
-}
-
-#[test]
-fn a_link_that_changes_its_target_never_shows_a_source() {
-    let site = Site::plain();
-    site.write("f.txt", "inside");
-    site.write("f.php", SECRET);
-    site.write(".d/f.txt", SECRET);
-    symlink("f.txt", site.path("one")).unwrap();
-    symlink("f.php", site.path("two")).unwrap();
-    symlink(".d/f.txt", site.path("three")).unwrap();
-    let [one, two, three] = ["one", "two", "three"].map(|name| site.path(name));
-    let swap = |n| exchange(&one, if n % 4 < 2 { &two } else { &three });
-    swap_while_asking(&site, "/one", swap);
-}
-
-#[test]
-fn a_target_that_becomes_anothers_is_never_shown() {
-    if !howdah_requirements::root() {
-        return;
-    }
-    let site = Site::plain();
-    for (name, owner, content) in [("mine", ALICE, "inside"), ("other", BOB, SECRET)] {
-        file(&site, &format!("{name}/d/f.txt"), owner, 0o644);
-        fs::write(at(&site, &format!("{name}/d/f.txt")), content).unwrap();
-        directory(&site, &format!("{name}/d"), owner, 0o755);
-    }
-    link(&site, "../mine/d/f.txt", "www/link", ALICE);
-    let (mine, other) = (at(&site, "mine"), at(&site, "other"));
-    swap_while_asking(&site, "/link", |_| exchange(&mine, &other));
-}
-
-#[test]
-fn a_chain_whose_middle_is_swapped_never_leads_to_anothers_file() {
-    if !howdah_requirements::root() {
-        return;
-    }
-    let site = Site::plain();
-    file(&site, "mine/f.txt", ALICE, 0o644);
-    fs::write(at(&site, "mine/f.txt"), "inside").unwrap();
-    directory(&site, "mine", ALICE, 0o755);
-    file(&site, "other/f.txt", BOB, 0o644);
-    fs::write(at(&site, "other/f.txt"), SECRET).unwrap();
-    directory(&site, "other", BOB, 0o755);
-    link(&site, "../links/one/f.txt", "www/link", ALICE);
-    link(&site, "../mine", "links/one", ALICE);
-    link(&site, "../other", "links/two", ALICE);
-    link(&site, at(&site, "other"), "links/three", ALICE);
-    let [one, two, three] = ["one", "two", "three"].map(|name| at(&site, &format!("links/{name}")));
-    let swap = |n| exchange(&one, if n % 4 < 2 { &two } else { &three });
-    swap_while_asking(&site, "/link", swap);
-}
-
-/// Swaps the root itself, and a directory of it that is moved out during the walk.
-#[test]
-fn a_root_that_is_swapped_never_becomes_anothers_directory() {
-    if !howdah_requirements::root() {
-        return;
-    }
-    let mut site = Site::plain();
-    file(&site, "release/f.txt", ALICE, 0o644);
-    fs::write(at(&site, "release/f.txt"), "inside").unwrap();
-    directory(&site, "release", ALICE, 0o755);
-    file(&site, "other/f.txt", BOB, 0o644);
-    fs::write(at(&site, "other/f.txt"), SECRET).unwrap();
-    directory(&site, "other", BOB, 0o755);
-    link(&site, "release", "current", ALICE);
-    link(&site, "other", "next", ALICE);
-    site.share = Share::new(at(&site, "current"), Options::default());
-    let (current, next) = (at(&site, "current"), at(&site, "next"));
-    swap_while_asking(&site, "/f.txt", |_| exchange(&current, &next));
 }

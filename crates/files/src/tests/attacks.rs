@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use howdah_config::Symlinks;
 use howdah_http::body::{Body, Piece};
 
-use super::tests::{Site, request};
 use super::*;
 
 /// Content that must never appear in a response.
