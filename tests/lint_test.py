@@ -288,7 +288,7 @@ class Attacks(RuleTest):
 
 class Subjects(unittest.TestCase):
     def test_a_subject_names_its_component(self):
-        for subject in ("http1: refuse a chunk size with a sign", "php-pool: count waits", "0.2.0: begin"):
+        for subject in ("http1: refuse a chunk size with a sign", "php-pool: count waits", "0.2.0: begin", "http1, http2: count"):
             self.assertIsNone(lint.wrong_subject(subject), subject)
 
     def test_other_subjects_are_found(self):

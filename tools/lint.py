@@ -491,7 +491,8 @@ def wrong_subject(subject):
     """What is wrong with the subject of a commit; None if nothing is."""
     if len(subject) > MAX_SUBJECT:
         return f"has {len(subject)} characters, at most {MAX_SUBJECT}"
-    if not re.match(r"[a-z0-9][\w./-]*: \S", subject):
+    component = r"[a-z0-9][\w./-]*"
+    if not re.match(rf"{component}(, {component})*: \S", subject):
         return "begins with the component and a colon: \"http1: refuse ...\""
     if subject.endswith("."):
         return "ends without a full stop"
