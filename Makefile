@@ -66,6 +66,11 @@ build: cargo
 	@tools/require.sh $(BUILD_PACKAGES)
 	@tools/build.sh release
 
+# The parts of documents that tables generate; `make lint` checks them.
+generate:
+	@tools/require.sh python3
+	tools/generate.py
+
 # What a change breaks first. One profile for clippy and one for the tests: both keep what has not changed.
 quick: cargo
 	@tools/require.sh $(BUILD_PACKAGES)

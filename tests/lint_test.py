@@ -216,6 +216,28 @@ class Python(RuleTest):
                           "b.py:2: is no valid Python", "start:2: is no valid Python")
 
 
+class Generated(RuleTest):
+    ROWS = "one\na b\tno\n\ntwo\nc\t`d`\n"
+    PAGE = "# Page\n\n### `one`\n\nText.\n\n{}\n### `two`\n\n{}\nMore.\n"
+    TABLES = [f"| {{0}} | Howdah |\n| --- | --- |\n{row}\n" for row in ("| `a`, `b` | no |", "| `c` | `d` |")]
+
+    def files(self, tables, rows=ROWS):
+        peers = lint.generate.PEERS.items()
+        return {lint.generate.table_of(peer): rows for peer, _ in peers} | {
+            lint.generate.page_of(peer): self.PAGE.format(*(table.format(name) for table in tables)) for peer, name in peers}
+
+    def test_a_page_with_its_tables_is_accepted(self):
+        self.assert_accepts(lint.generated_parts, self.files(self.TABLES))
+
+    def test_a_page_with_another_row_is_found(self):
+        found = self.problems(lint.generated_parts, self.files([self.TABLES[0], self.TABLES[1].replace("`d`", "`e`")]))
+        self.assertEqual(len(found), len(lint.generate.PEERS))
+        self.assertRegex(found[0], r"^docs/coming-from-nginx.md:15: .* run `make generate`")
+
+    def test_a_page_without_a_module_is_found(self):
+        self.assert_finds(lint.generated_parts, self.files(self.TABLES, self.ROWS + "\nthree\ne\tno\n"), "tools/generate.py:1: ")
+
+
 class Links(RuleTest):
     def test_links_that_lead_somewhere_are_accepted(self):
         self.assert_accepts(lint.document_links, {

@@ -10,7 +10,8 @@
 The rules, in the order of RULES below: which crate may depend on which, and where unsafe code may
 be (both from the table in ARCHITECTURE.md); how much of it (tools/unsafe-budget.json); that only C
 calls Zend, and one file differs by version; the size of files; that no top-level modules of a crate
-import each other in a ring; unfinished code; that Python compiles; links between documents; the tests that docs/security.md names; reasons for bans. Only files
+import each other in a ring; unfinished code; that Python compiles; generated parts
+(tools/generate.py); links between documents; the tests that docs/security.md names; reasons for bans. Only files
 that git knows or would add are looked at.
 """
 
@@ -23,6 +24,11 @@ import sys
 import tomllib
 import warnings
 from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import generate  # noqa: E402
 
 MOST_LINES = 600
 MOST_MEDIAN = 150
@@ -404,6 +410,22 @@ def python_compiles(tree):
 # ----- documents
 
 
+def generated_parts(tree):
+    """What tools/generate.py writes is up to date."""
+    if any(name not in tree.texts for name in map(generate.table_of, generate.PEERS)):
+        return
+    try:
+        texts = generate.generated(tree.texts.__getitem__)
+    except ValueError as error:
+        yield "tools/generate.py", 1, str(error)
+        return
+    for name, text in texts.items():
+        if text != tree.texts[name]:
+            lines = zip(text.split("\n"), tree.texts[name].split("\n"))
+            number = next((number for number, (new, old) in enumerate(lines, 1) if new != old), 1)
+            yield name, number, "its generated part is not up to date; run `make generate`"
+
+
 LINK = re.compile(r"(?<!!)\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^()\s]+)\)|!\[[^\]]*\]\(([^()\s]+)\)")
 
 
@@ -516,7 +538,7 @@ def new_subjects(root, commits=None):
 
 CRATE_RULES = (crate_edges, unsafe_crates)
 RULES = (unsafe_budget, zend_in_c_only, versions_in_one_file, file_sizes, module_rings, unfinished, python_compiles,
-         document_links, attack_tests, bans_have_reasons)
+         generated_parts, document_links, attack_tests, bans_have_reasons)
 
 
 def problems_of(tree):

@@ -28,7 +28,7 @@ HIDDEN = {
 
 class RowsTest(unittest.TestCase):
     def test_every_row_with_an_equivalent_has_a_case_or_a_reason(self):
-        rows = {name: answer for module in tables("coming-from-apache.md").values() for name, answer in module.items()}
+        rows = {name: answer for module in tables("apache").values() for name, answer in module.items()}
         proven = {name for case in CASES + PROXY_CASES for name in case.rows}
         equivalents = {name for name, answer in rows.items() if not ANSWER.match(answer)}
         self.assertEqual(sorted(equivalents - proven - set(HIDDEN)), [], "rows without a case")
@@ -36,7 +36,7 @@ class RowsTest(unittest.TestCase):
         self.assertEqual(sorted(set(HIDDEN) & proven), [], "rows with a case and a reason")
 
     def test_listed_differences_are_in_the_rows(self):
-        page = {name: answer for module in tables("coming-from-apache.md").values() for name, answer in module.items()}
+        page = {name: answer for module in tables("apache").values() for name, answer in module.items()}
         for case in CASES + PROXY_CASES:
             for request, (_, _, words) in case.but.items():
                 with self.subTest(case=case.name, request=request[:60]):

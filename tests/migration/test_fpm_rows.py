@@ -15,7 +15,7 @@ from test_tables import ANSWER, tables  # noqa: E402
 
 def rows():
     """{name: answer}; names of [global] have "global:" in front."""
-    page = tables("coming-from-php-fpm.md")
+    page = tables("php-fpm")
     return {("global:" if section == "global" else "") + name: answer
             for section, answers in page.items() for name, answer in answers.items()}
 

@@ -31,12 +31,21 @@ struct More {
 /// Names of a document that mean nothing to Howdah. They may be those of another server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unknown {
-    /// Keys of an object, in the document's order, beside the known ones of such objects.
-    Keys {
-        /// The keys that the object has.
-        names: Vec<String>,
-        /// The keys that it could have.
+    /// A key of an object.
+    Key {
+        /// The key.
+        name: String,
+        /// The keys that the object could have.
         known: Vec<&'static str>,
+        /// The one of them that is probably meant.
+        nearest: Option<&'static str>,
+    },
+    /// The keys of an action or listener, some of which may be known, that has none of those it needs.
+    InsteadOf {
+        /// The keys, in the document's order.
+        names: Vec<String>,
+        /// The keys of which one is needed.
+        missing: Vec<&'static str>,
     },
     /// A variable, without `$`.
     Variable(String),

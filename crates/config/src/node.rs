@@ -342,7 +342,7 @@ impl<'a> Object<'a> {
             return error;
         }
         let names = self.members.keys().filter(|name| !keys.contains(&name.as_str()));
-        error.about(Unknown::Keys { names: names.cloned().collect(), known: keys.to_vec() })
+        error.about(Unknown::InsteadOf { names: names.cloned().collect(), missing: keys.to_vec() })
     }
 
     /// Refuses members that were not read. If there are several, the errors of all but the last are kept
@@ -368,7 +368,7 @@ impl<'a> Object<'a> {
             None => format!("allowed here: {}", quoted(&known)),
         };
         let error = self.node.error(ErrorKind::UnknownKey, message).with_key(meant);
-        error.with_hint(hint).about(Unknown::Keys { names: vec![name.to_owned()], known })
+        error.with_hint(hint).about(Unknown::Key { name: name.to_owned(), known, nearest: meant })
     }
 }
 

@@ -2,11 +2,6 @@
 
 from . import access, core, fastcgi, files, log_and_rewrite, proxy, tls, upstream, variables
 
-# The modules of nginx whose rows are proven.
-MODULES = ["core", "log", "headers_filter", "rewrite", "index", "autoindex", "charset_filter", "try_files", "geo", "map",
-           "split_clients", "realip", "access", "auth_basic", "auth_request", "mirror", "limit_conn", "limit_req", "fastcgi", "proxy",
-           "gzip_filter", "gzip_static", "gunzip_filter", "referer", "ssl", "v2", "sub_filter", "upstream", "upstream_hash", "upstream_ip_hash",
-           "upstream_least_conn", "upstream_random", "upstream_keepalive", "upstream_zone"]
 CASES = [*core.CASES, *log_and_rewrite.CASES, *files.CASES, *variables.CASES, *access.CASES, *fastcgi.CASES, *proxy.CASES, *tls.CASES,
          *upstream.CASES]
 

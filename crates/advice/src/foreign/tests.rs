@@ -125,18 +125,15 @@ fn keys_of_other_servers_are_answered_with_the_key_here() {
     }
 }
 
-/// All directives of PHP-FPM 8.2 that are no keys of a document; `php_value` and others with a member.
-const GLOBAL_DIRECTIVES: &str = "pid error_log syslog.ident syslog.facility log_buffering log_level log_limit \
-    emergency_restart_threshold emergency_restart_interval process_control_timeout process.max process.priority \
-    daemonize rlimit_files rlimit_core events.mechanism systemd_interval";
-const POOL_DIRECTIVES: &str = "listen listen.backlog listen.acl_users listen.acl_groups listen.owner listen.group \
-    listen.mode listen.allowed_clients process.priority process.dumpable pm pm.max_children pm.start_servers \
-    pm.min_spare_servers pm.max_spare_servers pm.max_spawn_rate pm.process_idle_timeout pm.max_requests \
-    pm.status_path pm.status_listen ping.path ping.response access.format access.suppress_path slowlog \
-    request_slowlog_timeout request_slowlog_trace_depth request_terminate_timeout \
-    request_terminate_timeout_track_finished rlimit_files rlimit_core chroot chdir catch_workers_output \
-    decorate_workers_output clear_env security.limit_extensions apparmor_hat env[PATH] php_value[a.b] \
-    php_flag[display_errors] php_admin_value[memory_limit] php_admin_flag[log_errors] access.suppress_path[]";
+/// Returns the directives of a section of PHP-FPM's table that are no keys of an application or the document.
+fn of_php_fpm(section: &str) -> Vec<&'static str> {
+    let of_section = PHP_FPM.split("\n\n").find_map(|rows| rows.strip_prefix(section)).unwrap();
+    let rows = of_section.lines().filter_map(|row| row.split_once('\t'));
+    let directives = rows.flat_map(|(directives, _)| directives.split(' '));
+    directives
+        .filter(|name| !["include", "user", "group", "prefix", "access.log"].contains(name))
+        .collect()
+}
 
 #[test]
 fn every_directive_of_php_fpm_is_answered_with_the_key_here() {
@@ -151,16 +148,16 @@ fn every_directive_of_php_fpm_is_answered_with_the_key_here() {
     };
     type Place = fn(Value) -> Value;
     let places: [(&str, &[Place]); 2] = [
-        (GLOBAL_DIRECTIVES, &[global, document, application]),
-        (POOL_DIRECTIVES, &[application, processes, limits, document, listener]),
+        ("global", &[global, document, application]),
+        ("pool", &[application, processes, limits, document, listener]),
     ];
-    for (directives, places) in places {
-        for directive in directives.split_whitespace() {
+    for (section, places) in places {
+        for directive in of_php_fpm(section) {
             for form in [
                 directive.to_owned(),
                 directive.replace('.', "_"),
                 directive.replace(['.', '_'], "-"),
-                directive.split('[').next().unwrap().to_owned(),
+                format!("{directive}[member]"),
             ] {
                 for place in places {
                     let line = refusal(place(json!({form.as_str(): "1"})));
@@ -267,16 +264,51 @@ fn an_address_to_listen_on_that_is_a_name_is_explained() {
 }
 
 #[test]
-fn the_keys_that_words_stand_beside_exist() {
-    let schema = howdah_config::schema().to_string();
-    for beside in KEYS.iter().filter_map(|word| word.beside) {
-        assert!(schema.contains(&format!("\"{beside}\":{{")), "{beside}");
+fn the_columns_of_hints_have_their_form() {
+    for row in HINTS.lines() {
+        let columns: Vec<_> = row.split('\t').collect();
+        let [words, beside, hint] = columns.as_slice() else { panic!("{row}") };
+        assert!(words.split(' ').all(|word| word == normalised(word)), "{row}");
+        assert!(*beside == "-" || is_key(beside), "{row}");
+        assert!(!hint.is_empty(), "{row}");
     }
 }
 
 #[test]
-fn directories_are_listed_by_the_share() {
-    assert_eq!(key("autoindex", |_| true), Some("write \"listing\": true in the share"));
+fn a_directive_without_an_example_has_the_text_of_the_tables() {
+    for (name, expected) in [
+        ("send_timeout", "\"settings\"/\"http\"/\"send_timeout\""),
+        ("proxy_cookie_path", "\"cookie_domain\" of an upstream, \"cookie_path\" of an upstream"),
+        ("proxy_cache", "\"cache\" of the action, with \"name\" for a store"),
+        (
+            "SendFile",
+            "not needed, because files are always sent from the page cache, a part at a time",
+        ),
+        ("ServerSignature", "not needed, because pages of the server have no address"),
+        (
+            "proxy_hide_header",
+            "\"response_headers\": { \"X-Powered-By\": { \"value\": null, \"always\": true } }",
+        ),
+    ] {
+        assert_eq!(directive(name, false), Some(format!("in Howdah: {expected}")));
+        assert_eq!(hint(name, |_| true), None, "{name}");
+    }
+    for row in [NGINX, APACHE, PHP_FPM].into_iter().flat_map(str::lines) {
+        let Some((names, _)) = row.split_once('\t') else { continue };
+        for name in names.split(' ') {
+            let text = directive(name, false).unwrap();
+            assert!(!text.contains(['`', '\n']) && !text.contains("]("), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_key_that_is_mistyped_is_no_directive() {
+    let line = refusal(upstream(json!({"timeout": 3})));
+    assert!(line.ends_with("did you mean \"timeouts\"?"), "{line}");
+    // It is a key of actions that have what is missing.
+    let line = refusal(json!({"routes": [{"action": {"index": "index.php"}}]}));
+    assert!(!line.contains("in Howdah"), "{line}");
 }
 
 #[test]
