@@ -134,9 +134,10 @@ impl Php {
 fn resolve(program: &str) -> Option<PathBuf> {
     let places = env::var_os("PATH").unwrap_or_default();
     let mut paths = env::split_paths(&places).map(|directory| directory.join(program));
-    match program.contains('/') {
-        true => fs::canonicalize(program).ok(),
-        false => paths.find_map(|path| fs::canonicalize(path).ok()),
+    if program.contains('/') {
+        fs::canonicalize(program).ok()
+    } else {
+        paths.find_map(|path| fs::canonicalize(path).ok())
     }
 }
 

@@ -158,9 +158,8 @@ mod tests {
             if sent.len() < 3 { Taken::All } else { Taken::Nothing }
         });
         assert_eq!((state, &*sent.concat()), (Sent::Some, &b"<1><2><3>"[..]));
-        let take = |piece: Piece<'_>| match piece.parts.concat() == b"<3>" {
-            true => Taken::All,
-            false => Taken::Nothing,
+        let take = |piece: Piece<'_>| {
+            if piece.parts.concat() == b"<3>" { Taken::All } else { Taken::Nothing }
         };
         assert_eq!(backlog.send(take), Sent::All);
         assert_eq!((backlog.is_empty(), backlog.bytes), (true, 0));

@@ -94,9 +94,10 @@ fn short_date(seconds: u64) -> String {
 fn machine_name() -> String {
     let system = rustix::system::uname();
     let name = system.nodename().to_str().unwrap_or_default();
-    match !name.is_empty() && name.len() <= 255 && name.bytes().all(|b| b.is_ascii_graphic()) {
-        true => name.to_owned(),
-        false => "-".to_owned(),
+    if !name.is_empty() && name.len() <= 255 && name.bytes().all(|b| b.is_ascii_graphic()) {
+        name.to_owned()
+    } else {
+        "-".to_owned()
     }
 }
 

@@ -9,10 +9,7 @@ pub fn text(line: &mut Vec<u8>, start: usize, quotes: bool) {
         |byte: u8| !matches!(byte, b' '..=b'~') || byte == b'\\' || (quotes && byte == b'"');
     let Some(value) = take_unsafe(line, start, unsafe_byte) else { return };
     for byte in value {
-        match unsafe_byte(byte) {
-            true => put_hex(line, b"\\x", byte),
-            false => line.push(byte),
-        }
+        if unsafe_byte(byte) { put_hex(line, b"\\x", byte) } else { line.push(byte) }
     }
 }
 

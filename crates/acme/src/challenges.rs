@@ -124,12 +124,11 @@ pub(super) async fn explain_refusal(
             problems.push(format!("{domain}: {}", describe(error)));
         }
     }
-    let message = match problems.is_empty() {
-        true => failure.message,
-        false => {
-            let kind = config_name(request.challenge);
-            sanitize(&format!("proof by {kind}: {}", problems.join("; ")))
-        }
+    let message = if problems.is_empty() {
+        failure.message
+    } else {
+        let kind = config_name(request.challenge);
+        sanitize(&format!("proof by {kind}: {}", problems.join("; ")))
     };
     Failure { message, kind: FailureKind::Challenge, ..failure }
 }

@@ -76,10 +76,8 @@ impl OnDemandPolicy {
         let Ok(_permit) = self.check_permits.try_acquire() else {
             return Err("too many requests to on_demand/ask at the same time".to_owned());
         };
-        let client = match on_demand.ask.starts_with("https:") {
-            true => Client::new(None)?,
-            false => Client::plain()?,
-        };
+        let client =
+            if on_demand.ask.starts_with("https:") { Client::new(None)? } else { Client::plain()? };
         let separator = if on_demand.ask.contains('?') { '&' } else { '?' };
         let status = client.status(&format!("{}{separator}domain={name}", on_demand.ask)).await?;
         let is_approved = (200..300).contains(&status);

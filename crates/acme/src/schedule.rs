@@ -80,10 +80,8 @@ pub(super) fn pause(
             let left = validity.remaining(now);
             // Certificates may be valid for as little as a minute.
             let first = (validity.length() / 20).clamp(Duration::from_secs(1), FIRST_PAUSE);
-            let longest = match left.is_zero() {
-                true => MAX_URGENT_PAUSE,
-                false => (left / 8).clamp(first, MAX_PAUSE),
-            };
+            let longest =
+                if left.is_zero() { MAX_URGENT_PAUSE } else { (left / 8).clamp(first, MAX_PAUSE) };
             (first, longest)
         }
     };

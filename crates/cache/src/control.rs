@@ -119,9 +119,10 @@ impl ResponseControl {
     fn add(&mut self, value: &[u8], is_surrogate: bool) {
         for directive in directives(value) {
             let least = |known: Option<u64>| {
-                let seconds = match is_surrogate {
-                    true => directive.without_extension().seconds(),
-                    false => directive.seconds(),
+                let seconds = if is_surrogate {
+                    directive.without_extension().seconds()
+                } else {
+                    directive.seconds()
                 };
                 Some(known.map_or(seconds, |known| known.min(seconds)))
             };
@@ -165,10 +166,7 @@ impl ResponseControl {
         flag: impl Fn(&mut Self) -> &mut bool,
     ) {
         let names = directive.names();
-        match names.is_empty() {
-            true => *flag(self) = true,
-            false => self.withheld.extend(names),
-        }
+        if names.is_empty() { *flag(self) = true } else { self.withheld.extend(names) }
     }
 
     /// Returns the lifetime that the response states for this cache.

@@ -109,19 +109,23 @@ impl<'a> Iterator for Directives<'a> {
                 [b'=', b'"', ..] => {
                     let (text, after) = quoted(rest.get(1..).unwrap_or_default());
                     self.rest = after;
-                    match self.skip_element().is_empty() {
-                        true => Some(text),
-                        false => Some(Cow::Borrowed(&b""[..])),
+                    if self.skip_element().is_empty() {
+                        Some(text)
+                    } else {
+                        Some(Cow::Borrowed(&b""[..]))
                     }
                 }
                 [b'=', ..] => {
                     let text = self.skip_element();
                     Some(Cow::Borrowed(text.get(1..).unwrap_or_default()))
                 }
-                _ => match self.skip_element().is_empty() {
-                    true => None,
-                    false => Some(Cow::Borrowed(&b""[..])),
-                },
+                _ => {
+                    if self.skip_element().is_empty() {
+                        None
+                    } else {
+                        Some(Cow::Borrowed(&b""[..]))
+                    }
+                }
             };
             if name.is_empty() {
                 continue;

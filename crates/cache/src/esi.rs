@@ -233,10 +233,7 @@ impl<'p> Parser<'p> {
         }
         if rest.starts_with(b"<esi:remove>") {
             const END: &[u8] = b"</esi:remove>";
-            let end = match self.no_removal_ends {
-                true => None,
-                false => memmem::find(rest, END),
-            };
+            let end = if self.no_removal_ends { None } else { memmem::find(rest, END) };
             self.no_removal_ends = end.is_none();
             let len = end.map_or(b"<esi:remove>".len(), |at| at + END.len());
             return Some((None, start + len));

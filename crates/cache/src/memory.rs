@@ -229,10 +229,7 @@ impl Memory {
     pub fn grow(&self, owner: &Owner, entry: &Entry, bytes: u64) {
         // Added first: the sums never fall below zero.
         self.add(owner, bytes);
-        match entry.charge.grow(bytes) {
-            true => self.make_room(),
-            false => self.subtract(owner, bytes),
-        }
+        if entry.charge.grow(bytes) { self.make_room() } else { self.subtract(owner, bytes) }
     }
 
     /// Returns the number of keys.

@@ -185,9 +185,10 @@ impl Purges {
         // Under the lock, so that a reader that sees the number sees the mark too.
         let number = self.count.fetch_add(1, Relaxed) + 1;
         group.last.store(number, Relaxed);
-        let mark = match is_soft {
-            true => Mark { hard: 0, soft: number, soft_at: now },
-            false => Mark { hard: number, ..Mark::default() },
+        let mark = if is_soft {
+            Mark { hard: 0, soft: number, soft_at: now }
+        } else {
+            Mark { hard: number, ..Mark::default() }
         };
         let subjects = match what {
             Purge::All if !is_soft => {
@@ -345,9 +346,10 @@ impl Marks {
             let middle = marks.len() / 2;
             marks.select_nth_unstable(middle).1.to_owned()
         };
-        let mut all: Vec<_> = match self.has_too_many_prefixes() {
-            true => self.prefixes.iter().map(|(_, _, mark)| last(mark)).collect(),
-            false => self.subjects.values().map(last).collect(),
+        let mut all: Vec<_> = if self.has_too_many_prefixes() {
+            self.prefixes.iter().map(|(_, _, mark)| last(mark)).collect()
+        } else {
+            self.subjects.values().map(last).collect()
         };
         self.floor = self.floor.max(numbers(&mut all));
         let floor = self.floor;

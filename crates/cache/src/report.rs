@@ -161,9 +161,10 @@ impl Store {
             });
         }
         let describe = |(entry, state): &(Arc<Entry>, Verdict)| {
-            let stored_in = match on_disk.contains(&Arc::as_ptr(entry)) {
-                true => StoredIn::Both,
-                false => StoredIn::Memory,
+            let stored_in = if on_disk.contains(&Arc::as_ptr(entry)) {
+                StoredIn::Both
+            } else {
+                StoredIn::Memory
             };
             describe(entry, *state, stored_in, now)
         };
@@ -216,9 +217,8 @@ fn describe(entry: &Entry, state: Verdict, stored_in: StoredIn, now: u64) -> Ent
     }
     let age = entry.age(now).min(i32::MAX as u64);
     let lifetime = terms.lifetime.min(i32::MAX as u64);
-    let value = |name: &[u8], value: &[u8]| match SECRET.contains(&name) {
-        true => "(not shown)".to_owned(),
-        false => crate::cause::shown(value),
+    let value = |name: &[u8], value: &[u8]| {
+        if SECRET.contains(&name) { "(not shown)".to_owned() } else { crate::cause::shown(value) }
     };
     EntryReport {
         url,

@@ -30,10 +30,7 @@ pub fn assess(entry: &Entry, request: &RequestControl, purged: Option<u64>, now:
     };
     let is_fresh = purged.is_none() && age < terms.lifetime;
     // What the client accepts (RFC 5861, 4) counts where nothing forbids stale use.
-    let accepted = match purged.is_none() && terms.may_be_stale {
-        true => request.stale_if_error,
-        false => 0,
-    };
+    let accepted = if purged.is_none() && terms.may_be_stale { request.stale_if_error } else { 0 };
     let limit = terms.stale_if_error.max(accepted);
     let on_error = staleness <= limit && limit > 0;
     let validation = Use::AfterValidation { on_error };

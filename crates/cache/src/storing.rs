@@ -214,9 +214,8 @@ fn terms(
     let may_be_stale = !control.must_revalidate && !control.proxy_revalidate && !control.no_cache;
     // `s-maxage` forbids stale use too (RFC 9111, 5.2.2.10), but not what the response or the
     // administrator allows by name.
-    let allowed = |own: Option<u64>, configured: Option<u64>| match may_be_stale {
-        true => own.or(configured).unwrap_or(0),
-        false => 0,
+    let allowed = |own: Option<u64>, configured: Option<u64>| {
+        if may_be_stale { own.or(configured).unwrap_or(0) } else { 0 }
     };
     let delay = times.received.saturating_sub(times.asked);
     Terms {
@@ -323,10 +322,7 @@ pub fn compare_head(entry: &Entry, fields: &FieldBlock, length: Option<u64>) -> 
     {
         return HeadMatch::Other;
     }
-    match etag.is_some() || modified.is_some() {
-        true => HeadMatch::Same,
-        false => HeadMatch::Unknown,
-    }
+    if etag.is_some() || modified.is_some() { HeadMatch::Same } else { HeadMatch::Unknown }
 }
 
 /// Returns true for statuses whose caching this server implements (RFC 9111, 5.2.2.3).

@@ -23,12 +23,11 @@ pub fn dictionary(text: &[u8]) -> Option<Vec<(Vec<u8>, Value)>> {
     parser.skip_spaces();
     while !parser.rest.is_empty() {
         let key = parser.key()?;
-        let value = match parser.take(b'=') {
-            true => parser.member()?,
-            false => {
-                parser.parameters()?;
-                Value::Boolean(true)
-            }
+        let value = if parser.take(b'=') {
+            parser.member()?
+        } else {
+            parser.parameters()?;
+            Value::Boolean(true)
         };
         members.retain(|(known, _)| known != key);
         members.push((key.to_vec(), value));

@@ -88,9 +88,12 @@ fn normalised<'r>(
             let is_list = name.starts_with(b"accept");
             let elements = all.flat_map(|value| value.split(|byte| *byte == b','));
             let mut elements: Vec<_> = elements
-                .map(|element| match is_list {
-                    true => without_blanks(element).to_ascii_lowercase(),
-                    false => element.trim_ascii().to_vec(),
+                .map(|element| {
+                    if is_list {
+                        without_blanks(element).to_ascii_lowercase()
+                    } else {
+                        element.trim_ascii().to_vec()
+                    }
                 })
                 .collect();
             if is_list {

@@ -185,9 +185,10 @@ impl AsyncWrite for Bounded {
 /// does not know, and a password is one.
 pub fn describe(error: &RedisError) -> String {
     if error.is_io_error() {
-        return match error.is_connection_dropped() {
-            true => "it has closed the connection".to_owned(),
-            false => "the connection has failed".to_owned(),
+        return if error.is_connection_dropped() {
+            "it has closed the connection".to_owned()
+        } else {
+            "the connection has failed".to_owned()
         };
     }
     match (error.kind(), error.code()) {

@@ -195,9 +195,10 @@ impl Counting {
         self.is_answering.store(true, Relaxed);
         self.state.answers();
         loop {
-            let interval = match self.is_answering.load(Relaxed) {
-                true => PING_INTERVAL,
-                false => PING_INTERVAL_IN_TROUBLE,
+            let interval = if self.is_answering.load(Relaxed) {
+                PING_INTERVAL
+            } else {
+                PING_INTERVAL_IN_TROUBLE
             };
             tokio::select! {
                 () = connection.ended() => return Err("it has closed the connection".to_owned()),

@@ -50,9 +50,10 @@ impl Message {
     /// must not keep what it names.
     pub fn encode(&self) -> Vec<u8> {
         let encoded = self.encode_any();
-        match encoded.len() <= MAX_BYTES {
-            true => encoded,
-            false => Message { what: Purge::All, ..self.clone() }.encode_any(),
+        if encoded.len() <= MAX_BYTES {
+            encoded
+        } else {
+            Message { what: Purge::All, ..self.clone() }.encode_any()
         }
     }
 

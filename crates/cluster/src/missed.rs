@@ -63,9 +63,8 @@ impl Position {
     pub fn read(text: &[u8]) -> Option<Position> {
         let text = std::str::from_utf8(text).ok()?;
         let (time, number) = text.split_once('-')?;
-        let read = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
-            true => text.parse().ok(),
-            false => None,
+        let read = |text: &str| {
+            if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
         };
         Some(Position { time: read(time)?, number: read(number)? })
     }

@@ -103,9 +103,10 @@ pub fn answers(value: &Value, claims: &[Claim<'_>]) -> Option<Vec<Answer>> {
             (u64::try_from(microseconds).ok()?.checked_mul(1000)?, claim.rate().grace());
         let (debt, credit) = (sum.saturating_sub(grace), grace.saturating_sub(sum));
         // The debt is rounded down.
-        let is_possible = match conforms {
-            true => claim.rate().wait(debt) == 0,
-            false => claim.rate().wait(debt.saturating_add(1000)) > 0,
+        let is_possible = if conforms {
+            claim.rate().wait(debt) == 0
+        } else {
+            claim.rate().wait(debt.saturating_add(1000)) > 0
         };
         (is_possible && debt <= claim.longest_debt()).then_some(Answer { conforms, debt, credit })
     };

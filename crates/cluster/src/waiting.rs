@@ -58,12 +58,11 @@ impl Waiting {
         }
         let is_full = queue.messages.len() >= MAX_PURGES
             || queue.bytes + message.len() > MAX_PURGE_BYTES && !queue.messages.is_empty();
-        let message = match is_full {
-            true => {
-                *queue = Queue::default();
-                all()
-            }
-            false => message,
+        let message = if is_full {
+            *queue = Queue::default();
+            all()
+        } else {
+            message
         };
         queue.bytes += message.len();
         queue.messages.push_back(message.into());
@@ -104,10 +103,7 @@ impl Waiting {
             let message = self.purges.get(subject)?.messages.front()?;
             Some(Outgoing::Purge(Arc::clone(subject), Arc::clone(message)))
         };
-        match self.is_turn_of_blocks {
-            true => block().or_else(purge),
-            false => purge().or_else(block),
-        }
+        if self.is_turn_of_blocks { block().or_else(purge) } else { purge().or_else(block) }
     }
 
     /// Removes a message that was sent, if it was not replaced meanwhile, and ends its turn.
@@ -126,9 +122,10 @@ impl Waiting {
                     queue.bytes = queue.bytes.saturating_sub(sent.len());
                 }
                 self.turns.retain(|other| other != subject);
-                match queue.messages.is_empty() {
-                    true => drop(self.purges.remove(subject)),
-                    false => self.turns.push_back(Arc::clone(subject)),
+                if queue.messages.is_empty() {
+                    drop(self.purges.remove(subject))
+                } else {
+                    self.turns.push_back(Arc::clone(subject))
                 }
                 self.is_turn_of_blocks = true;
             }

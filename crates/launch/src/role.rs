@@ -32,9 +32,10 @@ pub fn begin_session(output: BorrowedFd<'_>) -> Result<(), Problem> {
 
 /// Sets the limit of open files, the configured limits, the priority and the umask.
 pub fn set_limits(spec: &ApplicationSpec) -> Result<(), Problem> {
-    match spec.rlimits.iter().any(|(name, _)| name == "nofile") {
-        true => open_files::restore().map_err(unstartable)?,
-        false => open_files::restore_for_application().map_err(unstartable)?,
+    if spec.rlimits.iter().any(|(name, _)| name == "nofile") {
+        open_files::restore().map_err(unstartable)?
+    } else {
+        open_files::restore_for_application().map_err(unstartable)?
     }
     for (name, limit) in &spec.rlimits {
         set_limit(name, *limit)
@@ -69,18 +70,20 @@ pub fn assume_user(
 }
 
 fn assume(new_privileges: bool, user: Option<User<'_>>) -> std::io::Result<()> {
-    match new_privileges {
-        true => process::keep_right_to_restrict_itself()?,
-        false => process::drop_bounding_set(),
+    if new_privileges {
+        process::keep_right_to_restrict_itself()?
+    } else {
+        process::drop_bounding_set()
     }
     match user {
         Some(User { credentials, has_groups: true }) => credentials.assume()?,
         Some(User { credentials, has_groups: false }) => credentials.assume_without_groups()?,
         None => {}
     }
-    match new_privileges {
-        true => process::drop_capabilities_but_to_restrict_itself(),
-        false => process::drop_capabilities().and_then(|()| process::no_new_privileges()),
+    if new_privileges {
+        process::drop_capabilities_but_to_restrict_itself()
+    } else {
+        process::drop_capabilities().and_then(|()| process::no_new_privileges())
     }
 }
 
@@ -89,9 +92,10 @@ fn assume(new_privileges: bool, user: Option<User<'_>>) -> std::io::Result<()> {
 pub fn enter(spec: &ApplicationSpec, executable: &File, is_dry_run: bool) -> Result<(), Problem> {
     for (key, path, target) in [("stdout", &spec.stdout, 1), ("stderr", &spec.stderr, 2)] {
         let Some(path) = path else { continue };
-        let redirected = match is_dry_run {
-            true => output_file::check(path),
-            false => output_file::open(path).and_then(|file| process::duplicate_to(&file, target)),
+        let redirected = if is_dry_run {
+            output_file::check(path)
+        } else {
+            output_file::open(path).and_then(|file| process::duplicate_to(&file, target))
         };
         redirected.map_err(|error| Problem::at(key, format_args!("{path}: {error}")))?;
     }

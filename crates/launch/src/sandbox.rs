@@ -92,10 +92,7 @@ pub(crate) fn enter(spec: &ApplicationSpec, executable: &File) -> Result<(), Pro
     let failed = |error: io::Error| Problem::at(KEY, format_args!("cannot be entered: {error}"));
     let required = isolation.sandbox.as_ref().is_some_and(|sandbox| sandbox.required);
     if !process::can_restrict_itself() {
-        return match required {
-            true => Err(Problem::at(KEY, NO_PRIVILEGE)),
-            false => Ok(()),
-        };
+        return if required { Err(Problem::at(KEY, NO_PRIVILEGE)) } else { Ok(()) };
     }
     if seccomp::is_available()
         && let Err(error) = seccomp::deny_limits_of_others()
@@ -106,10 +103,7 @@ pub(crate) fn enter(spec: &ApplicationSpec, executable: &File) -> Result<(), Pro
     }
     let version = landlock::version();
     if version < landlock::FILES {
-        return match required {
-            true => Err(Problem::at(KEY, too_old(version))),
-            false => Ok(()),
-        };
+        return if required { Err(Problem::at(KEY, too_old(version))) } else { Ok(()) };
     }
     let files = match &isolation.sandbox {
         Some(sandbox) => Some(grants(spec, sandbox, executable)?),

@@ -102,9 +102,10 @@ async fn deliver(submission: &mut Submission, shared: &Shared) -> Result<Option<
     }
     let (seconds, route) = (submission.route.timeout, submission.route.clone());
     let time = Duration::from_secs(u64::from(seconds));
-    let sent = match submission.is_to_file {
-        true => timeout(time, to_file(submission, shared, &envelope, from)).await,
-        false => timeout(time, send(submission, shared, &envelope, from)).await,
+    let sent = if submission.is_to_file {
+        timeout(time, to_file(submission, shared, &envelope, from)).await
+    } else {
+        timeout(time, send(submission, shared, &envelope, from)).await
     };
     let sent = sent.unwrap_or_else(|_| {
         let limit = match route.key.as_str() {
@@ -112,9 +113,10 @@ async fn deliver(submission: &mut Submission, shared: &Shared) -> Result<Option<
             _ => format!(", the \"timeout\" in {}", key(&route)),
         };
         let server = server(&route);
-        let missing = match submission.may_be_taken {
-            true => "has not confirmed the message, which it may have taken,",
-            false => "has not taken the message",
+        let missing = if submission.may_be_taken {
+            "has not confirmed the message, which it may have taken,"
+        } else {
+            "has not taken the message"
         };
         let reason = format!("{server} {missing} within {seconds} seconds{limit}");
         Err(Failure::new(status::UNAVAILABLE, reason))
@@ -206,12 +208,11 @@ async fn send(
     loop {
         let piece = next_piece(&mut submission.requests, &mut length).await?;
         out.clear();
-        match piece.is_empty() {
-            true => {
-                encoder.finish(&mut out);
-                break;
-            }
-            false => encoder.encode(&piece, &mut out),
+        if piece.is_empty() {
+            encoder.finish(&mut out);
+            break;
+        } else {
+            encoder.encode(&piece, &mut out)
         }
         session.text(&out).await.map_err(failed)?;
     }
@@ -235,9 +236,10 @@ async fn next_piece(requests: &mut Receiver, length: &mut usize) -> Result<Vec<u
     let piece = frames::receive(requests).await.map_err(|_| submission_ended())?;
     *length += piece.len();
     // Some more for the fields that were added.
-    match *length > MAX_MESSAGE_BYTES + 4096 {
-        true => Err(Failure::new(status::DATA, "the message is too long")),
-        false => Ok(piece),
+    if *length > MAX_MESSAGE_BYTES + 4096 {
+        Err(Failure::new(status::DATA, "the message is too long"))
+    } else {
+        Ok(piece)
     }
 }
 
@@ -395,9 +397,10 @@ fn password(file: Option<OwnedFd>, route: &MailRoute) -> Result<String, Failure>
 }
 
 fn server(route: &MailRoute) -> String {
-    match route.host.contains(':') {
-        true => format!("[{}]:{}", route.host, route.port),
-        false => format!("{}:{}", route.host, route.port),
+    if route.host.contains(':') {
+        format!("[{}]:{}", route.host, route.port)
+    } else {
+        format!("{}:{}", route.host, route.port)
     }
 }
 

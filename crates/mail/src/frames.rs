@@ -16,10 +16,7 @@ pub(crate) async fn receive(pipe: &mut Receiver) -> io::Result<Vec<u8>> {
     // A length alone takes no memory.
     let mut message = Vec::new();
     let read = pipe.take(length as u64).read_to_end(&mut message).await?;
-    match read == length {
-        true => Ok(message),
-        false => Err(io::ErrorKind::UnexpectedEof.into()),
-    }
+    if read == length { Ok(message) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
 /// Writes a message. The pipe has room for all of a submission.

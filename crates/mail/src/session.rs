@@ -73,10 +73,7 @@ impl Session {
     /// Creates a session on a new connection. `host` is the name of this machine.
     pub(crate) fn new(stream: Box<dyn Stream>, host: &str) -> Session {
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-        let host = match !host.is_empty() && host.chars().all(is_name) {
-            true => host,
-            false => "localhost",
-        };
+        let host = if !host.is_empty() && host.chars().all(is_name) { host } else { "localhost" };
         Session {
             stream,
             buffer: Vec::new(),
@@ -239,9 +236,10 @@ impl Session {
     }
 
     fn check(&self, command: &str, reply: Reply) -> Result<Reply, Problem> {
-        match reply.is_ok() {
-            true => Ok(reply),
-            false => Err(Problem::Refused { command: command.to_owned(), reply }),
+        if reply.is_ok() {
+            Ok(reply)
+        } else {
+            Err(Problem::Refused { command: command.to_owned(), reply })
         }
     }
 }

@@ -51,9 +51,10 @@ impl Known {
         values.extend(value(&FILE_CACHE));
         values.push((UPLOADS.to_owned(), text(php.upload_directory().as_os_str())));
         let ini = IniFiles::of_this_start().0;
-        let files = match start_files::contain_variables(&ini) {
-            true => Vec::new(),
-            false => LoadedFiles::of(&ini).paths().map(|path| text(path.as_os_str())).collect(),
+        let files = if start_files::contain_variables(&ini) {
+            Vec::new()
+        } else {
+            LoadedFiles::of(&ini).paths().map(|path| text(path.as_os_str())).collect()
         };
         Known { values, files }
     }
@@ -82,20 +83,17 @@ pub fn run(
     if let Some(script) = &spec.worker {
         check_worker_script(supervisor, script)?;
     }
-    let (php, known, notices) = match spec.worker.is_none() && known.suits() {
-        true => {
-            let uploads = Path::new(known.value(UPLOADS).unwrap_or_default());
-            let notices = check_directories(uploads, known.value(FILE_CACHE).map(Path::new));
-            (None, known, notices)
-        }
-        false => {
-            Php::skip_preload();
-            let mut spec = spec.clone();
-            spec.ini_admin.push(("error_log".to_owned(), String::new()));
-            let (php, notices) = load(&spec, tmp)?;
-            let known = Known::of(&php);
-            (Some(php), known, notices)
-        }
+    let (php, known, notices) = if spec.worker.is_none() && known.suits() {
+        let uploads = Path::new(known.value(UPLOADS).unwrap_or_default());
+        let notices = check_directories(uploads, known.value(FILE_CACHE).map(Path::new));
+        (None, known, notices)
+    } else {
+        Php::skip_preload();
+        let mut spec = spec.clone();
+        spec.ini_admin.push(("error_log".to_owned(), String::new()));
+        let (php, notices) = load(&spec, tmp)?;
+        let known = Known::of(&php);
+        (Some(php), known, notices)
     };
     for problem in notices {
         let _ = supervisor.report(&FromPrototype::Noticed { problem, is_note: false });
@@ -118,12 +116,11 @@ pub fn run(
     if let (Some(php), Some(script)) = (&php, &spec.worker)
         && let Err(message) = resident::check_syntax(php, script)
     {
-        match script.has_fallback {
-            true => {
-                let problem = Problem::at("worker", message);
-                let _ = supervisor.report(&FromPrototype::Noticed { problem, is_note: false });
-            }
-            false => return Err(Problem::at("worker", message)),
+        if script.has_fallback {
+            let problem = Problem::at("worker", message);
+            let _ = supervisor.report(&FromPrototype::Noticed { problem, is_note: false });
+        } else {
+            return Err(Problem::at("worker", message));
         }
     }
     Ok(())

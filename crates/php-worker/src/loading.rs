@@ -126,9 +126,10 @@ fn check_ini_file(path: &str) -> io::Result<()> {
         return Ok(());
     }
     let (_, found) = regular_file::open(Path::new(path))?;
-    match found.len() <= MAX_INI_FILE_BYTES {
-        true => Ok(()),
-        false => Err(io::Error::new(ErrorKind::FileTooLarge, "it is longer than 16 MiB")),
+    if found.len() <= MAX_INI_FILE_BYTES {
+        Ok(())
+    } else {
+        Err(io::Error::new(ErrorKind::FileTooLarge, "it is longer than 16 MiB"))
     }
 }
 

@@ -111,9 +111,10 @@ pub fn warm_up(application: &Application, script: &WorkerScript, target: &str) -
 
 /// Checks that a worker script can be compiled. Error: as it is reported when it runs.
 pub fn check_syntax(php: &Php, script: &WorkerScript) -> Result<(), String> {
-    match php.compiles(&Variables::new(script, "/").params()) {
-        true => Ok(()),
-        false => Err(does_not_work(&script.script, &php.boot_error())),
+    if php.compiles(&Variables::new(script, "/").params()) {
+        Ok(())
+    } else {
+        Err(does_not_work(&script.script, &php.boot_error()))
     }
 }
 
@@ -145,10 +146,7 @@ pub fn open_script(script: &Path) -> io::Result<()> {
     // A FIFO must not block.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(script)?;
-    match file.metadata()?.is_file() {
-        true => Ok(()),
-        false => Err(io::Error::other("it is not a file")),
-    }
+    if file.metadata()?.is_file() { Ok(()) } else { Err(io::Error::other("it is not a file")) }
 }
 
 /// The parameters of a request that no client has sent.

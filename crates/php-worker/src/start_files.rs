@@ -43,9 +43,10 @@ impl<'a> Code<'a> {
     /// Returns the files that PHP looks for.
     pub fn candidates(&self, extension_dir: &Path) -> Vec<PathBuf> {
         let value = self.value;
-        match value.contains('/') {
-            true => vec![PathBuf::from(value)],
-            false => vec![extension_dir.join(value), extension_dir.join(format!("{value}.so"))],
+        if value.contains('/') {
+            vec![PathBuf::from(value)]
+        } else {
+            vec![extension_dir.join(value), extension_dir.join(format!("{value}.so"))]
         }
     }
 }
@@ -74,10 +75,7 @@ pub fn check_named(spec: &ApplicationSpec) -> Result<(), Problem> {
         {
             return Err(Problem::at(
                 key,
-                match is_own {
-                    true => problem,
-                    false => format!("{name}: {problem}"),
-                },
+                if is_own { problem } else { format!("{name}: {problem}") },
             ));
         }
     }

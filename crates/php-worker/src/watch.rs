@@ -100,9 +100,10 @@ impl Watch {
             return;
         }
         let (Some(directory), Some(name)) = (self.directories.get(&number), name) else { return };
-        let is_meant = match directory.files.is_empty() {
-            true => !is_temporary(name),
-            false => directory.files.iter().any(|file| **file == *name),
+        let is_meant = if directory.files.is_empty() {
+            !is_temporary(name)
+        } else {
+            directory.files.iter().any(|file| **file == *name)
         };
         if !is_meant {
             return;

@@ -73,9 +73,10 @@ fn a_release_of_the_same_files_is_entered() {
         assert_eq!(show(&mut application, "site"), "site site");
         fs::remove_file(next.join("index.php")).unwrap();
         // Both directories have the same script, by a second name or moved.
-        match move_it {
-            true => fs::rename(site.join("index.php"), next.join("index.php")).unwrap(),
-            false => fs::hard_link(site.join("index.php"), next.join("index.php")).unwrap(),
+        if move_it {
+            fs::rename(site.join("index.php"), next.join("index.php")).unwrap()
+        } else {
+            fs::hard_link(site.join("index.php"), next.join("index.php")).unwrap()
         }
         if !move_it {
             assert_eq!(show(&mut application, "site"), "site site");

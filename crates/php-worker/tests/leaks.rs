@@ -376,9 +376,10 @@ fn a_session_that_cannot_be_stored_stays_as_it_was() {
         format!("session_save_path(sys_get_temp_dir()); session_id('{id}'); session_start(); ");
     for (mut application, is_resident) in [(classic, false), (resident.application, true)] {
         let mut run = |code: &str| {
-            let request = match is_resident {
-                true => script.request(&format!("{start} {code}")),
-                false => application.script(&format!("{start} {code}")),
+            let request = if is_resident {
+                script.request(&format!("{start} {code}"))
+            } else {
+                application.script(&format!("{start} {code}"))
             };
             application.send(&request).wait(&mut application)
         };

@@ -47,9 +47,10 @@ fn is_local_part(text: &str) -> bool {
 
 /// Returns true for a character that needs no quotes; a dot is one of them.
 fn is_atom(character: char) -> bool {
-    match character.is_ascii() {
-        true => character.is_ascii_graphic() && !"()<>[]:;@\\,\"".contains(character),
-        false => !character.is_control() && !character.is_whitespace(),
+    if character.is_ascii() {
+        character.is_ascii_graphic() && !"()<>[]:;@\\,\"".contains(character)
+    } else {
+        !character.is_control() && !character.is_whitespace()
     }
 }
 
@@ -77,9 +78,12 @@ fn is_domain(text: &str) -> bool {
     }
     match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         Some(literal) => literal.bytes().all(|b| b.is_ascii_alphanumeric() || b".:-".contains(&b)),
-        None => text.chars().all(|c| match c.is_ascii() {
-            true => c.is_ascii_alphanumeric() || "-._".contains(c),
-            false => c.is_alphanumeric(),
+        None => text.chars().all(|c| {
+            if c.is_ascii() {
+                c.is_ascii_alphanumeric() || "-._".contains(c)
+            } else {
+                c.is_alphanumeric()
+            }
         }),
     }
 }

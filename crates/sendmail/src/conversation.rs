@@ -102,9 +102,10 @@ impl Conversation {
                 (self.sender.take().flatten(), std::mem::take(&mut self.recipients));
             let is_too_long = self.is_too_long;
             self.reset();
-            return match is_too_long {
-                true => answer("552 the message is too long"),
-                false => Step::Submit { sender, recipients, text },
+            return if is_too_long {
+                answer("552 the message is too long")
+            } else {
+                Step::Submit { sender, recipients, text }
             };
         }
         self.is_too_long |= text.len() + line.len() > MAX_MESSAGE_BYTES;

@@ -80,10 +80,8 @@ impl<'a> Message<'a> {
     /// Returns the recipients that the fields name.
     pub fn recipients(&self) -> Result<Vec<Address>, Failure> {
         let is_resent = self.has("resent-to") || self.has("resent-cc") || self.has("resent-bcc");
-        let names = match is_resent {
-            true => ["resent-to", "resent-cc", "resent-bcc"],
-            false => ["to", "cc", "bcc"],
-        };
+        let names =
+            if is_resent { ["resent-to", "resent-cc", "resent-bcc"] } else { ["to", "cc", "bcc"] };
         let mut found = Vec::new();
         for field in self.fields.iter().filter(|field| names.iter().any(|name| field.is(name))) {
             let addresses = address::list(&field.value()).map_err(|wrong| {

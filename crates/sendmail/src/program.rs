@@ -23,12 +23,11 @@ pub fn run() -> u8 {
                               this program";
                 Failure::new(status::UNAVAILABLE, reason)
             })?;
-            match arguments.is_smtp {
-                true => converse(&socket, &mut io::stdin().lock(), &mut io::stdout().lock()),
-                false => {
-                    let input = read(io::stdin().lock(), MAX_MESSAGE_BYTES)?;
-                    deliver(&socket, &arguments, &input)
-                }
+            if arguments.is_smtp {
+                converse(&socket, &mut io::stdin().lock(), &mut io::stdout().lock())
+            } else {
+                let input = read(io::stdin().lock(), MAX_MESSAGE_BYTES)?;
+                deliver(&socket, &arguments, &input)
             }
         });
     match result {
@@ -45,12 +44,11 @@ pub fn read(input: impl Read, limit: usize) -> Result<Vec<u8>, Failure> {
     let mut message = Vec::new();
     let read = input.take(limit as u64 + 1).read_to_end(&mut message);
     read.map_err(|error| Failure::new(status::IO, format!("the message cannot be read: {error}")))?;
-    match message.len() > limit {
-        true => {
-            let reason = format!("the message is longer than {} MB", limit >> 20);
-            Err(Failure::new(status::DATA, reason))
-        }
-        false => Ok(message),
+    if message.len() > limit {
+        let reason = format!("the message is longer than {} MB", limit >> 20);
+        Err(Failure::new(status::DATA, reason))
+    } else {
+        Ok(message)
     }
 }
 

@@ -203,9 +203,10 @@ fn no_socket(error: &io::Error) -> Failure {
 }
 
 fn broken(error: &io::Error) -> Failure {
-    let reason = match is_closed(error) {
-        true => "the mail process has ended; see the server's log".to_owned(),
-        false => format!("the mail process does not answer: {error}"),
+    let reason = if is_closed(error) {
+        "the mail process has ended; see the server's log".to_owned()
+    } else {
+        format!("the mail process does not answer: {error}")
     };
     Failure::new(status::UNAVAILABLE, reason)
 }

@@ -191,9 +191,10 @@ impl fmt::Display for Typed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.0.to_string_lossy();
         let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
-        match text.chars().all(is_plain) {
-            true => f.write_str(&text),
-            false => write!(f, "'{}'", text.replace('\'', r"'\''")),
+        if text.chars().all(is_plain) {
+            f.write_str(&text)
+        } else {
+            write!(f, "'{}'", text.replace('\'', r"'\''"))
         }
     }
 }

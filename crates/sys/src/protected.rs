@@ -69,9 +69,10 @@ fn check(path: &Path) -> io::Result<()> {
     let found = check_owner(path)?;
     // In a sticky directory such as /tmp users cannot replace files of others.
     let is_sticky = found.is_dir() && found.mode() & 0o1000 != 0;
-    match found.mode() & 0o022 != 0 && !is_sticky {
-        true => Err(refuse(path, "can be changed by other users; take that right away from them")),
-        false => Ok(()),
+    if found.mode() & 0o022 != 0 && !is_sticky {
+        Err(refuse(path, "can be changed by other users; take that right away from them"))
+    } else {
+        Ok(())
     }
 }
 

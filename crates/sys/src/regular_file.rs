@@ -76,9 +76,10 @@ fn check(opened: io::Result<File>) -> io::Result<(File, Metadata)> {
     if metadata.is_file() {
         return Ok((file, metadata));
     }
-    Err(match metadata.is_dir() {
-        true => io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"),
-        false => io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"),
+    Err(if metadata.is_dir() {
+        io::Error::new(io::ErrorKind::IsADirectory, "it is a directory")
+    } else {
+        io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
     })
 }
 

@@ -147,10 +147,10 @@ mod tests {
 
     #[test]
     fn a_large_entry_gets_a_larger_buffer() {
-        let found = look_up(|buffer| match buffer.len() > 100_000 {
-            true => (0, Some(7)),
-            false => (libc::ERANGE, None),
-        });
+        let found =
+            look_up(
+                |buffer| if buffer.len() > 100_000 { (0, Some(7)) } else { (libc::ERANGE, None) },
+            );
         assert_eq!(found.unwrap(), Some(7));
         assert_eq!(group_id("no such group").unwrap(), None);
         assert!(by_name("no such user").unwrap().is_none());

@@ -74,11 +74,10 @@ impl TlsClient {
         let builder = builder
             .with_safe_default_protocol_versions()
             .map_err(|error| format!("the TLS library refuses the settings: {error}"))?;
-        let builder = match settings.verify {
-            true => builder.with_root_certificates(roots(settings, material)?),
-            false => {
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider)))
-            }
+        let builder = if settings.verify {
+            builder.with_root_certificates(roots(settings, material)?)
+        } else {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider)))
         };
         let mut config = match &settings.certificate {
             None => builder.with_no_client_auth(),
@@ -131,9 +130,10 @@ impl TlsClient {
         let connector = TlsConnector::from(Arc::clone(if is_http2 { http2 } else { http1 }));
         let stream = connector.connect(known, stream).await;
         let stream = stream.map_err(|error| explain(&error, name, &trusted(&self.settings)))?;
-        match is_http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-            true => Err("it does not speak HTTP/2 over TLS; leave out \"http2\"".to_owned()),
-            false => Ok(stream),
+        if is_http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            Err("it does not speak HTTP/2 over TLS; leave out \"http2\"".to_owned())
+        } else {
+            Ok(stream)
         }
     }
 }

@@ -135,9 +135,10 @@ async fn read_hello<S: AsyncRead + AsyncWrite + Unpin>(
     let mut first = true;
     loop {
         buffer.clear();
-        let count = match first {
-            true => read_first(stream, &mut buffer, drain).await?,
-            false => stream.read_buf(&mut buffer).await?,
+        let count = if first {
+            read_first(stream, &mut buffer, drain).await?
+        } else {
+            stream.read_buf(&mut buffer).await?
         };
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

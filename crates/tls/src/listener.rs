@@ -196,9 +196,10 @@ fn server_config(
         .with_client_cert_verifier(verifier.unwrap_or_else(WebPkiClientVerifier::no_client_auth))
         .with_cert_resolver(Arc::clone(certificates) as _);
     made.ignore_client_order = parameters.server_preference;
-    made.alpn_protocols = match settings.http2 {
-        true => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-        false => vec![b"http/1.1".to_vec()],
+    made.alpn_protocols = if settings.http2 {
+        vec![b"h2".to_vec(), b"http/1.1".to_vec()]
+    } else {
+        vec![b"http/1.1".to_vec()]
     };
     made.session_storage = Arc::new(Sessions::new(&settings.session));
     let tickets = Tickets::new(&settings.session, binding)?;

@@ -82,9 +82,10 @@ fn settings(tls: Value) -> Tls {
 fn material(texts: &[(&str, &str)]) -> CertificateFiles {
     let mut material = CertificateFiles::default();
     for (name, text) in texts {
-        let source = match name.starts_with('/') {
-            true => Source::File(name.into()),
-            false => Source::Stored((*name).to_owned()),
+        let source = if name.starts_with('/') {
+            Source::File(name.into())
+        } else {
+            Source::Stored((*name).to_owned())
         };
         material.add(source, text.as_bytes().to_vec());
     }

@@ -356,19 +356,16 @@ impl Journal {
 /// Reads an object and compares it with its checksums. `None` if it is damaged.
 fn read(object: &Arc<Object>) -> io::Result<Option<Stored>> {
     let Some((prefix, description)) = description(object)? else { return Ok(None) };
-    let content = match prefix.content <= MAX_IN_MEMORY {
-        true => {
-            let mut bytes = vec![0; usize::try_from(prefix.content).map_err(io::Error::other)?];
-            object.read(prefix.head(), &mut bytes)?;
-            let is_whole = layout::sum(&[&bytes]) == prefix.content_sum;
-            is_whole.then(|| Content::from(Bytes::from(bytes)))
-        }
-        false => {
-            let is_whole = object.is_verified.load(Relaxed) || verify(object, &prefix)?;
-            object.is_verified.store(is_whole, Relaxed);
-            let content = || DiskContent::new(Arc::clone(object), prefix.head(), prefix.content);
-            is_whole.then(|| Content::Disk(content()))
-        }
+    let content = if prefix.content <= MAX_IN_MEMORY {
+        let mut bytes = vec![0; usize::try_from(prefix.content).map_err(io::Error::other)?];
+        object.read(prefix.head(), &mut bytes)?;
+        let is_whole = layout::sum(&[&bytes]) == prefix.content_sum;
+        is_whole.then(|| Content::from(Bytes::from(bytes)))
+    } else {
+        let is_whole = object.is_verified.load(Relaxed) || verify(object, &prefix)?;
+        object.is_verified.store(is_whole, Relaxed);
+        let content = || DiskContent::new(Arc::clone(object), prefix.head(), prefix.content);
+        is_whole.then(|| Content::Disk(content()))
     };
     Ok(content.and_then(|content| record::decode(&description, content)))
 }

@@ -52,9 +52,10 @@ pub fn open(disk: &Disk, store: &dyn Front, space: &Arc<Space>) -> io::Result<()
     let mut state = disk.state();
     let missed = state.missed.take();
     for object in objects {
-        match missed.as_ref().is_some_and(|missed| missed.has(object.line.key)) {
-            true => removed.push(object),
-            false => removed.extend(state.index.restore(&object)),
+        if missed.as_ref().is_some_and(|missed| missed.has(object.line.key)) {
+            removed.push(object)
+        } else {
+            removed.extend(state.index.restore(&object))
         }
     }
     // The store may have had more memory before.

@@ -55,9 +55,10 @@ fn run(store: &Weak<dyn Front>, space: &Arc<Space>, jobs: &Receiver<Job>) {
                 };
                 let is_paused = paused_until.is_some_and(|until| Instant::now() < until);
                 let is_usable = !is_paused && !disk.has_failed.load(Relaxed);
-                let written = match is_usable {
-                    true => write(disk, space, line, &key, &owner, &entry),
-                    false => Ok(false),
+                let written = if is_usable {
+                    write(disk, space, line, &key, &owner, &entry)
+                } else {
+                    Ok(false)
                 };
                 disk.waiting.fetch_sub(weight, Relaxed);
                 match written {

@@ -119,9 +119,10 @@ impl Free {
     fn set(&mut self, chunk: u32, is_used: bool) -> bool {
         let Some(word) = self.used.get_mut(chunk as usize / 64) else { return false };
         let is_changed = (*word & bit(chunk) != 0) != is_used;
-        match is_used {
-            true => *word |= bit(chunk),
-            false => *word &= !bit(chunk),
+        if is_used {
+            *word |= bit(chunk)
+        } else {
+            *word &= !bit(chunk)
         }
         is_changed
     }

@@ -106,9 +106,10 @@ impl Grant {
     }
 
     fn rule(self) -> PathBeneath<OwnedFd> {
-        let rights = match self.is_directory {
-            true => self.access.rights(),
-            false => self.access.rights() & AccessFs::from_file(ABI::V5),
+        let rights = if self.is_directory {
+            self.access.rights()
+        } else {
+            self.access.rights() & AccessFs::from_file(ABI::V5)
         };
         PathBeneath::new(self.file, rights)
     }

@@ -261,9 +261,10 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.key.is_empty() {
-            true => f.write_str(&self.message),
-            false => write!(f, "{}: {}", self.key, self.message),
+        if self.key.is_empty() {
+            f.write_str(&self.message)
+        } else {
+            write!(f, "{}: {}", self.key, self.message)
         }
     }
 }
