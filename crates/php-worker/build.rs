@@ -130,7 +130,8 @@ impl Php {
     }
 }
 
-/// Returns the path of a program, without symbolic links; Debian's `php-config` leads to that of a version.
+/// Returns the path of a program, without symbolic links; Debian's `php-config` leads to that of a
+/// version.
 fn resolve(program: &str) -> Option<PathBuf> {
     let places = env::var_os("PATH").unwrap_or_default();
     let mut paths = env::split_paths(&places).map(|directory| directory.join(program));

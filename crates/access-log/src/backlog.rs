@@ -1,15 +1,15 @@
 //! Lines that a log server, or the reader of a pipe, has not taken yet.
 //!
-//! The socket of a syslog daemon on Linux holds 10 datagrams by default, fewer than a busy thread writes
-//! at once, and a daemon that is restarted takes none for a moment. The router waits for neither: what
-//! cannot be sent stays in memory, up to a limit, and is sent a little later. So do lines of a file whose disk
-//! is full.
+//! The socket of a syslog daemon on Linux holds 10 datagrams by default, fewer than a busy thread
+//! writes at once, and a daemon that is restarted takes none for a moment. The router waits for
+//! neither: what cannot be sent stays in memory, up to a limit, and is sent a little later. So do
+//! lines of a file whose disk is full.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Maximum number of bytes that wait for a server. At 2,000 requests a second, lines of 200 bytes for ten
-/// seconds.
+/// Maximum number of bytes that wait for a server. At 2,000 requests a second, lines of 200 bytes
+/// for ten seconds.
 const MAX_BYTES: usize = 4 << 20;
 
 /// Minimum time between two reports about lost lines.
@@ -120,8 +120,8 @@ impl Backlog {
         self.lost > 0
     }
 
-    /// Returns the number of lost lines if it has to be reported now. The first loss is reported at once,
-    /// further ones together.
+    /// Returns the number of lost lines if it has to be reported now. The first loss is reported at
+    /// once, further ones together.
     pub fn report(&mut self, now: Instant) -> Option<u64> {
         let is_due = self.reported.is_none_or(|last| now.duration_since(last) >= REPORT_INTERVAL);
         if self.lost == 0 || !is_due {

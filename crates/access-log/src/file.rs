@@ -1,4 +1,5 @@
-//! The file of an access log, or a pipe or socket in its place. Only a write to a file may take time.
+//! The file of an access log, or a pipe or socket in its place. Only a write to a file may take
+//! time.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -107,7 +108,8 @@ impl LogFile {
         log
     }
 
-    /// Returns the reason why it could not be opened, or why a file cannot be written; `None` if lines are taken.
+    /// Returns the reason why it could not be opened, or why a file cannot be written; `None` if
+    /// lines are taken.
     pub fn problem(&self) -> Option<String> {
         let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // A server that has gone away is reported in the error log.
@@ -118,13 +120,14 @@ impl LogFile {
         *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 
-    /// Returns the reason why the former file stays in use after log rotation; `None` if it does not.
+    /// Returns the reason why the former file stays in use after log rotation; `None` if it does
+    /// not.
     pub fn former_because(&self) -> Option<String> {
         self.former.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Records that the file could not be opened again: its former one stays in use, and it is tried again
-    /// ([`LogFile::take_disconnected`]).
+    /// Records that the file could not be opened again: its former one stays in use, and it is
+    /// tried again ([`LogFile::take_disconnected`]).
     pub fn set_former(&self, reason: Option<String>) {
         self.is_disconnected.store(reason.is_some(), Relaxed);
         *self.former.lock().unwrap_or_else(PoisonError::into_inner) = reason;
@@ -150,12 +153,14 @@ impl LogFile {
         self.framing.is_some()
     }
 
-    /// Returns true, once, after a server has gone away or a file could not be opened: it must be opened again.
+    /// Returns true, once, after a server has gone away or a file could not be opened: it must be
+    /// opened again.
     pub fn take_disconnected(&self) -> bool {
         self.is_disconnected.swap(false, Relaxed)
     }
 
-    /// Records that a socket could not be connected. The first `reason` in a row is reported in `log`.
+    /// Records that a socket could not be connected. The first `reason` in a row is reported in
+    /// `log`.
     pub fn set_disconnected(&self, reason: &dyn fmt::Display, log: &Log) {
         self.is_disconnected.store(true, Relaxed);
         self.set_problem(Some(reason.to_string()));
@@ -177,8 +182,9 @@ impl LogFile {
         self.set_problem(None);
     }
 
-    /// Appends whole lines. Lines that cannot be written to a file, or that a server, or the reader of a pipe,
-    /// does not take wait ([`LogFile::claim_retry`]). Those that are lost are reported in `log`.
+    /// Appends whole lines. Lines that cannot be written to a file, or that a server, or the reader
+    /// of a pipe, does not take wait ([`LogFile::claim_retry`]). Those that are lost are reported
+    /// in `log`.
     pub fn append(&self, lines: &[u8], log: &Log) {
         let file = self.file.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         match (&self.framing, &*file) {
@@ -313,8 +319,8 @@ impl LogFile {
             }
             _ => put(),
         };
-        // An error of a datagram before this one (a port that is closed) is reported with the next; the
-        // line itself can be sent then.
+        // An error of a datagram before this one (a port that is closed) is reported with the next;
+        // the line itself can be sent then.
         let was_refused = *channel == Channel::Datagrams && first == Err(Errno::CONNREFUSED);
         match if was_refused { put() } else { first } {
             Ok(written) => {
@@ -372,8 +378,8 @@ impl LogFile {
         self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends the lines to a file with one write. Returns the number of bytes that are written: fewer after an error,
-    /// which becomes the problem.
+    /// Appends the lines to a file with one write. Returns the number of bytes that are written:
+    /// fewer after an error, which becomes the problem.
     fn write(&self, file: &OwnedFd, lines: &[u8]) -> usize {
         let mut rest = lines;
         while !rest.is_empty() {

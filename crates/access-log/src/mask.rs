@@ -11,10 +11,10 @@ const MASK: &[u8] = b"***";
 /// Replaces the values of query arguments with these names in the URLs of a text, such as a request
 /// line or a `Referer`. `start` is where the text begins in `line`.
 ///
-/// A query begins after a `?` and ends at a space, a quotation mark or a fragment. Names are compared
-/// as PHP reads them: percent-decoded, with `+` as a space, and without an index in brackets;
-/// regardless of upper and lower case, so that a differently written name hides too much rather
-/// than too little.
+/// A query begins after a `?` and ends at a space, a quotation mark or a fragment. Names are
+/// compared as PHP reads them: percent-decoded, with `+` as a space, and without an index in
+/// brackets; regardless of upper and lower case, so that a differently written name hides too much
+/// rather than too little.
 pub fn mask_query(line: &mut Vec<u8>, start: usize, names: &[String]) {
     let Some(text) = line.get(start..) else { return };
     if names.is_empty() || memchr::memchr2(b'?', b'&', text).is_none() {
@@ -53,8 +53,8 @@ pub fn mask_query(line: &mut Vec<u8>, start: usize, names: &[String]) {
     line.extend_from_slice(rest);
 }
 
-/// Returns true if a value has an argument with one of these names in a percent-encoded URL, also if
-/// that has it in another one.
+/// Returns true if a value has an argument with one of these names in a percent-encoded URL, also
+/// if that has it in another one.
 fn is_url_with_secret(value: &[u8], names: &[String]) -> bool {
     let mut value = value.to_vec();
     for _ in 0..MAX_ENCODINGS {
@@ -74,7 +74,8 @@ fn is_url_with_secret(value: &[u8], names: &[String]) -> bool {
     false
 }
 
-/// Replaces the values of cookies with these names in a `Cookie` or `Set-Cookie` that begins at `start`.
+/// Replaces the values of cookies with these names in a `Cookie` or `Set-Cookie` that begins at
+/// `start`.
 pub fn mask_cookies(line: &mut Vec<u8>, start: usize, names: &[String]) {
     let Some(text) = line.get(start..).filter(|_| !names.is_empty()) else { return };
     let text = text.to_vec();

@@ -23,8 +23,8 @@ pub(super) struct Session {
     pub client: Client,
 }
 
-/// Sessions by the stored names of their accounts. The lock of an entry is held while its account is
-/// loaded or created, so that no account is created twice.
+/// Sessions by the stored names of their accounts. The lock of an entry is held while its account
+/// is loaded or created, so that no account is created twice.
 #[derive(Default)]
 pub(super) struct Accounts(RefCell<HashMap<String, Rc<Mutex<Option<Session>>>>>);
 

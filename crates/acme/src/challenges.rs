@@ -1,5 +1,5 @@
-//! Proves the names of an order (RFC 8555, 8): publishes the answers to its challenges, and tells the
-//! authority to check them.
+//! Proves the names of an order (RFC 8555, 8): publishes the answers to its challenges, and tells
+//! the authority to check them.
 
 use std::rc::Rc;
 
@@ -104,7 +104,8 @@ pub(super) async fn set_ready(
     Ok(())
 }
 
-/// Replaces the message of a refused order by the authority's reasons for each name, if it gives any.
+/// Replaces the message of a refused order by the authority's reasons for each name, if it gives
+/// any.
 pub(super) async fn explain_refusal(
     request: &CertificateRequest<'_>,
     order: &mut Order,

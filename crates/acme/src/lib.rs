@@ -7,8 +7,8 @@
 //!
 //! 1. [`renewer`] starts one task for each certificate of the configuration, and for on-demand
 //!    names that [`on_demand`] approves.
-//! 2. [`renewal`] is that task. It sleeps until [`schedule`] says that renewal is due, and tries one
-//!    authority after the other.
+//! 2. [`renewal`] is that task. It sleeps until [`schedule`] says that renewal is due, and tries
+//!    one authority after the other.
 //! 3. [`order`] obtains one certificate with an account of [`accounts`]; [`challenges`] proves the
 //!    names. Router threads serve the proofs from
 //!    [`ChallengeStore`](howdah_tls::challenges::ChallengeStore).

@@ -249,8 +249,8 @@ mod tests {
         }
     }
 
-    /// Lets connections ask for these names at the same time, and calls `meanwhile` before the endpoint
-    /// approves them. Returns the names that are ordered then; at most one may be.
+    /// Lets connections ask for these names at the same time, and calls `meanwhile` before the
+    /// endpoint approves them. Returns the names that are ordered then; at most one may be.
     fn ordered(names: &[&str], meanwhile: impl FnOnce(&mut Renewer)) -> Vec<String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         LocalSet::new().block_on(&runtime, async {

@@ -25,8 +25,8 @@ impl Directive<'_> {
         parse_seconds(argument).unwrap_or(0)
     }
 
-    /// Returns true if the directive, of `Surrogate-Control`, is for every cache or for this one: if
-    /// its argument has no parameter, or this one.
+    /// Returns true if the directive, of `Surrogate-Control`, is for every cache or for this one:
+    /// if its argument has no parameter, or this one.
     pub fn is_for(&self, cache: &str) -> bool {
         let argument = self.argument.as_deref().unwrap_or_default();
         match memchr::memchr(b';', argument) {
@@ -35,8 +35,8 @@ impl Directive<'_> {
         }
     }
 
-    /// Returns the directive, of `Surrogate-Control`, without what follows the first number in its argument: `+` and
-    /// the seconds of an extension, `;` and a parameter.
+    /// Returns the directive, of `Surrogate-Control`, without what follows the first number in its
+    /// argument: `+` and the seconds of an extension, `;` and a parameter.
     pub fn without_extension(&self) -> Directive<'_> {
         let argument = self.argument.as_deref().map(|argument| {
             let end = memchr::memchr2(b';', b'+', argument).unwrap_or(argument.len());
@@ -45,8 +45,9 @@ impl Directive<'_> {
         Directive { name: self.name, argument }
     }
 
-    /// Returns the seconds for which a response may be used stale while it is refreshed: in `max-age=60+30` of
-    /// `Surrogate-Control`, those after the plus (Edge Architecture Specification, 2.3).
+    /// Returns the seconds for which a response may be used stale while it is refreshed: in
+    /// `max-age=60+30` of `Surrogate-Control`, those after the plus (Edge Architecture
+    /// Specification, 2.3).
     pub fn extension(&self) -> Option<u64> {
         let argument = self.argument.as_deref()?.split(|byte| *byte == b';').next()?;
         let (lifetime, extension) = argument.split_at_checked(memchr::memchr(b'+', argument)?)?;

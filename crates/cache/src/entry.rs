@@ -179,8 +179,8 @@ impl Copies {
         self.len() == 0
     }
 
-    /// Returns the copy of the content in memory of the kernel, and whether it was made for this: content that was sent
-    /// a few times gets one.
+    /// Returns the copy of the content in memory of the kernel, and whether it was made for this:
+    /// content that was sent a few times gets one.
     pub fn in_kernel(&self, content: &[u8]) -> (Option<Arc<InKernel>>, bool) {
         if let Some(copy) = self.in_kernel.get() {
             return (copy.clone(), false);
@@ -257,8 +257,8 @@ impl Entry {
         self.terms.initial_age.saturating_add(now.saturating_sub(self.terms.received))
     }
 
-    /// Returns the memory of the entry in bytes. Content in a file counts, too: the entry keeps its chunks from
-    /// being used again, and an owner must not hold more of them than its share.
+    /// Returns the memory of the entry in bytes. Content in a file counts, too: the entry keeps its
+    /// chunks from being used again, and an owner must not hold more of them than its share.
     pub fn weight(&self) -> usize {
         let selection = self.selection.iter().map(|(name, value)| {
             name.len() + value.as_ref().map_or(0, |value| value.len()) + size_of_val(name) * 2

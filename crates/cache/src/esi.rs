@@ -1,4 +1,5 @@
-//! Edge Side Includes: pages that are assembled from parts (W3C Note “ESI Language Specification 1.0”).
+//! Edge Side Includes: pages that are assembled from parts (W3C Note “ESI Language Specification
+//! 1.0”).
 //!
 //! | markup | effect |
 //! | --- | --- |
@@ -6,8 +7,9 @@
 //! | `<esi:remove>…</esi:remove>`, `<esi:comment text="…"/>` | removed |
 //! | `<!--esi … -->` | the markers are removed; the content is processed |
 //!
-//! Everything else is text, also malformed markup and other elements of the language. Only a response that says so
-//! with `Surrogate-Control: content="ESI/1.0"` is parsed. Parsing takes time in proportion to the page.
+//! Everything else is text, also malformed markup and other elements of the language. Only a
+//! response that says so with `Surrogate-Control: content="ESI/1.0"` is parsed. Parsing takes time
+//! in proportion to the page.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -88,7 +90,8 @@ pub fn is_marked(fields: &FieldBlock) -> bool {
     })
 }
 
-/// Returns true for the name of the field by which caches say what they can do, in any spelling that scripts take for it.
+/// Returns true for the name of the field by which caches say what they can do, in any spelling
+/// that scripts take for it.
 pub fn is_capability(name: &[u8]) -> bool {
     let plain = name.iter().map(|byte| match byte {
         b'_' | b'.' => b'-',
@@ -118,7 +121,8 @@ pub struct Parser<'p> {
     segments: Vec<Segment>,
     includes: usize,
     markup: usize,
-    /// End of the open comment `<!--esi`; the length of the page if it has lost its end to a removal.
+    /// End of the open comment `<!--esi`; the length of the page if it has lost its end to a
+    /// removal.
     comment_end: Option<usize>,
     /// No comment ends after the current position.
     no_comment_ends: bool,
@@ -142,7 +146,8 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Goes on for at most a fraction of a millisecond, or to the next word `esi`. Returns true at the end of the page.
+    /// Goes on for at most a fraction of a millisecond, or to the next word `esi`. Returns true at
+    /// the end of the page.
     ///
     /// # Errors
     /// The page has too many elements.
@@ -181,8 +186,8 @@ impl<'p> Parser<'p> {
         self.segments
     }
 
-    /// Returns where the next markup may begin, which has the word `esi` in it or ends a comment, and the position after
-    /// the word. `None` as the first: the word is text.
+    /// Returns where the next markup may begin, which has the word `esi` in it or ends a comment,
+    /// and the position after the word. `None` as the first: the word is text.
     fn next_word(&mut self) -> Option<(Option<usize>, usize)> {
         let find =
             |word: &[u8]| memmem::find(self.page.get(self.at..)?, word).map(|at| self.at + at);
@@ -205,7 +210,8 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Reads the markup at a position: its include, if it is one, and its end. `None` if it is text.
+    /// Reads the markup at a position: its include, if it is one, and its end. `None` if it is
+    /// text.
     fn markup(&mut self, start: usize) -> Option<(Option<Include>, usize)> {
         let rest = self.page.get(start..)?;
         if self.comment_end == Some(start) {
@@ -249,8 +255,8 @@ impl<'p> Parser<'p> {
 /// The attributes of an element: names and raw values.
 type Attributes<'p> = Vec<(&'p [u8], &'p [u8])>;
 
-/// Reads an element without content whose markup begins with `start`. Returns its attributes and its length. Values
-/// have no `<` and `>`, so that the next one of them ends any malformed element.
+/// Reads an element without content whose markup begins with `start`. Returns its attributes and
+/// its length. Values have no `<` and `>`, so that the next one of them ends any malformed element.
 fn element<'p>(markup: &'p [u8], start: &[u8]) -> Option<(Attributes<'p>, usize)> {
     let inner = markup.strip_prefix(start)?;
     let inner = inner.get(..MAX_ELEMENT_BYTES).unwrap_or(inner);
@@ -311,8 +317,8 @@ fn unescape(value: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(text)
 }
 
-/// Returns the target of an address on this host: path and query. `None` for any other address, such as one of another
-/// host or one relative to a page.
+/// Returns the target of an address on this host: path and query. `None` for any other address,
+/// such as one of another host or one relative to a page.
 pub fn target<'a>(address: &'a [u8], host: &[u8]) -> Option<&'a [u8]> {
     let target = match address.strip_prefix(b"http://").or(address.strip_prefix(b"https://")) {
         None => address,

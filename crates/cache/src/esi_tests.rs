@@ -80,7 +80,8 @@ fn a_page_has_a_limited_number_of_elements() {
     assert_eq!(parse(format!("{page}</esi:remove>").as_bytes()), Err(TooMuch::Markup));
 }
 
-/// Each of these made the parser look at the rest of the page again and again, or at each byte of it at once.
+/// Each of these made the parser look at the rest of the page again and again, or at each byte of
+/// it at once.
 #[test]
 fn hostile_pages_take_short_steps_and_as_many_as_their_length_permits() {
     const LENGTH: usize = 4 << 20;

@@ -120,8 +120,8 @@ pub fn initial_age(fields: &FieldBlock, delay: u64, now: u64) -> u64 {
     apparent.max(stated.saturating_add(delay))
 }
 
-/// Parses the value of `Age`. Of a list, the first member counts (RFC 9111, 5.1), unless a cache has
-/// repeated it: then the true age is not known.
+/// Parses the value of `Age`. Of a list, the first member counts (RFC 9111, 5.1), unless a cache
+/// has repeated it: then the true age is not known.
 fn parse_age(value: &[u8]) -> Option<u64> {
     let mut members = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     let first = members.next()?;

@@ -1,7 +1,7 @@
 //! Requests to an origin whose responses may be stored, and the invalidations that come meanwhile.
 //!
-//! A response is as old as its request. If the URL was changed since then (RFC 9111, 4.4), the response
-//! must not be stored, or the change would be undone.
+//! A response is as old as its request. If the URL was changed since then (RFC 9111, 4.4), the
+//! response must not be stored, or the change would be undone.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -54,8 +54,8 @@ impl Inquiry {
     }
 
     /// Returns true if the key was not invalidated since. A request that nobody waits for, because
-    /// another one was in progress, may take the invalidation of another key for one of its own: then its
-    /// response is not stored, which the next one is.
+    /// another one was in progress, may take the invalidation of another key for one of its own:
+    /// then its response is not stored, which the next one is.
     pub(crate) fn is_current(&self, invalidations: &Invalidations) -> bool {
         match &self.leader {
             Some(leader) => leader.is_current(),

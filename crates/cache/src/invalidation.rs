@@ -1,18 +1,20 @@
-//! Targets that a response to an unsafe method makes invalid, besides that of its request (RFC 9111,
-//! 4.4): those in `Location` and `Content-Location` on the same host.
+//! Targets that a response to an unsafe method makes invalid, besides that of its request (RFC
+//! 9111, 4.4): those in `Location` and `Content-Location` on the same host.
 
 use howdah_http::message::{FieldBlock, Request};
 
 use crate::control::values;
 
-/// Returns true for methods that do not change anything (RFC 9110, 9.2.1; the others are registered as safe).
+/// Returns true for methods that do not change anything (RFC 9110, 9.2.1; the others are registered
+/// as safe).
 pub fn is_safe(method: &[u8]) -> bool {
     const SAFE: [&[u8]; 8] =
         [b"GET", b"HEAD", b"OPTIONS", b"PROPFIND", b"QUERY", b"REPORT", b"SEARCH", b"TRACE"];
     SAFE.contains(&method)
 }
 
-/// Returns the targets that a response names, in origin form; that of the request, too, if it was sent in another form.
+/// Returns the targets that a response names, in origin form; that of the request, too, if it was
+/// sent in another form.
 pub fn targets(request: &Request, response: &FieldBlock) -> Vec<Vec<u8>> {
     let host = request.fields.get("host").unwrap_or(&request.host);
     let base = origin_form(&request.target);
@@ -33,7 +35,8 @@ fn origin_form(target: &[u8]) -> &[u8] {
     path.unwrap_or(b"/")
 }
 
-/// Removes `.` and `..` from the path of a target, as clients do that follow the reference (RFC 3986, 5.2.4).
+/// Removes `.` and `..` from the path of a target, as clients do that follow the reference (RFC
+/// 3986, 5.2.4).
 fn without_dot_segments(target: &[u8]) -> Vec<u8> {
     let end = memchr::memchr(b'?', target).unwrap_or(target.len());
     let (path, query) = target.split_at_checked(end).unwrap_or((target, b""));

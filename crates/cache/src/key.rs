@@ -12,8 +12,8 @@ use crate::search::Variance;
 /// Longest key in bytes.
 const MAX_KEY: usize = 16 << 10;
 
-/// Fields that applications and frameworks take scheme, host or path from. They and [`METHODS`] are part of every key:
-/// otherwise one client could choose what others get.
+/// Fields that applications and frameworks take scheme, host or path from. They and [`METHODS`] are
+/// part of every key: otherwise one client could choose what others get.
 const OVERRIDES: [&str; 26] = [
     "cf-visitor",
     "cloudfront-forwarded-proto",
@@ -58,8 +58,9 @@ pub fn is_method(name: &[u8]) -> bool {
 }
 
 /// Appends the key of a request to `key`: its producer, then the text of the template or scheme,
-/// host and target as sent, of whose query `variance` may leave out a part, and the client's certificate; the path and query if a route has changed them; variables and settings
-/// that routes have added; fields that override any of these. Returns false if the key is too long.
+/// host and target as sent, of whose query `variance` may leave out a part, and the client's
+/// certificate; the path and query if a route has changed them; variables and settings that routes
+/// have added; fields that override any of these. Returns false if the key is too long.
 pub fn write(
     settings: &Cache,
     producer: &[u8],

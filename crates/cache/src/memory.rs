@@ -1,8 +1,8 @@
 //! Memory for stored responses, shared by all threads and divided fairly among their producers.
 //!
-//! A look-up takes the read lock of one of many shards. Whoever has most makes room: so each producer
-//! has what it needs up to an equal share, and more only while others leave it. No other library has
-//! that, and limits to the byte.
+//! A look-up takes the read lock of one of many shards. Whoever has most makes room: so each
+//! producer has what it needs up to an equal share, and more only while others leave it. No other
+//! library has that, and limits to the byte.
 //!
 //! Locks are taken in this order: a shard, the queue of an owner.
 

@@ -1,10 +1,10 @@
 //! Purges: marks with a number that entries are compared with when they are used. Purging takes no
 //! scan of the entries, and takes effect at once for all threads.
 //!
-//! Each purge has the next number. An entry has the number of the last purge before the request that
-//! it answers; it is purged if a later purge concerns it, also if that purge came while the response
-//! was being computed. The number of marks is limited: the oldest are replaced by one for all
-//! entries of their time. Marks are in groups, one for each application, so that only its own
+//! Each purge has the next number. An entry has the number of the last purge before the request
+//! that it answers; it is purged if a later purge concerns it, also if that purge came while the
+//! response was being computed. The number of marks is limited: the oldest are replaced by one for
+//! all entries of their time. Marks are in groups, one for each application, so that only its own
 //! entries are concerned, also if it purges without end.
 
 use std::collections::HashMap;

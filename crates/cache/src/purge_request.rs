@@ -36,9 +36,9 @@ pub fn is_purge(method: &[u8]) -> bool {
 
 /// Reads a request. Error: what is wrong with it.
 ///
-/// With a field of tags, entries with one of the tags are purged. Otherwise the entry of the URL is,
-/// with `BAN` and at the end of the path `*` or `.*` (also with `X-Purge-Method: regex`, as WordPress
-/// plug-ins send) all entries whose path begins so, and for `/*` those of the host.
+/// With a field of tags, entries with one of the tags are purged. Otherwise the entry of the URL
+/// is, with `BAN` and at the end of the path `*` or `.*` (also with `X-Purge-Method: regex`, as
+/// WordPress plug-ins send) all entries whose path begins so, and for `/*` those of the host.
 pub fn read(request: &Request) -> Result<PurgeRequest, &'static str> {
     let fields = &request.fields;
     let is_one = |name| fields.get(name).is_some_and(|value| value == b"1");

@@ -121,8 +121,8 @@ impl Store {
         report
     }
 
-    /// Returns the entries that have answered most requests, at most `max`: those that only the disk has come last,
-    /// the newest first. Blocks.
+    /// Returns the entries that have answered most requests, at most `max`: those that only the
+    /// disk has come last, the newest first. Blocks.
     pub fn top(&self, max: usize, now: u64) -> Vec<EntryReport> {
         let mut all = self.entries();
         let uses = |(entry, _): &(Arc<Entry>, _)| std::cmp::Reverse(entry.uses.load(Relaxed));
@@ -171,8 +171,8 @@ impl Store {
         entries.iter().map(describe).collect()
     }
 
-    /// Describes entries that only the disk has, at most `max`, and tells whether it was searched in full. It has no
-    /// index of URLs: descriptions are read one by one, the newest first.
+    /// Describes entries that only the disk has, at most `max`, and tells whether it was searched
+    /// in full. It has no index of URLs: descriptions are read one by one, the newest first.
     fn only_on_disk(
         &self,
         max: usize,

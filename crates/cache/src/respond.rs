@@ -13,8 +13,8 @@ use crate::entry::Entry;
 use crate::esi;
 use crate::status::Outcome;
 
-/// Returns the response to a GET or HEAD request from an entry, with `Cache-Status` if `shown` is the outcome. The
-/// protocol leaves out the body of a response to HEAD.
+/// Returns the response to a GET or HEAD request from an entry, with `Cache-Status` if `shown` is
+/// the outcome. The protocol leaves out the body of a response to HEAD.
 pub fn respond(entry: &Entry, request: &Request, shown: Option<Outcome>, now: u64) -> Response {
     entry.count_use();
     let age = entry.age(now).min(i32::MAX as u64);

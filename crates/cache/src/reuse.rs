@@ -43,8 +43,8 @@ pub fn assess(entry: &Entry, request: &RequestControl, purged: Option<u64>, now:
         return if remaining >= request.min_fresh { Use::Fresh } else { validation };
     }
     let is_accepted = request.max_stale.is_some_and(|max| staleness <= max);
-    // A client that limits the age, or asks for a remaining lifetime, accepts nothing stale unless it says so (RFC 9111,
-    // 5.2.1.1 and 5.2.1.3).
+    // A client that limits the age, or asks for a remaining lifetime, accepts nothing stale unless
+    // it says so (RFC 9111, 5.2.1.1 and 5.2.1.3).
     let wants_fresh = (request.max_age.is_some() || request.min_fresh > 0) && !is_accepted;
     if staleness < terms.stale_while_revalidate && !wants_fresh {
         return Use::WhileRevalidating;

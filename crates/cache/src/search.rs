@@ -1,9 +1,10 @@
 //! `No-Vary-Search`: parameters of a query that a response does not depend on (RFC-to-be
 //! draft-ietf-httpbis-no-vary-search).
 //!
-//! Queries that a response states to be equal have one key. Applications may read queries in other ways than this
-//! cache: PHP takes ` id`, `id[]` and `i.d` for other names. A query in which a parameter would be left out or moved
-//! whose name an application may take for another one therefore counts as it is.
+//! Queries that a response states to be equal have one key. Applications may read queries in other
+//! ways than this cache: PHP takes ` id`, `id[]` and `i.d` for other names. A query in which a
+//! parameter would be left out or moved whose name an application may take for another one
+//! therefore counts as it is.
 
 use std::borrow::Cow;
 
@@ -33,7 +34,8 @@ enum Parameters {
 }
 
 impl Variance {
-    /// Reads the field of a response. `None` if queries are compared as they are, also if the field is malformed.
+    /// Reads the field of a response. `None` if queries are compared as they are, also if the field
+    /// is malformed.
     pub fn of(fields: &FieldBlock) -> Option<Variance> {
         let all: Vec<_> = values(fields, "no-vary-search").collect();
         if all.is_empty() {
@@ -64,8 +66,8 @@ impl Variance {
         (!is_default).then_some(variance)
     }
 
-    /// Returns the part of a query that a response depends on, in an order that does not depend on that of the query if
-    /// that has no effect. `None` if the query has to be compared as it is.
+    /// Returns the part of a query that a response depends on, in an order that does not depend on
+    /// that of the query if that has no effect. `None` if the query has to be compared as it is.
     pub fn canonical(&self, query: &[u8]) -> Option<Vec<u8>> {
         let mut kept: Vec<(Cow<'_, [u8]>, &[u8])> = Vec::new();
         let pieces = query.split(|byte| *byte == b'&').filter(|piece| !piece.is_empty());

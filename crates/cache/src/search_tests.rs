@@ -55,7 +55,8 @@ fn a_field_without_a_meaning_has_no_effect() {
     }
 }
 
-/// PHP reads each of these as another name than it has here, so one client could choose the page of another.
+/// PHP reads each of these as another name than it has here, so one client could choose the page of
+/// another.
 #[test]
 fn ambiguous_names_count_as_they_are() {
     for query in

@@ -73,7 +73,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the word of nginx's `$upstream_cache_status`; `None` where the cache had no part in the request.
+    /// Returns the word of nginx's `$upstream_cache_status`; `None` where the cache had no part in
+    /// the request.
     pub fn word(self) -> Option<&'static str> {
         Some(match self {
             Outcome::Hit { detail: None, .. } => "HIT",

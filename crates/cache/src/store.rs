@@ -1,9 +1,9 @@
 //! A store of responses in memory, shared by all threads.
 //!
-//! Each key has one [`Slot`]: the responses for several values of the fields that `Vary` names, or a
-//! mark that the response is not shared. Entries are in an `Arc`, so that no lock is held while one
-//! is sent. The store never has more bytes than configured ([`memory`](crate::memory)). It may have a
-//! file besides ([`disk`](crate::disk)).
+//! Each key has one [`Slot`]: the responses for several values of the fields that `Vary` names, or
+//! a mark that the response is not shared. Entries are in an `Arc`, so that no lock is held while
+//! one is sent. The store never has more bytes than configured ([`memory`](crate::memory)). It may
+//! have a file besides ([`disk`](crate::disk)).
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -201,8 +201,8 @@ impl Store {
         self.insert_if(key, owner, entry, |_| true).0
     }
 
-    /// Stores the response to an inquiry, unless an invalidation came since that began: it is as old as
-    /// the one that was removed. Returns it, and whether it was stored.
+    /// Stores the response to an inquiry, unless an invalidation came since that began: it is as
+    /// old as the one that was removed. Returns it, and whether it was stored.
     pub fn insert_current(
         &self,
         key: &[u8],
@@ -213,8 +213,8 @@ impl Store {
         self.insert_if(key, owner, entry, |_| inquiry.is_current(&self.invalidations))
     }
 
-    /// Stores a response if what the key has permits it. That is decided under the lock of the key: what
-    /// is invalidated later is removed after it was stored.
+    /// Stores a response if what the key has permits it. That is decided under the lock of the key:
+    /// what is invalidated later is removed after it was stored.
     fn insert_if(
         &self,
         key: &[u8],
@@ -250,7 +250,8 @@ impl Store {
         (entry, is_stored)
     }
 
-    /// Stores the update of a response, unless that was removed or replaced meanwhile: it must not come back.
+    /// Stores the update of a response, unless that was removed or replaced meanwhile: it must not
+    /// come back.
     pub fn update(&self, key: &[u8], owner: &Arc<Owner>, old: &Arc<Entry>, updated: Entry) {
         self.insert_if(key, owner, updated, |known| {
             matches!(known, Some(Slot::Variants(variants))
@@ -303,8 +304,8 @@ impl Store {
         writing::start(disk, file, store)
     }
 
-    /// Reads the responses of a key that only the disk has, and puts them into memory. Returns them,
-    /// and their owner.
+    /// Reads the responses of a key that only the disk has, and puts them into memory. Returns
+    /// them, and their owner.
     async fn load(self: &Arc<Self>, key: &[u8]) -> Option<(Vec<Arc<Entry>>, Arc<Owner>)> {
         let disk = self.disk.as_ref()?;
         let objects = || {
@@ -451,8 +452,8 @@ impl Store {
         }
     }
 
-    /// Returns the copy of an entry's content in memory of the kernel, and the offset of `part` in it. `None` if there is
-    /// none yet, or if `part` is no part of the content.
+    /// Returns the copy of an entry's content in memory of the kernel, and the offset of `part` in
+    /// it. `None` if there is none yet, or if `part` is no part of the content.
     pub fn in_kernel(
         &self,
         owner: &Owner,

@@ -312,7 +312,8 @@ pub enum HeadMatch {
     Unknown,
 }
 
-/// Compares the fields of a response to HEAD, and the length that it states, with a stored response.
+/// Compares the fields of a response to HEAD, and the length that it states, with a stored
+/// response.
 pub fn compare_head(entry: &Entry, fields: &FieldBlock, length: Option<u64>) -> HeadMatch {
     let (etag, modified) = (fields.get("etag"), fields.get("last-modified"));
     let differs = |new: Option<&[u8]>, stored: Option<&[u8]>| new.is_some() && new != stored;

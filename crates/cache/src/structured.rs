@@ -1,5 +1,6 @@
 //! Dictionaries of structured fields (RFC 8941, 3.2), as far as `CDN-Cache-Control` and
-//! `No-Vary-Search` need them: keys with the numbers, booleans and strings among their values. A malformed dictionary has no members.
+//! `No-Vary-Search` need them: keys with the numbers, booleans and strings among their values. A
+//! malformed dictionary has no members.
 
 /// A member's value; other types are [`Value::Other`].
 #[derive(Debug, Clone, PartialEq, Eq)]

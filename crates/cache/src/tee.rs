@@ -1,9 +1,9 @@
 //! A body that is collected for the cache while a client gets it.
 //!
 //! A task reads the body as fast as it arrives, so that a slow client delays nobody that waits for
-//! the stored response. A client that leaves does not end the task. Once the body is longer than can
-//! be stored, or there is no memory to collect it, it is read at the client's pace. What the client has not read waits in
-//! a [`Spool`]: a little in memory, the rest in a temporary file.
+//! the stored response. A client that leaves does not end the task. Once the body is longer than
+//! can be stored, or there is no memory to collect it, it is read at the client's pace. What the
+//! client has not read waits in a [`Spool`]: a little in memory, the rest in a temporary file.
 
 use std::cell::RefCell;
 use std::io;
@@ -23,8 +23,8 @@ use crate::storing::Refusal;
 /// Receives a complete body, or the reason why there is none to store.
 pub type Done = Box<dyn FnOnce(Result<Bytes, Refusal>)>;
 
-/// Collects a body of at most `max` bytes for `done`, and returns the body for the client. The memory is that of the owner;
-/// what the client does not read goes to a file in `directory`.
+/// Collects a body of at most `max` bytes for `done`, and returns the body for the client. The
+/// memory is that of the owner; what the client does not read goes to a file in `directory`.
 pub fn collect(body: Body, max: u64, owner: Owner, directory: &Arc<Path>, done: Done) -> Body {
     let fits = |len: u64| len <= max;
     match body {

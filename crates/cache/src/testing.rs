@@ -38,8 +38,9 @@ pub fn entry_for(
     judged.expect("storable").with_body(Bytes::copy_from_slice(body.as_bytes()))
 }
 
-/// Lets a request that was sent before an invalidation store its response at the moment of that, again
-/// and again, with and without others that wait for it. Returns how often the response was there afterwards.
+/// Lets a request that was sent before an invalidation store its response at the moment of that,
+/// again and again, with and without others that wait for it. Returns how often the response was
+/// there afterwards.
 pub fn stored_beside_invalidations(store: &Arc<Store>, is_there: impl Fn() -> bool) -> usize {
     let (owner, together) = (store.owner(b"app"), Barrier::new(2));
     let inquiries = Mutex::new(None);

@@ -1,8 +1,8 @@
-//! What the last responses of paths have stated about queries ([`search`](crate::search)), within a limit of memory
-//! that the applications of a store share.
+//! What the last responses of paths have stated about queries ([`search`](crate::search)), within a
+//! limit of memory that the applications of a store share.
 //!
-//! The application with the most memory makes room, with what it has stated first: it cannot remove what others have
-//! stated. A path that is forgotten has its queries compared as they are.
+//! The application with the most memory makes room, with what it has stated first: it cannot remove
+//! what others have stated. A path that is forgotten has its queries compared as they are.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -11,7 +11,8 @@ use std::sync::{Arc, RwLock};
 use crate::place::Subject;
 use crate::search::Variance;
 
-/// Approximate memory in bytes of an entry beside its variance: the places in the table and in the queue.
+/// Approximate memory in bytes of an entry beside its variance: the places in the table and in the
+/// queue.
 const ENTRY_BYTES: usize = 160;
 
 /// The variances of the last responses, by host and path.
@@ -44,7 +45,8 @@ struct Known {
 struct Share {
     bytes: usize,
     count: usize,
-    /// Paths with the numbers of their entries, the oldest first; also those of entries that are gone.
+    /// Paths with the numbers of their entries, the oldest first; also those of entries that are
+    /// gone.
     queue: VecDeque<(Subject, u64)>,
     next: u64,
 }
@@ -124,7 +126,8 @@ impl Table {
         }
     }
 
-    /// Removes the oldest entry of the application with the most memory. Returns false if there is none.
+    /// Removes the oldest entry of the application with the most memory. Returns false if there is
+    /// none.
     fn make_room(&mut self) -> bool {
         let largest = self.shares.iter_mut().max_by_key(|(_, share)| share.bytes);
         let Some((owner, share)) = largest else { return false };

@@ -1,7 +1,7 @@
 //! Connections to Valkey: with a bound for what they receive, and with errors that show no secret.
 //!
-//! The engine's parser keeps a reply in memory until it is complete. A connection therefore receives
-//! no more than its commands allow; a server that sends more is cut off.
+//! The engine's parser keeps a reply in memory until it is complete. A connection therefore
+//! receives no more than its commands allow; a server that sends more is cut off.
 
 use std::io;
 use std::net::SocketAddr;
@@ -181,8 +181,8 @@ impl AsyncWrite for Bounded {
     }
 }
 
-/// Returns an error without the server's own words: Valkey repeats the arguments of a command that it
-/// does not know, and a password is one.
+/// Returns an error without the server's own words: Valkey repeats the arguments of a command that
+/// it does not know, and a password is one.
 pub fn describe(error: &RedisError) -> String {
     if error.is_io_error() {
         return if error.is_connection_dropped() {

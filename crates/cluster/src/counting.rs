@@ -1,8 +1,8 @@
 //! The connection for limits and for purges that leave this server.
 //!
-//! Router threads send their commands through it themselves; a task of the cluster's thread connects,
-//! sends purges, and asks from time to time whether the server still answers. Once it has kept a
-//! request waiting for the maximum time, no request waits until it answers in time again.
+//! Router threads send their commands through it themselves; a task of the cluster's thread
+//! connects, sends purges, and asks from time to time whether the server still answers. Once it has
+//! kept a request waiting for the maximum time, no request waits until it answers in time again.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -80,8 +80,8 @@ impl Counting {
         }
     }
 
-    /// Counts a request by the rates of all servers. Returns `None` if the server does not answer in
-    /// time, or not at all.
+    /// Counts a request by the rates of all servers. Returns `None` if the server does not answer
+    /// in time, or not at all.
     pub async fn count(&self, claims: &[Claim<'_>]) -> Option<Vec<Answer>> {
         let answers = self.ask(claims).await;
         let counter = if answers.is_some() { &self.state.counted } else { &self.state.alone };

@@ -1,5 +1,5 @@
-//! What several servers of one site share through Valkey or Redis: purges of their caches, and rates
-//! of their limits.
+//! What several servers of one site share through Valkey or Redis: purges of their caches, and
+//! rates of their limits.
 //!
 //! | module | content |
 //! | --- | --- |

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 /// Adds a purge to the stream, with the position of the entry before it, and keeps its position as
 /// the last one of all and that of its application.
 ///
-/// Keys: the stream, the hash. Arguments: number of entries that are kept, field of the application in
-/// the hash, message.
+/// Keys: the stream, the hash. Arguments: number of entries that are kept, field of the application
+/// in the hash, message.
 pub const PURGE: &str = r"
 local before = redis.call('HGET', KEYS[2], 'last') or '0-0'
 local id = redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'purge', ARGV[3], 'after', before)
@@ -103,9 +103,9 @@ impl Received {
         }
     }
 
-    /// Compares what was received with the last entries, which count as received from now on. Whether
-    /// what a server had before is still there is asked when it is connected to, and where entries
-    /// follow others than they should.
+    /// Compares what was received with the last entries, which count as received from now on.
+    /// Whether what a server had before is still there is asked when it is connected to, and where
+    /// entries follow others than they should.
     pub fn compare(&mut self, last: LastEntries) -> Missed {
         let Some(newest) = last.last.filter(|newest| *newest >= self.last) else {
             let is_new = self.last == BEGINNING && last.of.is_empty();

@@ -1,8 +1,8 @@
 //! The connection for purges of other servers.
 //!
-//! Purges are entries of a stream, of which Valkey keeps the last ones. A server reads them from the
-//! last that it knows, so it misses none while it has no connection. If entries after that one are
-//! gone, everything is purged of the applications that they were about.
+//! Purges are entries of a stream, of which Valkey keeps the last ones. A server reads them from
+//! the last that it knows, so it misses none while it has no connection. If entries after that one
+//! are gone, everything is purged of the applications that they were about.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

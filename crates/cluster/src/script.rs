@@ -1,9 +1,9 @@
 //! The script that counts a request by several rates (GCRA), its arguments and its answers.
 //!
-//! Valkey runs a script as one step, so counts are exact however many servers ask at once. Times are
-//! those of Valkey's clock, and only differences leave it: the servers' clocks need not agree. A key
-//! holds its due time as whole seconds and microseconds after them, as a number of Lua is not exact
-//! enough for both together. It expires when its debt is paid.
+//! Valkey runs a script as one step, so counts are exact however many servers ask at once. Times
+//! are those of Valkey's clock, and only differences leave it: the servers' clocks need not agree.
+//! A key holds its due time as whole seconds and microseconds after them, as a number of Lua is not
+//! exact enough for both together. It expires when its debt is paid.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use howdah_limits::Nanos;
@@ -12,12 +12,12 @@ use howdah_text::hex;
 use redis::Value;
 
 /// Counts a request by the rates of all keys if it conforms to all of them, and returns the debt of
-/// each and its grace in microseconds: the number itself if the request conforms to that rate, otherwise
-/// `-1 - number`.
+/// each and its grace in microseconds: the number itself if the request conforms to that rate,
+/// otherwise `-1 - number`.
 ///
 /// Arguments of each key: interval, tolerance, longest possible debt and grace in microseconds, and
-/// whether a refusal counts (`1`) or is a dry run (`0`). A value that is no due time, or is a longer debt than
-/// possible, is none: somebody else has written it, or the clock was set back.
+/// whether a refusal counts (`1`) or is a dry run (`0`). A value that is no due time, or is a
+/// longer debt than possible, is none: somebody else has written it, or the clock was set back.
 pub const COUNT: &str = r"
 local now = redis.call('TIME')
 local seconds, microseconds = tonumber(now[1]), tonumber(now[2])
@@ -76,8 +76,9 @@ redis.call('SET', KEYS[1], string.format('%.0f %.3f', seconds + s, due - s * 100
 return 1
 ";
 
-/// Returns the key in Valkey. A zone has no other characters than those of a name or of a JSON path;
-/// the text of a request is hashed, as it may be long, and Valkey need not know who visits a site.
+/// Returns the key in Valkey. A zone has no other characters than those of a name or of a JSON
+/// path; the text of a request is hashed, as it may be long, and Valkey need not know who visits a
+/// site.
 pub fn key(prefix: &str, zone: &str, text: &[u8]) -> Vec<u8> {
     let hash = digest(&SHA256, text);
     let hash = hash.as_ref().get(..16).unwrap_or_default();

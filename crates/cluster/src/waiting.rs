@@ -1,8 +1,8 @@
 //! Messages that wait for the server, apart for each application.
 //!
-//! An application that purges without end fills its own queue only: what it names is then replaced by
-//! one purge of all that it has. Queues take turns, so it delays the purges of others by one message
-//! at most.
+//! An application that purges without end fills its own queue only: what it names is then replaced
+//! by one purge of all that it has. Queues take turns, so it delays the purges of others by one
+//! message at most.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -48,8 +48,8 @@ struct Queue {
 }
 
 impl Waiting {
-    /// Adds a purge of an application; if too many wait, they become `all`, a purge of everything of
-    /// that application.
+    /// Adds a purge of an application; if too many wait, they become `all`, a purge of everything
+    /// of that application.
     pub fn purge(&mut self, subject: &[u8], message: Vec<u8>, all: impl FnOnce() -> Vec<u8>) {
         let subject: Arc<[u8]> = subject.into();
         let queue = self.purges.entry(Arc::clone(&subject)).or_default();

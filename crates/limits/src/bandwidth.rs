@@ -1,7 +1,7 @@
 //! Bandwidth by key: all responses to one key share a rate of bytes a second.
 //!
-//! The algorithm is that of [`crate::gcra`] for bytes: a key may be ahead of its rate by the number of
-//! bytes that are not slowed down, and a piece is sent when it is no further ahead.
+//! The algorithm is that of [`crate::gcra`] for bytes: a key may be ahead of its rate by the number
+//! of bytes that are not slowed down, and a piece is sent when it is no further ahead.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -13,8 +13,8 @@ use crate::key;
 use crate::rules::{Admission, Holds, Refusal, Rule};
 use crate::shared::{Checked, Claim};
 
-/// Takes a request through rules, as far as this server can tell alone. `name` is the client's host name, if the rules need it; `holds`
-/// evaluates conditions.
+/// Takes a request through rules, as far as this server can tell alone. `name` is the client's host
+/// name, if the rules need it; `holds` evaluates conditions.
 pub fn check<'r>(
     rules: &'r [Rule],
     request: &Request,

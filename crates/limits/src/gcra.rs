@@ -5,9 +5,9 @@
 //! due time is then at most a burst ahead. Nothing has to run between requests, and the result does
 //! not depend on when or on which thread they are checked.
 //!
-//! Without a burst, a request that comes a moment after the due time would move all later ones by that
-//! moment, and a client that asks all the time would get less than the rate. The due time may therefore
-//! be behind the present by a grace, which later requests make up for.
+//! Without a burst, a request that comes a moment after the due time would move all later ones by
+//! that moment, and a client that asks all the time would get less than the rate. The due time may
+//! therefore be behind the present by a grace, which later requests make up for.
 
 use crate::{Nanos, SECOND};
 

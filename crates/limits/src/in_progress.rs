@@ -1,5 +1,5 @@
-//! State of the requests that a thread has in progress. A connection holds only a number: most have no
-//! request, and each byte of a connection counts for all that wait.
+//! State of the requests that a thread has in progress. A connection holds only a number: most have
+//! no request, and each byte of a connection counts for all that wait.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

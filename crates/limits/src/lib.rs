@@ -3,13 +3,13 @@
 //!
 //! 1. [`rules`] are those of one listener or action. [`check`] takes a request through them
 //!    and returns one verdict: admit, wait, refuse, or close the connection without a response.
-//! 2. A rule counts in a [`zone`], which rules of the same name share. Keys are hashed with a random
-//!    seed ([`key`]), so that no client can choose keys that collide.
+//! 2. A rule counts in a [`zone`], which rules of the same name share. Keys are hashed with a
+//!    random seed ([`key`]), so that no client can choose keys that collide.
 //! 3. A zone has a [`table`] of bounded size with the state of each key: the time at which its debt
 //!    is paid ([`gcra`]) and its refusals ([`penalty`]). Numbers of requests at once are in
 //!    [`at_once`], the keys with the most refusals in [`ranking`].
-//! 4. Where several servers share a rate, [`shared`] says what one asks their common counter, and what
-//!    the answer changes.
+//! 4. Where several servers share a rate, [`shared`] says what one asks their common counter, and
+//!    what the answer changes.
 //!
 //! Time is an argument, in nanoseconds of any monotonic clock that is the same for all threads.
 //! Nothing here reads a clock, waits, or does I/O. All types are shared by the router threads;

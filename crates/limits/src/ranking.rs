@@ -1,9 +1,9 @@
 //! The keys with the most refusals, for people: a list of bounded size (Space-Saving; Metwally,
 //! Agrawal, El Abbadi 2005).
 //!
-//! A key that is not in the full list replaces that with the fewest refusals and takes over its number,
-//! so a number may be too high by that of the replaced key, and a key with many refusals is never left
-//! out.
+//! A key that is not in the full list replaces that with the fewest refusals and takes over its
+//! number, so a number may be too high by that of the replaced key, and a key with many refusals is
+//! never left out.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

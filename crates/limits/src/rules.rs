@@ -39,8 +39,8 @@ pub enum Paths {
     Routed,
     /// The one that the client has sent.
     Sent,
-    /// Both, if they differ: one has to be accepted, and none excluded. If they do not, no condition holds: it has been
-    /// compared already.
+    /// Both, if they differ: one has to be accepted, and none excluded. If they do not, no
+    /// condition holds: it has been compared already.
     Either,
 }
 
@@ -129,10 +129,11 @@ impl Rule {
         Rule { settings: rule.clone(), rate, undelayed, penalty, zone, is_shared }
     }
 
-    /// Returns true if the rule counts a request. It is about the path that routes have made of the request's, and
-    /// also about the one that the client has sent if the rule names that: a `rewrite` leads all pages of an
-    /// application to one script, while rules are about pages. The second comparison only adds requests, so no
-    /// choice of a path evades a rule; and it adds none that an exception for either of the paths leaves out.
+    /// Returns true if the rule counts a request. It is about the path that routes have made of the
+    /// request's, and also about the one that the client has sent if the rule names that: a
+    /// `rewrite` leads all pages of an application to one script, while rules are about pages. The
+    /// second comparison only adds requests, so no choice of a path evades a rule; and it adds none
+    /// that an exception for either of the paths leaves out.
     pub(crate) fn is_about(
         &self,
         request: &Request,
@@ -381,8 +382,8 @@ impl Admission {
 }
 
 impl Refusal {
-    /// Returns the response: the status, and when to come again. If the connection is to be closed, it
-    /// is not sent.
+    /// Returns the response: the status, and when to come again. If the connection is to be closed,
+    /// it is not sent.
     pub fn response(&self) -> Response {
         if self.close {
             return Response::unsent(UNANSWERED);

@@ -3,8 +3,8 @@
 //!
 //! A request is first counted here. If it conforms here, the common counter is asked, which has the
 //! requests of all servers. Its answer is final: a request that it refuses is taken back here, and
-//! the debt that it knows is learnt, so that further requests are refused without a question until they
-//! may conform. Without an answer the decision made here stands.
+//! the debt that it knows is learnt, so that further requests are refused without a question until
+//! they may conform. Without an answer the decision made here stands.
 
 use crate::Nanos;
 use crate::gcra::Rate;
@@ -98,8 +98,8 @@ impl<'r> Checked<'r> {
         for (claim, answer) in answered() {
             let is_counted = answer.conforms && (refused_by.is_none() || claim.is_dry_run());
             let counted = if is_counted { claim.rate.interval() } else { 0 };
-            // The counter was asked after `sent_at`, so a request conforms there no earlier than this
-            // due time says. A later one would refuse requests that conform.
+            // The counter was asked after `sent_at`, so a request conforms there no earlier than
+            // this due time says. A later one would refuse requests that conform.
             let due = sent_at.saturating_add(answer.debt).saturating_add(counted);
             let due = due.saturating_sub(answer.credit);
             if !is_counted {

@@ -5,9 +5,10 @@
 //!
 //! A key whose debt is paid and whose refusals are forgotten is like a key that was never seen, so
 //! its place is free. If a bucket has no free place and cannot grow, the key with the least debt
-//! makes room for a key with at least as much; a key with less debt than all is not kept. So a client
-//! that sends each request under another key replaces only its own keys, never that of an offender,
-//! and keys that are not kept are admitted: nobody is locked out. How many were not kept is counted.
+//! makes room for a key with at least as much; a key with less debt than all is not kept. So a
+//! client that sends each request under another key replaces only its own keys, never that of an
+//! offender, and keys that are not kept are admitted: nobody is locked out. How many were not kept
+//! is counted.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -43,7 +44,8 @@ const WAYS: usize = 8;
 /// Maximum number of shards.
 const MAX_SHARDS: usize = 256;
 
-/// Keys and states of a bucket. A place without a key is free, and so is one whose state is forgotten.
+/// Keys and states of a bucket. A place without a key is free, and so is one whose state is
+/// forgotten.
 type Bucket = [Option<(KeyHash, State)>; WAYS];
 
 #[derive(Debug, Default)]
@@ -156,8 +158,8 @@ impl Shard {
             if state.forgotten_at <= now {
                 continue;
             }
-            // With a maximum that is no power of two, two buckets may come together. The keys with the
-            // least debt are dropped then.
+            // With a maximum that is no power of two, two buckets may come together. The keys with
+            // the least debt are dropped then.
             let bucket = &mut self.buckets[Shard::index(key, count)];
             if let Some(place) = bucket.iter_mut().min_by_key(|place| debt(place))
                 && debt(place) <= state.forgotten_at
@@ -219,7 +221,8 @@ mod tests {
         assert!((1000..1300).contains(&table.capacity()), "{}", table.capacity());
     }
 
-    /// An attacker sends each request under a key of its own, many more than the table has places for.
+    /// An attacker sends each request under a key of its own, many more than the table has places
+    /// for.
     #[test]
     fn keys_that_rotate_evict_no_offender_and_lock_nobody_out() {
         let (table, rate) = (Table::new(2000), Rate::new(1, SECOND, 9));
@@ -275,8 +278,8 @@ mod tests {
                 .collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
         });
-        // Threads are at different times; one that is behind is refused by the due time of another, and
-        // never is anything admitted twice.
+        // Threads are at different times; one that is behind is refused by the due time of another,
+        // and never is anything admitted twice.
         assert!((9_999..=10_001).contains(&admitted), "{admitted}");
     }
 }

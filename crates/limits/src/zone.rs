@@ -135,8 +135,8 @@ impl Zone {
         })
     }
 
-    /// Counts a refusal by the counter that several servers share. `wait` is the time until a request
-    /// conforms there.
+    /// Counts a refusal by the counter that several servers share. `wait` is the time until a
+    /// request conforms there.
     pub fn exceed(
         &self,
         key: KeyHash,
@@ -195,8 +195,8 @@ pub struct Zones {
 }
 
 impl Zones {
-    /// Creates the zones of a document. A zone that `previous` has with the same key and size keeps its
-    /// counters: a change of the configuration pardons nobody.
+    /// Creates the zones of a document. A zone that `previous` has with the same key and size keeps
+    /// its counters: a change of the configuration pardons nobody.
     pub fn new(config: &Config, previous: Option<&Zones>) -> Zones {
         let mut zones = HashMap::new();
         for rule in config.limit_rules() {

@@ -354,7 +354,8 @@ async fn greeted(
     Err(Unusable::Session(Problem::Connection(last)))
 }
 
-/// Returns the client of TLS with the authorities of the system, or of the file that the document names.
+/// Returns the client of TLS with the authorities of the system, or of the file that the document
+/// names.
 fn tls(route: &MailRoute, file: Option<OwnedFd>, shared: &Shared) -> Result<MailClient, Failure> {
     let unusable = |problem: String| Failure::new(status::UNAVAILABLE, problem);
     if let Some(path) = &route.authorities {

@@ -11,7 +11,8 @@
 //! 2. [`delivery`]: one submission, from the envelope to the answer.
 //! 3. [`session`]: a conversation with a mail server; [`reply`]: its replies.
 //! 4. [`usage`]: recipients in an hour; [`unreachable`]: servers that have just not answered.
-//! 5. [`socket`]: the supervisor; [`frames`]: messages on the pipes; [`mailbox`]: a file in place of a mail server.
+//! 5. [`socket`]: the supervisor; [`frames`]: messages on the pipes; [`mailbox`]: a file in place
+//!    of a mail server.
 
 #![forbid(unsafe_code)]
 

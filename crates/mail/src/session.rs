@@ -196,8 +196,8 @@ impl Session {
         }
     }
 
-    /// Sends the end of the text, and waits for the reply to the whole of it. If this fails without a
-    /// refusal, the server may have taken the message.
+    /// Sends the end of the text, and waits for the reply to the whole of it. If this fails without
+    /// a refusal, the server may have taken the message.
     pub(crate) async fn finish(&mut self, end: &[u8]) -> Result<(), Problem> {
         self.text(end).await?;
         self.stream.flush().await?;
@@ -244,8 +244,8 @@ impl Session {
     }
 }
 
-/// Takes a password out of a server's reply, also in the forms in which it was sent: the reply becomes a
-/// message for the script and the log.
+/// Takes a password out of a server's reply, also in the forms in which it was sent: the reply
+/// becomes a message for the script and the log.
 fn without_secrets(mut reply: Reply, user: &str, password: &str) -> Reply {
     let secrets = [
         base64::encode(format!("\0{user}\0{password}").as_bytes()),

@@ -33,7 +33,8 @@ pub const IGNORED_SIGNALS: [c_int; 7] = [
     signals::SIGPIPE,
 ];
 
-/// An application whose PHP is loaded, in the prototype and in the processes that are forked from it.
+/// An application whose PHP is loaded, in the prototype and in the processes that are forked from
+/// it.
 pub struct Application {
     /// Specification of the application.
     pub spec: ApplicationSpec,

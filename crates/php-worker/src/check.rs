@@ -71,8 +71,9 @@ impl Known {
     }
 }
 
-/// Reports warnings and notes to the supervisor. PHP is not loaded if the same start of it is `known`, unless there is
-/// a worker script to compile. Error: the reason why the application cannot run.
+/// Reports warnings and notes to the supervisor. PHP is not loaded if the same start of it is
+/// `known`, unless there is a worker script to compile. Error: the reason why the application
+/// cannot run.
 pub fn run(
     supervisor: &Supervisor,
     spec: &ApplicationSpec,

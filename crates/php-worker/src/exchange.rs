@@ -2,10 +2,11 @@
 //!
 //! Small pieces of output are buffered. Frames are published when the script flushes, when half of
 //! the ring is full, and at the end: a response that fits the ring reaches the router as a whole,
-//! with its length. A message for the log is published at once, so that it is not lost with the worker;
-//! the router keeps the part of a response that this publishes until the script flushes or ends. The router takes a longer one in parts while the worker writes. If the ring is
-//! full, the worker waits for the router, which takes responses at the worker's speed and not at
-//! the client's.
+//! with its length. A message for the log is published at once, so that it is not lost with the
+//! worker; the router keeps the part of a response that this publishes until the script flushes or
+//! ends. The router takes a longer one in parts while the worker writes. If the ring is full, the
+//! worker waits for the router, which takes responses at the worker's speed and not at the
+//! client's.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -221,8 +222,8 @@ impl<'a> Exchange<'a> {
         true
     }
 
-    /// Sends a record for the log at once; of a message above [`MAX_MESSAGE_BYTES`], the beginning and
-    /// how much is missing.
+    /// Sends a record for the log at once; of a message above [`MAX_MESSAGE_BYTES`], the beginning
+    /// and how much is missing.
     pub fn log(&mut self, severity: u8, message: &[u8]) {
         let (message, cut) = message.split_at_checked(MAX_MESSAGE_BYTES).unwrap_or((message, &[]));
         let note = match cut.len() {
@@ -243,8 +244,8 @@ impl<'a> Exchange<'a> {
         self.publish();
     }
 
-    /// Asks the router to purge cached responses: all of the host, or those with one of `tags`, which end in
-    /// a line feed each.
+    /// Asks the router to purge cached responses: all of the host, or those with one of `tags`,
+    /// which end in a line feed each.
     pub fn purge(&mut self, is_all: bool, is_soft: bool, tags: &[u8]) {
         let max = Writer::max_payload(self.region) - 1;
         let (mut payload, mut part, mut count) = (Vec::new(), Vec::new(), 0);
@@ -330,8 +331,9 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Ends the request and returns the slot to the router. `is_cut`: an error has ended the script. `output` is the pipe of standard output
-    /// and error. Returns the buffer, to be reused, and whether the router thread still has to be woken.
+    /// Ends the request and returns the slot to the router. `is_cut`: an error has ended the
+    /// script. `output` is the pipe of standard output and error. Returns the buffer, to be reused,
+    /// and whether the router thread still has to be woken.
     pub fn done(
         mut self,
         done: RequestUsage,
@@ -441,8 +443,8 @@ pub fn wake_thread(events: &[OwnedFd], thread: u64) {
         match rustix::io::write(event, &1u64.to_ne_bytes()) {
             // Only a hostile worker can have filled the counter; the router notices that.
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
-            // The script has closed the descriptor. Nobody would notice the responses of this worker, but
-            // the router notices its end.
+            // The script has closed the descriptor. Nobody would notice the responses of this
+            // worker, but the router notices its end.
             Err(_) => process::exit_now(1),
         }
     }

@@ -169,11 +169,11 @@ pub struct IniFiles {
 }
 
 impl IniFiles {
-    /// Returns the value that a setting has in the files, or in the settings that override them; `None` if it
-    /// is empty. Only for the calls of [`Php::start`] and [`Php::start_paused`].
+    /// Returns the value that a setting has in the files, or in the settings that override them;
+    /// `None` if it is empty. Only for the calls of [`Php::start`] and [`Php::start_paused`].
     pub fn setting(name: &str) -> Option<String> {
-        // SAFETY: `name` is valid for its length; PHP has read its settings before these calls; the value
-        // is null or copied at once.
+        // SAFETY: `name` is valid for its length; PHP has read its settings before these calls; the
+        // value is null or copied at once.
         let value = unsafe {
             let value = howdah_php_configured(name.as_ptr().cast(), name.len());
             (!value.is_null()).then(|| CStr::from_ptr(value))
@@ -185,7 +185,8 @@ impl IniFiles {
     /// [`Php::start_paused`], and afterwards.
     pub fn of_this_start() -> (Self, PathBuf) {
         let text = |text: *const c_char| {
-            // SAFETY: during these calls a string that is not null is valid, and nothing changes it.
+            // SAFETY: during these calls a string that is not null is valid, and nothing changes
+            // it.
             (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
         };
         let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
@@ -258,9 +259,9 @@ unsafe extern "C" {
 pub struct Php(PhantomData<*const ()>);
 
 impl Php {
-    /// Loads PHP with settings that override those of `php.ini`, or of `ini_file` in its place. Calls `check`
-    /// once the settings have been read, before the first extension is loaded. Error: PHP's own message.
-    /// `on_exit` is called if PHP ends the process instead.
+    /// Loads PHP with settings that override those of `php.ini`, or of `ini_file` in its place.
+    /// Calls `check` once the settings have been read, before the first extension is loaded. Error:
+    /// PHP's own message. `on_exit` is called if PHP ends the process instead.
     ///
     /// # Panics
     /// When called a second time.
@@ -275,9 +276,10 @@ impl Php {
         start(ini, ini_file, lock_directory, calls, None, on_exit)
     }
 
-    /// Loads PHP with the system's `php.ini`, or `ini_file` in its place. Before OPcache and preloading start,
-    /// calls `pause`, which forks and returns in new processes only, each of which goes on with the settings
-    /// that it returns. `check`, error, `on_exit` and panics as for [`Php::start`].
+    /// Loads PHP with the system's `php.ini`, or `ini_file` in its place. Before OPcache and
+    /// preloading start, calls `pause`, which forks and returns in new processes only, each of
+    /// which goes on with the settings that it returns. `check`, error, `on_exit` and panics as for
+    /// [`Php::start`].
     pub fn start_paused<C: FnMut(), P: FnOnce() -> Settings>(
         ini_file: Option<&str>,
         check: C,
@@ -301,9 +303,9 @@ impl Php {
         unsafe { howdah_php_define_apache_functions() };
     }
 
-    /// Sets the program that scripts send mail with, unless php.ini or the application names another.
-    /// Must be called before [`Php::start`], or before the function `pause` of [`Php::start_paused`]
-    /// returns.
+    /// Sets the program that scripts send mail with, unless php.ini or the application names
+    /// another. Must be called before [`Php::start`], or before the function `pause` of
+    /// [`Php::start_paused`] returns.
     pub fn set_sendmail(program: &CStr) {
         // SAFETY: the string ends in a NUL and is copied, in a process that has one thread.
         unsafe { howdah_php_set_sendmail(program.as_ptr()) };
@@ -321,7 +323,8 @@ impl Php {
 
     /// Returns the value of a setting; `None` if it is empty or no extension has it.
     pub fn setting(&self, name: &str) -> Option<OsString> {
-        // SAFETY: PHP is loaded; `name` is valid for its length; the value is null or copied at once.
+        // SAFETY: PHP is loaded; `name` is valid for its length; the value is null or copied at
+        // once.
         let value = unsafe {
             let value = howdah_php_setting(name.as_ptr().cast(), name.len());
             (!value.is_null()).then(|| CStr::from_ptr(value))
@@ -434,8 +437,8 @@ impl Php {
     ) -> Option<Retirement> {
         let boot = params.raw(ptr::null_mut(), 0);
         let context: *mut Serve<'_> = &mut serve;
-        // SAFETY: PHP is loaded. The parameters and `serve` outlive the call, and C passes `context`
-        // only to the callback `serve`, which does not nest: C refuses that.
+        // SAFETY: PHP is loaded. The parameters and `serve` outlive the call, and C passes
+        // `context` only to the callback `serve`, which does not nest: C refuses that.
         let end = unsafe { howdah_php_run_worker_script(&boot, context.cast()) };
         retirement(end.into())
     }
@@ -444,8 +447,8 @@ impl Php {
     /// [`Php::boot_error`] says why.
     pub fn compiles(&self, params: &Params<'_>) -> bool {
         let boot = params.raw(ptr::null_mut(), 0);
-        // SAFETY: PHP is loaded, and the parameters outlive the call. C makes no callback with a null
-        // context but `log`, which permits it, and catches PHP's jumps itself.
+        // SAFETY: PHP is loaded, and the parameters outlive the call. C makes no callback with a
+        // null context but `log`, which permits it, and catches PHP's jumps itself.
         unsafe { howdah_php_compiles(&boot) }
     }
 
@@ -461,8 +464,8 @@ impl Php {
         let mut outcome = RequestResult::default();
         let context = exchange.map_or(ptr::null_mut(), |exchange| ptr::from_mut(exchange).cast());
         let request = params.raw(context, length);
-        // SAFETY: as in `handle`; C makes no callback with a null context but `log`, which permits it.
-        // The function has a `zend_try` of its own, so nothing jumps over this frame.
+        // SAFETY: as in `handle`; C makes no callback with a null context but `log`, which permits
+        // it. The function has a `zend_try` of its own, so nothing jumps over this frame.
         unsafe { howdah_php_handle_resident(&request, &mut outcome) };
         outcome
     }
@@ -493,9 +496,9 @@ fn start<C: FnMut(), P: FnOnce() -> Settings>(
     let lock = lock.as_deref().map_or(ptr::null(), CStr::as_ptr);
     let context = ptr::from_mut(&mut calls).cast::<c_void>();
     let pause = RawPause { context, check: check_start::<C, P>, pause };
-    // SAFETY: the callbacks are copied; the strings end in a NUL (or are null where that is allowed)
-    // and are copied; the function is called once (see above) and calls the functions of `pause` one
-    // after the other, while `calls`, of the type that they expect, exists.
+    // SAFETY: the callbacks are copied; the strings end in a NUL (or are null where that is
+    // allowed) and are copied; the function is called once (see above) and calls the functions of
+    // `pause` one after the other, while `calls`, of the type that they expect, exists.
     started(unsafe { howdah_php_start_checked(&CALLBACKS, ini.as_ptr(), file, lock, &pause) })
 }
 

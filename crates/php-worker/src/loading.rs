@@ -56,8 +56,8 @@ fn loading_begins(supervisor: &Supervisor) {
     *loading = supervisor.reports.try_clone().ok();
 }
 
-/// From now on, the end of the process is not reported as a failure of loading; the directory of the
-/// lock file is removed.
+/// From now on, the end of the process is not reported as a failure of loading; the directory of
+/// the lock file is removed.
 pub fn loading_ends() {
     *LOADING.lock().unwrap_or_else(PoisonError::into_inner) = None;
     drop(take_lock_directory());
@@ -119,8 +119,8 @@ pub fn load(spec: &ApplicationSpec, tmp: &str) -> Result<(Php, Vec<Problem>), Pr
     Ok((php, notices))
 }
 
-/// Checks that a `php.ini` can be read to its end: PHP would wait for the writer of a FIFO, and read a device until
-/// no memory is left.
+/// Checks that a `php.ini` can be read to its end: PHP would wait for the writer of a FIFO, and
+/// read a device until no memory is left.
 fn check_ini_file(path: &str) -> io::Result<()> {
     if path == "/dev/null" {
         return Ok(());
@@ -177,7 +177,8 @@ pub fn begin(
     Ok(Settings { ini, lock_directory })
 }
 
-/// Makes the directory of OPcache's lock file. Returns its path, or one with which OPcache does not start.
+/// Makes the directory of OPcache's lock file. Returns its path, or one with which OPcache does not
+/// start.
 fn make_lock_directory(tmp: &str) -> String {
     let directory = LockDirectory::make(tmp);
     let path = directory.as_ref().and_then(LockDirectory::path).map(str::to_owned);
@@ -185,8 +186,8 @@ fn make_lock_directory(tmp: &str) -> String {
     path.unwrap_or_else(|| lock_directory::NO_DIRECTORY.to_owned())
 }
 
-/// Applies the settings that take effect once PHP is loaded. Returns notices about settings that are
-/// probably mistakes.
+/// Applies the settings that take effect once PHP is loaded. Returns notices about settings that
+/// are probably mistakes.
 pub fn apply(spec: &ApplicationSpec, php: &Php) -> Vec<Problem> {
     let unknown = settings::apply(spec, php).into_iter().map(|name| {
         let notice = format_args!("PHP has no setting \"{name}\"");
@@ -201,7 +202,8 @@ pub fn apply(spec: &ApplicationSpec, php: &Php) -> Vec<Problem> {
 /// The setting that names the directory of OPcache's file cache.
 pub const FILE_CACHE: &str = "opcache.file_cache";
 
-/// Checks the directories in which PHP creates files. Returns notices about those that cannot be used.
+/// Checks the directories in which PHP creates files. Returns notices about those that cannot be
+/// used.
 pub fn check_directories(uploads: &Path, file_cache: Option<&Path>) -> Vec<Problem> {
     let mut notices = Vec::new();
     let wanted = Access::WRITE_OK | Access::EXEC_OK;
@@ -222,8 +224,8 @@ pub fn check_directories(uploads: &Path, file_cache: Option<&Path>) -> Vec<Probl
     notices
 }
 
-/// Checks that this process can write to OPcache's file cache, and that no other user can put compiled
-/// scripts there or has put any: OPcache looks for a subdirectory whose name they know.
+/// Checks that this process can write to OPcache's file cache, and that no other user can put
+/// compiled scripts there or has put any: OPcache looks for a subdirectory whose name they know.
 fn check_file_cache(directory: &Path) -> io::Result<()> {
     let real = protected(directory)?;
     if real.metadata()?.mode() & 0o022 != 0 {

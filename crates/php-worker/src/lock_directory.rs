@@ -4,9 +4,10 @@
 //! writable for everybody, and removes its name at once. Another site's script that opens it in
 //! between can hold its lock for ever, and PHP waits for that. So the file is created in a
 //! directory that only this process's user can enter and that exists only while PHP is being
-//! loaded. Its name is random, so that nobody can take it first. Without a directory, OPcache gets a
-//! path that is none, and does not start: otherwise it would use `/tmp` itself. The directory is the
-//! default of `opcache.lockfile_path`, which `php.ini` and the application's settings can change.
+//! loaded. Its name is random, so that nobody can take it first. Without a directory, OPcache gets
+//! a path that is none, and does not start: otherwise it would use `/tmp` itself. The directory is
+//! the default of `opcache.lockfile_path`, which `php.ini` and the application's settings can
+//! change.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};

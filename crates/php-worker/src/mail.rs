@@ -1,4 +1,5 @@
-//! Sends the messages of `mail()`: what `howdah-sendmail` does, in the process that has the message.
+//! Sends the messages of `mail()`: what `howdah-sendmail` does, in the process that has the
+//! message.
 //!
 //! An application has a socket for its mail, see [`submit`]. Its number is fixed, so programs that
 //! scripts start find it, too.

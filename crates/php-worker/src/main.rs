@@ -7,8 +7,9 @@
 //! The prototype:
 //!
 //! - [`prototype`]: loads PHP, forks and reaps workers.
-//! - [`zygote`]: starts PHP once and forks the prototypes of several applications; [`loaded_files`]:
-//!   the files that it was started from; [`trusted_start`]: whether they are the administrator's.
+//! - [`zygote`]: starts PHP once and forks the prototypes of several applications;
+//!   [`loaded_files`]: the files that it was started from; [`trusted_start`]: whether they are the
+//!   administrator's.
 //! - [`origin`]: what workers are forked from: the prototype, or the template of a resident
 //!   application.
 //! - [`supervisor`]: the connection to the supervisor.
@@ -90,8 +91,8 @@ const OUT_OF_MEMORY_PREFERENCE: i32 = 500;
 fn main() -> ExitCode {
     // The process goes on without: it only chooses which process the kernel kills.
     let _ = process::prefer_when_memory_runs_out(OUT_OF_MEMORY_PREFERENCE);
-    // Before anything of PHP: scripts run as the same user, and a script that could trace the prototype could
-    // send reports in its name.
+    // Before anything of PHP: scripts run as the same user, and a script that could trace the
+    // prototype could send reports in its name.
     if let Err(error) = process::deny_tracing() {
         eprintln!("howdah-php: cannot keep other processes from tracing it: {error}");
         return ExitCode::from(2);

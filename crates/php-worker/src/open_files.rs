@@ -41,7 +41,8 @@ impl OpenFiles {
 
     /// Returns a file that was not open `before` and that two processes must not share: each use by
     /// one of them would change what the other gets. Files that are only appended to can be shared
-    /// (see [`reopen`]), paths (`O_PATH`), and the running `script`, which PHP keeps open after it has read it.
+    /// (see [`reopen`]), paths (`O_PATH`), and the running `script`, which PHP keeps open after it
+    /// has read it.
     pub fn unshareable_since(&self, before: &OpenFiles, script: &str) -> Option<String> {
         let mut new = self.since(before).filter(|(_, target)| *target != script);
         let (fd, target) = new.find(|(fd, target)| !is_shareable(*fd, target))?;
@@ -51,8 +52,9 @@ impl OpenFiles {
         })
     }
 
-    /// Returns the descriptors of regular files that were not open `before` and that are only appended to.
-    /// To open anything else again, such as a named pipe without a reader, could block.
+    /// Returns the descriptors of regular files that were not open `before` and that are only
+    /// appended to. To open anything else again, such as a named pipe without a reader, could
+    /// block.
     pub fn appended_since(&self, before: &OpenFiles) -> Vec<i32> {
         let is_regular = |fd: i32| {
             fs::metadata(format!("/proc/self/fd/{fd}")).is_ok_and(|found| found.is_file())
@@ -69,8 +71,8 @@ impl OpenFiles {
     }
 }
 
-/// Returns the address that a descriptor of this process is connected to: the number of a socket tells an
-/// administrator nothing.
+/// Returns the address that a descriptor of this process is connected to: the number of a socket
+/// tells an administrator nothing.
 fn peer(fd: i32) -> Option<String> {
     let this = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).ok()?;
     let socket = rustix::process::pidfd_getfd(this, fd, PidfdGetfdFlags::empty()).ok()?;
@@ -101,8 +103,8 @@ fn is_appended_to(flags: OFlags, target: &str) -> bool {
         && flags.intersection(OFlags::RWMODE) == OFlags::WRONLY
 }
 
-/// Opens the file of a descriptor that a fork has inherited once more, under the same number: locks by
-/// flock(2) belong to what was opened, so two processes that share it do not exclude each other.
+/// Opens the file of a descriptor that a fork has inherited once more, under the same number: locks
+/// by flock(2) belong to what was opened, so two processes that share it do not exclude each other.
 pub fn reopen(fd: i32) -> io::Result<()> {
     let flags = flags(fd) & (OFlags::APPEND | OFlags::RWMODE | OFlags::NONBLOCK);
     let path = format!("/proc/self/fd/{fd}");
@@ -131,7 +133,8 @@ mod tests {
 
     use super::*;
 
-    /// Other tests of a program open and close files meanwhile, so this one has a process of its own.
+    /// Other tests of a program open and close files meanwhile, so this one has a process of its
+    /// own.
     #[test]
     fn files_that_two_processes_must_not_share_are_found() {
         const ALONE: &str = "HOWDAH_TEST_ALONE";

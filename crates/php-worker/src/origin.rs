@@ -2,8 +2,8 @@
 //! template in which the worker script has booted.
 //!
 //! A template is to the prototype what a worker is: it runs code of the application. Each of its
-//! reports answers a request, or is a violation, after which it is killed. If it ends, the next request
-//! for a worker starts another one; the workers go on.
+//! reports answers a request, or is a violation, after which it is killed. If it ends, the next
+//! request for a worker starts another one; the workers go on.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,16 +24,16 @@ use crate::refusal::Refusal;
 use crate::resident;
 use crate::template::{self, Connection};
 
-/// Time within which a template must fork a worker. The supervisor gives the prototype a second, and
-/// asks again after a refusal.
+/// Time within which a template must fork a worker. The supervisor gives the prototype a second,
+/// and asks again after a refusal.
 const FORK_TIMEOUT: Duration = Duration::from_millis(800);
 
-/// Time after which a template that has not forked a worker is killed. Until then it is only slow: on a
-/// busy machine it waits for a processor, and what has booted must not be lost by that.
+/// Time after which a template that has not forked a worker is killed. Until then it is only slow:
+/// on a busy machine it waits for a processor, and what has booted must not be lost by that.
 const HUNG_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time within which the worker script must ask for its first request. A change of the configuration waits
-/// at most a minute for its applications; this message says more.
+/// Time within which the worker script must ask for its first request. A change of the
+/// configuration waits at most a minute for its applications; this message says more.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// Why there is no worker then.
@@ -43,8 +43,8 @@ const SLOW: &str = "its template has not forked it in time";
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Maximum number of ended children that are remembered until the template has reported whether they
-/// are workers. There are fewer, unless its script starts processes and leaves them.
+/// Maximum number of ended children that are remembered until the template has reported whether
+/// they are workers. There are fewer, unless its script starts processes and leaves them.
 const MAX_REAPED: usize = 64;
 
 /// What workers are forked from.
@@ -213,8 +213,8 @@ impl Origin {
         }
     }
 
-    /// Asks the template for the workers that it has not been asked for. If there is none, starts one,
-    /// which gets the requests when it has booted. Error: why there can be none now.
+    /// Asks the template for the workers that it has not been asked for. If there is none, starts
+    /// one, which gets the requests when it has booted. Error: why there can be none now.
     fn request_workers(&mut self, now: Instant) -> Result<Spawned, Refusal> {
         match &self.kind {
             Kind::Template(Some(template)) if template.has_booted && template.end.is_none() => {
@@ -377,7 +377,8 @@ impl Origin {
         events
     }
 
-    /// Refuses the workers that the template has not forked in time, and kills a template that hangs.
+    /// Refuses the workers that the template has not forked in time, and kills a template that
+    /// hangs.
     pub fn expire(&mut self, now: Instant) -> Vec<Event> {
         let mut events = Vec::new();
         self.check_fallback(now, &mut events);
@@ -418,8 +419,8 @@ impl Origin {
         self.ended(&how, events);
     }
 
-    /// Forgets a template that has ended or has been killed. Workers that it has not forked are left to
-    /// the next one.
+    /// Forgets a template that has ended or has been killed. Workers that it has not forked are
+    /// left to the next one.
     fn ended(&mut self, how: &Refusal, events: &mut Vec<Event>) {
         let Kind::Template(found) = &mut self.kind else { return };
         let Some(template) = found.take() else { return };

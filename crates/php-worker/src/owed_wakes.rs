@@ -1,10 +1,10 @@
-//! Router threads that have a response of this worker and sleep for a moment. While more requests are
-//! waiting, one call wakes a thread for several responses. That saves system calls and, above all,
-//! switches: a thread that is woken takes the processor from a worker.
+//! Router threads that have a response of this worker and sleep for a moment. While more requests
+//! are waiting, one call wakes a thread for several responses. That saves system calls and, above
+//! all, switches: a thread that is woken takes the processor from a worker.
 //!
-//! The delay is limited by the thread, which wakes by itself within a few milliseconds: it has promised
-//! that when it went to sleep ([`Wake::MayWait`](howdah_wire::stream::Wake::MayWait)). A worker that has
-//! no other request wakes the threads at once.
+//! The delay is limited by the thread, which wakes by itself within a few milliseconds: it has
+//! promised that when it went to sleep ([`Wake::MayWait`](howdah_wire::stream::Wake::MayWait)). A
+//! worker that has no other request wakes the threads at once.
 
 use std::cell::Cell;
 

@@ -411,8 +411,8 @@ impl Loaded {
         }
     }
 
-    /// Lets another process look at the files that the application was started from: a drive may not
-    /// answer, and this process must.
+    /// Lets another process look at the files that the application was started from: a drive may
+    /// not answer, and this process must.
     fn check_files(&mut self) -> Result<(), LoopEnd> {
         match origin::fork() {
             Ok(Forked::Child) => Err(LoopEnd::Child(Child::FileCheck)),

@@ -1,9 +1,9 @@
-//! A process of a resident application: runs the worker script, which stays in memory and asks for one
-//! request after the other (`frankenphp_handle_request()`).
+//! A process of a resident application: runs the worker script, which stays in memory and asks for
+//! one request after the other (`frankenphp_handle_request()`).
 //!
 //! 1. The script boots: it runs until it asks for its first request.
-//! 2. In a template, that call forks workers, in which it goes on. In a worker that boots by itself,
-//!    it goes on at once.
+//! 2. In a template, that call forks workers, in which it goes on. In a worker that boots by
+//!    itself, it goes on at once.
 //! 3. Each further call serves a request, see [`worker`](crate::worker).
 
 use std::ffi::{CStr, CString};
@@ -51,11 +51,12 @@ impl<'a> Serving<'a> {
         Serving { worker, progress, has_been_called: false, has_ended: false }
     }
 
-    /// Serves one request. Returns false if the script must end; if it asks for a request after that,
-    /// the process ends.
+    /// Serves one request. Returns false if the script must end; if it asks for a request after
+    /// that, the process ends.
     pub fn serve(&mut self) -> bool {
         self.has_been_called = true;
-        // A process that the script has forked between two requests, or before the first, is no worker.
+        // A process that the script has forked between two requests, or before the first, is no
+        // worker.
         if self.has_ended || process::is_forked_copy() {
             process::exit_now(0);
         }
@@ -63,8 +64,8 @@ impl<'a> Serving<'a> {
         !self.has_ended
     }
 
-    /// Ends the process after its script. If the script was not told to end, logs the reason: no request
-    /// is at hand whose log line could have it.
+    /// Ends the process after its script. If the script was not told to end, logs the reason: no
+    /// request is at hand whose log line could have it.
     pub fn end(self, application: &Application, end: Option<Retirement>) -> ! {
         if !self.has_ended
             && let Some(reason) = end
@@ -90,8 +91,8 @@ pub fn script(application: &Application) -> &WorkerScript {
     application.spec.worker.as_ref().expect("only resident applications run a worker script")
 }
 
-/// Runs a worker script to its end. `serve` is called each time that it asks for a request. Returns why
-/// it has ended, if it has booted.
+/// Runs a worker script to its end. `serve` is called each time that it asks for a request. Returns
+/// why it has ended, if it has booted.
 pub fn run_script(
     application: &Application,
     script: &WorkerScript,

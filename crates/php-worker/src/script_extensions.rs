@@ -1,6 +1,7 @@
 //! Endings of the names of files that requests may run. Included files are not checked.
 //!
-//! The router has chosen the file by the same list; this second check is in the process that opens it.
+//! The router has chosen the file by the same list; this second check is in the process that opens
+//! it.
 
 use howdah_wire::bytes::Malformed;
 use howdah_wire::request::decode_params;

@@ -1,5 +1,6 @@
-//! Files that PHP opens while it starts: settings, extensions and scripts. It would wait for the writer of a FIFO,
-//! and read a device until no memory is left. Whether a file exists is PHP's to say.
+//! Files that PHP opens while it starts: settings, extensions and scripts. It would wait for the
+//! writer of a FIFO, and read a device until no memory is left. Whether a file exists is PHP's to
+//! say.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,8 +59,8 @@ pub fn not_regular(path: &Path) -> Option<String> {
     (is_other && !is_empty).then(|| format!("{} is not a regular file", path.display()))
 }
 
-/// Checks the files that settings name, once they have been read. Relative paths are not checked: PHP looks them up
-/// in `include_path`.
+/// Checks the files that settings name, once they have been read. Relative paths are not checked:
+/// PHP looks them up in `include_path`.
 pub fn check_named(spec: &ApplicationSpec) -> Result<(), Problem> {
     for name in FILES {
         let parts = [("admin", &spec.ini_admin), ("user", &spec.ini_user)];

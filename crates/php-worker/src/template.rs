@@ -2,8 +2,8 @@
 //! script's first call of `frankenphp_handle_request()`, so that they have booted already.
 //!
 //! The template has run code of the application. It is to the prototype what a worker is: it has no
-//! descriptor of the prototype, and can only report children of the prototype as workers. Workers are
-//! children of the prototype, and go on if the template ends.
+//! descriptor of the prototype, and can only report children of the prototype as workers. Workers
+//! are children of the prototype, and go on if the template ends.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -21,8 +21,8 @@ use crate::resident::{self, Serving};
 use crate::socket::is_peer_closed;
 
 /// OPcache marks the processes that use its memory by a lock on this byte of its lock file
-/// (`accel_activate_add` in ext/opcache/ZendAccelerator.c). A process that is forked has no such lock,
-/// and another process could clear the memory while it runs from there.
+/// (`accel_activate_add` in ext/opcache/ZendAccelerator.c). A process that is forked has no such
+/// lock, and another process could clear the memory while it runs from there.
 const OPCACHE_USER: u64 = 1;
 
 /// The template's ends of the connection to the prototype.
@@ -166,8 +166,9 @@ fn fork_workers<'a>(
             Ok(Forked::Child) => {
                 // The handlers of signals stay those that PHP has set for this script.
                 process::die_with_parent(Some(prototype));
-                // The worker itself reports that it runs. If the template is killed meanwhile, there is
-                // no worker that the prototype does not know: it reads until all ends are closed.
+                // The worker itself reports that it runs. If the template is killed meanwhile,
+                // there is no worker that the prototype does not know: it reads until all ends are
+                // closed.
                 let pid = std::process::id();
                 connection.report(&FromTemplate::Forked { worker, pid });
                 drop(connection);

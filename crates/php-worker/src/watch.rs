@@ -1,7 +1,7 @@
 //! Files whose changes restart a resident application, for development.
 //!
-//! The prototype watches them, as the application's user. Directories are watched with all directories
-//! below them that are there and that are created later.
+//! The prototype watches them, as the application's user. Directories are watched with all
+//! directories below them that are there and that are created later.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
-/// Time without a change after which changes are reported: editors and version control change several
-/// files at once.
+/// Time without a change after which changes are reported: editors and version control change
+/// several files at once.
 const QUIET: Duration = Duration::from_millis(100);
 
 /// Maximum number of directories.
@@ -188,8 +188,8 @@ pub fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// Returns true for files that editors and version control create beside those that are meant. `.env`
-/// files are meant.
+/// Returns true for files that editors and version control create beside those that are meant.
+/// `.env` files are meant.
 fn is_temporary(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let is_hidden = name.starts_with(b".") && !name.starts_with(b".env");

@@ -1,6 +1,6 @@
 //! A worker: takes requests from the shared queue, one at a time, until it is asked to leave, has
-//! reached a limit, or the router has ended. The worker of a resident application does so inside its
-//! worker script, see [`resident`](crate::resident).
+//! reached a limit, or the router has ended. The worker of a resident application does so inside
+//! its worker script, see [`resident`](crate::resident).
 
 use std::cell::{Cell, OnceCell};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -31,9 +31,9 @@ use crate::script_extensions::ScriptExtensions;
 use crate::socket::{is_peer_closed, receive_within};
 use crate::uploads::Uploads;
 
-/// Interval at which a sleeping worker checks that the router still runs. After the first one it returns
-/// the memory of earlier requests to the kernel. The next request gets the memory again, page by page:
-/// 1.4 ms for a page of WordPress.
+/// Interval at which a sleeping worker checks that the router still runs. After the first one it
+/// returns the memory of earlier requests to the kernel. The next request gets the memory again,
+/// page by page: 1.4 ms for a page of WordPress.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The parameter by which scripts recognise a resident application, each with its NUL.

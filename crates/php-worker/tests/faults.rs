@@ -118,8 +118,8 @@ fn a_worker_that_is_killed_while_it_waits_is_reported_as_idle() {
     assert!(!application.region.is_asleep(owner), "its successor begins awake");
 }
 
-/// From PHP 8.5 on, a fatal error comes with a backtrace, which of an endless recursion has millions of
-/// bytes.
+/// From PHP 8.5 on, a fatal error comes with a backtrace, which of an endless recursion has
+/// millions of bytes.
 #[test]
 fn of_an_endless_message_the_beginning_is_logged() {
     let mut application = Application::start(1);

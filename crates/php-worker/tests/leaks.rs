@@ -1,5 +1,5 @@
-//! What a request to a worker script changes in PHP: the next request sees nothing of it, as in the classic mode,
-//! or the worker ends, and the reason names what was changed.
+//! What a request to a worker script changes in PHP: the next request sees nothing of it, as in the
+//! classic mode, or the worker ends, and the reason names what was changed.
 
 mod harness;
 
@@ -7,7 +7,8 @@ use harness::Application;
 use harness::resident::{LOOP, Resident, Script};
 use howdah_wire::frame::Retirement;
 
-/// A change, an expression that shows it, and the reason for which the worker ends if the change stays.
+/// A change, an expression that shows it, and the reason for which the worker ends if the change
+/// stays.
 type Leak = (&'static str, &'static str, Option<Retirement>);
 
 const LEAKS: &[Leak] = &[

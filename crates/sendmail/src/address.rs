@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// An address that is safe in a command of SMTP: it has no line ends, no angle brackets and, outside
-/// of quotes, no spaces.
+/// An address that is safe in a command of SMTP: it has no line ends, no angle brackets and,
+/// outside of quotes, no spaces.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Address(String);
 

@@ -36,8 +36,8 @@ impl Activity {
     }
 }
 
-/// Parses the state and the processor time, in ticks, of a `stat` file. The name of the program, in parentheses,
-/// may contain any characters.
+/// Parses the state and the processor time, in ticks, of a `stat` file. The name of the program, in
+/// parentheses, may contain any characters.
 fn parse(stat: &str) -> Option<(u8, u64)> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();

@@ -133,9 +133,9 @@ impl Credentials {
     }
 }
 
-/// Changes the process to the user and the group `own` without other groups (`None`: they stay), and
-/// drops all capabilities but those that it takes to become the user of an application and to set its
-/// resource limits. It cannot gain further ones.
+/// Changes the process to the user and the group `own` without other groups (`None`: they stay),
+/// and drops all capabilities but those that it takes to become the user of an application and to
+/// set its resource limits. It cannot gain further ones.
 pub fn keep_rights_to_change_user(own: Option<u32>) -> io::Result<()> {
     if let Some(own) = own {
         rustix::thread::set_keep_capabilities(true)?;

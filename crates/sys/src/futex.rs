@@ -24,8 +24,8 @@ pub fn wait(word: &AtomicU64, expected: u32, timeout: Option<Duration>) {
     wait_in(word, expected, NonZeroU32::MAX, timeout);
 }
 
-/// Waits like [`wait`], with a bit set: [`wake_in`] wakes this waiter if the sets intersect. Returns
-/// true if the timeout has passed.
+/// Waits like [`wait`], with a bit set: [`wake_in`] wakes this waiter if the sets intersect.
+/// Returns true if the timeout has passed.
 pub fn wait_in(
     word: &AtomicU64,
     expected: u32,

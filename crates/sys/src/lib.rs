@@ -10,7 +10,8 @@
 //! - [`pidfd`]: descriptors of processes.
 //! - [`process_tree`]: finding and ending the descendants of a process.
 //! - [`directory`]: checking that a directory exists.
-//! - [`regular_file`]: opening and reading files that other users can replace by something that blocks.
+//! - [`regular_file`]: opening and reading files that other users can replace by something that
+//!   blocks.
 //! - [`namespaces`]: processes in new namespaces.
 //! - [`process_memory`]: reading the memory of another process.
 //! - [`credentials`]: users and groups; [`permission`]: what keeps a user from a file.

@@ -1,6 +1,7 @@
 //! The server's log: one line per record, written with one call, in NGINX Unit's format `2026/11/20
-//! 15:04:05 [notice] 123#123 message`. In the journal of systemd a record is `123#123 message` with a
-//! priority, and has the journal's own time ([`journal`]). For containers it is a line of JSON ([`json`]).
+//! 15:04:05 [notice] 123#123 message`. In the journal of systemd a record is `123#123 message` with
+//! a priority, and has the journal's own time ([`journal`]). For containers it is a line of JSON
+//! ([`json`]).
 //!
 //! Bytes that could forge a line or control a terminal are escaped; continuation lines of a record
 //! are indented, so that no record can look like two.
@@ -81,9 +82,9 @@ impl Log {
         Log { threshold, ..self }
     }
 
-    /// Creates a log that writes to a descriptor of another process's log ([`Log::handle`]), to a file
-    /// or to a standard stream, in the format that the environment asks for: JSON, or that of the
-    /// journal if the descriptor leads there. [`LEVEL_VARIABLE`] has its threshold.
+    /// Creates a log that writes to a descriptor of another process's log ([`Log::handle`]), to a
+    /// file or to a standard stream, in the format that the environment asks for: JSON, or that of
+    /// the journal if the descriptor leads there. [`LEVEL_VARIABLE`] has its threshold.
     pub fn passed(file: OwnedFd) -> Self {
         let stream = std::env::var_os(journal::STREAM_VARIABLE);
         let format = match std::env::var_os(json::FORMAT_VARIABLE) {
@@ -118,14 +119,14 @@ impl Log {
         }
     }
 
-    /// Returns true if records are not plain text: another program reads them, in the journal's format
-    /// or as JSON.
+    /// Returns true if records are not plain text: another program reads them, in the journal's
+    /// format or as JSON.
     pub fn is_structured(&self) -> bool {
         self.format != Format::Text
     }
 
-    /// Returns the environment variables by which another process recognises the format and the threshold
-    /// of [`Log::handle`].
+    /// Returns the environment variables by which another process recognises the format and the
+    /// threshold of [`Log::handle`].
     pub fn variables(&self) -> Vec<(String, String)> {
         let file = self.file.read().unwrap_or_else(|e| e.into_inner());
         let format = match self.format {
@@ -164,8 +165,9 @@ impl Log {
         self.record(level, pid, pid, &Plain(message));
     }
 
-    /// Writes a record in the name of another process, unchanged, and counts it against `rate`, or leaves it out. `source`:
-    /// what the record is of, for the line that says how many were left out.
+    /// Writes a record in the name of another process, unchanged, and counts it against `rate`, or
+    /// leaves it out. `source`: what the record is of, for the line that says how many were left
+    /// out.
     pub fn write_limited(
         &self,
         rate: &LogRate,
@@ -197,8 +199,8 @@ impl Log {
         rate.kept(length);
     }
 
-    /// Writes a record about a request of a site, shortened, and counts it against `rate`, or leaves it out: clients cause
-    /// such records as often as they like.
+    /// Writes a record about a request of a site, shortened, and counts it against `rate`, or
+    /// leaves it out: clients cause such records as often as they like.
     pub fn write_about(
         &self,
         rate: &LogRate,
@@ -227,8 +229,8 @@ impl Log {
         rate.kept(self.write_counted(level, &Shortened(message)));
     }
 
-    /// Returns why the last line could not be written, and what to do. Tries again before, with the line that says how
-    /// many were lost; `None` if that is written.
+    /// Returns why the last line could not be written, and what to do. Tries again before, with the
+    /// line that says how many were lost; `None` if that is written.
     pub fn problem(&self) -> Option<String> {
         if !self.is_failing.load(Relaxed) {
             return None;
@@ -244,8 +246,8 @@ impl Log {
         self.record(level, std::process::id(), thread, &Plain(message))
     }
 
-    /// Writes a record, unless it is below the threshold, and returns its length. If the process is not known
-    /// (0), it is this one.
+    /// Writes a record, unless it is below the threshold, and returns its length. If the process is
+    /// not known (0), it is this one.
     fn record(&self, level: Level, pid: u32, thread: u32, message: &dyn fmt::Display) -> usize {
         if level > self.threshold {
             return 0;

@@ -1,11 +1,12 @@
 //! Limit on the rate at which an application may write to the log.
 //!
 //! Router and supervisor write the log, so a script that writes without end would take their time
-//! from all other sites. Output beyond [`RATE`] stays in its pipe until it may be read, and the script waits, as
-//! for a slow disk.
+//! from all other sites. Output beyond [`RATE`] stays in its pipe until it may be read, and the
+//! script waits, as for a slow disk.
 //!
-//! A script that goes on would fill the disk of all sites. Beyond [`LASTING_RATE`], records are counted and left out:
-//! [`Admission`]. The same holds for the server's own lines about the requests of a site, which its clients cause.
+//! A script that goes on would fill the disk of all sites. Beyond [`LASTING_RATE`], records are
+//! counted and left out: [`Admission`]. The same holds for the server's own lines about the
+//! requests of a site, which its clients cause.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

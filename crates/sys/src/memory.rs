@@ -29,8 +29,9 @@ pub fn release_start_memory() {
 #[cfg(target_env = "gnu")]
 const LARGE_BLOCK: libc::c_int = 1 << 20;
 
-/// Lets the allocator give large blocks back to the kernel as soon as they are free. By itself it keeps more and more of
-/// them, the larger the blocks are that were freed before, so that a peak of memory would last for ever.
+/// Lets the allocator give large blocks back to the kernel as soon as they are free. By itself it
+/// keeps more and more of them, the larger the blocks are that were freed before, so that a peak of
+/// memory would last for ever.
 pub fn return_large_blocks() {
     // SAFETY: it sets a number of the allocator, which has a lock.
     #[cfg(target_env = "gnu")]
@@ -39,8 +40,8 @@ pub fn return_large_blocks() {
     }
 }
 
-/// Releases the pages of anonymous shared memory that contain only zeros, as OPcache's empty tables do.
-/// Such a page reads as zeros and takes memory again once it is written to.
+/// Releases the pages of anonymous shared memory that contain only zeros, as OPcache's empty tables
+/// do. Such a page reads as zeros and takes memory again once it is written to.
 ///
 /// No other process may have the memory, and no other thread may exist.
 pub fn release_zero_pages() {
@@ -57,8 +58,8 @@ pub fn release_zero_pages() {
     }
 }
 
-/// Returns start and end of a mapping if it is anonymous shared memory that can be written. `line` is
-/// one of `/proc/PID/maps`.
+/// Returns start and end of a mapping if it is anonymous shared memory that can be written. `line`
+/// is one of `/proc/PID/maps`.
 fn shared_anonymous(line: &str) -> Option<(usize, usize)> {
     let range = line.split_once(' ')?.0.split_once('-')?;
     let is_found = line.contains(" rw-s ") && line.ends_with(" /dev/zero (deleted)");
@@ -88,9 +89,9 @@ fn zero_pages(start: usize, end: usize) -> Vec<usize> {
 /// Size of the largest gap that [`fill_heap_gaps`] fills, in bytes. Larger blocks are rare.
 const LARGEST_GAP: usize = 64 * 1024;
 
-/// Allocates the free memory between blocks of the heap, and never frees it. New blocks are then put
-/// next to each other at the end of the heap, so that processes that are forked from this one write
-/// to few of the pages that they have in common.
+/// Allocates the free memory between blocks of the heap, and never frees it. New blocks are then
+/// put next to each other at the end of the heap, so that processes that are forked from this one
+/// write to few of the pages that they have in common.
 ///
 /// No other thread may exist.
 pub fn fill_heap_gaps() {
@@ -109,8 +110,8 @@ pub fn fill_heap_gaps() {
     }
 }
 
-/// Returns memory that the allocator holds and no block uses to the system. Other threads that allocate may wait for
-/// some milliseconds.
+/// Returns memory that the allocator holds and no block uses to the system. Other threads that
+/// allocate may wait for some milliseconds.
 pub fn release_free_memory() {
     // SAFETY: it changes only pages that no block has a part of.
     unsafe { libc::malloc_trim(0) };

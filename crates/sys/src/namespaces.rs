@@ -156,8 +156,8 @@ fn clone(namespaces: Namespaces, more: libc::c_int) -> io::Result<Forked> {
     .filter(|(wanted, _)| *wanted)
     .fold(libc::SIGCHLD | more, |flags, (_, flag)| flags | flag);
     // SAFETY: without CLONE_VM and with a null stack this is a fork: the child has a copy of all
-    // memory, and there is one thread (checked above), so no lock is held by another one. `more` is 0
-    // or CLONE_PARENT, which changes only whose child it is.
+    // memory, and there is one thread (checked above), so no lock is held by another one. `more` is
+    // 0 or CLONE_PARENT, which changes only whose child it is.
     match unsafe { libc::syscall(libc::SYS_clone, libc::c_long::from(flags), 0, 0, 0, 0) } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Forked::Child),

@@ -87,8 +87,8 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
     Ok(Received::Packet(message.bytes, descriptors))
 }
 
-/// Receives one packet into a buffer of its length, which touches no more memory than necessary. Error `MSGSIZE`
-/// if the packet is longer than `limit`, or if its descriptors do not fit.
+/// Receives one packet into a buffer of its length, which touches no more memory than necessary.
+/// Error `MSGSIZE` if the packet is longer than `limit`, or if its descriptors do not fit.
 pub fn receive_next(socket: impl AsFd, limit: usize) -> io::Result<(Received, Vec<u8>)> {
     let flags = RecvFlags::PEEK | RecvFlags::TRUNC | RecvFlags::DONTWAIT;
     let length = match retry_on_intr(|| recv(&socket, &mut [0; 0][..], flags)) {
@@ -108,7 +108,8 @@ mod tests {
 
     use super::*;
 
-    /// Waits until there is no other end. A process that another test has just forked has it for a moment.
+    /// Waits until there is no other end. A process that another test has just forked has it for a
+    /// moment.
     fn is_closed(receive: impl Fn() -> Received) -> bool {
         (0..1000).any(|_| {
             let is_closed = matches!(receive(), Received::Closed);

@@ -1,11 +1,11 @@
-//! What keeps a user from a file, and what to type: for administrators, who are shown it in the log and
-//! by commands.
+//! What keeps a user from a file, and what to type: for administrators, who are shown it in the log
+//! and by commands.
 //!
-//! The permission bits of each directory on the path are compared with the user, as the kernel does. They do
-//! not show access control lists, security modules and sandboxes.
+//! The permission bits of each directory on the path are compared with the user, as the kernel
+//! does. They do not show access control lists, security modules and sandboxes.
 //!
-//! Who owns a site may lead an administrator with a link: there is no command to open what a link leads to outside of
-//! its directory, nor files of the system and private keys.
+//! Who owns a site may lead an administrator with a link: there is no command to open what a link
+//! leads to outside of its directory, nor files of the system and private keys.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -47,7 +47,8 @@ enum Kind {
 }
 
 impl Obstacle {
-    /// Finds what keeps `user` from a file; `None` if its permissions permit it, or it does not exist.
+    /// Finds what keeps `user` from a file; `None` if its permissions permit it, or it does not
+    /// exist.
     pub fn find(path: &Path, user: &Credentials, wanted: Wanted) -> Option<Obstacle> {
         if user.uid == 0 {
             return None;
@@ -85,8 +86,8 @@ impl Obstacle {
         Some(Obstacle::at(&at, &metadata, user, bits)?.behind(&links))
     }
 
-    /// Returns why the kernel has refused `user` a file: like [`Obstacle::find`], but there is an answer if
-    /// the permissions permit it.
+    /// Returns why the kernel has refused `user` a file: like [`Obstacle::find`], but there is an
+    /// answer if the permissions permit it.
     pub fn explain(path: &Path, user: &Credentials, wanted: Wanted) -> Obstacle {
         Obstacle::find(path, user, wanted).unwrap_or_else(|| Obstacle {
             path: path.to_owned(),

@@ -1,4 +1,5 @@
-//! Error messages for people: the reason in words, without the number that the standard library adds.
+//! Error messages for people: the reason in words, without the number that the standard library
+//! adds.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,8 +7,8 @@ use std::fmt;
 /// Begins the number that the standard library adds to the text of an error of the system.
 const NUMBER: &str = " (os error ";
 
-/// Shows a message without the numbers of errors in it: `Permission denied` instead of `Permission denied
-/// (os error 13)`.
+/// Shows a message without the numbers of errors in it: `Permission denied` instead of `Permission
+/// denied (os error 13)`.
 #[derive(Debug)]
 pub struct Plain<T>(pub T);
 

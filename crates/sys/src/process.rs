@@ -39,8 +39,8 @@ pub fn fork() -> io::Result<Forked> {
 }
 
 /// Duplicates this process; the new one does not become its child, but that of the nearest ancestor
-/// that adopts orphans (see [`process_tree::adopt_orphans`](crate::process_tree::adopt_orphans)). When
-/// the call returns, here and in the new process, that has happened already.
+/// that adopts orphans (see [`process_tree::adopt_orphans`](crate::process_tree::adopt_orphans)).
+/// When the call returns, here and in the new process, that has happened already.
 ///
 /// The caller must have no other children. Panics as [`fork`] does.
 pub fn fork_detached() -> io::Result<Forked> {
@@ -122,8 +122,8 @@ pub fn reap() -> Option<(u32, Exit)> {
     }
 }
 
-/// Returns true if this process has a child, or one that has not been reaped. Asks the kernel: `/proc` may
-/// have the numbers of another namespace.
+/// Returns true if this process has a child, or one that has not been reaped. Asks the kernel:
+/// `/proc` may have the numbers of another namespace.
 pub fn has_children() -> bool {
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     rustix::process::waitid(WaitId::All, look).is_ok()
@@ -207,9 +207,9 @@ pub fn no_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
-/// Makes the kernel kill this process, and all that it starts, before others of the same size if memory
-/// runs out. `amount` is added to the value of `/proc/PID/oom_score_adj`, where 1000 is all memory. Must
-/// be called before [`deny_tracing`], which gives the file to root.
+/// Makes the kernel kill this process, and all that it starts, before others of the same size if
+/// memory runs out. `amount` is added to the value of `/proc/PID/oom_score_adj`, where 1000 is all
+/// memory. Must be called before [`deny_tracing`], which gives the file to root.
 pub fn prefer_when_memory_runs_out(amount: i32) -> io::Result<()> {
     const FILE: &str = "/proc/self/oom_score_adj";
     let now: i32 = fs::read_to_string(FILE)?.trim().parse().map_err(io::Error::other)?;
@@ -295,14 +295,14 @@ pub fn close_on_exec_from(first: u32) {
     unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOSE_RANGE_CLOEXEC) };
 }
 
-/// Closes all descriptors but the standard streams and one. Only for a new process that uses none of the
-/// others: their owners are never dropped, as with [`exit_now`].
+/// Closes all descriptors but the standard streams and one. Only for a new process that uses none
+/// of the others: their owners are never dropped, as with [`exit_now`].
 pub fn keep_only(kept: fs::File) -> io::Result<fs::File> {
     let target = 3;
     duplicate_to(&kept, target)?;
     std::mem::forget(kept);
-    // SAFETY: the owners of these descriptors are never used again (see above), and `target` has been
-    // opened just now for the file that is returned.
+    // SAFETY: the owners of these descriptors are never used again (see above), and `target` has
+    // been opened just now for the file that is returned.
     let only: OwnedFd = unsafe {
         libc::syscall(libc::SYS_close_range, target + 1, u32::MAX, 0);
         std::os::fd::FromRawFd::from_raw_fd(target)
@@ -310,8 +310,8 @@ pub fn keep_only(kept: fs::File) -> io::Result<fs::File> {
     Ok(only.into())
 }
 
-/// Duplicates `fd` as descriptor `target`, open across exec. A `target` that is in use is replaced: only for
-/// a new process, in which nothing else owns it.
+/// Duplicates `fd` as descriptor `target`, open across exec. A `target` that is in use is replaced:
+/// only for a new process, in which nothing else owns it.
 pub fn duplicate_to(fd: impl AsFd, target: i32) -> io::Result<()> {
     let raw = fd.as_fd().as_raw_fd();
     let done = if raw == target {

@@ -40,8 +40,8 @@ pub fn kill_descendants(root: u32, spare: &[u32]) {
     end(|| Ok(Snapshot::take()?.descendants(root, spare)));
 }
 
-/// Stops and kills all processes that `search` finds. A search that fails is repeated: without one, all
-/// that it would have found would live on.
+/// Stops and kills all processes that `search` finds. A search that fails is repeated: without one,
+/// all that it would have found would live on.
 fn end(search: impl Fn() -> io::Result<Vec<Process>>) {
     let mut stopping = Stopping::new(Instant::now());
     loop {
@@ -254,8 +254,8 @@ fn id_of(entry: &fs::DirEntry) -> Option<u32> {
     entry.file_name().to_str()?.parse().ok()
 }
 
-/// Returns what was read of /proc; `None` if it does not exist or is not visible. Error: a descriptor or
-/// memory was lacking, so a later attempt may succeed.
+/// Returns what was read of /proc; `None` if it does not exist or is not visible. Error: a
+/// descriptor or memory was lacking, so a later attempt may succeed.
 fn visible<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),

@@ -11,8 +11,8 @@ use std::path::{Component, Path, PathBuf};
 const MAX_LINKS: usize = 40;
 
 /// Returns the path of a file without symbolic links. An error if other users than root and this
-/// process's could change the file, or anything that the path leads through: a directory, or a link.
-/// The result therefore holds later on too.
+/// process's could change the file, or anything that the path leads through: a directory, or a
+/// link. The result therefore holds later on too.
 pub fn protected(file: &Path) -> io::Result<PathBuf> {
     if !file.is_absolute() {
         return Err(refuse(file, "does not begin with a slash"));

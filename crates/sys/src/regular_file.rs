@@ -14,8 +14,8 @@ use crate::owned_links;
 ///
 /// Never waits for another process: a FIFO is opened without blocking and refused, a terminal does
 /// not become the controlling terminal, and a file under a lease (`F_SETLEASE`), which would delay
-/// an open by 45 seconds, fails with [`WouldBlock`](io::ErrorKind::WouldBlock). A network drive that does
-/// not answer still makes it wait.
+/// an open by 45 seconds, fails with [`WouldBlock`](io::ErrorKind::WouldBlock). A network drive
+/// that does not answer still makes it wait.
 pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
     open_with(path, OFlags::empty())
 }

@@ -20,11 +20,13 @@ struct Attributes {
 
 const SIZE: u32 = size_of::<Attributes>() as u32;
 
-/// Gives the calling thread, and those that it starts from now on, turns of this length (from 0.1 to 100 ms).
+/// Gives the calling thread, and those that it starts from now on, turns of this length (from 0.1
+/// to 100 ms).
 ///
-/// Its share of the processors stays the same. A thread with shorter turns than another takes the processor from
-/// the other when it wakes, instead of waiting until the turn of the other has ended (1.4 to 3 ms). Linux does so
-/// from version 6.12 on; an older kernel accepts the call and changes nothing.
+/// Its share of the processors stays the same. A thread with shorter turns than another takes the
+/// processor from the other when it wakes, instead of waiting until the turn of the other has ended
+/// (1.4 to 3 ms). Linux does so from version 6.12 on; an older kernel accepts the call and changes
+/// nothing.
 pub fn set_turn(turn: Duration) -> io::Result<()> {
     let mut attributes = Attributes::default();
     // SAFETY: the kernel writes at most `SIZE` bytes to the attributes, which outlive the call.

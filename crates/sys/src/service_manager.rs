@@ -1,5 +1,5 @@
-//! The service manager that has started this process, such as systemd: descriptors and settings that
-//! it passes in the environment, and notifications to it.
+//! The service manager that has started this process, such as systemd: descriptors and settings
+//! that it passes in the environment, and notifications to it.
 //!
 //! - [`Notifier`]: notifications (sd_notify(3)).
 //! - `variables`: the environment variables (sd_listen_fds(3), sd_watchdog_enabled(3)).

@@ -1,9 +1,9 @@
 //! Copies between private memory and memory that other processes may write at the same time.
 //!
-//! What arrives may be a mixture of what others wrote before and after, in any order: the caller must not
-//! depend on it, and must check a length that is part of it once it is private. Everything else is as with
-//! `memcpy`, which is no alternative: a compiler may read its source again later, as if nobody else could have
-//! changed it.
+//! What arrives may be a mixture of what others wrote before and after, in any order: the caller
+//! must not depend on it, and must check a length that is part of it once it is private. Everything
+//! else is as with `memcpy`, which is no alternative: a compiler may read its source again later,
+//! as if nobody else could have changed it.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -65,8 +65,8 @@ pub fn load(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
 fn store_block(words: &[AtomicU64], bytes: &[u8]) -> usize {
     let len = bytes.len() / 8 * 8;
     assert!(len <= size_of_val(words));
-    // SAFETY: `len` bytes can be read from `bytes` and written to `words` (checked above), whose content may
-    // change through a shared reference. See `copy` for other processes.
+    // SAFETY: `len` bytes can be read from `bytes` and written to `words` (checked above), whose
+    // content may change through a shared reference. See `copy` for other processes.
     unsafe { copy(bytes.as_ptr(), words.as_ptr().cast_mut().cast(), len) };
     len
 }
@@ -77,8 +77,8 @@ fn load_block(words: &[AtomicU64], out: &mut Vec<u8>) -> usize {
     let room = out.spare_capacity_mut();
     let len = size_of_val(words);
     assert!(len <= room.len());
-    // SAFETY: `len` bytes can be read from `words` and written to `room` (checked above), which only this
-    // thread has. See `copy` for other processes.
+    // SAFETY: `len` bytes can be read from `words` and written to `room` (checked above), which
+    // only this thread has. See `copy` for other processes.
     unsafe { copy(words.as_ptr().cast(), room.as_mut_ptr().cast(), len) };
     let filled = out.len() + len;
     // SAFETY: the bytes up to `filled` are within the capacity and were written.
@@ -92,10 +92,11 @@ fn load_block(words: &[AtomicU64], out: &mut Vec<u8>) -> usize {
 /// `len` bytes must be readable at `from` and writable at `to`, without an overlap.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the instruction reads each byte once and writes it once, forwards (the calling convention has
-    // the direction flag clear). To the compiler it is a sequence of accesses that it knows nothing about, so
-    // it may be the same as relaxed atomic loads and stores of the bytes: with other processes that write
-    // there at the same time it is no data race, and no byte is read a second time.
+    // SAFETY: the instruction reads each byte once and writes it once, forwards (the calling
+    // convention has the direction flag clear). To the compiler it is a sequence of accesses that
+    // it knows nothing about, so it may be the same as relaxed atomic loads and stores of the
+    // bytes: with other processes that write there at the same time it is no data race, and no byte
+    // is read a second time.
     unsafe {
         std::arch::asm!(
             "rep movsb",

@@ -3,11 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Returns the number of bytes that were written to a socket and that its peer has not taken yet (`SIOCOUTQ`). For a
-/// unix socket, pieces that the peer has read in part count as a whole, with what the kernel needs for them.
+/// Returns the number of bytes that were written to a socket and that its peer has not taken yet
+/// (`SIOCOUTQ`). For a unix socket, pieces that the peer has read in part count as a whole, with
+/// what the kernel needs for them.
 pub fn unsent(socket: impl AsFd) -> io::Result<usize> {
     let mut count: libc::c_int = 0;
-    // SAFETY: the descriptor is open for the call, and the kernel writes one `c_int` at the address.
+    // SAFETY: the descriptor is open for the call, and the kernel writes one `c_int` at the
+    // address.
     let result = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
     if result == 0 {
         Ok(usize::try_from(count).unwrap_or(0))

@@ -22,8 +22,9 @@ fn text(pointer: *const libc::c_char) -> String {
 /// Maximum size of a buffer for an entry, in bytes: a group may have thousands of members.
 const MAX_BUFFER: usize = 4 << 20;
 
-/// Looks an entry up, with a larger buffer while it does not fit. `read` returns the status of the C library's function,
-/// and the entry if there is one. Error: it is not known whether there is one, as the source of users does not answer.
+/// Looks an entry up, with a larger buffer while it does not fit. `read` returns the status of the
+/// C library's function, and the entry if there is one. Error: it is not known whether there is
+/// one, as the source of users does not answer.
 fn look_up<T>(
     mut read: impl FnMut(&mut [libc::c_char]) -> (i32, Option<T>),
 ) -> std::io::Result<Option<T>> {

@@ -83,8 +83,8 @@ impl Certificates {
         Certificates { configured, on_demand: RwLock::default() }
     }
 
-    /// Replaces the configured certificates. One that cannot be used stays as it was, if it was in use.
-    /// Returns true if any has changed, and the problems.
+    /// Replaces the configured certificates. One that cannot be used stays as it was, if it was in
+    /// use. Returns true if any has changed, and the problems.
     pub fn renew(
         &self,
         settings: &config::Tls,
@@ -173,7 +173,8 @@ impl ResolvesServerCert for Certificates {
 }
 
 impl Table {
-    /// Takes the certificates of these settings; in place of one that cannot be used, that of `earlier`.
+    /// Takes the certificates of these settings; in place of one that cannot be used, that of
+    /// `earlier`.
     fn new(settings: &config::Tls, material: &CertificateFiles, earlier: Option<&Table>) -> Self {
         let mut table = Table::default();
         for certificate in &settings.certificates {

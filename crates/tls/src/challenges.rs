@@ -29,8 +29,8 @@ pub struct ChallengeStore {
 struct Proofs {
     /// Key authorizations for HTTP-01, by token.
     http: HashMap<String, Arc<str>>,
-    /// Configurations for TLS-ALPN-01, by host name: the last one is shown. Two orders, such as those of
-    /// two certificates, may prove the same name.
+    /// Configurations for TLS-ALPN-01, by host name: the last one is shown. Two orders, such as
+    /// those of two certificates, may prove the same name.
     tls_alpn: HashMap<String, Vec<Arc<ServerConfig>>>,
 }
 

@@ -39,7 +39,8 @@ pub struct TlsClient {
     settings: UpstreamTls,
     /// Digest of the files that the client was built from.
     digest: Vec<u8>,
-    /// Settings for HTTP/1 and for HTTP/2, which differ in ALPN. Error: why no connection is possible.
+    /// Settings for HTTP/1 and for HTTP/2, which differ in ALPN. Error: why no connection is
+    /// possible.
     config: Result<[Arc<ClientConfig>; 2], String>,
 }
 
@@ -97,8 +98,8 @@ impl TlsClient {
         })
     }
 
-    /// Builds a client that connects to nobody, as a file of its settings cannot be used. It is the client
-    /// of no files.
+    /// Builds a client that connects to nobody, as a file of its settings cannot be used. It is the
+    /// client of no files.
     pub fn unusable(settings: &UpstreamTls, problem: String) -> Self {
         let (settings, digest) = (settings.clone(), Vec::new());
         TlsClient { id: next_id(), settings, digest, config: Err(problem) }
@@ -115,8 +116,8 @@ impl TlsClient {
     }
 
     /// Performs a handshake with the server `name`, or with `server_name` of the settings. Bytes
-    /// that the server sends before the handshake are never read as a response. With `is_http2`, the
-    /// server must agree to speak HTTP/2.
+    /// that the server sends before the handshake are never read as a response. With `is_http2`,
+    /// the server must agree to speak HTTP/2.
     pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,

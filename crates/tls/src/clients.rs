@@ -43,8 +43,8 @@ impl RuleFiles {
 }
 
 impl Rule {
-    /// Compiles a rule. A file without any readable certificate or list is an error, as the rule would
-    /// admit no client or every client. `config` gets the verifier and a digest of the rule.
+    /// Compiles a rule. A file without any readable certificate or list is an error, as the rule
+    /// would admit no client or every client. `config` gets the verifier and a digest of the rule.
     ///
     /// As in nginx, with lists of revoked certificates each certificate of a client's chain needs a
     /// list of its issuer that has not expired.

@@ -61,8 +61,8 @@ pub fn sources(settings: &config::Tls) -> Vec<Source> {
 }
 
 impl TlsListener {
-    /// Builds the TLS state for these settings. Certificates that cannot be used are out. Error: another
-    /// file that cannot be used.
+    /// Builds the TLS state for these settings. Certificates that cannot be used are out. Error:
+    /// another file that cannot be used.
     pub fn without_unusable(
         settings: &config::Tls,
         material: &CertificateFiles,
@@ -79,8 +79,8 @@ impl TlsListener {
         Ok(TlsListener { settings, certificates, rules, without_rule, counters, closed: None })
     }
 
-    /// Builds a listener that no client can use, as without a file, such as the authorities of client
-    /// certificates, anybody could. Error: the TLS library refuses the settings.
+    /// Builds a listener that no client can use, as without a file, such as the authorities of
+    /// client certificates, anybody could. Error: the TLS library refuses the settings.
     pub fn closed(settings: &config::Tls, problem: String) -> Result<Self, String> {
         let nothing = config::Tls {
             certificates: Vec::new(),
@@ -109,7 +109,8 @@ impl TlsListener {
         TlsListener { counters: counters.unwrap_or_default(), ..self }
     }
 
-    /// Uses the certificates of the listener that this one replaces in place of those that cannot be used.
+    /// Uses the certificates of the listener that this one replaces in place of those that cannot
+    /// be used.
     pub fn take_earlier_of(&self, other: &TlsListener) {
         self.certificates.take_earlier_of(&other.certificates);
     }
@@ -145,8 +146,8 @@ impl TlsListener {
             })
     }
 
-    /// Replaces certificates that have changed. One that cannot be used stays as it was. Returns true if
-    /// any has changed, and the problems. Sessions stay valid.
+    /// Replaces certificates that have changed. One that cannot be used stays as it was. Returns
+    /// true if any has changed, and the problems. Sessions stay valid.
     pub fn renew(&self, material: &CertificateFiles) -> (bool, Vec<UnusableCertificate>) {
         self.certificates.renew(&self.settings, material)
     }

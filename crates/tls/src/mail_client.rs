@@ -22,12 +22,14 @@ pub struct MailClient {
 }
 
 impl MailClient {
-    /// Builds a client that trusts the authorities of the system. `text` is that of the system's file.
+    /// Builds a client that trusts the authorities of the system. `text` is that of the system's
+    /// file.
     pub fn system(text: &[u8]) -> Result<Self, String> {
         MailClient::new(authorities::system(text)?, authorities::system_file())
     }
 
-    /// Builds a client that trusts the authorities of a configured file. `text` is that of the file `path`.
+    /// Builds a client that trusts the authorities of a configured file. `text` is that of the file
+    /// `path`.
     pub fn trusting(text: &[u8], path: &Path) -> Result<Self, String> {
         MailClient::new(authorities::users(authorities::certificates(text)?)?, path)
     }

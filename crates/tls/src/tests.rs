@@ -50,7 +50,8 @@ impl Authority {
         self.0.pem()
     }
 
-    /// Issues a list of revoked certificates, given by their bundles, that is valid until this year.
+    /// Issues a list of revoked certificates, given by their bundles, that is valid until this
+    /// year.
     fn revoke(&self, bundles: &[&String], until: i32) -> String {
         let revoked = bundles.iter().map(|bundle| {
             let leaf = CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap();

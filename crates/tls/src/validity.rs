@@ -24,8 +24,8 @@ pub enum Untimely {
     Expired,
 }
 
-/// Time before the end of the validity in which a certificate expires soon. Of one with a short life, the last
-/// quarter: certificates of a week are renewed when half of it is left.
+/// Time before the end of the validity in which a certificate expires soon. Of one with a short
+/// life, the last quarter: certificates of a week are renewed when half of it is left.
 const SOON: Duration = Duration::from_secs(7 * 86_400);
 
 impl Validity {

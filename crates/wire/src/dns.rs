@@ -1,4 +1,5 @@
-//! DNS queries for the addresses of a name, or the names of an address, and their responses (RFC 1035).
+//! DNS queries for the addresses of a name, or the names of an address, and their responses (RFC
+//! 1035).
 //!
 //! Anybody who can send a datagram can forge a response. A response that does not repeat the id and
 //! the question is therefore ignored. Aliases are followed within the same response.
@@ -48,8 +49,8 @@ pub struct Service {
 pub struct Answer {
     /// Addresses of the name.
     pub addresses: Vec<IpAddr>,
-    /// Names of the address, in lower case, for [`Kind::Ptr`]. Names with other bytes than letters, digits,
-    /// hyphens, underscores and dots are left out: the owner of an address chooses them.
+    /// Names of the address, in lower case, for [`Kind::Ptr`]. Names with other bytes than letters,
+    /// digits, hyphens, underscores and dots are left out: the owner of an address chooses them.
     pub names: Vec<String>,
     /// Servers of the service, for [`Kind::Srv`]. Those whose names have other bytes are left out.
     pub services: Vec<Service>,

@@ -95,9 +95,9 @@ impl<'a> Head<'a> {
         Ok(Head { status, reason, fields: take.0 })
     }
 
-    /// Returns the name and the value of a line that is no field: a variable that the script has set for
-    /// the server (`apache_setenv`). Both may hold any byte; the name has no `=`. No valid field has such
-    /// a name.
+    /// Returns the name and the value of a line that is no field: a variable that the script has
+    /// set for the server (`apache_setenv`). Both may hold any byte; the name has no `=`. No valid
+    /// field has such a name.
     pub fn variable(line: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         let pair = line.strip_prefix(b"\x01env:")?;
         let end = pair.iter().position(|b| *b == b'=')?;

@@ -36,9 +36,9 @@ const RESERVED: u8 = 1;
 pub enum Reserved {
     /// Settings of PHP for this request: [`PhpValues`](crate::php_values::PhpValues).
     PhpValues,
-    /// The value of the field `Authorization`, from which PHP takes the visitor's credentials. Without
-    /// this parameter, PHP takes them from `HTTP_AUTHORIZATION`; an empty value means that there are
-    /// none.
+    /// The value of the field `Authorization`, from which PHP takes the visitor's credentials.
+    /// Without this parameter, PHP takes them from `HTTP_AUTHORIZATION`; an empty value means that
+    /// there are none.
     Authorization,
     /// The value `1`: the script may have a name that does not end in `.php`.
     AnyName,
@@ -58,8 +58,8 @@ impl Reserved {
         }
     }
 
-    /// Returns the meaning of a parameter's name; `None` if scripts see the parameter. Error: the name
-    /// is reserved and has no meaning.
+    /// Returns the meaning of a parameter's name; `None` if scripts see the parameter. Error: the
+    /// name is reserved and has no meaning.
     pub fn from_name(name: &[u8]) -> Result<Option<Self>, Malformed> {
         if name.first() != Some(&RESERVED) {
             return Ok(None);

@@ -99,8 +99,8 @@ impl Writer {
         region.take_sleep(self.thread)
     }
 
-    /// Publishes the last frames of a response. Like [`Writer::publish`], but leaves a thread asleep
-    /// that looks for responses by itself in a moment.
+    /// Publishes the last frames of a response. Like [`Writer::publish`], but leaves a thread
+    /// asleep that looks for responses by itself in a moment.
     pub fn publish_last<M: AsRef<[AtomicU64]>>(&mut self, region: &Region<M>) -> Wake {
         self.mark_dirty(region);
         let sleep = region.sleeping(self.thread).map_or(AWAKE, |word| word.load(SeqCst));
@@ -261,8 +261,8 @@ impl<M: AsRef<[AtomicU64]>> Region<M> {
         found
     }
 
-    /// Ends the sleep of a router thread for a worker. Returns true if the thread has slept: then the
-    /// worker must write its eventfd.
+    /// Ends the sleep of a router thread for a worker. Returns true if the thread has slept: then
+    /// the worker must write its eventfd.
     pub fn take_sleep(&self, thread: u64) -> bool {
         self.sleeping(thread).is_some_and(|sleeping| {
             sleeping.load(SeqCst) != AWAKE && sleeping.swap(AWAKE, SeqCst) != AWAKE

@@ -1,5 +1,5 @@
-//! A file as threads of requests use it: what is to be written is handed to its thread, what is removed
-//! is removed at once.
+//! A file as threads of requests use it: what is to be written is handed to its thread, what is
+//! removed is removed at once.
 
 use std::fs::File;
 use std::io;
@@ -21,8 +21,8 @@ use crate::space::content::DiskContent;
 use crate::space::layout::{self, Geometry, Sum, hash_of_key};
 use crate::space::{Object, Space};
 
-/// Content up to this size goes into memory; larger content is sent from the file. Static files have
-/// the same limit.
+/// Content up to this size goes into memory; larger content is sent from the file. Static files
+/// have the same limit.
 pub const MAX_IN_MEMORY: u64 = 256 << 10;
 
 /// Memory that an object takes in the index, roughly.
@@ -101,7 +101,8 @@ pub(super) struct Journal {
 }
 
 impl Disk {
-    /// Returns a file of at most `size` bytes that is not open yet, for a store with so much memory.
+    /// Returns a file of at most `size` bytes that is not open yet, for a store with so much
+    /// memory.
     pub fn new(size: u64, memory: u64) -> Disk {
         Disk {
             size,
@@ -117,8 +118,8 @@ impl Disk {
         }
     }
 
-    /// Takes the open file, which nobody else uses. Returns what its thread needs; `None` if there is a
-    /// file already.
+    /// Takes the open file, which nobody else uses. Returns what its thread needs; `None` if there
+    /// is a file already.
     pub(super) fn take(&self, file: File) -> Option<(Arc<Space>, Receiver<Job>)> {
         let space = Space::new(file, Geometry::of(self.size));
         let (jobs, receiver) = channel();
@@ -257,7 +258,8 @@ impl Disk {
         self.state().index.has(object)
     }
 
-    /// Reads an object. `None` if it is not that of the key, or damaged; then it is removed. Blocks.
+    /// Reads an object. `None` if it is not that of the key, or damaged; then it is removed.
+    /// Blocks.
     pub fn read(&self, object: &Arc<Object>, key: &[u8]) -> Option<Stored> {
         let read = read(object).ok().flatten();
         if read.is_none() {
@@ -296,7 +298,8 @@ impl Disk {
         }
     }
 
-    /// Uses the file no more, and makes it worthless for the next start: what it has could not be removed.
+    /// Uses the file no more, and makes it worthless for the next start: what it has could not be
+    /// removed.
     pub(super) fn fail(&self) {
         self.errors.fetch_add(1, Relaxed);
         self.trouble().given_up();
@@ -304,8 +307,9 @@ impl Disk {
         self.state().index.clear();
         if let Some(opened) = self.opened.get() {
             let file = &opened.space.file;
-            // Without its header, the file begins empty at the next start. Its content stays: it may be on its
-            // way to clients, and a response that is being written would fill the rest with zeros.
+            // Without its header, the file begins empty at the next start. Its content stays: it
+            // may be on its way to clients, and a response that is being written would fill the
+            // rest with zeros.
             let _ = file.write_all_at(&[0; 64], 0).or_else(|_| file.set_len(0));
         }
     }

@@ -1,9 +1,9 @@
 //! Purges on the disk: what is purged must not come back after a restart.
 //!
-//! Of two halves, one is in use. Each purge appends a record to it. When it is full, the state of all
-//! purges is written to the other half, whose header makes it the valid one. A state that does not fit
-//! is shortened fairly: the oldest marks of each application become its floor, so that more of its own
-//! pages are purged, and none less.
+//! Of two halves, one is in use. Each purge appends a record to it. When it is full, the state of
+//! all purges is written to the other half, whose header makes it the valid one. A state that does
+//! not fit is shortened fairly: the oldest marks of each application become its floor, so that more
+//! of its own pages are purged, and none less.
 //!
 //! A record that is damaged makes the whole file worthless: nobody knows what it has purged.
 
@@ -103,7 +103,8 @@ impl Record {
     }
 }
 
-/// Appends the frame of a record: length, checksum, bytes. A record that is too long becomes a floor.
+/// Appends the frame of a record: length, checksum, bytes. A record that is too long becomes a
+/// floor.
 pub fn frame(record: &Record, generation: u64, out: &mut Vec<u8>) {
     let floor = || Record { group: record.group.clone(), effect: Effect::Floor(record.last()) };
     let bytes = record.encode().or_else(|| floor().encode());
@@ -132,8 +133,8 @@ pub fn generation(half: &[u8]) -> Option<u64> {
     Reader(fields.get(8..)?).u64().filter(|_| is_known)
 }
 
-/// Reads the records of a half with this generation. Returns them and where the next one goes; `None`
-/// if one is damaged.
+/// Reads the records of a half with this generation. Returns them and where the next one goes;
+/// `None` if one is damaged.
 pub fn read(half: &[u8], of: u64) -> Option<(Vec<Record>, usize)> {
     let mut reader = Reader(half.get(HEADER..)?);
     let mut records = Vec::new();
@@ -155,8 +156,8 @@ pub fn read(half: &[u8], of: u64) -> Option<(Vec<Record>, usize)> {
     }
 }
 
-/// Returns a half with the state of all purges, filled up with zeros, and where the next record goes.
-/// `groups` are the records of each group.
+/// Returns a half with the state of all purges, filled up with zeros, and where the next record
+/// goes. `groups` are the records of each group.
 pub fn half(generation: u64, groups: Vec<Vec<Record>>, size: usize) -> (Vec<u8>, usize) {
     let mut out = header(generation);
     // Half of the room is for purges to come.

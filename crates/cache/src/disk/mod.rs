@@ -1,15 +1,15 @@
-//! A file for stored responses, beside the memory of a store: more of them than the memory takes, and
-//! after a restart.
+//! A file for stored responses, beside the memory of a store: more of them than the memory takes,
+//! and after a restart.
 //!
-//! 1. The supervisor opens and locks the file; until then, and while the file is read, only memory is
-//!    used. Whatever is removed meanwhile is removed from the file too.
-//! 2. Each stored response is written by one thread: its content, the lines of its chunks in the table,
-//!    and at last the first line, which makes it exist. Threads of requests only write single lines:
-//!    those of removed objects, and purges.
+//! 1. The supervisor opens and locks the file; until then, and while the file is read, only memory
+//!    is used. Whatever is removed meanwhile is removed from the file too.
+//! 2. Each stored response is written by one thread: its content, the lines of its chunks in the
+//!    table, and at last the first line, which makes it exist. Threads of requests only write
+//!    single lines: those of removed objects, and purges.
 //! 3. What memory does not have is read by a helper thread, and compared with its checksums. Small
 //!    responses go into memory again, large ones are sent from the file.
-//! 4. If the disk is full, responses are not written. If a removal or purge cannot be written, the file
-//!    is emptied and not used any more.
+//! 4. If the disk is full, responses are not written. If a removal or purge cannot be written, the
+//!    file is emptied and not used any more.
 //!
 //! [`crate::space`] has the chunks of the file, and the content in them.
 //!

@@ -140,8 +140,8 @@ fn pages_that_only_the_disk_has_are_shown_too() {
     assert_eq!(store.top(100, NOW).len(), 0);
 }
 
-/// Content that is sent from the file counts as if it were in memory: it keeps its place in the file, and must not keep
-/// more of it than the limit of the store.
+/// Content that is sent from the file counts as if it were in memory: it keeps its place in the
+/// file, and must not keep more of it than the limit of the store.
 #[test]
 fn large_pages_that_are_sent_from_the_disk_count_in_the_memory_limit() {
     let site = Site::new();

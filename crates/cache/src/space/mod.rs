@@ -1,7 +1,7 @@
 //! The chunks of a file, and the objects that have them.
 //!
-//! An object keeps its chunks until nobody reads it any more, also if it was removed from the index:
-//! no chunk is written again while it is being sent.
+//! An object keeps its chunks until nobody reads it any more, also if it was removed from the
+//! index: no chunk is written again while it is being sent.
 
 pub mod content;
 pub mod layout;
@@ -99,7 +99,8 @@ impl Space {
         for chunk in runs.iter().cloned().flatten() {
             if free.set(chunk, false) {
                 free.count += 1;
-                // The first chunks are used again first, so that the file has no more blocks than it needs.
+                // The first chunks are used again first, so that the file has no more blocks than
+                // it needs.
                 free.cursor = free.cursor.min(chunk);
             }
         }

@@ -415,8 +415,8 @@ fn the_limit_counts_recipients_and_outlives_the_process() {
     });
 }
 
-/// A script holds the end of its text back until just before the deadline: the server takes the message, and its
-/// confirmation comes too late.
+/// A script holds the end of its text back until just before the deadline: the server takes the
+/// message, and its confirmation comes too late.
 #[test]
 fn a_message_that_may_have_been_taken_counts_against_the_limit() {
     run_local(async {

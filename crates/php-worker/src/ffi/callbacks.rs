@@ -159,7 +159,8 @@ extern "C" fn log(context: *mut c_void, severity: c_int, message: *const c_char,
     write_log(context, severity.clamp(0, 7) as u8, message);
 }
 
-/// Writes a message to the log of the request; without one (a worker script that boots), to standard error.
+/// Writes a message to the log of the request; without one (a worker script that boots), to
+/// standard error.
 fn write_log(context: *mut c_void, severity: u8, message: &[u8]) {
     if !context.is_null() {
         return guard(context, |exchange| exchange.log(severity, message));
@@ -199,8 +200,8 @@ extern "C" fn status(context: *mut c_void, len: *mut usize) -> *const c_char {
 }
 
 extern "C" fn serve(context: *mut c_void) -> c_int {
-    // SAFETY: C passes the context of `Php::run_worker_script`, which holds an exclusive reference to
-    // the function while C runs; calls of it do not nest.
+    // SAFETY: C passes the context of `Php::run_worker_script`, which holds an exclusive reference
+    // to the function while C runs; calls of it do not nest.
     let serve = unsafe { &mut *context.cast::<Serve<'_>>() };
     match catch_unwind(AssertUnwindSafe(serve)) {
         Ok(goes_on) => c_int::from(goes_on),

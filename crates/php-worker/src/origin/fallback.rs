@@ -1,11 +1,11 @@
 //! What happens if the worker script of an application with a `fallback` does not work.
 //!
-//! 1. Workers are forked from the prototype and run a script for each request. Those that wait for a
-//!    template are the first. Workers in which the worker script runs go on.
+//! 1. Workers are forked from the prototype and run a script for each request. Those that wait for
+//!    a template are the first. Workers in which the worker script runs go on.
 //! 2. The worker script is tried again in templates, with the pauses of any boot that fails.
-//! 3. When it has booted, the application is started again: its new workers take over from those that run
-//!    a script for each request, and no request is lost. The template that has shown it is not used: its
-//!    workers would be mixed with the others.
+//! 3. When it has booted, the application is started again: its new workers take over from those
+//!    that run a script for each request, and no request is lost. The template that has shown it is
+//!    not used: its workers would be mixed with the others.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -55,7 +55,8 @@ impl Origin {
         }
     }
 
-    /// Tries the worker script again when its time has come. Does not wait longer for one that takes long.
+    /// Tries the worker script again when its time has come. Does not wait longer for one that
+    /// takes long.
     pub(super) fn check_fallback(&mut self, now: Instant, events: &mut Vec<Event>) {
         if self.fallback_due().is_none_or(|due| due > now) {
             return;

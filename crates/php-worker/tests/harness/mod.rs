@@ -48,8 +48,8 @@ pub struct Application {
     /// True if the last worker that was not started may be started soon.
     pub is_refusal_temporary: bool,
     pub version: String,
-    /// Processes from which workers are forked, in the order in which the worker script has started in
-    /// them; `None` for each start after which workers start it themselves.
+    /// Processes from which workers are forked, in the order in which the worker script has started
+    /// in them; `None` for each start after which workers start it themselves.
     pub templates: Vec<Option<u32>>,
     pub root: tempfile::TempDir,
 }
@@ -304,8 +304,9 @@ impl Application {
 
 impl Drop for Application {
     fn drop(&mut self) {
-        // With the programs of its scripts: they have the test's standard error, and who reads it through
-        // a pipe would wait for their end. A prototype that ends by itself may have stopped them already.
+        // With the programs of its scripts: they have the test's standard error, and who reads it
+        // through a pipe would wait for their end. A prototype that ends by itself may have stopped
+        // them already.
         process_tree::kill(self.child.id());
         let _ = self.child.wait();
     }

@@ -2,9 +2,9 @@
 //!
 //! The log is a stream to systemd-journald: the standard error of a service, or a connection of the
 //! server's own (sd_journal_stream_fd(3)). Each line begins with its priority in angle brackets
-//! (sd-daemon(3)). The journal's native protocol would keep records of several lines together, but it
-//! takes datagrams: it could not be the standard error of the router, and would need a memfd for each
-//! long record.
+//! (sd-daemon(3)). The journal's native protocol would keep records of several lines together, but
+//! it takes datagrams: it could not be the standard error of the router, and would need a memfd for
+//! each long record.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -24,8 +24,8 @@ const SOCKET: &str = "/run/systemd/journal/stdout";
 pub const STREAM_VARIABLE: &str = "JOURNAL_STREAM";
 
 /// Maximum length of a line of the log in bytes. The journal splits longer lines (`LineMax=`,
-/// journald.conf(5)) and would look for a priority in the middle of the text. It is also less than the
-/// kernel splits when several processes write to the stream.
+/// journald.conf(5)) and would look for a priority in the middle of the text. It is also less than
+/// the kernel splits when several processes write to the stream.
 const MAX_LINE: usize = 16 * 1024;
 
 /// Returns true if a stream leads to the journal; `variable` is the value of [`STREAM_VARIABLE`].

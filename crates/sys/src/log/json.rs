@@ -1,8 +1,8 @@
 //! The log as lines of JSON, for collectors of containers' output:
 //! `{"time":"2026-11-20T15:04:05.678Z","level":"notice","pid":7,"thread":7,"message":"..."}`.
 //!
-//! A record of several lines is one line. All control characters are escaped, those of Latin-1 as well,
-//! so that a record can neither look like two nor control a terminal.
+//! A record of several lines is one line. All control characters are escaped, those of Latin-1 as
+//! well, so that a record can neither look like two nor control a terminal.
 
 use std::ffi::OsStr;
 use std::fmt::Write;

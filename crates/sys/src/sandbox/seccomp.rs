@@ -99,7 +99,8 @@ impl Argument {
 /// Returns true if the kernel supports filters of system calls.
 pub fn is_available() -> bool {
     let action = libc::SECCOMP_RET_KILL_PROCESS;
-    // SAFETY: the kernel reads four bytes behind the pointer, which `action` has, and changes nothing.
+    // SAFETY: the kernel reads four bytes behind the pointer, which `action` has, and changes
+    // nothing.
     let found = unsafe {
         libc::syscall(
             libc::SYS_seccomp,

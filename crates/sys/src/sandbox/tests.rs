@@ -345,8 +345,8 @@ fn every_call_has_its_reason_and_none_is_in_both_lists_with_the_same_arguments()
 fn call(number: libc::c_long, arguments: [usize; 6]) -> Result<libc::c_long, i32> {
     let [a, b, c, d, e, f] = arguments;
     // SAFETY: the callers make calls that are denied before the kernel looks at the arguments, that
-    // take no pointers, that map fresh memory which nobody uses, or that write to a buffer which lives
-    // as long as the call.
+    // take no pointers, that map fresh memory which nobody uses, or that write to a buffer which
+    // lives as long as the call.
     match unsafe { libc::syscall(number, a, b, c, d, e, f) } {
         -1 => Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)),
         result => Ok(result),

@@ -27,8 +27,8 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Creates a notifier for an address as in `NOTIFY_SOCKET`: a path, or `@` and an abstract name.
-    /// Error: the reason why it is no such address.
+    /// Creates a notifier for an address as in `NOTIFY_SOCKET`: a path, or `@` and an abstract
+    /// name. Error: the reason why it is no such address.
     pub fn new(address: &OsStr) -> Result<Notifier, String> {
         let parsed = match address.as_bytes() {
             [b'@', name @ ..] if !name.is_empty() => SocketAddrUnix::new_abstract_name(name),

@@ -51,7 +51,8 @@ impl Variables {
             }
         }
         let Some(count) = get("LISTEN_FDS") else { return variables };
-        // Unlike WATCHDOG_PID, this one is required: descriptors of another process are not touched.
+        // Unlike WATCHDOG_PID, this one is required: descriptors of another process are not
+        // touched.
         let Some(listen_pid) = get("LISTEN_PID") else {
             variables.ignore("LISTEN_FDS", &count, "LISTEN_PID does not say for which process");
             return variables;

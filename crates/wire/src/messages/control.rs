@@ -59,8 +59,8 @@ messages! {
     /// From the supervisor to the control process.
     ToControl {
         /// The first message. Descriptors: the log, a memfd with the document, one with the
-        /// certificate bundles ([`put_bundles`](super::put_bundles)), the socket to the router ([`ToRouter`]), and the
-        /// control API's listening socket if there is one.
+        /// certificate bundles ([`put_bundles`](super::put_bundles)), the socket to the router
+        /// ([`ToRouter`]), and the control API's listening socket if there is one.
         1 Hello {
             /// Address of the control API, or empty.
             address: String,

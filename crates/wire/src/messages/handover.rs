@@ -1,7 +1,8 @@
 //! Messages between a server and the program that replaces it (an upgrade).
 //!
 //! 1. The server sends everything that its successor needs before it starts the successor:
-//!    `Hello`, `Listeners`, perhaps `Refused`, `Server`. They wait in the socket, also if the server ends meanwhile.
+//!    `Hello`, `Listeners`, perhaps `Refused`, `Server`. They wait in the socket, also if the
+//!    server ends meanwhile.
 //! 2. The successor answers `Hello`, and `Ready` when it serves, or `Failed`.
 //! 3. `TakeOver`: the server has released its PID file and its control socket; answered with
 //!    `TookOver`, or `Failed`. After `TookOver` the server finishes its requests and ends.
@@ -30,8 +31,8 @@ messages! {
         /// Listening sockets, at most [`MAX_DESCRIPTORS`](super::MAX_DESCRIPTORS) in one message.
         /// Descriptors: one socket for each address.
         2 Listeners {
-            /// Names of the sockets: addresses as in `Bind`, with `=` for each colon; and whether the
-            /// service manager has opened them.
+            /// Names of the sockets: addresses as in `Bind`, with `=` for each colon; and whether
+            /// the service manager has opened them.
             sockets: Vec<(String, bool)>,
         }
         /// The state of the server; the last message before the successor starts. Descriptors: a
@@ -54,7 +55,8 @@ messages! {
         /// The successor is the server from now on. Descriptor: a memfd with the recipients of the
         /// applications' mail ([`put_mail_usage`](super::put_mail_usage)).
         4 TakeOver {}
-        /// The document at its source is refused, and another one is served. Before `Server`, and only in this case.
+        /// The document at its source is refused, and another one is served. Before `Server`, and
+        /// only in this case.
         5 Refused {
             /// Time of the first refusal, in seconds since 1970.
             since: u64,

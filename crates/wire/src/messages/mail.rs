@@ -46,8 +46,8 @@ record! {
         user: Option<String>,
         /// Path of the file with the password; opened by the supervisor.
         password_file: Option<String>,
-        /// Path of the file with the trusted authorities, opened by the supervisor; `None` for those of
-        /// the system.
+        /// Path of the file with the trusted authorities, opened by the supervisor; `None` for
+        /// those of the system.
         authorities: Option<String>,
         /// Addresses of DNS servers; none for those of the machine.
         resolver: Vec<String>,
@@ -122,8 +122,8 @@ messages! {
         /// The process has nothing to do. The supervisor closes the socket if it has sent nothing
         /// meanwhile, and the process ends.
         2 Idle {}
-        /// The recipients of an application have changed. Sent before a message of theirs is delivered, so
-        /// that whoever ends the process does not end the limit.
+        /// The recipients of an application have changed. Sent before a message of theirs is
+        /// delivered, so that whoever ends the process does not end the limit.
         3 Counted {
             /// All recipients of the last hour.
             usage: MailUsage,

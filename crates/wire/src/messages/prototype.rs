@@ -10,8 +10,8 @@ use crate::queue::WorkerId;
 messages! {
     /// From the supervisor to a prototype.
     ToPrototype {
-        /// The first message. Descriptors: the region, one eventfd per router thread, and the socket
-        /// of the application's mail, if there is one.
+        /// The first message. Descriptors: the region, one eventfd per router thread, and the
+        /// socket of the application's mail, if there is one.
         1 Hello {
             /// Specification of the application.
             spec: ApplicationSpec,
@@ -95,15 +95,16 @@ messages! {
         22 Settings {
             /// Names and values; those without a value are left out.
             values: Vec<(String, String)>,
-            /// Files that PHP was started from; empty if the values depend on more than the files and
-            /// the specification.
+            /// Files that PHP was started from; empty if the values depend on more than the files
+            /// and the specification.
             files: Vec<String>,
         }
         /// The worker script of a resident application has started again or for the first time.
         8 Booted {
             /// Time that the script took until it waited for a request, in microseconds.
             boot_us: u64,
-            /// Process from which workers are forked; `None` if each of them starts the script itself.
+            /// Process from which workers are forked; `None` if each of them starts the script
+            /// itself.
             template: Option<u32>,
             /// Why there is no template; empty if there is one.
             without: String,
@@ -113,8 +114,8 @@ messages! {
             /// Path of the file.
             path: String,
         }
-        /// Workers run a script for each request, because the worker script does not work; or it works
-        /// again, and the application is to be started again.
+        /// Workers run a script for each request, because the worker script does not work; or it
+        /// works again, and the application is to be started again.
         10 Fallback {
             /// Why the worker script does not work; `None` if it works again.
             problem: Option<String>,

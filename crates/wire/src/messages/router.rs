@@ -153,8 +153,8 @@ messages! {
         /// Reopens the system's files for name resolution, because the sandbox of the router allows
         /// only the files that existed at its start; answered with `NameFiles`.
         21 OpenNameFiles {}
-        /// A file or directory of the configuration has appeared that this router may not read: another one
-        /// could.
+        /// A file or directory of the configuration has appeared that this router may not read:
+        /// another one could.
         25 Renew {
             /// What has appeared, for the log.
             reason: String,
@@ -250,7 +250,8 @@ messages! {
             /// Path of the file.
             path: String,
         }
-        /// Processes of a resident application run a script for each request, or need not do so any more.
+        /// Processes of a resident application run a script for each request, or need not do so any
+        /// more.
         28 Fallback {
             /// Number of the application.
             application: u32,
@@ -379,7 +380,8 @@ messages! {
         /// Result of `OpenNameFiles`. Descriptors: `/etc/hosts` and `/etc/resolv.conf`, `/dev/null`
         /// in place of one that cannot be opened.
         23 NameFiles {}
-        /// Orders no certificate any more; answered with `RenewalsHeld` when no order is in progress.
+        /// Orders no certificate any more; answered with `RenewalsHeld` when no order is in
+        /// progress.
         24 HoldRenewals {}
         /// Orders certificates again.
         25 ReleaseRenewals {}
@@ -397,15 +399,16 @@ messages! {
             /// The file that has changed, or one of them; `None` if none has.
             changed: Option<String>,
         }
-        /// The applications that could not start, or run without their document roots; all that there are.
+        /// The applications that could not start, or run without their document roots; all that
+        /// there are.
         32 Troubled {
             /// Number of the configuration that was looked at.
             generation: u32,
             /// Their names, with the problems.
             applications: Vec<(String, Problem)>,
         }
-        /// Running applications whose user or group was deleted or has another id; with those of the messages before,
-        /// all that there are.
+        /// Running applications whose user or group was deleted or has another id; with those of
+        /// the messages before, all that there are.
         34 StaleUsers {
             /// No further message follows.
             is_last: bool,
@@ -418,7 +421,8 @@ messages! {
             state: Vec<(String, String)>,
             /// Name of the server's log, and the problem.
             log: Vec<(String, String)>,
-            /// Name of the server's log, and why it could not be opened again: the former file stays in use.
+            /// Name of the server's log, and why it could not be opened again: the former file
+            /// stays in use.
             former_log: Vec<(String, String)>,
         }
         /// Asks whether the router works; answered with `Pong`.

@@ -133,8 +133,8 @@ record! {
         stdout: Option<String>,
         /// File for standard error; `None` for the server's log.
         stderr: Option<String>,
-        /// The router reads `.htaccess` files for this application: scripts get functions of Apache, and
-        /// requests may have settings of PHP.
+        /// The router reads `.htaccess` files for this application: scripts get functions of
+        /// Apache, and requests may have settings of PHP.
         htaccess: bool,
         /// Names of settings of PHP that the router may set for a request, since routes have them.
         route_settings: Vec<String>,

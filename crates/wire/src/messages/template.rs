@@ -1,7 +1,7 @@
 //! Messages between a prototype and the template of a resident application.
 //!
-//! The template has run code of the application, so the prototype treats its messages like those of a
-//! script.
+//! The template has run code of the application, so the prototype treats its messages like those of
+//! a script.
 
 use super::field::Field;
 use crate::bytes::{Decoder, Encode, Malformed};
@@ -28,8 +28,8 @@ messages! {
             /// Time that the script took to get there, in microseconds.
             boot_us: u64,
         }
-        /// The worker script waits for its first request, but workers that are forked now would share
-        /// something that they must not. The template ends.
+        /// The worker script waits for its first request, but workers that are forked now would
+        /// share something that they must not. The template ends.
         2 Unshareable {
             /// As in `Booted`.
             boot_us: u64,

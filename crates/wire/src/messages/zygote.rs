@@ -14,8 +14,8 @@ messages! {
             ini_file: Option<String>,
         }
         /// Forks a prototype, which becomes a child of the supervisor. Descriptors: its socket of
-        /// requests, its pipe of reports, the pipe of its output. All about its application is in the
-        /// first message on that socket. Answered with `Forked`, `NotForked` or `Outdated`.
+        /// requests, its pipe of reports, the pipe of its output. All about its application is in
+        /// the first message on that socket. Answered with `Forked`, `NotForked` or `Outdated`.
         2 Fork {}
     }
 }
