@@ -54,8 +54,8 @@ impl Bypass {
             Bypass::Field(name) => format!("the request has {name}"),
             Bypass::KeyTooLong => "the URL, or the text of \"key\", is too long".to_owned(),
             Bypass::StoredWithoutCookies => format!(
-                "the request has cookies ({}), and neither the response states its lifetime nor do \"bypass\", \
-                 \"store\" or \"key\" tell cookies apart",
+                "the request has cookies ({}), and neither the response states its lifetime nor \
+                 do \"bypass\", \"store\" or \"key\" tell cookies apart",
                 cookie_names(&request.fields)
             ),
         }

@@ -193,7 +193,8 @@ proptest! {
 
     #[test]
     fn text_is_in_order_and_without_overlap(
-        page in "([a-z<>\"'=/ -]|<esi:include src=\"/|\"/>|<esi:remove>|</esi:remove>|<!--esi |-->){0,40}"
+        page in "([a-z<>\"'=/ -]|<esi:include src=\"/|\"/>|<esi:remove>|</esi:remove>|<!--esi \
+                 |-->){0,40}"
     ) {
         let mut end = 0;
         for segment in parse(page.as_bytes()).unwrap_or_default() {

@@ -214,7 +214,8 @@ mod tests {
             ("d", Value::Integer(-1)),
         ]
         .map(|(key, value)| (key.to_owned(), value));
-        let text = "max-age=60;x, no-store;y=1 ,\tprivate=?0, a=\"b, \\\"c\", b=(1 \"x\";y z), c=1.5, e=(\"1\" \"\\\\\";x), f=(), d=-1";
+        let text = "max-age=60;x, no-store;y=1 ,\tprivate=?0, a=\"b, \\\"c\", b=(1 \"x\";y z), \
+                    c=1.5, e=(\"1\" \"\\\\\";x), f=(), d=-1";
         assert_eq!(read(text).unwrap(), expected);
         assert_eq!(read("a=1, a=2"), Some(vec![("a".to_owned(), Value::Integer(2))]));
         assert_eq!(read(""), Some(vec![]));

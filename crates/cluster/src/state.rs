@@ -76,8 +76,8 @@ impl State {
         if !self.is_troubled.swap(true, Relaxed) {
             let address = &self.address;
             let line = format_args!(
-                "cluster: the server {address} cannot be used: {problem}; until it can be, limits count the \
-                 requests of this server alone, and purges wait"
+                "cluster: the server {address} cannot be used: {problem}; until it can be, limits \
+                 count the requests of this server alone, and purges wait"
             );
             self.log.write(Level::Error, line);
         }
@@ -107,8 +107,8 @@ impl State {
             }
         };
         let line = format_args!(
-            "cluster: the server {} has no longer all purges since the last one that was received; {which} \
-             are purged",
+            "cluster: the server {} has no longer all purges since the last one that was \
+             received; {which} are purged",
             self.address
         );
         self.log.write(Level::Notice, line);

@@ -115,8 +115,8 @@ pub(crate) fn enter(spec: &ApplicationSpec, executable: &File) -> Result<(), Pro
         Err(error) if required => Err(failed(error)),
         Err(error) => {
             eprintln!(
-                "the application has no Landlock domain, and can signal and trace other processes of \
-                 its user: {error}"
+                "the application has no Landlock domain, and can signal and trace other processes \
+                 of its user: {error}"
             );
             Ok(())
         }
@@ -126,8 +126,8 @@ pub(crate) fn enter(spec: &ApplicationSpec, executable: &File) -> Result<(), Pro
 
 const KEY: &str = "isolation/sandbox";
 
-const NO_PRIVILEGE: &str = "cannot be had together with \"new_privs\": true by a server that was not \
-                        started by root; remove one of them";
+const NO_PRIVILEGE: &str = "cannot be had together with \"new_privs\": true by a server that was \
+                        not started by root; remove one of them";
 
 fn too_old(version: u32) -> String {
     let found = match version {

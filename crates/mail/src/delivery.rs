@@ -34,8 +34,8 @@ const ENVELOPE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The key of servers that the option of the command line names.
 const MAIL_TO: &str = "--mail-to";
-const USE_MAIL_TO: &str = "start howdah serve with --mail-to FILE to keep messages in a file, or with --mail-to \
-                           smtp://HOST:PORT";
+const USE_MAIL_TO: &str = "start howdah serve with --mail-to FILE to keep messages in a file, or \
+                           with --mail-to smtp://HOST:PORT";
 
 /// Maximum time for `QUIT`.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -94,8 +94,8 @@ async fn deliver(submission: &mut Submission, shared: &Shared) -> Result<Option<
     let limit = submission.route.limit;
     if limit > 0 && !shared.admit(&submission.application, count, limit) {
         let reason = format!(
-            "the application has sent to {limit} recipients in the last hour, which is its \"limit\" \
-             in {}",
+            "the application has sent to {limit} recipients in the last hour, which is its \
+             \"limit\" in {}",
             key(&submission.route)
         );
         return Err(Failure::new(status::NO_PERMISSION, reason));
@@ -301,11 +301,9 @@ async fn connect(
     };
     let advice = match route.key.as_str() {
         MAIL_TO => USE_MAIL_TO.to_owned(),
-        "" => {
-            "set \"smtp\" in \"settings\", or in the application, to the address of a mail server, or \
-             install one on this machine"
-                .to_owned()
-        }
+        "" => "set \"smtp\" in \"settings\", or in the application, to the address of a mail \
+             server, or install one on this machine"
+            .to_owned(),
         _ => format!("see {}", key(route)),
     };
     let reason = format!("no mail server answers at {server}: {problem}; {advice}");

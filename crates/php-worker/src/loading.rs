@@ -209,15 +209,16 @@ pub fn check_directories(uploads: &Path, file_cache: Option<&Path>) -> Vec<Probl
     let wanted = Access::WRITE_OK | Access::EXEC_OK;
     if let Err(error) = accessat(CWD, uploads, wanted, AtFlags::EACCESS) {
         notices.push(Problem::of(format_args!(
-            "uploaded files cannot be put in {}: {error}; let the application's user write there, or \
-             name another directory in PHP's upload_tmp_dir",
+            "uploaded files cannot be put in {}: {error}; let the application's user write there, \
+             or name another directory in PHP's upload_tmp_dir",
             uploads.display()
         )));
     }
     if let Some((directory, Err(error))) = file_cache.map(|path| (path, check_file_cache(path))) {
         notices.push(Problem::of(format_args!(
-            "opcache.file_cache: {} cannot be used safely: {error}. PHP runs what is in this directory; give \
-             the application a new, empty one that belongs to its user, with mode 0700",
+            "opcache.file_cache: {} cannot be used safely: {error}. PHP runs what is in this \
+             directory; give the application a new, empty one that belongs to its user, with mode \
+             0700",
             directory.display()
         )));
     }

@@ -18,8 +18,8 @@ use std::time::SystemTime;
 
 /// Advice for the log if no such directory can be made.
 pub const ADVICE: &str = "OPcache can make its lock file neither in /tmp nor in the directories of \
-                          --tmp and TMPDIR nor in /dev/shm; let the application's user write to one \
-                          of them, or name another in PHP's opcache.lockfile_path";
+                          --tmp and TMPDIR nor in /dev/shm; let the application's user write to \
+                          one of them, or name another in PHP's opcache.lockfile_path";
 
 /// What stands for the directory if there is none: no file can be created below it.
 pub const NO_DIRECTORY: &str = "/dev/null";

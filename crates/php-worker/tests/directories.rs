@@ -150,12 +150,15 @@ fn code_that_runs_after_the_script_runs_in_the_applications_directory() {
         format!("register_shutdown_function(function () {{ {print} }});"),
         format!("class A {{ function __destruct() {{ {print} }} }} $a = new A;"),
         "ob_start(fn() => getcwd());".to_owned(),
-        "header_register_callback('f'); function f() { header('X-Directory: ' . getcwd()); }".to_owned(),
+        "header_register_callback('f'); function f() { header('X-Directory: ' . getcwd()); }"
+            .to_owned(),
         format!(
             "session_save_path('{}'); session_start(); $_SESSION['a'] = 1; session_write_close();
              session_set_save_handler(new class implements SessionHandlerInterface {{
-             function open($p, $n): bool {{ return true; }} function close(): bool {{ {print} return true; }}
-             function read($i): string|false {{ return ''; }} function write($i, $d): bool {{ return true; }}
+             function open($p, $n): bool {{ return true; }} function close(): bool {{ \
+             {print} return true; }}
+             function read($i): string|false {{ return ''; }} function write($i, $d): bool \
+             {{ return true; }}
              function destroy($i): bool {{ return true; }} function gc($t): int {{ return 0; }} }});
              session_start(['use_cookies' => 0, 'cache_limiter' => '']);",
             home.display()

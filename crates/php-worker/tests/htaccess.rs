@@ -478,7 +478,8 @@ fn hostile_variables_and_notes_are_survived() {
          for ($i = 0; $i < 20000; $i++) { apache_setenv(\"N$i\", 'x'); apache_note(\"N$i\", 'x'); }
          echo apache_getenv('n19999'), count(getenv()) > 20000;
          apache_setenv('BIG', str_repeat('x', 1 << 20)); echo strlen(apache_getenv('big'));
-         class Late { function __destruct() { apache_setenv('late', '1'); echo apache_getenv('LATE'); } }
+         class Late { function __destruct() \
+         { apache_setenv('late', '1'); echo apache_getenv('LATE'); } }
          $late = new Late; register_shutdown_function(function () { echo apache_note('n1'); });",
     );
     assert_eq!(answer.text(), "ccemptyx11048576x1");
@@ -494,7 +495,8 @@ fn hostile_variables_and_notes_are_survived() {
 fn the_router_is_told_variables_that_a_script_has_set() {
     let mut application = start();
     let answer = application.run(
-        "apache_setenv('no-gzip', '1'); apache_setenv('long', str_repeat('x', 300)); echo 'x'; flush();
+        "apache_setenv('no-gzip', '1'); apache_setenv('long', str_repeat('x', 300)); echo 'x'; \
+         flush();
          apache_setenv('late', '1');",
     );
     let lines: Vec<_> = answer.fields.iter().filter(|line| line.starts_with('\x01')).collect();

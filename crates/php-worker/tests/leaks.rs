@@ -14,7 +14,8 @@ type Leak = (&'static str, &'static str, Option<Retirement>);
 const LEAKS: &[Leak] = &[
     ("mb_internal_encoding('ISO-8859-1')", "mb_internal_encoding()", None),
     (
-        "mb_http_output('SJIS'); ini_set('default_charset', 'ISO-8859-1'); mb_internal_encoding('SJIS')",
+        "mb_http_output('SJIS'); ini_set('default_charset', 'ISO-8859-1'); \
+         mb_internal_encoding('SJIS')",
         "[mb_internal_encoding(), mb_http_output()]",
         None,
     ),
@@ -25,7 +26,8 @@ const LEAKS: &[Leak] = &[
     ),
     (
         "mb_internal_encoding('SJIS')",
-        "[ini_set('default_charset', 'ISO-8859-2') => mb_internal_encoding(), ini_set('default_charset', 'UTF-8')]",
+        "[ini_set('default_charset', 'ISO-8859-2') => mb_internal_encoding(), \
+         ini_set('default_charset', 'UTF-8')]",
         None,
     ),
     ("mb_http_output('ISO-8859-1')", "mb_http_output()", None),
@@ -89,7 +91,8 @@ const LEAKS: &[Leak] = &[
     ("srand(1); mt_srand(1)", "mt_rand() === 895547922 || mt_rand() === 895547922", None),
     (
         "gmp_random_seed(1)",
-        "function_exists('gmp_random_bits') && gmp_strval(gmp_random_bits(62)) === '499319903450806587'",
+        "function_exists('gmp_random_bits') && gmp_strval(gmp_random_bits(62)) === \
+         '499319903450806587'",
         None,
     ),
     (
@@ -398,7 +401,8 @@ fn a_session_that_cannot_be_stored_stays_as_it_was() {
 #[test]
 fn the_constant_of_a_session_is_that_of_its_visitor() {
     let script = Script::new(&format!(
-        "ini_set('session.save_path', sys_get_temp_dir()); ini_set('session.use_only_cookies', '0'); {LOOP}"
+        "ini_set('session.save_path', sys_get_temp_dir()); ini_set('session.use_only_cookies', \
+         '0'); {LOOP}"
     ));
     let mut resident = script.start(1);
     if resident.text("echo extension_loaded('session');") != "1" {
@@ -415,7 +419,8 @@ fn the_constant_of_a_session_is_that_of_its_visitor() {
 #[test]
 fn random_numbers_of_the_boot_are_not_repeated_by_each_worker() {
     let numbers = "mt_rand(), rand(), lcg_value(), bin2hex(random_bytes(4)), uniqid('', true),
-        function_exists('openssl_random_pseudo_bytes') ? bin2hex(openssl_random_pseudo_bytes(4)) : uniqid(),
+        function_exists('openssl_random_pseudo_bytes') ? bin2hex(openssl_random_pseudo_bytes(4)) \
+        : uniqid(),
         function_exists('gmp_random_bits') ? gmp_strval(gmp_random_bits(62)) : uniqid()";
     let script = Script::new(&format!("json_encode([{numbers}]); {LOOP}"));
     let mut resident = script.start(1);

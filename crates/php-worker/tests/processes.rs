@@ -89,7 +89,8 @@ fn workers_share_what_opcache_has_compiled() {
         // No worker finishes before all of them have started work.
         format!(
             "include '{0}'; touch('{1}/{round}-' . getmypid());
-             for ($i = 0; count(glob('{1}/{round}-*')) < {workers} && $i < 3000; $i++) usleep(10000);
+             for ($i = 0; count(glob('{1}/{round}-*')) < {workers} && $i < 3000; $i++) \
+             usleep(10000);
              $s = opcache_get_status();
              echo json_encode([getmypid(), $s['opcache_enabled'],
                  isset($s['scripts']['{0}']) ? $s['scripts']['{0}']['hits'] : -1]);",
@@ -290,8 +291,11 @@ fn workers_do_not_grow() {
     let request = application
         .script("echo str_repeat('x', 10000), count($_FILES), getenv('A'); putenv('A=1');")
         .with("HTTP_AUTHORIZATION", "Basic dXNlcjpwYTpzcw==")
-        .post("multipart/form-data; boundary=B",
-            "--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a\"\r\n\r\nx\r\n--B--\r\n")
+        .post(
+            "multipart/form-data; boundary=B",
+            "--B\r\nContent-Disposition: form-data; name=\"f\"; \
+             filename=\"a\"\r\n\r\nx\r\n--B--\r\n",
+        )
         .body_in_file();
     for _ in 0..200 {
         application.send(&request).wait(&mut application);

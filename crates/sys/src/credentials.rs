@@ -44,7 +44,8 @@ impl fmt::Display for Unknown {
             Unknown::Unanswered(reason) => {
                 write!(
                     f,
-                    "it cannot be looked up: {reason}; see to the source of users (/etc/nsswitch.conf)"
+                    "it cannot be looked up: {reason}; see to the source of users \
+                     (/etc/nsswitch.conf)"
                 )
             }
         }

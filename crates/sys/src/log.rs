@@ -187,7 +187,8 @@ impl Log {
             Admission::Closed => {
                 let lasting = LASTING_RATE >> 10;
                 let line = format_args!(
-                    "{source} writes too much for the log: its lines are left out for 10 s, beyond a lasting {lasting} KiB/s"
+                    "{source} writes too much for the log: its lines are left out for 10 s, \
+                     beyond a lasting {lasting} KiB/s"
                 );
                 self.write(Level::Warn, line);
                 return rate.wrote(length(&message));
@@ -220,7 +221,8 @@ impl Log {
             Admission::Closed => {
                 let lasting = LASTING_RATE >> 10;
                 let line = format_args!(
-                    "too many lines about requests to \"{site}\": they are left out for 10 s, beyond a lasting {lasting} KiB/s"
+                    "too many lines about requests to \"{site}\": they are left out for 10 s, \
+                     beyond a lasting {lasting} KiB/s"
                 );
                 return self.write(Level::Warn, line);
             }

@@ -129,9 +129,9 @@ impl fmt::Display for Obstacle {
         let Kind::Bits { whose, missing } = self.kind else {
             return write!(
                 f,
-                "the user \"{user}\" may not open {path}, although its permissions allow it; an access \
-                 control list, AppArmor or SELinux denies it, or the file was not there when the server \
-                 was started (then restart it)"
+                "the user \"{user}\" may not open {path}, although its permissions allow it; an \
+                 access control list, AppArmor or SELinux denies it, or the file was not there \
+                 when the server was started (then restart it)"
             );
         };
         let (verb, rights) = match missing {
@@ -149,7 +149,8 @@ impl fmt::Display for Obstacle {
             ),
             (Some(link), _) => write!(
                 f,
-                ", where the link {} leads: permit it there if that is part of the site, or remove the link",
+                ", where the link {} leads: permit it there if that is part of the site, or \
+                 remove the link",
                 Typed(link)
             ),
             (None, _) if is_secret => {
@@ -244,8 +245,8 @@ mod tests {
         for path in [file.clone(), dir.join("link"), dir.join("../").join(&file)] {
             let found = Obstacle::find(&path, &stranger, Wanted::Read).unwrap();
             let text = format!(
-                "the user \"user-4000000\" may not enter {shown}; permit it with chmod o+x {shown} (for this user \
-                 alone: setfacl -m u:user-4000000:x {shown})"
+                "the user \"user-4000000\" may not enter {shown}; permit it with chmod o+x \
+                 {shown} (for this user alone: setfacl -m u:user-4000000:x {shown})"
             );
             assert_eq!(found.to_string(), text);
         }

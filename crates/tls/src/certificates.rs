@@ -298,8 +298,12 @@ fn certified_of(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, String> {
     // The library's messages could contain a part of the key.
     let key = PrivateKeyDer::from_pem_slice(key)
         .map_err(|_| refuse("there is no private key in PEM form for it, or it is encrypted"))?;
-    let key = aws_lc_rs::sign::any_supported_type(&key)
-        .map_err(|_| refuse("its private key is neither RSA (2048 to 8192 bits), ECDSA (P-256, P-384, P-521) nor Ed25519"))?;
+    let key = aws_lc_rs::sign::any_supported_type(&key).map_err(|_| {
+        refuse(
+            "its private key is neither RSA (2048 to 8192 bits), ECDSA (P-256, \
+                             P-384, P-521) nor Ed25519",
+        )
+    })?;
     let made = CertifiedKey::new(certificates, key);
     if let Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch)) =
         made.keys_match()
