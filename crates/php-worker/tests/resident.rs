@@ -1,5 +1,5 @@
-//! Resident applications: a worker script that stays in memory. What one request leaves for the next
-//! one, how workers end, and what happens if the script does not work.
+//! Resident applications: a worker script that stays in memory. What one request leaves for the
+//! next one, how workers end, and what happens if the script does not work.
 
 use harness::resident::{LOOP, PAUSING_LOOP, Resident, Script};
 use harness::{Application, start_failing};
@@ -103,7 +103,8 @@ fn a_process_that_a_script_forks_takes_no_request() {
 #[test]
 fn a_transaction_that_a_request_leaves_open_does_not_reach_the_next() {
     let script = Script::new(&format!(
-        "class Own extends PDO {{ public function inTransaction(): bool {{ throw new Exception; }} }}
+        "class Own extends PDO {{ public function inTransaction(): bool \
+         {{ throw new Exception; }} }}
         class Db {{ public static $all = []; }}
         {LOOP}"
     ));
@@ -123,7 +124,8 @@ fn a_transaction_that_a_request_leaves_open_does_not_reach_the_next() {
         let begin = "$db->beginTransaction(); $db->exec('insert into t values (1)'); echo 'begun';";
         assert_eq!(resident.text(&format!("{} {begin}", open(class, options))), "begun");
         let state = "$db = end(Db::$all); echo (new ReflectionMethod('PDO', 'inTransaction'))
-            ->invoke($db) ? 'open' : 'closed', $db->query('select count(*) from t')->fetchColumn();";
+            ->invoke($db) ? 'open' : 'closed', $db->query('select count(*) from \
+            t')->fetchColumn();";
         assert_eq!(resident.text(state), "closed0", "{class} {options}");
         let commit = "$db = end(Db::$all); $db->beginTransaction(); $db->exec('delete from t');
             $db->commit(); echo getmypid();";
@@ -182,9 +184,11 @@ fn what_a_request_registers_for_streams_ends_with_it() {
 fn streams_are_restored(boot: &str) {
     let script = Script::new(&format!("{boot} {LOOP}"));
     let mut resident = script.start(1);
-    let state = "try { $directory = readdir(); } catch (TypeError $error) { $directory = $error->getMessage(); }
+    let state = "try { $directory = readdir(); } catch (TypeError $error) \
+                 { $directory = $error->getMessage(); }
         echo json_encode([stream_get_wrappers(), stream_get_filters(), $directory,
-            @file_get_contents('php://memory'), stream_context_get_params(stream_context_get_default())]);";
+            @file_get_contents('php://memory'), \
+            stream_context_get_params(stream_context_get_default())]);";
     let fresh = resident.text(state);
     for change in [
         "stream_wrapper_unregister('php');",
@@ -226,10 +230,12 @@ fn a_variable_of_the_boot_that_a_request_changes_ends_its_worker() {
 #[test]
 fn a_session_belongs_to_one_visitor() {
     let script = Script::new(&format!(
-        "ini_set('session.save_path', sys_get_temp_dir()); ini_set('session.cache_limiter', ''); {LOOP}"
+        "ini_set('session.save_path', sys_get_temp_dir()); ini_set('session.cache_limiter', ''); \
+         {LOOP}"
     ));
     let mut resident = script.start(1);
-    let count = "session_start(); $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1; echo $_SESSION['n'], ' ', session_id();";
+    let count = "session_start(); $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1; echo \
+                 $_SESSION['n'], ' ', session_id();";
     let visit = |resident: &mut Resident<'_>, id: Option<&str>| {
         let request = script.request(count);
         let request = match id {
@@ -406,7 +412,8 @@ fn a_request_can_warm_the_application_up() {
         "$n = 0; while (frankenphp_handle_request(function () use (&$n) {
              $n++; echo $n, ' ', $GLOBALS['warm'] ?? 'none';
              if ($_SERVER['REQUEST_URI'] === '/warm?a=1') {
-                 $GLOBALS['warm'] = json_encode([$_GET, $_SERVER['HTTP_HOST'], $_SERVER['REQUEST_METHOD']]);
+                 $GLOBALS['warm'] = json_encode([$_GET, $_SERVER['HTTP_HOST'], \
+                 $_SERVER['REQUEST_METHOD']]);
              }
          }));",
     );
@@ -454,8 +461,8 @@ fn a_script_that_does_not_work_keeps_the_application_from_running() {
     assert!(message.contains("called in a fiber"), "{message}");
 }
 
-/// Writes a message, in octal, to each pipe of its process that a script can open. The shell would wait for ever to open
-/// a pipe whose reader has been killed meanwhile.
+/// Writes a message, in octal, to each pipe of its process that a script can open. The shell would
+/// wait for ever to open a pipe whose reader has been killed meanwhile.
 const WRITE_EVERYWHERE: &str = "for ($n = 3; $n < 64; $n++) {
     if (str_starts_with((string) @readlink('/proc/self/fd/' . $n), 'pipe:')) {
         $command = 'printf ' . escapeshellarg($message) . ' > /proc/' . getmypid() . '/fd/' . $n;
@@ -505,7 +512,8 @@ fn opcache_reset_asks_for_a_restart() {
 fn functions_of_frankenphp_exist_in_every_application() {
     let mut application = Application::start(1);
     let answer = application.run(
-        "try { frankenphp_handle_request(fn () => 1); } catch (RuntimeException $e) { echo $e->getMessage(); }
+        "try { frankenphp_handle_request(fn () => 1); } catch (RuntimeException $e) \
+         { echo $e->getMessage(); }
          frankenphp_log('noted', FRANKENPHP_LOG_LEVEL_WARN, ['a' => 1]);
          echo json_encode([frankenphp_response_headers(), frankenphp_finish_request()]);",
     );
@@ -518,7 +526,8 @@ fn functions_of_frankenphp_exist_in_every_application() {
 fn a_request_cannot_ask_for_another_one() {
     let script = Script::new(LOOP);
     let mut resident = script.start(1);
-    let nested = "try { frankenphp_handle_request(fn () => 1); } catch (RuntimeException $e) { echo $e->getMessage(); }";
+    let nested = "try { frankenphp_handle_request(fn () => 1); } catch (RuntimeException $e) \
+                  { echo $e->getMessage(); }";
     assert!(resident.text(nested).contains("while it handles a request"));
     let fiber = "(new Fiber(function () { frankenphp_finish_request(); }))->start(); echo 'gone';";
     assert_eq!(resident.text(fiber), "");

@@ -118,7 +118,8 @@ fn the_input_of_a_request_ends_with_it() {
 fn an_uploaded_file_is_removed_after_its_request() {
     let script = Script::new(LOOP);
     let mut resident = script.start(1);
-    let body = "--x\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.txt\"\r\n\r\ncontent\r\n--x--\r\n";
+    let body = "--x\r\nContent-Disposition: form-data; name=\"f\"; \
+                filename=\"a.txt\"\r\n\r\ncontent\r\n--x--\r\n";
     let code = "$path = $_FILES['f']['tmp_name'];
         echo json_encode([is_uploaded_file($path), file_get_contents($path), $path]);";
     let request = script.request(code).post("multipart/form-data; boundary=x", body);
@@ -138,8 +139,10 @@ fn state_of_php_returns_to_that_after_the_boot() {
     ));
     let mut resident = script.start(1);
     let state = "trigger_error('x'); echo json_encode([date_default_timezone_get(), getenv('BOOT'),
-        getenv('LEAK'), getcwd(), decoct(umask()), ini_get('max_execution_time'), setlocale(LC_ALL, 0),
-        error_get_last(), http_response_code(), headers_list(), ob_get_level(), connection_status()]);";
+        getenv('LEAK'), getcwd(), decoct(umask()), ini_get('max_execution_time'), \
+        setlocale(LC_ALL, 0),
+        error_get_last(), http_response_code(), headers_list(), ob_get_level(), \
+        connection_status()]);";
     let fresh = resident.text(state);
     assert!(fresh.starts_with(r#"boot:x["Europe\/Berlin","1",false,"\/","27","77","#), "{fresh}");
     for change in [
@@ -228,8 +231,8 @@ fn an_exception_at_the_end_of_a_request_is_an_error_of_it() {
     assert_eq!(resident.text("echo 'next';"), "next");
 }
 
-/// A filter of the output may remove secrets. As in classic PHP, nothing of what it was to change is sent if
-/// it fails; only what a function of the script sends itself.
+/// A filter of the output may remove secrets. As in classic PHP, nothing of what it was to change
+/// is sent if it fails; only what a function of the script sends itself.
 #[test]
 fn what_a_filter_of_the_output_could_not_change_is_not_sent() {
     const THROW: &str = "function () { throw new Exception('lost'); }";
@@ -239,7 +242,8 @@ fn what_a_filter_of_the_output_could_not_change_is_not_sent() {
     let handler = "set_exception_handler(function () { echo 'handled'; });";
     let handled = format!("{handler} ob_start({THROW}); echo 'secret';");
     if resident.text("echo PHP_VERSION_ID >= 80400;") == "1" {
-        // The exception handler runs there since 8.4, and PHP sends the text as it was: php-cgi does, too.
+        // The exception handler runs there since 8.4, and PHP sends the text as it was: php-cgi
+        // does, too.
         assert_eq!(resident.text(&handled), "secrethandled");
     } else {
         let (answer, reason) = resident.last(&handled);
@@ -365,7 +369,8 @@ fn what_a_request_takes_from_the_boot_is_put_back() {
 #[test]
 fn handlers_keep_the_levels_that_the_boot_has_given_them() {
     let script = Script::new(&format!(
-        "function first() {{ echo 'first'; return true; }} function second() {{ echo 'second'; return true; }}
+        "function first() {{ echo 'first'; return true; }} function second() \
+         {{ echo 'second'; return true; }}
          set_error_handler('first'); set_error_handler('second'); {LOOP}"
     ));
     let mut resident = script.start(1);

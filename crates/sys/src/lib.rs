@@ -23,8 +23,8 @@
 //! - [`plain`]: error messages without numbers; [`full_disk`]: what to do about errors of writing.
 //! - [`log`], [`clock`]: the server's log and its time stamps; [`log_rate`]: the rate at which an
 //!   application may write to it.
-//! - `reactor`, `packets`: descriptors and packet sockets in tokio's reactor, only for the router and
-//!   the control process (a feature, so that the other processes do not link tokio).
+//! - `reactor`, `packets`: descriptors and packet sockets in tokio's reactor, only for the router
+//!   and the control process (a feature, so that the other processes do not link tokio).
 //! - [`output`]: printing without a panic if nobody reads.
 //! - [`scheduling`]: the length of a thread's turn on a processor.
 //! - [`spin`]: spinning briefly before sleeping.

@@ -1,13 +1,13 @@
-//! Output of commands: `print!`, `println!` and `eprintln!` that do not panic if nobody reads the output
-//! any more, as with `howdah schema | head`. A crate uses them in place of those of the standard
-//! library with `#[macro_use(eprintln)] extern crate howdah_sys;`.
+//! Output of commands: `print!`, `println!` and `eprintln!` that do not panic if nobody reads the
+//! output any more, as with `howdah schema | head`. A crate uses them in place of those of the
+//! standard library with `#[macro_use(eprintln)] extern crate howdah_sys;`.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::process;
 
-/// Writes to standard output. If it is closed, the program ends, quietly; with another error (a full
-/// disk), it ends with the reason.
+/// Writes to standard output. If it is closed, the program ends, quietly; with another error (a
+/// full disk), it ends with the reason.
 pub fn to_stdout(text: Arguments<'_>) {
     let mut output = io::stdout().lock();
     let written = output.write_fmt(text).and_then(|()| output.flush());

@@ -79,8 +79,9 @@ pub fn from_memory(memory: Option<OwnedFd>, max: u64) -> io::Result<Vec<u8>> {
     file.rewind()?;
     let mut bytes = Vec::new();
     file.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > max {
-        true => Err(io::Error::other(format!("there are more than {max} bytes"))),
-        false => Ok(bytes),
+    if bytes.len() as u64 > max {
+        Err(io::Error::other(format!("there are more than {max} bytes")))
+    } else {
+        Ok(bytes)
     }
 }
