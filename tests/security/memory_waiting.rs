@@ -209,5 +209,5 @@ fn records_of_slow_requests_that_wait_for_their_file_have_a_limit() {
         (server.log().matches(" is slow: ").count() >= REQUESTS as usize).then_some(())
     });
     assert_eq!(server.get("/a.txt").text(), "served");
-    growth.assert_peak_within(64 * 64 << 10);
+    growth.assert_peak_within(64 * (64 << 10));
 }
