@@ -103,7 +103,7 @@ test-trixie: cargo
 test-tools:
 	python3 tests/lint_test.py
 	python3 tests/ci_test.py
-	python3 tests/ports_test.py
+	python3 tests/peers/test_ports.py
 	python3 tests/php_test.py
 	python3 tests/in_debian_test.py
 	python3 tests/differential/test_differ.py
@@ -119,10 +119,7 @@ test-tools:
 
 test-demo: test-setup
 	tests/demo_test.py --howdah $(DEBUG)
-	tests/migration/examples.py --howdah $(DEBUG)
-	tests/migration/rows.py --howdah $(DEBUG)
-	tests/migration/apache_proof.py --howdah $(DEBUG)
-	tests/migration/fpm_proof.py --howdah $(DEBUG)
+	tests/migration/run --howdah $(DEBUG)
 	tests/octane_test.py --howdah $(DEBUG)
 
 test-differential: test-setup

@@ -7,32 +7,21 @@ import hashlib
 import selectors
 import socket
 import sys
+from pathlib import Path
 
 import machine
-from processes import Process, answers, free_port, tree
-from servers import FPM_GLOBAL, FPM_STATIC, Path, fpm, fpm_pool
+from processes import Process, accepts, answers, free_port, tree
+from servers import fpm_pool, nginx_configuration
 
-ORIGIN = """daemon off;
-{user}
-worker_processes {processors};
-worker_rlimit_nofile 65536;
-pid {directory}/origin.pid;
-error_log {directory}/origin-error.log crit;
-events {{ worker_connections 4096; }}
-http {{
-    access_log off;
+from peers import fpm, nginx
+
+ORIGIN = """    access_log off;
     open_file_cache max=100;
     keepalive_requests 1000000000;
-    client_body_temp_path {directory}/body;
-    proxy_temp_path {directory}/proxy;
-    fastcgi_temp_path {directory}/fastcgi;
-    uwsgi_temp_path {directory}/uwsgi;
-    scgi_temp_path {directory}/scgi;
     server {{
         listen 127.0.0.1:{port} backlog=4096;
         root {root};
     }}
-}}
 """
 
 
@@ -44,27 +33,18 @@ class Behind:
         directory.mkdir(mode=0o755)
         # PHP-FPM makes its socket as root, and servers connect as their own user.
         self.fpm, self.origin, self.sockets = f"{directory}/fpm.sock", free_port(), free_port()
-        user = machine.plain_user()
-        pool = (FPM_GLOBAL.format(directory=directory)
-                + fpm_pool("site", self.fpm, FPM_STATIC.format(children=setup.workers), setup.backlog))
-        origin = ORIGIN.format(user=f"user {user};" if user else "", processors=machine.processors(), directory=directory,
-                               port=self.origin, root=root)
+        pool = fpm_pool(self.fpm, setup.workers, setup.backlog)
+        origin = nginx_configuration(directory, ORIGIN.format(port=self.origin, root=root))
         try:
             # With all its processes: what is not known by then is taken for a stranger.
-            self.run("php-fpm", [fpm(), "-F", "-y", self.write("fpm.conf", pool), "-c", ini],
+            self.run("php-fpm", fpm.command(directory, pool, ini, "error"),
                      lambda: Path(self.fpm).exists() and len(self.pids()) > setup.workers)
-            self.run("origin", ["/usr/sbin/nginx", "-e", directory / "origin.log", "-c", self.write("origin.conf", origin)],
+            self.run("origin", nginx.command(directory, origin, "origin"),
                      lambda: answers(self.origin))
             self.run("sockets", [sys.executable, __file__, str(self.sockets)], lambda: accepts(self.sockets))
         except BaseException:
             self.stop()
             raise
-
-    def write(self, name, text):
-        """A file of its own."""
-        path = self.directory / name
-        path.write_text(text)
-        return path
 
     def run(self, name, command, ready):
         """Starts one of them."""
@@ -81,12 +61,6 @@ class Behind:
         """Ends them."""
         for process in reversed(self.processes):
             process.stop()
-
-
-def accepts(port):
-    """Whether something listens on a port."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 HANDSHAKE = ("GET /sockets HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"

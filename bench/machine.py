@@ -1,6 +1,5 @@
 """What the machine is, and what it must have before anything is measured."""
 
-import functools
 import os
 import platform
 import resource
@@ -9,17 +8,13 @@ from pathlib import Path
 
 from processes import Unusable
 
+from peers import php, plain_user  # noqa: F401
+
 ROOT = Path(__file__).resolve().parent.parent
 CLIENTS = ("wrk", "apache2-utils", "siege", "nghttp2-client", "iproute2", "openssl")
 WORDPRESS = ("wordpress", "wordpress-theme-twentytwentythree", "mariadb-server-core", "phpX.Y-cli",
              "phpX.Y-mysql", "phpX.Y-xml", "phpX.Y-mbstring", "phpX.Y-gd", "phpX.Y-curl")
 HOWDAH = ("libphpX.Y-embed", "phpX.Y-opcache")
-
-
-@functools.cache
-def php():
-    """The version of PHP that is measured, such as 8.4."""
-    return subprocess.run([ROOT / "tools" / "php.sh", "version"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 def require(packages):
@@ -31,11 +26,6 @@ def require(packages):
 def processors():
     """How many processors there are to use."""
     return len(os.sched_getaffinity(0))
-
-
-def plain_user():
-    """The account that servers run under when this runs as root, else none."""
-    return "www-data" if os.geteuid() == 0 else None
 
 
 def allow_descriptors():

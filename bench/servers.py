@@ -14,19 +14,15 @@ from pathlib import Path
 
 import frameworks
 import machine
-from processes import Unusable, free_port
+from processes import Unusable, accepts, free_port
 from server import Place, Server  # noqa: F401 - Place is for those who start servers
+
+from peers import apache, fpm, nginx
 
 # Idle connections to another server that each thread or process keeps.
 KEPT = 64
 # TLS sessions that Howdah remembers; nginx keeps as many in its 10 MB.
 SESSIONS = 40000
-MODULES = Path("/usr/lib/apache2/modules")
-
-
-def fpm():
-    """The program of PHP-FPM."""
-    return Path(f"/usr/sbin/php-fpm{machine.php()}")
 
 
 class Howdah(Server):
@@ -102,71 +98,38 @@ class HowdahClassic(Howdah):
     is_resident = False
 
 
-FPM_GLOBAL = """[global]
-daemonize = no
-error_log = {directory}/fpm-error.log
-log_level = error
-"""
-FPM_POOL = """[{name}]
-listen = {listen}
-{backlog}
-{user}
-{pool}
-pm.max_requests = 0
-catch_workers_output = no
-"""
-
-FPM_STATIC = "pm = static\npm.max_children = {children}"
-
-
-def fpm_pool(name, listen, pool, backlog=None):
-    """The section of a pool in PHP-FPM's configuration."""
-    user = machine.plain_user()
-    who = f"user = {user}\ngroup = {user}\n" if user else ""
-    if user and listen.startswith("/"):
-        who += f"listen.owner = {user}\nlisten.group = {user}"
-    return FPM_POOL.format(name=name, listen=listen, user=who, pool=pool, backlog=f"listen.backlog = {backlog}" if backlog else "")
+def fpm_pool(listen, children, backlog=None, pool=None, name="site"):
+    """The section of a pool of PHP-FPM with so many processes, or with the settings `pool`."""
+    kept = f"listen.backlog = {backlog}\n" if backlog else ""
+    text = pool or f"pm = static\npm.max_children = {children}"
+    return fpm.pool(listen, f"{kept}{text}\npm.max_requests = 0\ncatch_workers_output = no", name)
 
 
 def start_fpm(server, listen, children, backlog=None, pool=None):
     """PHP-FPM for a server; none of its processes answers HTTP."""
-    text = FPM_GLOBAL.format(directory=server.directory) + fpm_pool("site", listen, pool or FPM_STATIC.format(children=children), backlog)
-    process = server.run("php-fpm", [fpm(), "-F", "-y", server.write("fpm.conf", text), "-c", server.place.ini])
+    text = fpm_pool(listen, children, backlog, pool)
+    process = server.run("php-fpm", fpm.command(server.directory, text, server.place.ini, "error"))
     if listen.startswith("/"):
         process.wait_for(Path(listen).exists, "socket")
     else:
         host, port = listen.split(":")
-
-        def accepts():
-            with socket.socket() as probe:
-                return probe.connect_ex((host, int(port))) == 0
-        process.wait_for(accepts, "listener")
+        process.wait_for(lambda: accepts(int(port), host), "listener")
 
 
-NGINX_SETTINGS = """daemon off;
-{user}
-worker_processes {processors};
-worker_rlimit_nofile 65536;
-pid {directory}/nginx.pid;
-error_log {directory}/error.log crit;
-events {{ worker_connections 4096; }}
-http {{
-    include /etc/nginx/mime.types;
-    default_type application/octet-stream;
-    access_log off;
+def nginx_configuration(directory, http):
+    """nginx with as many processes and connections as clients may need."""
+    return nginx.configuration(directory, http, "crit", machine.processors(), 4096, "worker_rlimit_nofile 65536;")
+
+
+NGINX_HTTP = """    access_log off;
     sendfile on;
     tcp_nopush on;
     tcp_nodelay on;
     open_file_cache max=10000 inactive=60s;
     keepalive_requests 1000000000;
     keepalive_timeout 180s;
-    client_body_temp_path {directory}/body;
-    proxy_temp_path {directory}/proxy;
-    fastcgi_temp_path {directory}/fastcgi;
-    uwsgi_temp_path {directory}/uwsgi;
-    scgi_temp_path {directory}/scgi;
 """
-NGINX_CONFIGURATION = NGINX_SETTINGS + """    {store}
+NGINX_CONFIGURATION = NGINX_HTTP + """    {store}
     upstream php {{
         server {upstream};
         {keep}
@@ -191,7 +154,6 @@ NGINX_CONFIGURATION = NGINX_SETTINGS + """    {store}
             {cached}
         }}
     }}
-}}
 """
 
 
@@ -252,10 +214,8 @@ class Nginx(Server):
             listen = upstream = f"127.0.0.1:{free_port()}"
         if not behind:
             start_fpm(self, listen, self.children() if self.keep else self.place.setup.workers, self.backlog, self.pool)
-        user = machine.plain_user()
         wordpress = self.place.setup.wordpress
         text = NGINX_CONFIGURATION.format(
-            user=f"user {user};" if user else "", processors=machine.processors(), directory=self.directory,
             port=self.port, root=self.place.root, upstream=upstream, spoken="ssl http2 " if self.place.setup.tls else "",
             tls=NGINX_TLS.format(certificate=self.place.certificate, key=self.place.key) if self.place.setup.tls else "",
             keep=f"keepalive {max(self.place.setup.bound, 1)};" if self.keep else "",
@@ -264,11 +224,11 @@ class Nginx(Server):
             origin=NGINX_ORIGIN.format(port=behind.origin, kept=KEPT) if behind else "",
             passed=NGINX_PASSED.format(sockets=behind.sockets) if behind else "",
             fallback="location / { try_files $uri $uri/ /index.php?$args; }" if wordpress else "")
-        self.serve(text)
+        self.serve(nginx_configuration(self.directory, text))
 
     def serve(self, text):
         """Starts the program."""
-        self.run("nginx", ["/usr/sbin/nginx", "-e", self.directory / "error.log", "-c", self.write("nginx.conf", text)])
+        self.run("nginx", nginx.command(self.directory, text))
 
 
 class NginxKept(Nginx):
@@ -317,22 +277,8 @@ class Varnish(Nginx):
                              "-p", "listen_depth=4096"])
 
 
-APACHE_CONFIGURATION = """ServerName 127.0.0.1
-Listen 127.0.0.1:{port}
+APACHE_CONFIGURATION = """Listen 127.0.0.1:{port}
 ListenBacklog 4096
-PidFile {directory}/apache.pid
-Mutex file:{directory} default
-DefaultRuntimeDir {directory}
-ErrorLog {directory}/error.log
-LogLevel crit
-{user}
-LoadModule mpm_prefork_module {modules}/mod_mpm_prefork.so
-LoadModule authz_core_module {modules}/mod_authz_core.so
-LoadModule dir_module {modules}/mod_dir.so
-{rules}
-LoadModule mime_module {modules}/mod_mime.so
-LoadModule php_module {modules}/libphp{php}.so
-TypesConfig /etc/mime.types
 DirectoryIndex index.php index.html
 StartServers {children}
 MinSpareServers {children}
@@ -366,17 +312,15 @@ class Apache(Server):
     has_rules = False
 
     def start(self):
-        user = machine.plain_user()
+        modules = ["mpm_prefork", "authz_core", "dir", *(["rewrite", "headers"] if self.has_rules else []), "mime", "php"]
         text = APACHE_CONFIGURATION.format(
-            port=self.port, directory=self.directory, modules=MODULES, php=machine.php(), children=self.children(),
+            port=self.port, children=self.children(),
             # With as many processes as clients a connection may stay; otherwise it would lock others out.
             keep="On" if self.place.setup.bound else "Off", ini=self.place.ini.parent, root=self.place.root,
-            user=f"User {user}\nGroup {user}" if user else "",
             override="All" if self.has_rules else "None",
-            rules="\n".join(f"LoadModule {name}_module {MODULES}/mod_{name}.so" for name in ("rewrite", "headers"))
-            if self.has_rules else "",
             fallback="FallbackResource /index.php" if self.place.setup.wordpress and not self.has_rules else "")
-        self.run("apache", ["/usr/sbin/apache2", "-f", self.write("apache.conf", text), "-DFOREGROUND"])
+        text = apache.configuration(self.directory, modules, text, "crit", server="127.0.0.1")
+        self.run("apache", apache.command(self.directory, text))
 
 
 class ApacheRules(Apache):

@@ -16,6 +16,8 @@ from figures import median
 from memory import php_processes
 from processes import fetch, memory
 
+from peers import fpm
+
 COUNTS = (1, 20, 100, 500)
 QUICK_COUNTS = (1, 20)
 # So many sites are asked for the time of their first answer, and so many at the same time.
@@ -131,22 +133,18 @@ class Fpm(Stack, servers.Nginx):
         return f"{self.directory}/{site}.sock"
 
     def start(self):
-        settings = servers.FPM_GLOBAL.format(directory=self.directory)
         commands = []
         for sites in self.masters():
-            pools = "".join(servers.fpm_pool(site, self.listen(site), self.pool) for site in sites)
-            path = self.write(f"{sites[0]}.conf", settings + pools)
-            commands.append((f"php-fpm-{sites[0]}", [servers.fpm(), "-F", "-y", path, "-c", self.place.ini], sites))
-        user = machine.plain_user()
-        text = servers.NGINX_SETTINGS.format(user=f"user {user};" if user else "", processors=machine.processors(), directory=self.directory)
-        text += "    server_names_hash_max_size 4096;\n"
+            pools = "".join(servers.fpm_pool(self.listen(site), 0, None, self.pool, site) for site in sites)
+            commands.append((f"php-fpm-{sites[0]}", fpm.command(self.directory, pools, self.place.ini, "error", sites[0]), sites))
+        text = servers.NGINX_HTTP + "    server_names_hash_max_size 4096;\n"
         for site in self.sites:
             # Only the first one may set the backlog of the address that all share.
             one = NGINX_SITE if site == self.sites[0] else NGINX_SITE.replace(" backlog=4096", "")
             text += one.format(port=self.port, host=host(site), root=self.root(site), socket=self.listen(site), fallback=self.fallback)
         # All at once, as at the start of a machine.
         running = [(self.run(name, command), sites) for name, command, sites in commands]
-        self.serve(text + "}\n")
+        self.serve(servers.nginx_configuration(self.directory, text))
         for process, sites in running:
             process.wait_for(lambda sites=sites: all(Path(self.listen(site)).exists() for site in sites), "sockets", self.pause)
 

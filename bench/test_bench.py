@@ -262,7 +262,7 @@ class Sites(unittest.TestCase):
         self.assertGreaterEqual(seconds, 0)
 
     def test_php_fpm_has_a_section_for_each_pool(self):
-        found = servers.fpm_pool("site-0001", "/run/a.sock", sites.FPM_ONDEMAND)
+        found = servers.fpm_pool("/run/a.sock", 0, None, sites.FPM_ONDEMAND, "site-0001")
         self.assertTrue(found.startswith("[site-0001]\nlisten = /run/a.sock\n"))
         self.assertIn("\npm = ondemand\npm.max_children = 2\npm.process_idle_timeout = 5s\n", found)
 

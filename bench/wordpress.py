@@ -6,7 +6,9 @@ import subprocess
 from pathlib import Path
 
 import machine
-from processes import Process, Unusable, free_port
+from processes import Unusable
+
+from peers.mariadb import MariaDb
 
 SOURCE = Path("/usr/share/wordpress")
 # Its scheduler must not start requests of its own, and nothing may ask other people's servers.
@@ -93,27 +95,10 @@ class WordPress:
 
     def start_database(self, directory):
         """MariaDB with its data, socket and log below a directory."""
-        data, self.socket = directory / "data", directory / "mariadb.sock"
-        user = machine.plain_user()
-        who = [f"--user={user}"] if user else []
-        if user:
-            shutil.chown(directory, user, user)
-        made = subprocess.run(
-            ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--skip-test-db", "--skip-name-resolve",
-             "--auth-root-authentication-method=normal", *who], capture_output=True, text=True, check=False)
-        if made.returncode:
-            raise Unusable(f"mariadb-install-db failed:\n{made.stdout}{made.stderr}")
-        first = directory / "first.sql"
-        first.write_text("CREATE DATABASE wordpress CHARACTER SET utf8mb4;\n"
-                         "CREATE USER 'bench'@'localhost' IDENTIFIED BY 'bench';\n"
-                         "GRANT ALL ON wordpress.* TO 'bench'@'localhost';\n")
-        process = Process("mariadbd", [
-            "/usr/sbin/mariadbd", "--no-defaults", f"--datadir={data}", f"--socket={self.socket}",
-            "--bind-address=127.0.0.1", f"--port={free_port()}", "--skip-name-resolve", f"--init-file={first}",
-            f"--pid-file={directory}/pid", "--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=256M",
-            "--max-connections=400", *who], directory / "mariadb.log")
-        process.wait_for(self.socket.exists, "socket")
-        return process
+        database = MariaDb(directory, ["wordpress"], "bench", "bench",
+                           ["--innodb-buffer-pool-size=256M", "--max-connections=400"])
+        self.socket = database.socket
+        return database.process
 
     def pids(self):
         """The database's processes, which serve every server alike."""

@@ -22,8 +22,8 @@ import time
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
-from ports import free_port  # noqa: E402
+sys.path.append(str(Path(__file__).resolve().parent))
+from peers import free_port  # noqa: E402
 
 PROGRAM = Path(__file__).resolve().parent.parent / "packaging" / "octane" / "frankenphp"
 HOWDAH = None

@@ -1,12 +1,14 @@
 """What the machine must have before anything runs: packages, the browser driver, a plain user."""
 
-import functools
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from peers import Unusable, php, plain_user  # noqa: E402, F401
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".build" / "e2e-venv"
@@ -28,20 +30,10 @@ FRAMEWORKS = {
 }
 
 
-class Unusable(Exception):
-    """Something that has to be there is not; nothing can be tested without it."""
-
-
 def give_up(message):
     """Ends the run because nothing can be tested."""
     print(message, file=sys.stderr)
     sys.exit(2)
-
-
-@functools.cache
-def php():
-    """The version of PHP that is tested with, such as 8.4."""
-    return subprocess.run([ROOT / "tools" / "php.sh", "version"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 def prepare(applications):
@@ -86,11 +78,6 @@ def enter_environment():
     python = ENVIRONMENT / "bin" / "python"
     sys.stdout.flush()
     os.execv(python, [python, *sys.argv])
-
-
-def plain_user():
-    """The account that servers and applications run under when this runs as root, else None."""
-    return "www-data" if os.geteuid() == 0 else None
 
 
 def give_away(path):

@@ -29,7 +29,7 @@ class Session:
         try:
             databases = [DATABASES[name] for name in self.options.applications if name in DATABASES]
             if databases:
-                self.database = self.own(servers.MariaDb(self.directory, databases))
+                self.database = self.own(servers.maria_db(self.directory, databases))
             if any(name not in FRAMEWORKS for name in self.options.applications):
                 # Its driver exists only where a browser is needed.
                 from browser import Browser

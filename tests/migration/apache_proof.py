@@ -1,51 +1,30 @@
-#!/usr/bin/env python3
 """Proves the rows of docs/coming-from-apache.md: the cases of apache_rows.py and apache_proxy_rows.py are answered by
 Howdah as by Apache.
 
-    apache_proof.py --howdah PROGRAM [--only NAME…] [--keep]
-
 Each group of cases is one Apache and one Howdah, and each case a host of its own. Both get the same bytes. Status,
-header fields, bodies, lines of access logs and what servers behind the two received are the same. Needs root and
-Apache with mod_php; without them it says so and ends with status 0.
+header fields, bodies, lines of access logs and what servers behind the two received are the same.
 """
 
-import argparse
 import email.utils
 import json
 import os
 import re
-import shutil
 import socket
-import sys
-import tempfile
 import time
-from pathlib import Path
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+from apache_proxy_rows import GROUPS, PROXY_CASES
+from apache_rows import CASES as FILE_CASES
+from apache_rows import FILES, LINKS
+from peers import Programs, apache, free_port
+from peers.processes import PATIENCE
+from recorder import Recorder
 
-from apache_proxy_rows import GROUPS, PROXY_CASES  # noqa: E402
-from apache_rows import CASES, FILES, LINKS  # noqa: E402
-from examples import APACHE_DIRECTORY, Servers, accepts, free_port, wait_for  # noqa: E402
-from recorder import Recorder  # noqa: E402
-
-PATIENCE = 60
 LOG_PATIENCE = 10  # seconds for lines that wait to be written
 FIELDS = ["content-type", "location", "cache-control", "expires", "last-modified", "content-range", "www-authenticate",
           "set-cookie", "retry-after"]
 
 APACHE = """
-ServerRoot {tmp}
-DefaultRuntimeDir {tmp}/run
-PidFile {tmp}/run/{group}.pid
-ErrorLog {tmp}/apache/{group}.error
-LogLevel warn
-ServerName nothing.test
-User www-data
-Group www-data
 Listen 127.0.0.1:{port}
-TypesConfig /etc/mime.types
-{modules}
 LogFormat "%v:%p %h %l %u %t \\"%r\\" %>s %O \\"%{{Referer}}i\\" \\"%{{User-Agent}}i\\"" vhost_combined
 LogFormat "%h %l %u %t \\"%r\\" %>s %B \\"%{{Referer}}i\\" \\"%{{User-Agent}}i\\"" combined
 LogFormat "%h %l %u %t \\"%r\\" %>s %B" common
@@ -174,23 +153,6 @@ def make_tree(tmp):
             os.chown(srv / name, 65534, 65534, follow_symlinks=False)
 
 
-def apache_modules(names):
-    lines = []
-    for name in names.split():
-        files = sorted(APACHE_DIRECTORY.glob("libphp*.so" if name == "php" else f"mod_{name}.so"))
-        lines.append(f"LoadModule {name}_module {files[-1]}")
-    return "\n".join(lines)
-
-
-def start_apache(servers, tmp, group, cases, port, place):
-    config = APACHE.format(tmp=tmp, group=group, port=port, own=place(GROUPS[group]["apache"]),
-                           modules=apache_modules(GROUPS[group]["modules"]))
-    for case in cases:
-        config += f"<VirtualHost *:{port}>\nServerName {case.name}.test\n{place(case.apache)}\n</VirtualHost>\n"
-    (tmp / f"{group}.conf").write_text(config)
-    servers.start("apache2", "-f", str(tmp / f"{group}.conf"), "-D", "FOREGROUND")
-
-
 def document(group, cases, port):
     """One document with the steps of all cases."""
     document = {"listeners": {f"127.0.0.1:{port}": {"pass": "routes/all hosts"} | GROUPS[group].get("listener", {})},
@@ -205,14 +167,6 @@ def document(group, cases, port):
         for section, members in own.items():
             document.setdefault(section, {}).update(members)
     return document | GROUPS[group].get("document", {})
-
-
-def start_howdah(servers, tmp, group, cases, port, place, howdah):
-    (tmp / f"{group}.json").write_text(place(json.dumps(document(group, cases, port), indent=1)))
-    (work := tmp / f"work-{group}").mkdir()
-    work.chmod(0o777)
-    servers.start(str(howdah), "serve", "--config", str(tmp / f"{group}.json"), "--no-control", "--log",
-                  str(tmp / f"howdah/{group}.error"), "--tmp", str(work), "--pid", str(tmp / f"run/howdah-{group}.pid"))
 
 
 def answer(port, case, request):
@@ -284,83 +238,75 @@ def wait_for_lines(condition):
     return True
 
 
-def process_differences(tmp, servers):
-    """The files with process ids name the processes that were started."""
-    ids = {process.pid for process in servers.running}
-    files = sorted((tmp / "run").glob("*.pid"))
-    wrong = [path.name for path in files if int(path.read_text()) not in ids]
-    return [f"{name}: another process" for name in wrong] + ([] if len(files) == len(ids) else ["a pid file is missing"])
+class Comparison:
+    threads = 1
 
-
-def compare(howdah, tmp, cases, only):
-    """{name of a case: differences}"""
-    recorders = [Recorder("one"), Recorder("two")]
-    servers, ports = Servers(tmp), {}
-    dead = free_port()
-    try:
-        for group in GROUPS:
-            members = [case for case in cases if case.group == group]
-            if not members:
-                continue
-            ports[group] = (free_port(), free_port())
-
-            def place(text, group=group):
-                for name, value in {"SRV": tmp / "srv", "TMP": tmp, "ONE": recorders[0].address, "TWO": recorders[1].address,
-                                    "DEAD": f"127.0.0.1:{dead}", "PORT": ports[group][0]}.items():
-                    text = text.replace(f"@{name}@", str(value))
-                return text
-
-            start_apache(servers, tmp, group, members, ports[group][0], place)
-            start_howdah(servers, tmp, group, members, ports[group][1], place, howdah)
-        for port in [port for pair in ports.values() for port in pair]:
-            wait_for("a server", lambda: accepts(port) or servers.has_ended())
-        if servers.has_ended():
-            raise TimeoutError(f"a server has ended: {servers.ended()}")
-        found = {"processes": process_differences(tmp, servers)}
-        for case in cases:
-            found[case.name] = differences_of(case, ports[case.group])
-        for case in cases:
-            found[case.name] += log_differences(case, tmp)
-        return found
-    finally:
-        servers.stop()
-        for recorder in recorders:
-            recorder.stop()
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--howdah", type=Path, required=True)
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
-    parser.add_argument("--keep", action="store_true", help="keep the directory with configurations and logs")
-    arguments = parser.parse_args()
-    if os.geteuid() or not shutil.which("apache2") or not list(APACHE_DIRECTORY.glob("libphp*.so")):
-        print("not compared: needs root and Apache with mod_php")
-        return
-    cases = [case for case in CASES + PROXY_CASES if not arguments.only or case.name in arguments.only]
-    tmp = Path(tempfile.mkdtemp(prefix="howdah-rows-"))
-    try:
-        tmp.chmod(0o755)
+    def __init__(self, tmp, howdah, cases):
+        self.tmp, self.howdah, self.cases = tmp, howdah, cases
         for name in ("apache", "howdah", "run"):
             (tmp / name).mkdir()
         make_tree(tmp)
-        try:
-            found = compare(arguments.howdah.resolve(), tmp, cases, arguments.only)
-        except (OSError, TimeoutError) as error:
-            logs = [*tmp.glob("*.log"), *tmp.glob("*/*.error")]
-            sys.exit(f"FAIL: rows-of-apache (start)\n{error}:\n" + "\n".join(path.read_text(errors="replace")[-4000:] for path in logs))
-    finally:
-        if arguments.keep:
-            print(tmp)
-        else:
-            shutil.rmtree(tmp)
-    for name, differences in found.items():
-        for difference in differences:
-            print(f"FAIL: {name} (Apache)\n{difference}")
-    count = sum(map(len, found.values()))
-    print(f"{len(cases)} cases, {sum(len(case.requests) for case in cases)} requests, {count} differences")
-    sys.exit(bool(count))
+        self.recorders = [Recorder("one"), Recorder("two")]
+        self.programs, self.dead = Programs(tmp), free_port()
+        self.ports = {group: (free_port(), free_port()) for group in GROUPS if any(case.group == group for case in cases)}
+
+    def start(self):
+        for group, ports in self.ports.items():
+            members = [case for case in self.cases if case.group == group]
+            self.start_apache(group, members, ports[0])
+            self.start_howdah(group, members, ports[1])
+        self.programs.wait_for_ports([port for pair in self.ports.values() for port in pair])
+
+    def place(self, text, group):
+        """A text with the places of this comparison."""
+        one, two = (recorder.address for recorder in self.recorders)
+        for name, value in {"SRV": self.tmp / "srv", "TMP": self.tmp, "ONE": one, "TWO": two,
+                            "DEAD": f"127.0.0.1:{self.dead}", "PORT": self.ports[group][0]}.items():
+            text = text.replace(f"@{name}@", str(value))
+        return text
+
+    def start_apache(self, group, cases, port):
+        own = GROUPS[group]
+        text = APACHE.format(tmp=self.tmp, port=port, own=self.place(own["apache"], group))
+        for case in cases:
+            text += f"<VirtualHost *:{port}>\nServerName {case.name}.test\n{self.place(case.apache, group)}\n</VirtualHost>\n"
+        text = apache.configuration(self.tmp / "run", own["modules"].split(), text, root=self.tmp, server="nothing.test",
+                                    errors=self.tmp / f"apache/{group}.error", name=group)
+        self.programs.start(f"apache-{group}", apache.command(self.tmp / "run", text, group))
+
+    def start_howdah(self, group, cases, port):
+        file, work = self.tmp / f"{group}.json", self.tmp / f"work-{group}"
+        file.write_text(self.place(json.dumps(document(group, cases, port), indent=1), group))
+        work.mkdir()
+        work.chmod(0o777)
+        self.programs.start(f"howdah-{group}", [
+            self.howdah, "serve", "--config", file, "--no-control", "--log", self.tmp / f"howdah/{group}.error", "--tmp", work,
+            "--pid", self.tmp / f"run/howdah-{group}.pid"])
+
+    def compare(self, case):
+        """The differences of a case."""
+        return differences_of(case, self.ports[case.group])
+
+    def compare_afterwards(self, case):
+        """The differences of the logs, which have lines of all cases."""
+        return log_differences(case, self.tmp)
+
+    def compare_processes(self):
+        """The files with process ids name the processes that were started."""
+        ids = {process.pid for process in self.programs.running}
+        files = sorted((self.tmp / "run").glob("*.pid"))
+        wrong = [path.name for path in files if int(path.read_text()) not in ids]
+        return [f"{name}: another process" for name in wrong] + ([] if len(files) == len(ids) else ["a pid file is missing"])
+
+    def stop(self):
+        self.programs.stop()
+        for recorder in self.recorders:
+            recorder.stop()
 
 
-if __name__ == "__main__":
-    main()
+CASES = FILE_CASES + PROXY_CASES
+
+
+def needs():
+    """What is missing; None if nothing is."""
+    return None if apache.has_php() else "Apache with mod_php"

@@ -1,141 +1,40 @@
-#!/usr/bin/env python3
 """Compares the examples in docs/examples/ with the configurations that they replace.
 
-    examples.py --howdah PROGRAM [NAME...]
-
 Each example has a document for Howdah and the configuration of nginx or Apache that it replaces. Both serve the same tree with the
-same PHP, and get the same requests: status, content, and the header fields that matter are the same. Needs root,
-nginx, PHP-FPM, and for one example Apache with mod_php; without them it says so and ends with status 0.
+same PHP, and get the same requests: status, content, and the header fields that matter are the same.
 """
 
-import argparse
 import http.client
 import http.server
 import json
 import os
 import re
-import shutil
-import signal
-import socket
 import ssl
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 from pathlib import Path
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-sys.path.insert(1, str(Path(__file__).resolve().parents[2] / "tools"))
-
-from ports import free_port  # noqa: E402
-from sites import CONTENTS, SITES, TELL  # noqa: E402
+from peers import Programs, apache, fpm, free_port, nginx
+from peers.processes import PATIENCE
+from sites import CONTENTS, SITES, TELL
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "docs" / "examples"
-PATIENCE = 60
-APACHE_DIRECTORY = Path("/usr/lib/apache2/modules")
-
 # Fields that are compared: not `Retry-After`, which nginx lacks. `Content-Type` is not compared for kinds that the two servers name differently.
 FIELDS = ["content-type", "location", "cache-control", "x-frame-options", "x-content-type-options",
           "referrer-policy", "strict-transport-security", "www-authenticate", "x-powered-by", "expires", "x-cache"]
 
-NGINX = """
-daemon off; error_log {tmp}/nginx.log; pid {tmp}/nginx.pid; user www-data; worker_processes 1;
-events {{ }}
-http {{
-    include /etc/nginx/mime.types;
-    access_log off;
-    client_body_temp_path {tmp}/body; fastcgi_temp_path {tmp}/fastcgi; proxy_temp_path {tmp}/proxy;
-    uwsgi_temp_path {tmp}/uwsgi; scgi_temp_path {tmp}/scgi;
-    include {tmp}/site.conf;
-}}
-"""
-
 APACHE = """
-ServerRoot {tmp}
-DefaultRuntimeDir {tmp}
-PidFile {tmp}/apache.pid
-ErrorLog {tmp}/apache.log
-ServerName a
-User www-data
-Group www-data
 Listen 127.0.0.1:{port}
-TypesConfig /etc/mime.types
-{modules}
 <Directory />
     Require all denied
 </Directory>
 <FilesMatch "^\\.ht">
     Require all denied
 </FilesMatch>
-Include {tmp}/site.conf
 """
 
-APACHE_MODULES = "mpm_prefork authz_core authn_core authz_host dir mime alias rewrite env setenvif headers php"
-
-GLOBAL = """
-[global]
-error_log = {tmp}/fpm.log
-daemonize = no
-"""
-
-POOL = """
-[www]
-user = www-data
-group = www-data
-listen = {tmp}/fpm.sock
-listen.owner = www-data
-pm = static
-pm.max_children = 2
-"""
-
-
-def wait_for(what, condition):
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError(what)
-        time.sleep(0.05)
-
-
-def accepts(port):
-    with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
-
-
-class Servers:
-    """The processes of one comparison."""
-
-    def __init__(self, tmp):
-        self.tmp, self.running = tmp, []
-
-    def start(self, *command):
-        log = open(self.tmp / f"{len(self.running)}.log", "wb")
-        # In a process group of its own: Apache ends with a signal to all processes of its group.
-        self.running.append(subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                                             start_new_session=True))
-
-    def has_ended(self):
-        return any(process.poll() is not None for process in self.running)
-
-    def ended(self):
-        """What the processes that have ended were, and what they have said."""
-        parts = []
-        for number, process in enumerate(self.running):
-            if process.poll() is not None:
-                said = (self.tmp / f"{number}.log").read_text(errors="replace")[-1500:]
-                parts.append(f"{' '.join(process.args)}: status {process.returncode}\n{said}")
-        return "\n".join(parts)
-
-    def stop(self):
-        for process in reversed(self.running):
-            process.send_signal(signal.SIGTERM)
-        for process in self.running:
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
+APACHE_MODULES = "mpm_prefork authz_core authn_core authz_host dir mime alias rewrite env setenvif headers php".split()
 
 
 class Backend(http.server.BaseHTTPRequestHandler):
@@ -253,24 +152,18 @@ def make_certificate(directory):
                    capture_output=True)
 
 
-def start_peer(servers, tmp, example, port, place):
+def start_peer(programs, tmp, example, port, place):
     """Starts the program that Howdah replaces."""
     if (example / "apache.conf").exists():
-        (tmp / "site.conf").write_text(place((example / "apache.conf").read_text()))
-        modules = [(name, sorted(APACHE_DIRECTORY.glob("libphp*.so" if name == "php" else f"mod_{name}.so"))[-1])
-                   for name in APACHE_MODULES.split()]
-        loads = "\n".join(f"LoadModule {name}_module {file}" for name, file in modules)
-        (tmp / "apache.conf").write_text(APACHE.format(tmp=tmp, port=port, modules=loads))
-        servers.start("apache2", "-f", str(tmp / "apache.conf"), "-D", "FOREGROUND")
+        text = APACHE.format(port=port) + place((example / "apache.conf").read_text())
+        programs.start("apache", apache.command(tmp, apache.configuration(tmp, APACHE_MODULES, text, root=tmp)))
         return
-    pools = example / "fpm.conf"
-    pools = POOL.format(tmp=tmp) + (place(pools.read_text()) if pools.exists() else "")
-    (tmp / "fpm.conf").write_text(GLOBAL.format(tmp=tmp) + pools)
-    servers.start(php_fpm(), "-F", "-y", str(tmp / "fpm.conf"))
-    wait_for("PHP-FPM", lambda: (tmp / "fpm.sock").exists())
-    (tmp / "site.conf").write_text(place((example / "nginx.conf").read_text()))
-    (tmp / "nginx.conf").write_text(NGINX.format(tmp=tmp))
-    servers.start("nginx", "-c", str(tmp / "nginx.conf"), "-e", str(tmp / "nginx.log"))
+    own = example / "fpm.conf"
+    pools = fpm.pool(tmp / "fpm.sock", "pm = static\npm.max_children = 2") + (place(own.read_text()) if own.exists() else "")
+    programs.start("php-fpm", fpm.command(tmp, pools))
+    programs.wait_for("socket of PHP-FPM", (tmp / "fpm.sock").exists)
+    http = "access_log off;\n" + place((example / "nginx.conf").read_text())
+    programs.start("nginx", nginx.command(tmp, nginx.configuration(tmp, http)))
 
 
 def document_of(example, tmp):
@@ -281,66 +174,57 @@ def document_of(example, tmp):
     return (example / "howdah.json").read_text()
 
 
-def compare(name, howdah):
-    host, files, requests = SITES[name]
-    example = EXAMPLES / name
-    with tempfile.TemporaryDirectory(prefix="howdah-example-") as directory:
-        tmp = Path(directory)
-        tmp.chmod(0o755)
+class Comparison:
+    """Each example has programs of its own."""
+
+    threads = 1
+
+    def __init__(self, tmp, howdah, _):
+        self.tmp, self.howdah = tmp, howdah
+
+    def start(self):
+        pass
+
+    def compare(self, case):
+        """The differences of an example."""
+        host, files, requests = SITES[case.name]
+        example, tmp = EXAMPLES / case.name, self.tmp / case.name
+        tmp.mkdir()
         make_tree(tmp / "srv", files)
         make_certificate(tmp / "srv/tls")
         (work := tmp / "work").mkdir()
         work.chmod(0o777)
         peer, own = (free_port(), free_port()), (free_port(), free_port())
         backends = [start_backend(), start_backend()]
-        (tmp / "howdah.json").write_text(placed(document_of(example, tmp), tmp, own, backends))
-        servers = Servers(tmp)
+        document = tmp / "howdah.json"
+        document.write_text(placed(document_of(example, tmp), tmp, own, backends))
+        programs = Programs(tmp)
         try:
-            start_peer(servers, tmp, example, peer[0], lambda text: placed(text, tmp, peer, backends))
-            servers.start(str(howdah), "serve", "--config", str(tmp / "howdah.json"), "--no-control", "--log",
-                          str(tmp / "howdah.log"), "--tmp", str(work))
-            for port in (peer[0], own[0]):
-                wait_for("a server", lambda: accepts(port) or servers.has_ended())
-            if servers.has_ended():
-                raise TimeoutError(f"a server has ended: {servers.ended()}")
-            differences = []
+            start_peer(programs, tmp, example, peer[0], lambda text: placed(text, tmp, peer, backends))
+            programs.start("howdah", [self.howdah, "serve", "--config", document, "--no-control", "--log", tmp / "howdah.log",
+                                      "--tmp", work])
+            programs.wait_for_ports([peer[0], own[0]])
             for request in requests:
                 answers = [comparable(ask(ports, host, request)) for ports in (peer, own)]
                 if answers[0] != answers[1]:
-                    differences.append(f"{request}\n    peer:   {answers[0]}\n    Howdah: {answers[1]}")
-            return differences
-        except (OSError, TimeoutError) as error:
-            logs = "\n".join(path.read_text(errors="replace") for path in tmp.glob("*.log"))
-            return [f"{error}:\n{logs}"]
+                    yield f"{request}\n    peer:   {answers[0]}\n    Howdah: {answers[1]}"
         finally:
-            servers.stop()
+            programs.stop()
+
+    def stop(self):
+        pass
 
 
-def php_fpm():
-    found = sorted(Path("/usr/sbin").glob("php-fpm*"))
-    return str(found[-1]) if found else None
+class Example:
+    rows = "docs/examples"
+
+    def __init__(self, name):
+        self.name = name
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--howdah", type=Path, required=True)
-    parser.add_argument("names", nargs="*", default=sorted(SITES))
-    arguments = parser.parse_args()
-    if os.geteuid() or not shutil.which("nginx") or not php_fpm():
-        print("not compared: needs root, nginx and php-fpm")
-        return
-    failed = False
-    for name in arguments.names:
-        if (EXAMPLES / name / "apache.conf").exists() and not list(APACHE_DIRECTORY.glob("libphp*.so")):
-            print(f"{name}: not compared: needs Apache with mod_php")
-            continue
-        differences = compare(name, arguments.howdah.resolve())
-        print(f"{name}: {len(SITES[name][2])} requests, {len(differences)} differences")
-        for difference in differences:
-            print(f"FAIL: example-{name} (docs/examples)\n  {difference}")
-        failed |= bool(differences)
-    sys.exit(failed)
+CASES = [Example(name) for name in sorted(SITES)]
 
 
-if __name__ == "__main__":
-    main()
+def needs():
+    """What is missing; None if nothing is."""
+    return None if Path(nginx.PROGRAM).exists() and fpm.programs() and apache.has_php() else "nginx, php-fpm and Apache with mod_php"

@@ -6,22 +6,19 @@ from the configuration files of the package, and so is `include`, which the pars
 """
 
 import re
+import sys
 from pathlib import Path
 
 from program_image import Image
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from peers.fpm import programs  # noqa: E402
 
 ENTRY_BYTES = 24
 # A directive that each version has leads to its table.
 TABLES = {"global": b"emergency_restart_threshold", "pool": b"pm.max_children"}
 WITH_MEMBER = re.compile(r"^;?\s*([a-z_.]+)\[[^]]*\]\s*=|\b(php_(?:admin_)?(?:value|flag))\b", re.MULTILINE)
 INCLUDE = re.compile(r"^;?\s*(include)\s*=", re.MULTILINE)
-
-
-def programs():
-    """The installed versions, the newest last."""
-    found = [path for directory in ("/usr/sbin", "/usr/local/sbin") for path in Path(directory).glob("php-fpm*")]
-    version = lambda path: [int(number) for number in re.findall(r"\d+", path.name)]
-    return sorted(found, key=version)
 
 
 def table(image, name):

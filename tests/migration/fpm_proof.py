@@ -1,38 +1,23 @@
-#!/usr/bin/env python3
 """Proves the rows of docs/coming-from-php-fpm.md: the pools and applications of fpm_rows.py do the same.
 
-    fpm_proof.py --howdah PROGRAM [--only NAME…] [--keep]
-
 Each case is a pool of PHP-FPM and an application of Howdah, and what is observed of both must be the value that the case
-names. PHP-FPM is asked by FastCGI, without a web server, Howdah by HTTP. Needs root and PHP-FPM; without them it says so and
-ends with status 0.
+names. PHP-FPM is asked by FastCGI, without a web server, Howdah by HTTP.
 """
 
-import argparse
 import http.client
 import json
 import os
-import pwd
 import re
-import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
-import traceback
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+import fastcgi_client
+from fpm_rows import CASES, FILES, GROUPS, Differs
+from peers import Process, accepts, fpm, free_port, user_id, wait_for
+from peers.processes import PATIENCE, tree
 
-import fastcgi_client  # noqa: E402
-import fpm_directives  # noqa: E402
-from examples import accepts, free_port, wait_for  # noqa: E402
-from fpm_rows import CASES, FILES, GROUPS, Differs  # noqa: E402
-
-PATIENCE = 60
 ENVIRONMENT = {"FROM_OUTSIDE": "1", "PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")}
 
 
@@ -44,13 +29,13 @@ class Server:
         self.pid_file = tmp / "run" / f"{name}-{group}.pid"
         self.log_file = tmp / f"{name}-{group}.log"
         self.child = self.pid = None
-        with open(tmp / f"{name}-{group}.out", "wb") as output:
-            start = {"stdout": output, "stderr": output, "stdin": subprocess.DEVNULL, "env": ENVIRONMENT}
-            if GROUPS[group].background:
-                subprocess.run(command, check=True, timeout=PATIENCE, **start)
-            else:
-                self.child = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *command], start_new_session=True, **start)
-        wait_for(f"the pid of {name} ({group})", lambda: self.has_ended() or self.written_pid())
+        output = tmp / f"{name}-{group}.out"
+        if GROUPS[group].background:
+            with open(output, "wb") as log:
+                subprocess.run(command, check=True, timeout=PATIENCE, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
+        else:
+            self.child = Process(name, ["setpriv", "--pdeathsig", "TERM", *command], output, only=ENVIRONMENT)
+        wait_for(f"file with the process id of {name} ({group})", lambda: self.has_ended() or self.written_pid())
         self.pid = self.written_pid()
         if not self.pid or self.child and self.pid != self.child.pid:
             raise OSError(f"{self.pid_file} has {self.pid} in place of the server's process")
@@ -61,29 +46,18 @@ class Server:
 
     def has_ended(self):
         if self.child:
-            return self.child.poll() is not None
+            return not self.child.alive()
         return self.pid is not None and not Path(f"/proc/{self.pid}").exists()
 
     def processes(self, name):
         """The ids of the processes that run the scripts of a pool or application."""
-        found, parents = [], {}
-        for path in Path("/proc").glob("[0-9]*"):
-            try:
-                title = (path / "cmdline").read_bytes().rstrip(b"\0").decode("utf-8", "replace")
-                # A process may have any bytes in its name.
-                parents[int(path.name)] = int((path / "stat").read_bytes().rpartition(b") ")[2].split()[1])
-            except (OSError, IndexError):
-                continue
-            if title in (f"php-fpm: pool {name}", f'howdah: "{name}" application'):
-                found.append(int(path.name))
-        return [pid for pid in found if self.is_ancestor(pid, parents)]
-
-    def is_ancestor(self, pid, parents):
-        for _ in range(5):
-            if pid == self.pid:
-                return True
-            pid = parents.get(pid, 0)
-        return False
+        titles = (f"php-fpm: pool {name}", f'howdah: "{name}" application')
+        found = []
+        for pid in tree(self.pid):
+            path = Path(f"/proc/{pid}/cmdline")
+            if path.exists() and path.read_bytes().rstrip(b"\0").decode("utf-8", "replace") in titles:
+                found.append(pid)
+        return found
 
     def signal(self, number):
         try:
@@ -109,7 +83,7 @@ class Side:
     def __init__(self, server, case, address, own_address):
         self.server, self.case, self.address, self.own_address = server, case, address, own_address
         self.tmp, self.name, self.is_fpm = server.tmp, server.name, server.name == "fpm"
-        self.user_id = pwd.getpwnam("www-data").pw_uid
+        self.user_id = user_id()
 
     def ask(self, request, own=False, source=None):
         """Status, fields, body and messages of a response; 502 without a complete one."""
@@ -154,9 +128,13 @@ def place(text, tmp, name):
 
 
 class Comparison:
+    # Most of the time is spent in waiting.
+    threads = 4
+
     def __init__(self, tmp, howdah, cases):
         self.tmp, self.howdah, self.cases = tmp, howdah, cases
-        self.fpm = fpm_directives.programs()[-1]
+        make_tree(tmp)
+        self.fpm = fpm.programs()[-1]
         self.servers, self.ports = {}, {}
         self.tcp_ports = {case.name: free_port() for case in cases if case.tcp}
         self.listeners = {case.name: free_port() for case in cases if case.listener}
@@ -224,12 +202,6 @@ class Comparison:
         return [Side(self.servers["fpm", case.group], case, tcp, f"{self.tmp}/run/own-status.sock"),
                 Side(self.servers["howdah", case.group], case, self.ports[case.group], self.listeners.get(case.name))]
 
-    def differences(self, case):
-        try:
-            return list(self.compare(case))
-        except Exception:  # A broken case must not hide the others.
-            return [traceback.format_exc()]
-
     def compare(self, case):
         for observe, expected in case.observed:
             for side in self.sides(case):
@@ -254,48 +226,6 @@ def make_tree(tmp):
     (tmp / "srv/inside/inside.txt").write_text("inside\n")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--howdah", type=Path, required=True)
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
-    parser.add_argument("--keep", action="store_true", help="keep the directory with configurations and logs")
-    arguments = parser.parse_args()
-    if os.geteuid() or not fpm_directives.programs():
-        print("skipped: rows-of-php-fpm: needs root and php-fpm")
-        return
-    # So that the servers are ended in any case.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    cases = [case for case in CASES if not arguments.only or case.name in arguments.only]
-    tmp = Path(tempfile.mkdtemp(prefix="howdah-fpm-"))
-    failed = 0
-    try:
-        tmp.chmod(0o755)
-        make_tree(tmp)
-        comparison = Comparison(tmp, arguments.howdah.resolve(), cases)
-        try:
-            comparison.start()
-            # Most of the time is spent in waiting.
-            with ThreadPoolExecutor(4) as pool:
-                found = list(pool.map(comparison.differences, cases))
-            for case, differences in zip(cases, found):
-                failed += bool(differences)
-                for difference in differences:
-                    print(f"FAIL: {case.name} ({case.rows})\n{difference}")
-        except (OSError, TimeoutError, subprocess.SubprocessError) as error:
-            failed = len(cases)
-            print(f"FAIL: rows-of-php-fpm (start)\n{error}")
-            for path in [*tmp.glob("*.log"), *tmp.glob("*.out")]:
-                print(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}")
-        finally:
-            comparison.stop()
-    finally:
-        if arguments.keep:
-            print(tmp)
-        else:
-            shutil.rmtree(tmp)
-    print(f"{len(cases) - failed} passed, {failed} failed")
-    sys.exit(failed > 0)
-
-
-if __name__ == "__main__":
-    main()
+def needs():
+    """What is missing; None if nothing is."""
+    return None if fpm.programs() else "php-fpm"

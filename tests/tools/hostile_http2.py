@@ -31,8 +31,8 @@ import tempfile
 import time
 import urllib.request
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
-from ports import free_port  # noqa: E402
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from peers import free_port  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Requests a second of the client that is watched, and its connections: some on each thread.

@@ -32,6 +32,9 @@ import tempfile
 import threading
 import time
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from peers import free_port  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ATTACKER, VISITED = "games", "www-data"
 PEACE = 3.0
@@ -265,11 +268,6 @@ def configuration(port, directory):
             "visited": {**site, "root": f"{directory}/visited", "user": VISITED},
         },
     }
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as any_port:
-        return any_port.getsockname()[1]
 
 
 def largest_memory(server):

@@ -36,8 +36,10 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
 
+from peers import free_port  # noqa: E402
 from upgrades import children, descriptors, end  # noqa: E402 - it sits beside this file
 
 KINDS = ("classic", "htaccess", "worker", "settings")
@@ -392,14 +394,6 @@ class Visitor(threading.Thread):
         self.failures.append(f"{time.strftime('%H:%M:%S')} {self.site.name}{text}")
 
 
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
 def answers(site, plain):
     """Returns the pages of a site that are not answered as they should be."""
     wrong = []
@@ -436,7 +430,7 @@ def main():
     for site in untouched + touched:
         site.make_certificate()
         site.restore()
-    plain, secure = free_ports(2)
+    plain, secure = free_port(), free_port()
     certificates = [{"chain": str(site.certificate / "chain.pem"), "key": str(site.certificate / "key.pem")}
                     for site in untouched + touched]
     document = {"include": "conf.d/*.json", "listeners": {

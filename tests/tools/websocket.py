@@ -21,8 +21,8 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
-from ports import free_port  # noqa: E402
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from peers import free_port  # noqa: E402
 
 SUITE = "autobahntestsuite==25.10.1"
 LIBRARY = "websockets==15.0.1"

@@ -8,8 +8,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent.parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests/differential"))
 
-from differ import servers as differ  # noqa: E402
-from differ.servers import StartError, account, free_port  # noqa: E402,F401
+from differ import servers as differ  # noqa: E402 - finds peers as well
+from peers import Unusable, apache, plain_user  # noqa: E402,F401
 
 MODULES = """
     mpm_prefork access_compat alias auth_basic authn_core authn_file authz_core authz_groupfile authz_host authz_user
@@ -22,15 +22,6 @@ SETTINGS = ("autoindex", "deflate", "mime", "negotiation", "setenvif")
 
 class Server(differ.Server):
     """A server with a port for each site."""
-
-    def __init__(self, name, work, roots, php):
-        self.name, self.work, self.roots = name, work / name, roots
-        self.work.mkdir(mode=0o755)
-        self.work.chmod(0o755)
-        self.php, self.ini = php, f"/etc/php/{php}/embed"
-        self.ports = {root: free_port() for root in roots}
-        self.processes = []
-        self.log = self.work / "log"
 
     def port(self, case):
         return self.ports[case.site]
@@ -49,9 +40,9 @@ class Howdah(Server):
                 for site, root in roots.items()
             },
         }
-        user = ["--user", account(), "--group", account()] if os.geteuid() == 0 else []
-        self.run(str(binary), "serve", "--config", self.write("howdah.json", json.dumps(document, indent=4)),
-                 "--control", f"unix:{self.work}/control", *user, TZ="UTC")
+        user = ["--user", plain_user(), "--group", plain_user()] if plain_user() else []
+        self.run("howdah", [binary, "serve", "--config", self.write("howdah.json", json.dumps(document, indent=4)),
+                            "--control", f"unix:{self.work}/control", *user], TZ="UTC")
 
 
 class Apache(Server):
@@ -59,20 +50,10 @@ class Apache(Server):
 
     def __init__(self, work, roots, php):
         super().__init__("apache", work, roots, php)
-        modules = "".join(f"LoadModule {m}_module /usr/lib/apache2/modules/mod_{m}.so\n" for m in MODULES)
         settings = "".join(f"Include /etc/apache2/mods-available/{name}.conf\n" for name in SETTINGS)
-        user = f"User {account()}\nGroup {account()}\n" if os.geteuid() == 0 else ""
         self.errors = self.work / "error.log"
-        conf = self.write("apache.conf", f"""
-ServerRoot /etc/apache2
-DefaultRuntimeDir {self.work}
-Mutex file:{self.work} default
-PidFile {self.work}/apache.pid
-ErrorLog {self.errors}
+        text = f"""
 ErrorLogFormat "%E %m: %M"
-LogLevel {os.environ.get("APACHE_LOG_LEVEL", "warn")}
-ServerName site.test
-{user}{modules}LoadModule php_module /usr/lib/apache2/modules/libphp{php}.so
 PHPIniDir {self.ini}
 StartServers 3
 MinSpareServers 1
@@ -94,9 +75,9 @@ DirectoryIndex index.html index.php
     AllowOverride None
     Require all denied
 </Directory>
-{"".join(self.site(site) for site in roots)}
-""")
-        self.run("apache2", "-f", conf, "-DFOREGROUND", TZ="UTC")
+{"".join(self.site(site) for site in roots)}"""
+        text = apache.configuration(self.work, [*MODULES, "php"], text, os.environ.get("APACHE_LOG_LEVEL", "warn"), errors=self.errors)
+        self.run("apache", apache.command(self.work, text), TZ="UTC")
 
     def site(self, site):
         port, root = self.ports[site], self.roots[site]

@@ -1,66 +1,29 @@
-#!/usr/bin/env python3
 """Proves the rows of docs/coming-from-nginx.md, one by one.
-
-    rows.py --howdah PROGRAM [CASE...]
 
 Each case has a snippet of nginx and what the row of a directive promises in its place, both with a host of its own in few
 processes. Both servers get the same requests; statuses, fields, bodies and lines of logs must be the same, and the
-statuses those that the case names. The body of an upstream or script tells what it was sent. Needs root, nginx and
-PHP-FPM.
+statuses those that the case names. The body of an upstream or script tells what it was sent.
 """
 
-import argparse
 import json
 import os
 import re
-import shutil
-import signal
 import socket
 import ssl
 import subprocess
-import sys
-import tempfile
 import time
-import traceback
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-import examples  # noqa: E402
-from backend import Backend  # noqa: E402
-from directives import read_all  # noqa: E402
-from directives.all import CASES  # noqa: E402
-from sites import TELL  # noqa: E402
-
-PATIENCE = 60
+from backend import Backend
+from directives import read_all
+from directives.all import CASES
+from peers import Programs, fpm, free_port, nginx
+from peers.processes import PATIENCE
+from sites import TELL
 
 NGINX = """
-daemon off; error_log @TMP@/nginx.log info; pid @TMP@/nginx.pid; user www-data; worker_processes 1;
-events { }
-http {
-    include /etc/nginx/mime.types;
     server_names_hash_bucket_size 128;
     access_log off;
-    client_body_temp_path @TMP@/body; fastcgi_temp_path @TMP@/fastcgi; proxy_temp_path @TMP@/proxy;
-    uwsgi_temp_path @TMP@/uwsgi; scgi_temp_path @TMP@/scgi;
-@CASES@
-}
-"""
-
-FPM = """
-[global]
-error_log = @TMP@/fpm.log
-daemonize = no
-[www]
-user = www-data
-group = www-data
-listen = @TMP@/php.sock
-listen.owner = www-data
-pm = static
-pm.max_children = 12
-catch_workers_output = yes
 """
 
 # Fields that are always compared.
@@ -189,18 +152,23 @@ def merged(into, more, where=""):
 
 
 class Comparison:
+    # Most of the time is spent in waiting for timeouts.
+    threads = 6
+
     def __init__(self, tmp, howdah, cases):
         self.tmp, self.howdah, self.cases = tmp, howdah, cases
-        self.servers = examples.Servers(tmp)
+        make_tree(tmp, cases)
+        make_certificate(tmp / "srv/tls")
+        self.programs = Programs(tmp)
         self.backends = [Backend(), Backend(), Backend(tmp / "srv/tls")]
         Side.recorders = [backend.server.recorded for backend in self.backends]
         Side.heads = [backend.server.heads for backend in self.backends]
         first, second, with_tls = [backend.port for backend in self.backends]
         # Nobody listens at the third address.
-        self.addresses = [first, second, examples.free_port(), with_tls]
-        self.nginx_port = examples.free_port()
-        self.group_ports = {group: examples.free_port() for group in sorted({case.group for case in cases})}
-        self.own_ports = {case.name: (examples.free_port(), examples.free_port())
+        self.addresses = [first, second, free_port(), with_tls]
+        self.nginx_port = free_port()
+        self.group_ports = {group: free_port() for group in sorted({case.group for case in cases})}
+        self.own_ports = {case.name: (free_port(), free_port())
                           for case in cases if case.listener is not None}
 
     def side(self, name, case):
@@ -215,7 +183,7 @@ class Comparison:
             texts.append(place(case.http, side))
             listen = f"listen 127.0.0.1:{side.port} {case.listen};"
             texts.append(f"server {{ {listen} server_name {side.host} *.{side.host}; {place(case.nginx, side)} }}")
-        return NGINX.replace("@TMP@", str(self.tmp)).replace("@CASES@", "\n".join(texts))
+        return nginx.configuration(self.tmp, NGINX + "\n".join(texts))
 
     def document(self, group):
         hosts, routes = [], {}
@@ -238,32 +206,23 @@ class Comparison:
     def start(self):
         for name in ("log-nginx", "log-howdah"):
             (self.tmp / name).mkdir()
-        (self.tmp / "fpm.conf").write_text(FPM.replace("@TMP@", str(self.tmp)))
-        self.spawn(examples.php_fpm(), "-F", "-y", str(self.tmp / "fpm.conf"))
-        (self.tmp / "nginx.conf").write_text(self.configuration())
-        self.spawn("nginx", "-c", str(self.tmp / "nginx.conf"), "-e", str(self.tmp / "nginx.log"))
+        socket_of_php = self.tmp / "php.sock"
+        pool = fpm.pool(socket_of_php, "pm = static\npm.max_children = 12\ncatch_workers_output = yes")
+        self.programs.start("php-fpm", fpm.command(self.tmp, pool))
+        self.programs.start("nginx", nginx.command(self.tmp, self.configuration()))
         for group in self.group_ports:
             (work := self.tmp / f"work-{group}").mkdir()
             work.chmod(0o777)
             file = self.tmp / f"{group}.json"
             file.write_text(json.dumps(self.document(group), indent=1))
-            self.spawn(str(self.howdah), "serve", "--config", str(file), "--no-control", "--log",
-                       str(self.tmp / f"howdah-{group}.log"), "--tmp", str(work))
-        examples.wait_for("PHP-FPM", lambda: (self.tmp / "php.sock").exists() or self.servers.has_ended())
-        for port in [self.nginx_port, *self.group_ports.values(), *(port for two in self.own_ports.values() for port in two)]:
-            examples.wait_for("a server", lambda: examples.accepts(port) or self.servers.has_ended())
-        if self.servers.has_ended():
-            raise TimeoutError(f"a server has ended at once: {self.servers.ended()}")
+            self.programs.start(f"howdah-{group}", [self.howdah, "serve", "--config", file, "--no-control", "--log",
+                                                    self.tmp / f"howdah-{group}.log", "--tmp", work])
+        self.programs.wait_for("socket of PHP-FPM", socket_of_php.exists)
+        own = [port for two in self.own_ports.values() for port in two]
+        self.programs.wait_for_ports([self.nginx_port, *self.group_ports.values(), *own])
 
-    def spawn(self, *command):
-        # If this process is killed, its servers end, too.
-        self.servers.start("setpriv", "--pdeathsig", "TERM", *command)
-
-    def differences(self, case):
-        try:
-            return list(self.compare(case))
-        except Exception:  # A broken case must not hide the others.
-            return [traceback.format_exc()]
+    def stop(self):
+        self.programs.stop()
 
     def compare(self, case):
         """The differences of a case."""
@@ -342,46 +301,6 @@ def make_certificate(directory):
                         "-out", directory / f"revoked-{name}.pem"], check=True, capture_output=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--howdah", type=Path, required=True)
-    parser.add_argument("--keep", action="store_true", help="show the logs and configurations of a failure")
-    parser.add_argument("names", nargs="*")
-    arguments = parser.parse_args()
-    if os.geteuid() or not shutil.which("nginx") or not examples.php_fpm():
-        print("skipped: rows-of-nginx: needs root, nginx and php-fpm")
-        return
-    # So that the servers are ended in any case.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    cases = [case for case in CASES if not arguments.names or case.name in arguments.names]
-    with tempfile.TemporaryDirectory(prefix="howdah-rows-") as directory:
-        tmp = Path(directory)
-        tmp.chmod(0o755)
-        make_tree(tmp, cases)
-        make_certificate(tmp / "srv/tls")
-        comparison = Comparison(tmp, arguments.howdah.resolve(), cases)
-        failed = 0
-        try:
-            comparison.start()
-            # Most of the time is spent in waiting for timeouts.
-            with ThreadPoolExecutor(6) as pool:
-                found = list(pool.map(comparison.differences, cases))
-            for case, differences in zip(cases, found):
-                failed += bool(differences)
-                for difference in differences:
-                    print(f"FAIL: {case.name} ({case.rows})\n{difference}")
-        except (OSError, TimeoutError) as error:
-            failed = len(cases)
-            print(f"FAIL: rows-of-nginx (start)\n{error}")
-            arguments.keep = True
-        finally:
-            comparison.servers.stop()
-        if failed and arguments.keep:
-            for path in sorted(tmp.glob("*.log")):
-                print(f"--- {path.name}\n{path.read_text(errors='replace')[-6000:]}")
-    print(f"{len(cases) - failed} passed, {failed} failed")
-    sys.exit(failed > 0)
-
-
-if __name__ == "__main__":
-    main()
+def needs():
+    """What is missing; None if nothing is."""
+    return None if Path(nginx.PROGRAM).exists() and fpm.programs() else "nginx and php-fpm"

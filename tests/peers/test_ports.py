@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of tools/ports.py."""
+"""Tests of ports.py."""
 
 import socket
 import sys
@@ -7,9 +7,9 @@ import unittest
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from ports import free_port  # noqa: E402
+from peers import free_port  # noqa: E402
 
 
 class Ports(unittest.TestCase):
