@@ -33,13 +33,14 @@ TEST_DEB_PACKAGES := $(DEB_PACKAGES) iproute2 lintian mmdebstrap
 OCI_PACKAGES := dpkg-dev mmdebstrap python3 umoci
 TEST_OCI_PACKAGES := $(OCI_PACKAGES) crun iproute2 python3-venv runc
 
-.PHONY: help run run-setup build quick test test-setup test-rust test-php test-tools test-demo test-differential \
+.PHONY: help run run-setup build generate quick test test-setup test-rust test-php test-tools test-demo test-differential \
 	test-cache test-trixie lint e2e bench fuzz mutants deb test-deb oci test-oci release clean cargo
 .NOTPARALLEL:
 
 help:
 	@echo 'make run      build Howdah and serve the site in demo/ on http://$(LISTEN)/'
 	@echo 'make quick    formatting, clippy and unit tests, for after a change'
+	@echo 'make generate writes the schema, tables and example of the configuration'
 	@echo 'make test     all tests but those in a browser'
 	@echo 'make test-trixie  those that depend on PHP, in a root of Debian 13 (takes root)'
 	@echo 'make lint     formatting, clippy, and the rules of this project'
@@ -78,6 +79,10 @@ quick: cargo
 	$(CARGO) clippy --locked --workspace -- -D warnings
 	$(CARGO) test --locked --workspace --lib --bins --quiet
 	tools/lint.py
+
+# What is made from the tables of the configuration's keys. The tests compare it.
+generate: cargo
+	GENERATE=1 $(CARGO) test --locked --quiet -p howdah-config --test keys
 
 # Counted together, with the tests that could not run here.
 test:

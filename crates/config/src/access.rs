@@ -4,7 +4,42 @@ use std::path::PathBuf;
 
 use crate::address_pattern::AddressPatterns;
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::{Node, Object};
+
+/// Keys of an action about its clients.
+pub(crate) static KEYS: &[Key] = &[
+    Key::new("allow", Kind::Texts, "Addresses of clients that are allowed; other clients get 403")
+        .default("everybody")
+        .details("[Address patterns](routes.md#address-patterns). An empty array allows nobody"),
+    Key::new("deny", Kind::Texts, "Addresses of clients that get 403, even if `allow` has them")
+        .default("nobody")
+        .details("[Address patterns](routes.md#address-patterns)"),
+    Key::new(
+        "basic_auth",
+        Kind::Object(&BASIC_AUTH),
+        "User names and passwords (Basic authentication)",
+    )
+    .default("none")
+    .details("See below"),
+];
+
+/// `basic_auth` of an action.
+static BASIC_AUTH: Shape = Shape {
+    name: "basic_auth",
+    parts: &[&[
+        Key::new("users_file", Kind::Text, "File of users, in the format of `htpasswd`")
+            .details(
+                "Passwords: bcrypt (`htpasswd -B`, up to a cost of 14), apr1 (`-m`), SHA-1 \
+                 (`-s`), and DES (`-d`), `$1$`, `$5$`, `$6$` (up to 500,000 rounds) and `$y$` (up \
+                 to 32 MiB) of crypt(3). The server's user must be able to read it. While its \
+                 file system does not answer, its last content stays in use",
+            )
+            .required(),
+        Key::new("realm", Kind::Text, "The realm, which browsers display; printable ASCII")
+            .default("\"Restricted\""),
+    ]],
+};
 
 /// Rules about the clients that may use an action.
 #[derive(Debug, Clone, Default)]
@@ -38,7 +73,7 @@ impl Access {
 
 impl BasicAuth {
     fn read(node: &Node<'_>) -> Result<BasicAuth, Error> {
-        let object = node.object()?;
+        let object = node.object(&BASIC_AUTH)?;
         let realm = object.read("realm", |realm| {
             let text = realm.text()?;
             let fits = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');

@@ -15,6 +15,87 @@ pub use self::destination::{
     Destination, JOURNAL_SOCKET, Journal, Syslog, SyslogProtocol, SyslogServer,
 };
 pub use self::format::{LogFormat, LogValue};
+use crate::key::{Key, Kind, Shape};
+
+/// The value of `access_log`.
+pub(crate) const LOGS: Kind = Kind::Either(&[
+    Kind::Off,
+    Kind::OneOrMany(&Kind::Either(&[Kind::Text, Kind::Object(&ACCESS_LOG)])),
+]);
+
+/// An object of `access_log`.
+static ACCESS_LOG: Shape = Shape {
+    name: "access_log",
+    parts: &[
+        destination::KEYS,
+        &[
+            Key::new(
+                "format",
+                Kind::Either(&[Kind::Text, Kind::Named(&Kind::Text)]),
+                "`\"combined\"`, `\"common\"`, `\"vhost_combined\"`, `\"json\"`, a line with \
+                 variables, or an object of such strings",
+            )
+            .default("\"combined\"")
+            .details(
+                "See [Variables](variables.md); an object is for lines of JSON. `vhost_combined` \
+                 is as in Apache. The names are **Howdah's**",
+            )
+            .unit(),
+            Key::switch(
+                "numbers",
+                false,
+                "Writes values of lines of JSON that are one variable with a number as numbers",
+            )
+            .details(
+                "Or as `null`; such as `$status` and `$request_time`. The format `json` always \
+                 does so",
+            ),
+            Key::new("if", Kind::Text, "Condition for a request to be logged")
+                .default("all")
+                .details("As `if` of a [match](routes.md#match)")
+                .unit(),
+            Key::new(
+                "only",
+                Kind::Object(&LOG_ONLY),
+                "Logs only requests that meet one of these conditions",
+            )
+            .default("all"),
+            Key::new(
+                "mask",
+                Kind::Texts,
+                "Names of query arguments whose values are written as `***`",
+            )
+            .default("none")
+            .details("See below"),
+            Key::new(
+                "flush",
+                Kind::Number,
+                "Maximum seconds, up to 60, that a line waits to be written with others",
+            )
+            .default("0.01")
+            .details(
+                "nginx's `flush`. 0: each line is written at once, the default under `--unit`",
+            ),
+        ],
+    ],
+};
+
+/// `only` of an access log.
+static LOG_ONLY: Shape = Shape {
+    name: "log_only",
+    parts: &[&[
+        Key::new("slow", Kind::Number, "Requests that take at least this many seconds")
+            .default("none"),
+        Key::new(
+            "status",
+            Kind::OneOrMany(&Kind::Integer(100, 599)),
+            "Responses with this status, or between the lowest and the highest of an array",
+        )
+        .default("none"),
+        Key::new("sample", Kind::Number, "A random part of the requests: 0.01 is one of a hundred")
+            .default("none"),
+    ]],
+};
 
 /// An access log: the destination and format of its lines, and the requests that have a line.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,8 +160,8 @@ impl AccessLog {
         if !node.value.is_object() {
             return Err(node.wrong_type(allowed));
         }
-        let object = node.object()?;
-        let numbers = object.boolean("numbers")?.unwrap_or(false);
+        let object = node.object(&ACCESS_LOG)?;
+        let numbers = object.switch("numbers")?;
         let format = match object.read("format", |format| LogFormat::read(format, numbers))? {
             Some(format) => format,
             None => LogFormat::combined(node)?,
@@ -107,7 +188,7 @@ impl AccessLog {
 
 impl Only {
     fn read(node: &Node<'_>) -> Result<Only, Error> {
-        let object = node.object()?;
+        let object = node.object(&LOG_ONLY)?;
         let only = Only {
             slow: seconds(&object, "slow", 0.0, f64::from(i32::MAX / 1000))?,
             status: object.read("status", read_status)?,

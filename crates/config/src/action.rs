@@ -7,13 +7,14 @@ use std::path::PathBuf;
 
 use howdah_template::{Groups, Patterns, Subject, Template};
 
-use crate::access::Access;
-use crate::action_options::ActionOptions;
+use crate::access::{self, Access};
+use crate::action_options::{self, ActionOptions};
 use crate::cache::CacheOption;
 use crate::error::Error;
-use crate::fixed_response::{Ping, Return};
+use crate::fixed_response::{PING_KEYS, Ping, RETURN_KEYS, Return};
 use crate::htaccess::Htaccess;
-use crate::limit::LimitRule;
+use crate::key::{COUNT, Key, Kind, Shape};
+use crate::limit::{LIMIT, LimitRule};
 use crate::node::{Node, Object, Scope, Shown, quoted};
 use crate::patterns;
 use crate::prefix::Prefix;
@@ -22,6 +23,152 @@ use crate::rewrite::Rewrite;
 use crate::server_options;
 use crate::share::{self, Candidate, ListingFormat, Symlinks};
 use crate::target::{Pass, Target};
+
+/// An action.
+pub(crate) static ACTION: Shape = Shape {
+    name: "action",
+    parts: &[
+        &[Key::new(
+            "pass",
+            Kind::Text,
+            "Destination of requests, such as `\"routes/NAME\"` or `\"applications/NAME\"`",
+        )
+        .details("See [Passing](listeners.md#passing)")
+        .kind()
+        .unit()],
+        RETURN_KEYS,
+        share::KEYS,
+        &[Key::new(
+            "status",
+            Kind::Text,
+            "Responds with the status page of `\"applications/NAME\"`",
+        )
+        .details(
+            "See [Status](../operations.md#status). The query selects the format: `?full` with \
+             every process, `?json`, `?xml`, `?html`, `?openmetrics`",
+        )
+        .kind()],
+        PING_KEYS,
+        &[
+            Key::new(
+                "proxy",
+                Kind::Text,
+                "URL of another HTTP server, such as `\"http://127.0.0.1:8080\"`",
+            )
+            .details("See [Proxy](upstreams.md#proxy)")
+            .kind()
+            .unit(),
+            Key::new(
+                "rewrite",
+                Kind::Text,
+                "Path that replaces the request's before the action runs, with variables",
+            )
+            .default("none")
+            .details("See [Variables](variables.md) and below")
+            .unit(),
+        ],
+        access::KEYS,
+        &[
+            Key::new(
+                "limit",
+                Kind::OneOrMany(&Kind::Object(&LIMIT)),
+                "Limits of how often, how many at once and how fast requests are served",
+            )
+            .default("none")
+            .details("See [Limit](#limit)"),
+            Key::new(
+                "auth_request",
+                Kind::Object(&AUTH_REQUEST),
+                "Another action that decides whether requests go on",
+            )
+            .default("none")
+            .details("nginx's `auth_request`, see below"),
+            Key::new(
+                "mirror",
+                Kind::OneOrMany(&Kind::Object(&MIRROR)),
+                "Other actions that get copies of requests; their responses are dropped",
+            )
+            .default("none")
+            .details("nginx's `mirror`, see below"),
+            Key::new(
+                "error_pages",
+                Kind::Named(&Kind::Either(&[Kind::Text, Kind::Object(&ERROR_PAGE)])),
+                "Files or actions by status, in place of the server's own error pages",
+            )
+            .default("the server's own")
+            .details("See below")
+            .inherited(),
+        ],
+        action_options::KEYS,
+        server_options::KEYS,
+    ],
+};
+
+/// `auth_request` of an action.
+static AUTH_REQUEST: Shape = Shape {
+    name: "auth_request",
+    parts: &[&[
+        Key::new("action", Kind::Recursive("action"), "The action whose response decides")
+            .details(
+                "Any action that produces a response; usually with a `rewrite`. It cannot have an \
+                 `auth_request`, and its templates cannot use captures",
+            )
+            .required(),
+        Key::new(
+            "copy_headers",
+            Kind::Texts,
+            "Header fields of its response that the request gets",
+        )
+        .default("none")
+        .details("Fields of these names that the client sent are always removed"),
+        Key::new(
+            "response_headers",
+            Kind::Texts,
+            "Header fields of its response that the client gets, such as `Set-Cookie`",
+        )
+        .default("none"),
+    ]],
+};
+
+/// `mirror` of an action.
+static MIRROR: Shape = Shape {
+    name: "mirror",
+    parts: &[&[
+        Key::new("action", Kind::Recursive("action"), "The action that gets the copies")
+            .details(
+                "Any action that produces a response. It cannot have a `mirror`, and its \
+                 templates cannot use captures",
+            )
+            .required(),
+        Key::new(
+            "max_body_size",
+            Kind::Bytes(0),
+            "Maximum size of the body of a request that is copied, in bytes",
+        )
+        .default("1048576"),
+        Key::new("concurrency", Kind::Integer(1, COUNT), "Maximum number of copies in progress")
+            .default("32")
+            .details("Further requests are not copied, and the log says so"),
+    ]],
+};
+
+/// A member of `error_pages`.
+static ERROR_PAGE: Shape = Shape {
+    name: "error_page",
+    parts: &[&[
+        Key::new("action", Kind::Recursive("action"), "The action that responds")
+            .details(
+                "Any action that produces a response; usually with a `rewrite`. It cannot have \
+                 `error_pages`, and its templates cannot use captures",
+            )
+            .required(),
+        Key::switch(
+            "keep_status",
+            true,
+            "Keeps the status of the error, whatever status the action returns",
+        ),
+    ]],
+};
 
 /// An action: the response to a request, and the clients that may send it.
 #[derive(Debug, Clone)]
@@ -138,18 +285,12 @@ pub enum PageSource {
     },
 }
 
-/// Default of `max_body_size` of a mirror.
-const DEFAULT_MIRRORED_BODY: u64 = 1 << 20;
-
-/// Default of `concurrency` of a mirror.
-const DEFAULT_MIRROR_CONCURRENCY: u32 = 32;
-
 /// The keys of which an action has exactly one.
 pub(crate) const KINDS: [&str; 6] = ["pass", "return", "share", "status", "ping", "proxy"];
 
 impl Action {
     pub(crate) fn read(node: &Node<'_>) -> Result<Action, Error> {
-        let object = node.object().map_err(|error| match node.value.as_str() {
+        let object = node.object(&ACTION).map_err(|error| match node.value.as_str() {
             Some(path) if path.starts_with('/') => error.with_hint(format!(
                 "write {{\"rewrite\": \"{}\", \"pass\": \"applications/NAME\"}}",
                 Shown(path)
@@ -157,8 +298,7 @@ impl Action {
             Some(target) => error.with_hint(format!("write {{\"pass\": \"{}\"}}", Shown(target))),
             None => error,
         })?;
-        let kind = kind_of(node)?;
-        let kind = match kind {
+        let kind = match kind_of(node, &object)? {
             "pass" => ActionKind::Pass(Pass::read(&object.required("pass")?)?),
             "return" => ActionKind::Return(Return::read(&object)?),
             "share" => ActionKind::Share(Box::new(Share::read(&object)?)),
@@ -187,7 +327,7 @@ impl Action {
                 node.invalid("has no effect here, as the server makes this response itself");
             return Err(error.with_hint("write it beside \"pass\", \"proxy\" or \"share\""));
         }
-        let mut keys = { server_options::KEYS.iter() }.filter_map(|key| object.optional(key));
+        let mut keys = { server_options::KEYS.iter() }.filter_map(|key| object.optional(key.name));
         if let (true, Some(node)) = (has_fixed_response, keys.next()) {
             let error = node.invalid("has no effect here, as no other server gets the request");
             return Err(error.with_hint("write it beside \"pass\", \"proxy\" or \"share\""));
@@ -202,7 +342,7 @@ impl AuthRequest {
         // The requests of several steps may be checked by one action, as of an error page.
         let groups = Groups::default();
         let scope = Scope { groups: &groups, ..*node.scope };
-        let object = node.object()?;
+        let object = node.object(&AUTH_REQUEST)?;
         let value = object.required("action")?.within(&scope);
         let action = Action::read(&value)?;
         if action.auth_request.is_some() {
@@ -229,7 +369,7 @@ impl Mirror {
         // As of an `auth_request`.
         let groups = Groups::default();
         let scope = Scope { groups: &groups, ..*node.scope };
-        let object = node.object()?;
+        let object = node.object(&MIRROR)?;
         let value = object.required("action")?.within(&scope);
         let action = Action::read(&value)?;
         if !action.mirror.is_empty() {
@@ -237,12 +377,8 @@ impl Mirror {
         }
         let mirror = Mirror {
             action: Box::new(action),
-            max_body_size: object
-                .read("max_body_size", |node| node.size(0))?
-                .unwrap_or(DEFAULT_MIRRORED_BODY),
-            concurrency: object
-                .read("concurrency", |count| count.count(1))?
-                .unwrap_or(DEFAULT_MIRROR_CONCURRENCY),
+            max_body_size: object.integer_or_default("max_body_size")?,
+            concurrency: object.integer_or_default("concurrency")?,
         };
         object.end()?;
         Ok(mirror)
@@ -290,7 +426,7 @@ impl Share {
             types,
             chroot: object.read("chroot", share::read_chroot)?.flatten(),
             symlinks: Symlinks::read(object)?,
-            traverse_mounts: object.boolean("traverse_mounts")?.unwrap_or(true),
+            traverse_mounts: object.switch("traverse_mounts")?,
             scripts,
             fallback: object.read("fallback", Action::read)?,
             denied_has_fallback: node.scope.defaults.denied_has_fallback,
@@ -333,7 +469,7 @@ fn read_page_action(node: &Node<'_>) -> Result<PageSource, Error> {
     // steps.
     let groups = Groups::default();
     let scope = Scope { groups: &groups, ..*node.scope };
-    let object = node.object()?;
+    let object = node.object(&ERROR_PAGE)?;
     let value = object.required("action")?.within(&scope);
     let action = Action::read(&value)?;
     if !action.error_pages.is_empty() {
@@ -342,15 +478,13 @@ fn read_page_action(node: &Node<'_>) -> Result<PageSource, Error> {
     if !action.limit.is_empty() {
         return Err(value.invalid("must not have \"limit\": its request was admitted already"));
     }
-    let keep_status = object.boolean("keep_status")?.unwrap_or(true);
+    let keep_status = object.switch("keep_status")?;
     object.end()?;
     Ok(PageSource::Action { action: Box::new(action), keep_status })
 }
 
 /// Returns the key that names the kind of the action. There must be exactly one.
-fn kind_of(node: &Node<'_>) -> Result<&'static str, Error> {
-    // A separate object: the keys of the other kinds must not count as known keys of this action.
-    let object = node.object()?;
+fn kind_of(node: &Node<'_>, object: &Object<'_>) -> Result<&'static str, Error> {
     let mut present = KINDS.iter().copied().filter(|kind| object.optional(kind).is_some());
     let kind = present.next().ok_or_else(|| object.missing(&KINDS))?;
     match present.next() {

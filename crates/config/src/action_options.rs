@@ -5,18 +5,151 @@ use std::sync::Arc;
 use howdah_template::Template;
 use howdah_text::token::is_token;
 
-use crate::access_log::AccessLog;
-use crate::buffering::Buffering;
-use crate::cache::CacheOption;
-use crate::cors::Cors;
+use crate::access_log::{AccessLog, LOGS};
+use crate::buffering::{BUFFERING, Buffering, REQUEST_BUFFERING};
+use crate::cache::{CACHE, CacheOption};
+use crate::cors::{CORS, Cors};
 use crate::error::Error;
-use crate::expires::BrowserCaching;
-use crate::limit::LimitBandwidth;
+use crate::expires::{BrowserCaching, CACHE_CONTROL, EXPIRES, FINGERPRINTED};
+use crate::key::{Key, Kind, Shape};
+use crate::limit::{BANDWIDTH, LimitBandwidth};
 use crate::node::{Node, Object};
 use crate::php::read_settings;
-use crate::response_headers::ResponseHeader;
+use crate::response_headers::{RESPONSE_HEADER, ResponseHeader};
 use crate::script_variables;
 use crate::server_options::ServerOptions;
+
+/// Options of all actions.
+pub(crate) static KEYS: &[Key] = &[
+    Key::new(
+        "response_headers",
+        Kind::Named(&Kind::Either(&[Kind::Text, Kind::Null, Kind::Object(&RESPONSE_HEADER)])),
+        "Response header fields to set, with variables, or with `null` to remove; for a status \
+         from 200 to 399",
+    )
+    .default("{}")
+    .details(
+        "Fields of these names that the response has are replaced. **Howdah:** a value whose \
+         variables are empty sets nothing, and the response keeps its own fields (Unit sends an \
+         empty field). **Howdah:** an object with `value` and `\"always\": true` also applies to \
+         errors (nginx's `add_header … always`, `proxy_hide_header`). Of several actions on the \
+         way of a request, those of the last one count: write them in the steps of a route, not \
+         beside the `pass` to it, and in the `fallback` of a share, too. `Content-Length`, \
+         `Transfer-Encoding` and `Connection` cannot be set",
+    )
+    .unit(),
+    Key::switch("compress", true, "Allows responses to be compressed").details(
+        "`false` exempts them from [compression](settings.md), also if the request is passed on",
+    ),
+    Key::switch("security_headers", false, "Adds security header fields to responses")
+        .details(
+            "`X-Content-Type-Options: nosniff`, `X-Frame-Options: SAMEORIGIN`, `Referrer-Policy: \
+             strict-origin-when-cross-origin` and, over TLS, `Strict-Transport-Security` for a \
+             year, each unless the response has the field",
+        )
+        .inherited(),
+    Key::new("cors", Kind::Object(&CORS), "Other origins whose scripts may read responses")
+        .default("none")
+        .details("See below")
+        .inherited(),
+    BUFFERING.default("that of the upstream or application").inherited(),
+    REQUEST_BUFFERING.default("that of the upstream or application").inherited(),
+    Key::new(
+        "cache",
+        Kind::Either(&[Kind::Switch, Kind::Object(&CACHE)]),
+        "Stores responses of applications and other servers; `false` turns off an earlier \
+         action's `cache`",
+    )
+    .default("none")
+    .details("See [below](#cache)")
+    .inherited(),
+    EXPIRES,
+    CACHE_CONTROL,
+    FINGERPRINTED,
+    Key::new(
+        "charset",
+        Kind::Text,
+        "Encoding that text types get in `Content-Type` if they have none, such as `\"utf-8\"`; \
+         or `\"off\"`",
+    )
+    .default("none")
+    .details(
+        "For `text/*`, JavaScript and XML types (nginx's `charset`, Apache's `AddDefaultCharset`)",
+    )
+    .inherited(),
+    Key::new(
+        "max_body_size",
+        Kind::Bytes(0),
+        "Maximum size of a request body in bytes; larger bodies get 413",
+    )
+    .default("that of the settings")
+    .details("nginx's `client_max_body_size` of a location")
+    .inherited(),
+    Key::new(
+        "rate",
+        Kind::Either(&[Kind::Bytes(1), Kind::Object(&BANDWIDTH)]),
+        "Bytes a second that each response is sent with",
+    )
+    .default("no limit")
+    .details(
+        "nginx's `limit_rate` and `limit_rate_after`. A client with several connections gets as \
+         many times the rate; [`bandwidth`](#limit) of a limit is for all responses of a client",
+    )
+    .inherited(),
+    Key::new(
+        "intercept_errors",
+        Kind::Switch,
+        "Lets `error_pages` also replace responses of applications and other servers",
+    )
+    .default("false")
+    .details("`fastcgi_intercept_errors`, `proxy_intercept_errors`")
+    .inherited(),
+    Key::switch(
+        "internal",
+        false,
+        "Answers clients with 404; only internal requests reach the action",
+    )
+    .details(
+        "These are error pages and [internal redirects](#internal-redirects) (nginx's \
+         `internal`). A `rewrite`, `pass` or `fallback` does not make a request internal",
+    ),
+    Key::new(
+        "environment",
+        Kind::Named(&Kind::Text),
+        "Variables for scripts in addition to those of CGI, or in place of them, with variables \
+         of the request",
+    )
+    .default("none")
+    .details(
+        "They are in `$_SERVER`, with [variables](variables.md) as values; an empty value removes \
+         one (nginx's `fastcgi_param`, Apache's `SetEnv`). Of two with one name, the later counts",
+    )
+    .adds_up(),
+    Key::new("options", Kind::Object(&ACTION_PHP_OPTIONS), "Settings of PHP for the requests")
+        .default("none")
+        .details(
+            "`fastcgi_param PHP_VALUE`, `php_value` of Apache. As with `php_value`, only settings \
+             that PHP lets a directory change have an effect, and those in `options.admin` of the \
+             application stay. Not in [worker mode](../worker-mode.md). PHP-FPM, of an \
+             application of type `fastcgi`, applies all of them, and keeps them for later \
+             requests of the same process",
+        )
+        .adds_up(),
+    Key::new("access_log", LOGS, "Access logs in place of those of the listener")
+        .default("that of the listener")
+        .details(
+            "See [Access log](access-log.md); `false` for none (nginx's `access_log` of a \
+             location)",
+        )
+        .inherited(),
+];
+
+/// `options` of an action.
+static ACTION_PHP_OPTIONS: Shape = Shape {
+    name: "action_php_options",
+    parts: &[&[Key::new("user", Kind::Named(&Kind::Text), "Settings that scripts can change")
+        .default("{}")]],
+};
 
 /// Options of an action. The server merges those of all actions on the way of a request
 /// (`howdah-routing`, `Effects::apply`).
@@ -78,8 +211,8 @@ impl ActionOptions {
             response_headers: object
                 .read("response_headers", ResponseHeader::read_all)?
                 .unwrap_or_default(),
-            compress: object.boolean("compress")?.unwrap_or(true),
-            security_headers: object.boolean("security_headers")?.unwrap_or(false),
+            compress: object.switch("compress")?,
+            security_headers: object.switch("security_headers")?,
             cors: object.read("cors", Cors::read)?,
             buffering: Buffering::read(object)?,
             cache: object.read("cache", CacheOption::read)?,
@@ -88,7 +221,7 @@ impl ActionOptions {
             max_body_size: object.read("max_body_size", BodyLimit::read)?,
             rate: object.read("rate", LimitBandwidth::read)?,
             intercept_errors: object.boolean("intercept_errors")?,
-            internal: object.boolean("internal")?.unwrap_or(false),
+            internal: object.switch("internal")?,
             environment: object
                 .read("environment", script_variables::read_of_action)?
                 .unwrap_or_default(),
@@ -110,7 +243,7 @@ fn read_charset(node: &Node<'_>) -> Result<String, Error> {
 
 /// Reads `options`: settings of PHP for the requests of an action.
 fn read_options(node: &Node<'_>) -> Result<Vec<(String, String)>, Error> {
-    let object = node.object()?;
+    let object = node.object(&ACTION_PHP_OPTIONS)?;
     let settings = object.read("user", |user| {
         let settings = read_settings(user)?;
         for (name, setting) in user.members()? {

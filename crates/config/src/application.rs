@@ -5,18 +5,279 @@ use std::time::Duration;
 
 use howdah_template::Template;
 
-use crate::access_log::AccessLog;
-use crate::delegation::Delegation;
+use crate::access_log::{AccessLog, LOGS};
+use crate::delegation::{self, Delegation};
 use crate::error::{Error, ErrorKind};
-use crate::htaccess::Htaccess;
-use crate::isolation::Isolation;
+use crate::htaccess::{HTACCESS, Htaccess};
+use crate::isolation::{ISOLATION, Isolation};
+use crate::key::{COUNT, Key, Kind, Shape};
 use crate::limit;
 use crate::node::{Node, Shown, path};
-use crate::php::{PhpOptions, PhpTarget, PhpVersion, ScriptDirectories};
-use crate::processes::Processes;
+use crate::php::{
+    OPTIONS, PhpOptions, PhpTarget, PhpVersion, ROOT, SCRIPT_KEYS, ScriptDirectories, TARGET,
+};
+use crate::processes::{PROCESSES, Processes};
 use crate::script_extensions::ScriptExtensions;
-use crate::smtp::Smtp;
-use crate::worker::WorkerScript;
+use crate::smtp::{SMTP, Smtp};
+use crate::worker::{WORKER, WorkerScript};
+
+/// A member of `applications` that runs PHP.
+pub(crate) static APPLICATION: Shape = Shape {
+    name: "application",
+    parts: &[
+        &[
+            Key::new("type", Kind::Text, "`\"php\"`, or with a version, such as `\"php 8.2\"`")
+                .details(
+                    "Without a version, the newest PHP installed; a version has any precision: \
+                     `php 8`, `php 8.2.1`",
+                )
+                .required()
+                .unit(),
+            ROOT.default("required without `targets`"),
+        ],
+        SCRIPT_KEYS,
+        &[
+            Key::new(
+                "targets",
+                Kind::Named(&Kind::Object(&TARGET)),
+                "Several roots and scripts by name",
+            )
+            .default("none")
+            .details(
+                "Up to 254 named objects, each with its `root`, `script`, `index` and `prefix`, \
+                 in place of those above",
+            )
+            .unit(),
+            Key::new(
+                "worker",
+                Kind::Either(&[Kind::Switch, Kind::Object(&WORKER)]),
+                "Keeps a script in memory, which handles one request after the other",
+            )
+            .default("false")
+            .details("See [Worker mode](../worker-mode.md)"),
+            Key::new(
+                "htaccess",
+                Kind::Either(&[Kind::Switch, Kind::Object(&HTACCESS)]),
+                "Handles requests under the `.htaccess` files below the root, as Apache does",
+            )
+            .default("false")
+            .details("See [`.htaccess`](../htaccess.md). Not with `script`"),
+            Key::new(
+                "processes",
+                Kind::Either(&[
+                    Kind::Word(&["auto"]),
+                    Kind::Integer(1, COUNT),
+                    Kind::Object(&PROCESSES),
+                ]),
+                "Number of worker processes",
+            )
+            .default("\"auto\"")
+            .details("See [below](#processes)")
+            .unit(),
+            Key::new(
+                "limits",
+                Kind::Object(&LIMITS),
+                "Limits of a request, of a process and of the queue",
+            )
+            .details("See [below](#limits)")
+            .unit(),
+            Key::new("options", Kind::Object(&OPTIONS), "Settings of PHP")
+                .details("See [below](#options)")
+                .unit(),
+            Key::new(
+                "script_directories",
+                Kind::Texts,
+                "Directories that must contain the requested scripts, or with `!` in front must \
+                 not",
+            )
+            .default("anywhere")
+            .details(
+                "`[\"/srv/blog\", \"!/srv/blog/uploads\"]`. Other scripts get 403. Links are \
+                 resolved first. Included files are not checked, see \
+                 [`open_basedir`](../php.md#script-checks)",
+            ),
+            Key::new(
+                "limit_extensions",
+                Kind::Texts,
+                "Endings of the names of files that run as scripts",
+            )
+            .default("[\".php\"]")
+            .details(
+                "Compared byte for byte: `[\".php\", \".phtml\"]` (PHP-FPM's \
+                 `security.limit_extensions`). Other files are never run. Files with these \
+                 endings, and copies of them, are not sent by shares either; see [Script \
+                 checks](../php.md#script-checks)",
+            ),
+            Key::new("environment", Kind::Named(&Kind::Text), "Environment variables")
+                .default("{}")
+                .unit(),
+            Key::new("user", Kind::Text, "User that the processes run as")
+                .default("the server's own")
+                .unit(),
+            Key::new("group", Kind::Text, "Group that the processes run as")
+                .default("the user's own")
+                .unit(),
+            Key::new("working_directory", Kind::Text, "Initial working directory of the processes")
+                .default("the server's own")
+                .details("PHP-FPM's `chdir`")
+                .unit(),
+            Key::new(
+                "priority",
+                Kind::Integer(-20, 19),
+                "Nice value of the processes, from -20 (first) to 19",
+            )
+            .default("the server's own")
+            .details("PHP-FPM's `process.priority`. Values below 0 need a server started by root"),
+            Key::new(
+                "umask",
+                Kind::Text,
+                "Permissions that files created by scripts do not get, in octal digits, such as \
+                 `\"0027\"`",
+            )
+            .default("the server's own"),
+            Key::new(
+                "access_log",
+                LOGS,
+                "Access logs of the requests that the application handles",
+            )
+            .default("that of the listener")
+            .details(
+                "See [Access log](access-log.md) (PHP-FPM's `access.log`); `false` for none. An \
+                 `access_log` of an action counts more",
+            ),
+            Key::new("stdout", Kind::Text, "File that standard output is appended to")
+                .default("the server's log")
+                .unit(),
+            Key::new("stderr", Kind::Text, "File that standard error is appended to")
+                .default("the server's log")
+                .unit(),
+            Key::new(
+                "isolation",
+                Kind::Object(&ISOLATION),
+                "Isolation of the processes from the machine",
+            )
+            .default("none")
+            .details("See below")
+            .unit(),
+            Key::new("smtp", Kind::Object(&SMTP), "Mail server that takes the messages of scripts")
+                .default("that of the settings")
+                .details(
+                    "For [`mail()`](../php.md#mail), see [SMTP](settings.md#smtp); without \
+                     `host`, `from`, `limit` and `timeout` for the one of the settings",
+                ),
+            Key::new("server_software", Kind::Text, "Value of `SERVER_SOFTWARE` in `$_SERVER`")
+                .default("`Howdah/` and its version; with `htaccess` also `(Apache compatible)`")
+                .details(
+                    "See [`$_SERVER`](../php.md#_server); WordPress offers pretty permalinks if \
+                     it contains `nginx` or `Apache`",
+                ),
+        ],
+        delegation::KEYS,
+    ],
+};
+
+/// `limits` of an application.
+static LIMITS: Shape = Shape {
+    name: "limits",
+    parts: &[&[
+        Key::new(
+            "timeout",
+            Kind::Seconds(0),
+            "Maximum seconds that a request may run; 0 is no limit",
+        )
+        .default("none")
+        .details(
+            "Until the response is complete, even if the client has disconnected. The worker and \
+             the programs that it waits for are then killed, and the response is 504 (PHP-FPM: \
+             `request_terminate_timeout`)",
+        )
+        .unit(),
+        Key::new(
+            "requests",
+            Kind::Integer(0, COUNT),
+            "Number of requests after which a process is replaced; 0 is no limit",
+        )
+        .default("none")
+        .unit(),
+        Key::new(
+            "memory",
+            Kind::Bytes(0),
+            "Private memory in bytes above which a process is replaced after a request; 0 is no \
+             limit",
+        )
+        .default("none")
+        .details("OPcache and files shared with the prototype do not count"),
+        Key::new("rlimits", Kind::Object(&RESOURCE_LIMITS), "Resource limits of each process")
+            .default("the server's own")
+            .details("See below (PHP-FPM: `rlimit_files`, `rlimit_core`)"),
+        Key::new("shm", Kind::Bytes(0), "Bytes of shared memory between server and application")
+            .unavailable(),
+        Key::new(
+            "queue",
+            Kind::Integer(0, COUNT),
+            "Maximum number of requests that wait for a process; further requests get 503",
+        )
+        .default("8192")
+        .details("With `fair`, a client cannot use up the second half alone"),
+        Key::new(
+            "queue_timeout",
+            Kind::Seconds(0),
+            "Maximum seconds that a request waits for a process; 0 is no limit",
+        )
+        .default("none"),
+        Key::new(
+            "fair",
+            Kind::Either(&[Kind::Switch, Kind::Text]),
+            "Queues fairly by client, or by the value of this text with variables, in place of \
+             the order of arrival",
+        )
+        .default("false")
+        .details(
+            "Clients [take turns](../limits.md#turns) in the queue. With a text with \
+             [variables](variables.md), such as `\"$host\"`, requests with different values take \
+             turns",
+        ),
+        Key::new(
+            "patience",
+            Kind::Seconds(0),
+            "Seconds that clients wait; while the queue is overloaded, requests that have waited \
+             longer get 503",
+        )
+        .default("none")
+        .details(
+            "It is overloaded if requests have waited longer than that for as long as that, see \
+             [Overload](../limits.md#overload); 0 is no limit",
+        ),
+        Key::new(
+            "slow",
+            Kind::Seconds(0),
+            "Seconds after which a running request is logged with its stack; 0 for never",
+        )
+        .default("5")
+        .details("See [Slow log](../operations.md#slow-log) (PHP-FPM's `request_slowlog_timeout`)"),
+        Key::new("slow_log", Kind::Text, "File that slow requests are logged to")
+            .default("the server's log")
+            .details("PHP-FPM's `slowlog`"),
+    ]],
+};
+
+/// A resource limit.
+const RESOURCE_LIMIT: Kind = Kind::Either(&[Kind::Bytes(0), Kind::Word(&["unlimited"])]);
+
+/// `rlimits` of an application: the names of `setrlimit(2)` in lower case.
+static RESOURCE_LIMITS: Shape = Shape {
+    name: "rlimits",
+    parts: &[&[
+        Key::new("as", RESOURCE_LIMIT, "Maximum size of the address space in bytes"),
+        Key::new("core", RESOURCE_LIMIT, "Maximum size of a core file in bytes"),
+        Key::new("data", RESOURCE_LIMIT, "Maximum size of the data segment in bytes"),
+        Key::new("fsize", RESOURCE_LIMIT, "Maximum size of written files in bytes"),
+        Key::new("memlock", RESOURCE_LIMIT, "Maximum size of locked memory in bytes"),
+        Key::new("nofile", RESOURCE_LIMIT, "Maximum number of open files"),
+        Key::new("nproc", RESOURCE_LIMIT, "Maximum number of processes of the application's user"),
+        Key::new("stack", RESOURCE_LIMIT, "Maximum size of the stack in bytes"),
+    ]],
+};
 
 /// A PHP application.
 #[derive(Debug, Clone, PartialEq)]
@@ -149,7 +410,7 @@ impl Application {
 
     /// Reads a member of `applications`.
     pub(crate) fn read(name: &str, node: &Node<'_>) -> Result<Application, Error> {
-        let object = node.object()?;
+        let object = node.object(&APPLICATION)?;
         let version = read_type(&object.required("type")?)?;
         let mut targets = PhpTarget::read_all(&object)?;
         let limits = object.read("limits", Limits::read)?.unwrap_or_default();
@@ -176,10 +437,7 @@ impl Application {
             user: object.text("user")?,
             group: object.text("group")?,
             working_directory: object.file("working_directory")?,
-            priority: object.read("priority", |node| {
-                // In range.
-                node.integer(-20..=19).map(|nice| i32::try_from(nice).unwrap_or(0))
-            })?,
+            priority: object.integer("priority")?,
             umask: object.read("umask", read_umask)?,
             access_log: object.read("access_log", AccessLog::read_all)?,
             stdout: object.file("stdout")?,
@@ -238,24 +496,20 @@ fn read_type(node: &Node<'_>) -> Result<PhpVersion, Error> {
 
 impl Limits {
     fn read(node: &Node<'_>) -> Result<Limits, Error> {
-        let object = node.object()?;
+        let object = node.object(&LIMITS)?;
         // As in Unit, zero means no limit.
-        let timeout = |timeout: &Node<'_>| timeout.seconds(0);
         let set = |duration: &Duration| !duration.is_zero();
-        object.unavailable("shm")?;
         let limits = Limits {
-            timeout: object.read("timeout", timeout)?.filter(set),
-            requests: object.read("requests", |requests| requests.count(0))?.filter(|n| *n > 0),
-            memory: object.read("memory", |memory| memory.size(0))?.filter(|bytes| *bytes > 0),
+            timeout: object.seconds("timeout")?.filter(set),
+            requests: object.integer("requests")?.filter(|n| *n > 0),
+            memory: object.bytes("memory")?.filter(|bytes| *bytes > 0),
             rlimits: object.read("rlimits", read_rlimits)?.unwrap_or_default(),
-            queue: object
-                .read("queue", |queue| queue.count(0))?
-                .unwrap_or_else(|| Limits::default().queue),
-            queue_timeout: object.read("queue_timeout", timeout)?.filter(set),
-            patience: object.read("patience", timeout)?.filter(set),
+            queue: object.integer_or_default("queue")?,
+            queue_timeout: object.seconds("queue_timeout")?.filter(set),
+            patience: object.seconds("patience")?.filter(set),
             fair: object.read("fair", Fairness::read)?.unwrap_or_default(),
             slow: object
-                .read("slow", timeout)?
+                .seconds("slow")?
                 .map_or(Limits::default().slow, |slow| Some(slow).filter(set)),
             slow_log: object.file("slow_log")?,
         };
@@ -277,15 +531,15 @@ impl Fairness {
 }
 
 fn read_rlimits(node: &Node<'_>) -> Result<Vec<(String, Option<u64>)>, Error> {
-    let object = node.object()?;
+    let object = node.object(&RESOURCE_LIMITS)?;
     let mut limits = Vec::new();
-    for name in RLIMITS {
+    for Key { name, .. } in RESOURCE_LIMITS.keys() {
         let limit = object.read(name, |limit| match limit.value.as_str() {
             Some("unlimited") => Ok(None),
             Some(_) => Err(limit.invalid("must be a number or \"unlimited\"")),
             None => limit.size(0).map(Some),
         })?;
-        limits.extend(limit.map(|limit| (name.to_owned(), limit)));
+        limits.extend(limit.map(|limit| ((*name).to_owned(), limit)));
     }
     object.end()?;
     Ok(limits)

@@ -1,7 +1,23 @@
 //! `buffering` and `request_buffering` of an action.
 
 use crate::error::Error;
+use crate::key::Key;
 use crate::node::Object;
+
+/// The row of `buffering`.
+pub(crate) const BUFFERING: Key =
+    Key::switch("buffering", true, "Reads responses as fast as other servers send them")
+        .details("See [Proxy](upstreams.md#proxy) (`proxy_buffering`, `fastcgi_buffering`)");
+
+/// The row of `request_buffering`.
+pub(crate) const REQUEST_BUFFERING: Key = Key::switch(
+    "request_buffering",
+    true,
+    "Receives all of a request body before the request is sent to another server",
+)
+.details(
+    "See [Proxy](upstreams.md#proxy) (`proxy_request_buffering`, `fastcgi_request_buffering`)",
+);
 
 /// Messages that are received completely before they are forwarded. `None`: the setting of the
 /// upstream or FastCGI application.

@@ -3,6 +3,7 @@
 //! The grammar is here; `presets` has the settings of `preset`, which the keys of a document
 //! replace or, for lists of conditions, extend. RFC 9111 holds where no key says otherwise.
 
+mod keys;
 mod presets;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ use crate::node::{Node, Object, quoted};
 use crate::patterns;
 use crate::suggest::nearest;
 use crate::templates;
+
+pub(crate) use self::keys::CACHE;
 
 /// The value of `cache`.
 #[derive(Debug, Clone)]
@@ -141,14 +144,11 @@ impl CacheStore {
 /// Memory of a store in bytes, if no action sets it.
 const DEFAULT_MEMORY: u64 = 64 << 20;
 
-/// Smallest memory of a store in bytes.
-const MIN_MEMORY: u64 = 1 << 20;
-
 /// Size of the file of a store in bytes, if its action does not set it.
 const DEFAULT_SIZE: u64 = 1 << 30;
 
-/// Smallest and largest size of the file of a store in bytes.
-const SIZES: std::ops::RangeInclusive<u64> = 16 << 20..=16 << 40;
+/// Largest size of the file of a store in bytes.
+const MAX_SIZE: u64 = 16 << 40;
 
 /// Names of fields that can be ignored.
 const IGNORABLE: [&str; 7] = [
@@ -210,7 +210,7 @@ impl Default for Cache {
 
 impl Cache {
     fn read(node: &Node<'_>) -> Result<Cache, Error> {
-        let object = node.object()?;
+        let object = node.object(&CACHE)?;
         let base = object.read("preset", read_preset)?.unwrap_or_default();
         Cache::read_over(base, object)
     }
@@ -220,10 +220,10 @@ impl Cache {
         if let Some(name) = object.read("name", read_name)? {
             cache.name = name;
         }
-        cache.memory = object.read("memory", |node| node.size(MIN_MEMORY))?.or(cache.memory);
+        cache.memory = object.bytes("memory")?.or(cache.memory);
         cache.disk = read_disk(&object)?.or(cache.disk);
         let replace = |value: &mut bool, new: Option<bool>| *value = new.unwrap_or(*value);
-        if let Some(size) = object.read("max_object", |node| node.size(1))? {
+        if let Some(size) = object.bytes("max_object")? {
             cache.max_object = size;
         }
         cache.key = object.read("key", templates::read)?.or(cache.key);
@@ -242,15 +242,15 @@ impl Cache {
             cache.vary.retain(|(name, _)| !rules.iter().any(|(other, _)| other == name));
             cache.vary.extend(rules);
         }
-        let seconds = |key| object.read(key, |node| Ok(node.seconds(0)?.as_secs()));
+        let seconds = |key| Ok::<_, Error>(object.seconds(key)?.map(|time| time.as_secs()));
         cache.stale_while_revalidate =
             seconds("stale_while_revalidate")?.or(cache.stale_while_revalidate);
         cache.stale_if_error = seconds("stale_if_error")?.or(cache.stale_if_error);
         replace(&mut cache.lock, object.boolean("lock")?);
-        if let Some(timeout) = object.read("lock_timeout", |node| node.seconds(1))? {
+        if let Some(timeout) = object.seconds("lock_timeout")? {
             cache.lock_timeout = timeout;
         }
-        if let Some(uses) = object.read("min_uses", |node| node.count(1))? {
+        if let Some(uses) = object.integer("min_uses")? {
             cache.min_uses = uses;
         }
         replace(&mut cache.background, object.boolean("background")?);
@@ -368,22 +368,21 @@ fn read_preset(node: &Node<'_>) -> Result<Cache, Error> {
         });
     };
     let root = Node::root(&document, node.scope);
-    Cache::read_over(Cache::default(), root.object()?)
+    Cache::read_over(Cache::default(), root.object(&CACHE)?)
 }
 
 /// Reads the file of a store.
 fn read_disk(object: &Object<'_>) -> Result<Option<CacheDisk>, Error> {
     let directory = object.read("path", |node| node.directory(node.text()?))?;
-    let has_directory = directory.is_some();
-    let size = object.read("size", |node| {
-        if !has_directory {
+    let size = object.bytes("size")?;
+    if let Some(node) = object.optional("size") {
+        if directory.is_none() {
             return Err(node.invalid("needs \"path\", the directory of the file"));
         }
-        match node.size(*SIZES.start())? {
-            size if SIZES.contains(&size) => Ok(size),
-            _ => Err(node.invalid(format_args!("must be at most {}", SIZES.end()))),
+        if size.is_some_and(|size| size > MAX_SIZE) {
+            return Err(node.invalid(format_args!("must be at most {MAX_SIZE}")));
         }
-    })?;
+    }
     Ok(directory.map(|directory| CacheDisk { directory, size: size.unwrap_or(DEFAULT_SIZE) }))
 }
 

@@ -6,7 +6,36 @@ use std::time::Duration;
 
 use crate::address::Address;
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::{Node, Object, Shown};
+
+/// `cluster` of the settings.
+pub(crate) static CLUSTER: Shape = Shape {
+    name: "cluster",
+    parts: &[&[
+        Key::new(
+            "server",
+            Kind::Text,
+            "Address of the server, such as `\"10.0.0.5:6379\"` or \
+             `\"unix:/run/valkey/valkey.sock\"`",
+        )
+        .details("Also `\"valkey.internal:6379\"` or `\"unix:@name\"`")
+        .required(),
+        Key::new("username", Kind::Text, "User name (an ACL of Valkey)")
+            .default("the default user"),
+        Key::new("password", Kind::Text, "Password").default("none").details("No log line has it"),
+        Key::new("database", Kind::Integer(0, MAX_DATABASE), "Number of the database").default("0"),
+        Key::new("prefix", Kind::Text, "Beginning of all keys").default("\"howdah:\"").details(
+            "Sites that share a Valkey and not their limits and purges need different ones",
+        ),
+        Key::new(
+            "timeout",
+            Kind::Number,
+            "Maximum seconds for which a request waits for an answer, from 0.001 to 0.5",
+        )
+        .default("0.02"),
+    ]],
+};
 
 /// The server through which several servers share purges and limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,13 +90,12 @@ impl Cluster {
         if !node.value.is_object() {
             return Err(node.wrong_type("an address or an object"));
         }
-        let object = node.object()?;
-        let database = object.read("database", |number| number.integer(0..=MAX_DATABASE))?;
+        let object = node.object(&CLUSTER)?;
         let cluster = Cluster {
             server: read_server(&object.required("server")?)?,
             username: object.text("username")?,
             password: object.read("password", read_password)?,
-            database: database.and_then(|number| u32::try_from(number).ok()).unwrap_or(0),
+            database: object.integer_or_default("database")?,
             prefix: object
                 .read("prefix", read_prefix)?
                 .unwrap_or_else(|| DEFAULT_PREFIX.to_owned()),

@@ -3,8 +3,51 @@
 use howdah_template::{Patterns, Subject};
 
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::{Node, quoted};
 use crate::patterns;
+
+/// `compression` of the settings.
+pub(crate) static COMPRESSION: Shape = Shape {
+    name: "compression",
+    parts: &[&[
+        Key::new("types", Kind::Texts, "Patterns of the media types that are compressed")
+            .default("everything")
+            .details(
+                "Without their parameters. The default excludes formats that are already \
+                 compressed (images other than SVG, audio, video, archives, WOFF)",
+            )
+            .unit(),
+        Key::new(
+            "compressors",
+            Kind::OneOrMany(&Kind::Object(&COMPRESSOR)),
+            "The encodings, the preferred first",
+        )
+        .default("required, unless `enabled` is `false`")
+        .unit(),
+        Key::switch("enabled", true, "Compresses responses"),
+    ]],
+};
+
+/// An encoding of `compressors`.
+static COMPRESSOR: Shape = Shape {
+    name: "compressor",
+    parts: &[&[
+        Key::new("encoding", Kind::Word(&["gzip", "br", "zstd", "deflate"]), "The encoding")
+            .required()
+            .unit(),
+        Key::new(
+            "level",
+            Kind::Integer(-7, 22),
+            "The level: gzip and deflate -1 to 9, br 0 to 11, zstd -7 to 22",
+        )
+        .default("6 for gzip and deflate, 5 for br, 3 for zstd")
+        .unit(),
+        Key::new("min_length", Kind::Bytes(0), "Minimum length of compressed responses in bytes")
+            .default("0")
+            .unit(),
+    ]],
+};
 
 /// Settings of response compression.
 #[derive(Debug, Clone)]
@@ -43,8 +86,8 @@ pub enum Encoding {
 
 impl Compression {
     pub(crate) fn read(node: &Node<'_>) -> Result<Compression, Error> {
-        let object = node.object()?;
-        let enabled = object.boolean("enabled")?.unwrap_or(true);
+        let object = node.object(&COMPRESSION)?;
+        let enabled = object.switch("enabled")?;
         let types = object.read("types", |types| patterns::read(types, Subject::MimeType))?;
         let compressors = match object.optional("compressors") {
             None if enabled => return Err(object.missing(&["compressors"])),
@@ -65,11 +108,11 @@ impl Compressor {
     }
 
     fn read(node: &Node<'_>) -> Result<Compressor, Error> {
-        let object = node.object()?;
+        let object = node.object(&COMPRESSOR)?;
         let encoding = Encoding::read(&object.required("encoding")?)?;
         let levels = encoding.levels();
         let level = object.read("level", |level| level.integer(levels))?;
-        let min_length = object.read("min_length", |length| length.size(0))?;
+        let min_length = object.bytes("min_length")?;
         object.end()?;
         Ok(Compressor {
             encoding,

@@ -7,26 +7,99 @@ use howdah_template::geo_database::GeoDatabase;
 use howdah_template::{DefinedVariables, Groups};
 use serde_json::Value;
 
-use crate::access_log::AccessLog;
+use crate::access_log::{AccessLog, LOGS};
 use crate::action::ActionKind;
-use crate::application::Application;
+use crate::application::{APPLICATION, Application};
 use crate::defaults::Defaults;
 use crate::definitions::Definitions;
 use crate::error::{Error, ErrorKind};
-use crate::fastcgi::{FastCgi, Servers};
+use crate::fastcgi::{FASTCGI, FastCgi, Servers};
 use crate::include::{self, LeftOut};
 use crate::json;
+use crate::key::{Key, Kind, Shape};
 use crate::limit::LimitRule;
-use crate::listener::Listener;
+use crate::listener::{LISTENER, Listener};
 use crate::mistakes::Mistakes;
 use crate::node::{Node, Scope, path};
 use crate::proxy::Proxy;
-use crate::route::Route;
-use crate::settings::Settings;
+use crate::route::{Route, STEP};
+use crate::settings::{SETTINGS, Settings};
 use crate::smtp::{MailServer, mail_server};
-use crate::upstream::Upstream;
+use crate::upstream::{UPSTREAM, Upstream};
 use crate::upstream_tls::UpstreamTls;
 use crate::variables;
+use crate::variables::VARIABLE;
+
+/// The document itself.
+pub static DOCUMENT: Shape = Shape {
+    name: "document",
+    parts: &[&[
+        Key::new(
+            "include",
+            Kind::Texts,
+            "Files with parts of the document, such as `\"conf.d/*.json\"`",
+        )
+        .details("See [Several files](#several-files)")
+        .replaced(),
+        Key::new("settings", Kind::Object(&SETTINGS), "Settings of the whole server")
+            .details("See [Settings](configuration/settings.md)")
+            .unit(),
+        Key::new(
+            "variables",
+            Kind::Named(&Kind::Object(&VARIABLE)),
+            "Variables by name, whose values are looked up in tables",
+        )
+        .details(
+            "See [Variables](configuration/variables.md#defined-variables); nginx's `map`, `geo`, \
+             `split_clients`",
+        ),
+        Key::new(
+            "listeners",
+            Kind::Named(&Kind::Object(&LISTENER)),
+            "Listening sockets by address, such as `\"*:80\"` or `\"unix:/run/site.sock\"`",
+        )
+        .details("See [Listeners](configuration/listeners.md)")
+        .unit(),
+        Key::new(
+            "routes",
+            Kind::Either(&[
+                Kind::Array(&Kind::Object(&STEP)),
+                Kind::Named(&Kind::Array(&Kind::Object(&STEP))),
+            ]),
+            "Steps, the first of which that matches handles a request",
+        )
+        .details("See [Routes](configuration/routes.md)")
+        .unit(),
+        Key::new(
+            "applications",
+            Kind::Named(&Kind::Either(&[Kind::Object(&APPLICATION), Kind::Object(&FASTCGI)])),
+            "PHP applications by name",
+        )
+        .details("See [Applications](configuration/applications.md)")
+        .unit(),
+        Key::new(
+            "upstreams",
+            Kind::Named(&Kind::Object(&UPSTREAM)),
+            "Groups of servers by name, which share the requests that are passed to them",
+        )
+        .details("See [Upstreams](configuration/upstreams.md#upstreams)")
+        .unit(),
+        Key::new(
+            "access_log",
+            LOGS,
+            "The access log: a file, an object, an array of them, or `false`",
+        )
+        .details("See [Access log](configuration/access-log.md)")
+        .unit(),
+        Key::new(
+            "included",
+            Kind::Named(&Kind::Text),
+            "Files that parts of the document come from",
+        )
+        .internal(),
+        Key::new("left_out", Kind::Named(&Kind::Text), "Files that cannot be used").internal(),
+    ]],
+};
 
 /// A valid document.
 #[derive(Debug, Clone)]
@@ -104,7 +177,7 @@ impl Config {
             mistakes,
         };
         let root = Node::root(&document, &scope);
-        let object = root.object()?;
+        let object = root.object(&DOCUMENT)?;
         include::refuse(&root)?;
         // Templates refer to them.
         object.optional("variables").map(|node| variables::read(&variables, &node)).transpose()?;
@@ -116,9 +189,9 @@ impl Config {
         let (applications, fastcgi) = applications.unwrap_or_default();
         let upstreams = mistakes.part(object.read("upstreams", Upstream::read_all))?.flatten();
         let access_log = mistakes.part(object.read("access_log", AccessLog::read_all))?.flatten();
-        let included = object.internal("included").map(|node| include::read_included(&node));
+        let included = object.optional("included").map(|node| include::read_included(&node));
         let included = included.transpose()?.unwrap_or_default();
-        let left_out = object.internal("left_out").map(|node| include::read_left_out(&node));
+        let left_out = object.optional("left_out").map(|node| include::read_left_out(&node));
         let left_out = left_out.transpose()?.unwrap_or_default();
         mistakes.part(object.end())?;
         let mut config = Config {

@@ -3,7 +3,42 @@
 use howdah_text::token::is_token;
 
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::Node;
+
+/// `cors` of an action.
+pub(crate) static CORS: Shape = Shape {
+    name: "cors",
+    parts: &[&[
+        Key::new(
+            "origins",
+            Kind::Texts,
+            "Allowed origins, such as `https://example.com`; or `\"*\"` for all",
+        )
+        .required(),
+        Key::new("methods", Kind::Texts, "Allowed methods")
+            .default("[\"GET\", \"HEAD\", \"POST\"]"),
+        Key::new(
+            "headers",
+            Kind::Texts,
+            "Request header fields allowed in addition to the CORS-safelisted ones",
+        )
+        .default("none"),
+        Key::new(
+            "expose_headers",
+            Kind::Texts,
+            "Response header fields that scripts may read in addition to the CORS-safelisted ones",
+        )
+        .default("none"),
+        Key::switch("credentials", false, "Allows cookies and passwords; not with `\"*\"`"),
+        Key::new(
+            "max_age",
+            Kind::Seconds(0),
+            "Seconds for which a browser may cache the preflight response",
+        )
+        .default("the browser's"),
+    ]],
+};
 
 /// Permissions of scripts of other origins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,9 +59,9 @@ pub struct Cors {
 
 impl Cors {
     pub(crate) fn read(node: &Node<'_>) -> Result<Cors, Error> {
-        let object = node.object()?;
+        let object = node.object(&CORS)?;
         let origins = read_origins(&object.required("origins")?)?;
-        let credentials = object.boolean("credentials")?.unwrap_or(false);
+        let credentials = object.switch("credentials")?;
         if credentials && origins.is_none() {
             return Err(node.invalid(
                 "has \"credentials\" for all origins, so that every site could act for its \
@@ -40,7 +75,7 @@ impl Cors {
             headers: object.read("headers", read_tokens)?.unwrap_or_default(),
             expose_headers: object.read("expose_headers", read_tokens)?.unwrap_or_default(),
             credentials,
-            max_age: object.read("max_age", |age| age.seconds(0))?.map(|age| age.as_secs()),
+            max_age: object.seconds("max_age")?.map(|age| age.as_secs()),
         };
         object.end()?;
         Ok(cors)

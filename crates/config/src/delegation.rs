@@ -4,8 +4,30 @@
 use std::path::PathBuf;
 
 use crate::error::Error;
+use crate::key::{Key, Kind};
 use crate::node::{Node, Object};
 use crate::target::Target;
+
+/// Keys of applications and upstreams.
+pub(crate) const KEYS: &[Key] = &[
+    Key::new(
+        "internal_redirect",
+        Kind::Text,
+        "The route for paths in `X-Accel-Redirect` of responses, such as `\"routes/files\"`",
+    )
+    .default("none")
+    .details("See [Internal redirects](actions.md#internal-redirects)"),
+    Key::new(
+        "sendfile",
+        Kind::Texts,
+        "Directories of the files that `X-Sendfile` of responses may name",
+    )
+    .default("none")
+    .details(
+        "See [Internal redirects](actions.md#internal-redirects) (`XSendFilePath` of Apache's \
+         mod_xsendfile)",
+    ),
+];
 
 /// Permitted targets of `X-Accel-Redirect` and `X-Sendfile`; none by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -4,8 +4,42 @@ use howdah_template::{Patterns, Subject};
 
 use crate::by_type::ByType;
 use crate::error::Error;
+use crate::key::{Key, Kind};
 use crate::node::{Node, Object};
 use crate::patterns;
+
+/// A time of expiry.
+const EXPIRY: Kind = Kind::Either(&[Kind::Text, Kind::Number]);
+
+/// The row of `expires`.
+pub(crate) const EXPIRES: Key = Key::new(
+    "expires",
+    Kind::Either(&[Kind::Text, Kind::Number, Kind::Named(&EXPIRY)]),
+    "Time for which browsers may keep responses, for all or by media type: `\"30d\"`, `\"modified \
+     +1h\"`, `\"@15h30m\"`, `\"epoch\"`, `\"max\"`, `\"off\"`",
+)
+.default("none")
+.details("See [below](#browser-caches) (nginx's `expires`, Apache's `ExpiresByType`)")
+.inherited();
+
+/// The row of `cache_control`.
+pub(crate) const CACHE_CONTROL: Key = Key::new(
+    "cache_control",
+    Kind::Either(&[Kind::Text, Kind::Named(&Kind::Text)]),
+    "Directives of `Cache-Control`, such as `\"public\"`, for all responses or by media type",
+)
+.default("none")
+.inherited();
+
+/// The row of `fingerprinted`.
+pub(crate) const FINGERPRINTED: Key = Key::new(
+    "fingerprinted",
+    Kind::Either(&[Kind::Switch, Kind::Texts]),
+    "Lets browsers keep files with a hash in their names for a year without asking; or patterns \
+     of their paths",
+)
+.default("false")
+.inherited();
 
 /// The cache fields that responses get.
 #[derive(Debug, Clone, Default)]

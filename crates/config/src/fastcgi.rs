@@ -5,13 +5,102 @@ use std::time::Duration;
 use howdah_template::Template;
 
 use crate::address::Address;
-use crate::delegation::Delegation;
+use crate::buffering::{BUFFERING, REQUEST_BUFFERING};
+use crate::delegation::{self, Delegation};
 use crate::error::Error;
+use crate::key::{COUNT, Key, Kind, Shape};
 use crate::node::Node;
-use crate::php::PhpTarget;
+use crate::php::{PhpTarget, ROOT, SCRIPT_KEYS, TARGET};
 use crate::script_variables;
 use crate::target::Target;
-use crate::timeouts::Timeouts;
+use crate::timeouts::{TIMEOUTS, Timeouts};
+use crate::upstream::MAX_KEEPALIVE;
+
+/// A member of `applications` that FastCGI servers run.
+pub(crate) static FASTCGI: Shape = Shape {
+    name: "fastcgi",
+    parts: &[
+        &[
+            Key::new("type", Kind::Word(&["fastcgi"]), "The application runs on a FastCGI server")
+                .required(),
+            Key::new(
+                "server",
+                Kind::Text,
+                "Address of the server, such as `\"unix:/run/php/php8.2-fpm.sock\"`",
+            )
+            .default("required without `upstream`")
+            .details(
+                "Its [address](listeners.md) or [name](#proxy) with a port: \
+                 `unix:/run/php/php8.2-fpm.sock`, `10.0.0.5:9000`; nginx's `fastcgi_pass`",
+            ),
+            Key::new("upstream", Kind::Text, "Name of an upstream, in place of `server`")
+                .default("none")
+                .details(
+                    "The servers of the [upstream](#upstreams) share the requests by its \
+                     `balance`, `tries`, `retry`, `failures`, `slow_start`, `sticky`, `queue` and \
+                     `timeouts`. Its settings of HTTP have no effect here, and it must have no \
+                     `health`, `http2`, `tls` and `proxy_protocol`",
+                ),
+            ROOT.default("required without `targets`")
+                .details("The directory as the server sees it: inside its chroot, on its machine"),
+        ],
+        SCRIPT_KEYS,
+        &[
+            Key::new(
+                "targets",
+                Kind::Named(&Kind::Object(&TARGET)),
+                "Several roots and scripts by name",
+            )
+            .default("none")
+            .details("As [for PHP](applications.md)"),
+            Key::new(
+                "params",
+                Kind::Named(&Kind::Text),
+                "Parameters in addition to those of CGI, or in place of them, with variables",
+            )
+            .default("none")
+            .details(
+                "See [Variables](variables.md); nginx's `fastcgi_param`. An empty value is omitted",
+            ),
+            Key::new("limits", Kind::Object(&FASTCGI_LIMITS), "Limits of requests to the servers")
+                .details("See below"),
+            Key::new(
+                "keepalive",
+                Kind::Integer(0, MAX_KEEPALIVE),
+                "Maximum number of idle connections that are kept to each server",
+            )
+            .default("0")
+            .details("nginx's `keepalive` with `fastcgi_keep_conn on`"),
+            Key::new("timeouts", Kind::Object(&TIMEOUTS), "Timeouts of connections to the servers")
+                .default("those of the upstream")
+                .details("See below"),
+            BUFFERING,
+            REQUEST_BUFFERING,
+        ],
+        delegation::KEYS,
+    ],
+};
+
+/// `limits` of a FastCGI application.
+static FASTCGI_LIMITS: Shape = Shape {
+    name: "fastcgi_limits",
+    parts: &[&[
+        Key::new("connections", Kind::Integer(1, COUNT), "Maximum number of concurrent requests")
+            .default("`keepalive`, or unlimited without it"),
+        Key::new(
+            "queue",
+            Kind::Integer(0, COUNT),
+            "Maximum number of requests that wait for a connection; further requests get 503",
+        )
+        .default("8192"),
+        Key::new(
+            "queue_timeout",
+            Kind::Seconds(0),
+            "Maximum seconds that a request waits for a connection; 0 is no limit",
+        )
+        .default("none"),
+    ]],
+};
 
 /// An application of type `fastcgi`.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,8 +157,7 @@ impl FastCgi {
 
     /// Reads a member of `applications`.
     pub(crate) fn read(name: &str, node: &Node<'_>) -> Result<FastCgi, Error> {
-        let object = node.object()?;
-        object.required("type")?;
+        let object = node.object(&FASTCGI)?;
         let server = object.read("server", read_address)?.map(Servers::One);
         let upstream = object.read("upstream", read_upstream)?.map(Servers::Upstream);
         let servers = match (server, upstream) {
@@ -79,17 +167,17 @@ impl FastCgi {
             (Some(servers), None) | (None, Some(servers)) => servers,
             (None, None) => return Err(object.missing(&["server", "upstream"])),
         };
-        let keepalive = object.read("keepalive", |node| node.integer(0..=10_000))?.unwrap_or(0);
+        let keepalive = object.integer_or_default("keepalive")?;
         let fastcgi = FastCgi {
             name: name.to_owned(),
             servers,
             targets: PhpTarget::read_all(&object)?,
             params: object.read("params", script_variables::read)?.unwrap_or_default(),
             limits: object.read("limits", FastCgiLimits::read)?.unwrap_or_default(),
-            keepalive: usize::try_from(keepalive).unwrap_or(0), // in range by the line above
+            keepalive,
             timeouts: object.read("timeouts", Timeouts::read)?,
-            buffering: object.boolean("buffering")?.unwrap_or(true),
-            request_buffering: object.boolean("request_buffering")?.unwrap_or(true),
+            buffering: object.switch("buffering")?,
+            request_buffering: object.switch("request_buffering")?,
             delegation: Delegation::read(&object)?,
         };
         object.end()?;
@@ -106,15 +194,11 @@ impl Default for FastCgiLimits {
 
 impl FastCgiLimits {
     fn read(node: &Node<'_>) -> Result<FastCgiLimits, Error> {
-        let object = node.object()?;
+        let object = node.object(&FASTCGI_LIMITS)?;
         let limits = FastCgiLimits {
-            connections: object.read("connections", |node| node.count(1))?,
-            queue: object
-                .read("queue", |queue| queue.count(0))?
-                .unwrap_or_else(|| FastCgiLimits::default().queue),
-            queue_timeout: object
-                .read("queue_timeout", |timeout| timeout.seconds(0))?
-                .filter(|timeout| !timeout.is_zero()),
+            connections: object.integer("connections")?,
+            queue: object.integer_or_default("queue")?,
+            queue_timeout: object.seconds("queue_timeout")?.filter(|timeout| !timeout.is_zero()),
         };
         object.end()?;
         Ok(limits)

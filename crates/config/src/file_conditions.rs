@@ -4,8 +4,35 @@
 use howdah_template::{Part, Template};
 
 use crate::error::Error;
+use crate::key::{Key, Kind};
 use crate::node::{Node, Object};
 use crate::templates;
+
+/// Keys of a match about files.
+pub(crate) const KEYS: &[Key] = &[
+    Key::new(
+        "file",
+        Kind::Texts,
+        "Names of files, one of which must be a regular file; with `!` in front, none",
+    )
+    .details("Names have [variables](variables.md), see below"),
+    Key::new(
+        "directory",
+        Kind::Texts,
+        "Names of files, one of which must be a directory; with `!` in front, none",
+    ),
+    Key::new(
+        "exists",
+        Kind::Texts,
+        "Names of files, one of which must exist; with `!` in front, none",
+    ),
+    Key::new(
+        "executable",
+        Kind::Texts,
+        "Names of files, one of which its owner must be allowed to execute; with `!` in front, \
+         none",
+    ),
+];
 
 /// A condition on files: like [`Patterns`](crate::Patterns), with names of files in place of
 /// patterns.
@@ -30,7 +57,7 @@ pub enum FileTest {
     Regular,
 }
 
-const KEYS: [(&str, FileTest); 4] = [
+const TESTS: [(&str, FileTest); 4] = [
     ("file", FileTest::Regular),
     ("directory", FileTest::Directory),
     ("exists", FileTest::Exists),
@@ -41,7 +68,7 @@ impl FileCondition {
     /// Reads the conditions on files of a match.
     pub(crate) fn read_all(object: &Object<'_>) -> Result<Vec<FileCondition>, Error> {
         let mut conditions = Vec::new();
-        for (key, test) in KEYS {
+        for (key, test) in TESTS {
             conditions.extend(object.read(key, |node| FileCondition::read(node, test))?);
         }
         Ok(conditions)

@@ -3,9 +3,68 @@
 use howdah_template::Template;
 
 use crate::error::Error;
+use crate::key::{Key, Kind};
 use crate::node::Object;
 use crate::target::Target;
 use crate::templates;
+
+/// Keys of an action with `return`.
+pub(crate) const RETURN_KEYS: &[Key] = &[
+    Key::new(
+        "return",
+        Kind::Integer(0, 999),
+        "Responds with this status; 444 closes the connection",
+    )
+    .details(
+        "Without `body`, codes from 400 to 599 have an error page, others an empty body. \
+         **Howdah:** 444 without `body` sends nothing, as in nginx: the connection is closed, \
+         with HTTP/2 the stream reset, whatever `error_pages` say; the access log has the status \
+         444. With `--unit` it is a status like others",
+    )
+    .kind()
+    .unit(),
+    Key::new("location", Kind::Text, "The field `Location`, with variables")
+        .default("none")
+        .details(
+            "See [Variables](variables.md); not for errors. Characters that a URI cannot contain \
+             are percent-encoded, unless the text is encoded already. `$request_uri` and `$args` \
+             are inserted as they were sent. The value of each other variable is encoded by \
+             itself, `?`, `#` and `%` included, so that a path stays a path: \
+             `https://new.example$uri?$args` for `/a%3Fb?c` is `https://new.example/a%3Fb?c`. A \
+             `$header_NAME`, `$arg_NAME` or `$cookie_NAME` that is the whole `location` is taken \
+             for a URL",
+        )
+        .beside("return")
+        .unit(),
+    Key::switch("keep_query", false, "Adds the query of the request to the `location`")
+        .beside("return"),
+    Key::new("body", Kind::Text, "Text of the body, with variables")
+        .default("none")
+        .details(
+            "See [Variables](variables.md); nginx's `return 200 \"ok\"`. Not with a status that \
+             has no body (1xx, 204, 205, 304). It is `text/plain`, unless \
+             [`response_headers`](#options-of-all-actions) set another `Content-Type`",
+        )
+        .beside("return"),
+];
+
+/// Keys of an action with `ping`.
+pub(crate) const PING_KEYS: &[Key] = &[
+    Key::new(
+        "ping",
+        Kind::Text,
+        "Responds with a fixed text while `\"applications/NAME\"` accepts requests",
+    )
+    .details(
+        "503 if the application cannot run. Neither `status` nor `ping` accepts applications of \
+         type `fastcgi`, whose state only their own server knows",
+    )
+    .kind(),
+    Key::new("response", Kind::Text, "The text")
+        .default("\"pong\"")
+        .details("PHP-FPM's `ping.response`")
+        .beside("ping"),
+];
 
 /// The response to a `ping` while the application accepts requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +100,7 @@ impl Return {
         let location = object.read("location", templates::read)?;
         // In range by the line above.
         let status = u16::try_from(status).unwrap_or(500);
-        let keep_query = object.boolean("keep_query")?.unwrap_or(false);
+        let keep_query = object.switch("keep_query")?;
         if let (true, false, Some(node)) =
             (keep_query, object.has("location"), object.optional("keep_query"))
         {

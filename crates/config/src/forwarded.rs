@@ -5,7 +5,57 @@ use howdah_text::token;
 
 use crate::address_pattern::AddressPatterns;
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::Node;
+
+const SOURCE: Key = Key::new("source", Kind::Texts, "Addresses of the trusted proxies")
+    .details("[Address pattern](routes.md#address-patterns) or array of them")
+    .required()
+    .unit();
+
+const RECURSIVE: Key = Key::switch(
+    "recursive",
+    false,
+    "Uses the last address in the list that is not that of a trusted proxy, instead of the last \
+     address",
+)
+.unit();
+
+/// `forwarded` of a listener.
+pub(crate) static FORWARDED: Shape = Shape {
+    name: "forwarded",
+    parts: &[&[
+        SOURCE,
+        Key::new(
+            "client_ip",
+            Kind::Text,
+            "Field with the client's address or a list of addresses, such as `X-Forwarded-For`",
+        )
+        .default("none")
+        .unit(),
+        Key::new("protocol", Kind::Text, "Field with the scheme, such as `X-Forwarded-Proto`")
+            .default("none")
+            .details("At least one of `client_ip` and `protocol` is required")
+            .unit(),
+        RECURSIVE,
+    ]],
+};
+
+/// `client_ip` of a listener.
+pub(crate) static CLIENT_IP: Shape = Shape {
+    name: "client_ip",
+    parts: &[&[
+        Key::new(
+            "header",
+            Kind::Text,
+            "Field with the client's address or a list of addresses, such as `X-Forwarded-For`",
+        )
+        .required()
+        .unit(),
+        SOURCE,
+        RECURSIVE,
+    ]],
+};
 
 /// Trusted proxies and the header fields that they set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,12 +74,12 @@ pub struct Forwarded {
 impl Forwarded {
     /// Reads `forwarded`.
     pub(crate) fn read(node: &Node<'_>) -> Result<Forwarded, Error> {
-        let object = node.object()?;
+        let object = node.object(&FORWARDED)?;
         let forwarded = Forwarded {
             client_ip: object.read("client_ip", read_field)?,
             protocol: object.read("protocol", read_field)?,
             source: AddressPatterns::read(&object.required("source")?)?,
-            recursive: object.boolean("recursive")?.unwrap_or(false),
+            recursive: object.switch("recursive")?,
         };
         if forwarded.client_ip.is_none() && forwarded.protocol.is_none() {
             return Err(object.missing(&["client_ip", "protocol"]));
@@ -40,12 +90,12 @@ impl Forwarded {
 
     /// Reads `client_ip`, Unit's older form.
     pub(crate) fn read_client_ip(node: &Node<'_>) -> Result<Forwarded, Error> {
-        let object = node.object()?;
+        let object = node.object(&CLIENT_IP)?;
         let forwarded = Forwarded {
             client_ip: Some(read_field(&object.required("header")?)?),
             protocol: None,
             source: AddressPatterns::read(&object.required("source")?)?,
-            recursive: object.boolean("recursive")?.unwrap_or(false),
+            recursive: object.switch("recursive")?,
         };
         object.end()?;
         Ok(forwarded)

@@ -3,9 +3,42 @@
 use howdah_template::{Part, Subject, Template, Variable};
 
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::{Node, Object};
 use crate::patterns;
 use crate::php::PhpTarget;
+
+/// `htaccess` of an application or a share.
+pub(crate) static HTACCESS: Shape = Shape {
+    name: "htaccess",
+    parts: &[&[
+        Key::new(
+            "allow",
+            Kind::Texts,
+            "Classes of directives that are allowed, as Apache's `AllowOverride`",
+        )
+        .default("\"All\""),
+        Key::new("file", Kind::Text, "Name of the files").default("\".htaccess\""),
+        Key::new("index", Kind::Texts, "Index files of directories, as Apache's `DirectoryIndex`")
+            .default("[\"index.html\", \"index.php\"]"),
+        Key::new("options", Kind::Texts, "Features of directories, as Apache's `Options`")
+            .default("[\"Indexes\", \"FollowSymLinks\"]"),
+        Key::new("scripts", Kind::Text, "Regular expression of the names of scripts")
+            .default(r#""\\.ph(ar|p|tml)$""#),
+        Key::new(
+            "closed",
+            Kind::Texts,
+            "Patterns of paths below the root: files are neither sent nor run",
+        )
+        .default("none"),
+        Key::new(
+            "without_scripts",
+            Kind::Texts,
+            "Patterns of paths below the root: files are not run",
+        )
+        .default("none"),
+    ]],
+};
 
 /// Words of `allow`: Apache's `AllowOverride`, without `None`.
 const CLASSES: [&str; 7] =
@@ -119,7 +152,7 @@ impl Htaccess {
         if !node.value.is_object() {
             return Err(node.wrong_type("a boolean or an object"));
         }
-        let (object, default) = (node.object()?, Htaccess::default());
+        let (object, default) = (node.object(&HTACCESS)?, Htaccess::default());
         let htaccess = Htaccess {
             allow: object.read("allow", read_classes)?.unwrap_or(default.allow),
             file: object.read("file", read_name)?.unwrap_or(default.file),

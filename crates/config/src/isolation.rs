@@ -3,8 +3,153 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::node::{Node, Object};
-use crate::sandbox::Sandbox;
+use crate::key::{Key, Kind, Shape};
+use crate::node::Node;
+use crate::sandbox::{SANDBOX, Sandbox};
+
+/// `isolation` of an application.
+pub(crate) static ISOLATION: Shape = Shape {
+    name: "isolation",
+    parts: &[&[
+        Key::new(
+            "namespaces",
+            Kind::Object(&NAMESPACES),
+            "Namespaces that are created for the application",
+        )
+        .default("{}")
+        .unit(),
+        Key::new(
+            "uidmap",
+            Kind::Array(&Kind::Object(&ID_RANGE)),
+            "Mapping of user ids, for the namespace `credential`",
+        )
+        .default("its user")
+        .details("Must include the application's user")
+        .unit(),
+        Key::new(
+            "gidmap",
+            Kind::Array(&Kind::Object(&ID_RANGE)),
+            "Mapping of group ids, for the namespace `credential`",
+        )
+        .default("its group")
+        .details("Must include the application's group")
+        .unit(),
+        Key::new(
+            "rootfs",
+            Kind::Text,
+            "Directory that becomes the root directory of the processes",
+        )
+        .default("none")
+        .details(
+            "Always with a mount namespace. `root`, `working_directory`, `options.file`, `stdout` \
+             and `stderr` are then paths inside it",
+        )
+        .unit(),
+        Key::new(
+            "automount",
+            Kind::Object(&AUTOMOUNT),
+            "File systems that are mounted in the `rootfs`",
+        )
+        .default("all")
+        .unit(),
+        Key::switch(
+            "new_privs",
+            false,
+            "Allows executed programs to gain privileges, as `sudo` does",
+        )
+        .details("Unit: `true`")
+        .unit(),
+        Key::new("cgroup", Kind::Object(&CGROUP), "The control group (version 2) of the processes")
+            .default("none")
+            .unit(),
+        Key::new(
+            "sandbox",
+            Kind::Either(&[Kind::Switch, Kind::Object(&SANDBOX)]),
+            "Restrictions by the kernel: `true` restricts files to the application's and the \
+             system's, `false` restricts nothing",
+        )
+        .default("signals and tracing")
+        .details(
+            "By default the processes cannot signal or trace others. `true`, or an object: they \
+             can use only files of the application, system files, and the files named, see \
+             [Security](../security.md#isolationsandbox). `false`: no restrictions except those \
+             of the user",
+        ),
+        Key::switch("own_start", false, "Starts PHP for this application alone")
+            .details("Takes 10 MB more than the start [with others](../php.md#the-start-of-php)"),
+    ]],
+};
+
+/// `namespaces` of the isolation.
+static NAMESPACES: Shape = Shape {
+    name: "namespaces",
+    parts: &[&[
+        Key::switch("credential", false, "A namespace of user and group ids").unit(),
+        Key::switch("pid", false, "A namespace of processes").unit(),
+        Key::switch("network", false, "A namespace of network interfaces").unit(),
+        Key::switch("mount", false, "A namespace of mount points").unit(),
+        Key::switch("uname", false, "A namespace of the host name").unit(),
+        Key::switch("cgroup", false, "A namespace of control groups").unit(),
+    ]],
+};
+
+/// `automount` of the isolation.
+static AUTOMOUNT: Shape = Shape {
+    name: "automount",
+    parts: &[&[
+        Key::switch("language_deps", true, "Mounts the files that PHP needs, read-only")
+            .details(
+                "Libraries, extensions and settings of PHP, time zones, certificates, name \
+                 resolution",
+            )
+            .unit(),
+        Key::switch(
+            "procfs",
+            true,
+            "Mounts `/proc`, with the processes of the application's user only",
+        )
+        .unit(),
+        Key::switch("tmpfs", true, "Mounts `/tmp`, 64 MB of memory").unit(),
+    ]],
+};
+
+/// The range of weights of the kernel.
+const WEIGHT: Kind = Kind::Integer(1, 10_000);
+
+/// `cgroup` of the isolation.
+static CGROUP: Shape = Shape {
+    name: "cgroup",
+    parts: &[&[
+        Key::new(
+            "path",
+            Kind::Text,
+            "Path, below the server's own group unless it begins with a slash",
+        )
+        .details("A missing group is created, and removed with the application")
+        .required()
+        .unit(),
+        Key::new("cpu_weight", WEIGHT, "Share of processor time beside other groups")
+            .default("the system's (100)")
+            .details("The controller is turned on where the groups above allow it"),
+        Key::new("io_weight", WEIGHT, "Share of disk operations beside other groups")
+            .default("the system's (100)")
+            .details("The controller is turned on where the groups above allow it"),
+    ]],
+};
+
+/// A range of `uidmap` or `gidmap`.
+static ID_RANGE: Shape = Shape {
+    name: "id_range",
+    parts: &[&[
+        Key::new("container", Kind::Integer(0, u32::MAX as i64), "First id inside the namespace")
+            .required()
+            .unit(),
+        Key::new("host", Kind::Integer(0, u32::MAX as i64), "First id outside the namespace")
+            .required()
+            .unit(),
+        Key::new("size", Kind::Integer(1, u32::MAX as i64), "Number of ids").required().unit(),
+    ]],
+};
 
 /// Isolation of an application's processes from the system.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -92,7 +237,7 @@ impl Isolation {
     }
 
     pub(crate) fn read(node: &Node<'_>) -> Result<Isolation, Error> {
-        let object = node.object()?;
+        let object = node.object(&ISOLATION)?;
         let isolation = Isolation {
             namespaces: object.read("namespaces", Namespaces::read)?.unwrap_or_default(),
             uidmap: object.read("uidmap", IdRange::read_all)?.unwrap_or_default(),
@@ -102,7 +247,7 @@ impl Isolation {
             new_privs: object.boolean("new_privs")?,
             cgroup: object.read("cgroup", ControlGroup::read)?,
             sandbox: object.read("sandbox", Sandbox::read)?.unwrap_or_default(),
-            own_start: switch(&object, "own_start", false)?,
+            own_start: object.switch("own_start")?,
         };
         object.end()?;
         Ok(isolation)
@@ -111,14 +256,14 @@ impl Isolation {
 
 impl Namespaces {
     fn read(node: &Node<'_>) -> Result<Namespaces, Error> {
-        let object = node.object()?;
+        let object = node.object(&NAMESPACES)?;
         let namespaces = Namespaces {
-            credential: switch(&object, "credential", false)?,
-            pid: switch(&object, "pid", false)?,
-            network: switch(&object, "network", false)?,
-            mount: switch(&object, "mount", false)?,
-            uname: switch(&object, "uname", false)?,
-            cgroup: switch(&object, "cgroup", false)?,
+            credential: object.switch("credential")?,
+            pid: object.switch("pid")?,
+            network: object.switch("network")?,
+            mount: object.switch("mount")?,
+            uname: object.switch("uname")?,
+            cgroup: object.switch("cgroup")?,
         };
         object.end()?;
         Ok(namespaces)
@@ -127,19 +272,15 @@ impl Namespaces {
 
 impl Automount {
     fn read(node: &Node<'_>) -> Result<Automount, Error> {
-        let object = node.object()?;
+        let object = node.object(&AUTOMOUNT)?;
         let automount = Automount {
-            language_deps: switch(&object, "language_deps", true)?,
-            procfs: switch(&object, "procfs", true)?,
-            tmpfs: switch(&object, "tmpfs", true)?,
+            language_deps: object.switch("language_deps")?,
+            procfs: object.switch("procfs")?,
+            tmpfs: object.switch("tmpfs")?,
         };
         object.end()?;
         Ok(automount)
     }
-}
-
-fn switch(object: &Object<'_>, key: &'static str, default: bool) -> Result<bool, Error> {
-    object.boolean(key).map(|value| value.unwrap_or(default))
 }
 
 impl IdRange {
@@ -148,14 +289,9 @@ impl IdRange {
     }
 
     fn read(node: &Node<'_>) -> Result<IdRange, Error> {
-        let object = node.object()?;
-        let id = |key, low| {
-            let value = object.required(key)?.integer(low..=i64::from(u32::MAX))?;
-            // In range by the line above.
-            Ok(u32::try_from(value).unwrap_or(u32::MAX))
-        };
-        let range =
-            IdRange { container: id("container", 0)?, host: id("host", 0)?, size: id("size", 1)? };
+        let object = node.object(&ID_RANGE)?;
+        let id = |key| object.required_integer(key);
+        let range = IdRange { container: id("container")?, host: id("host")?, size: id("size")? };
         object.end()?;
         let last = |first: u32| first.checked_add(range.size - 1);
         match (last(range.container), last(range.host)) {
@@ -167,20 +303,16 @@ impl IdRange {
 
 impl ControlGroup {
     fn read(node: &Node<'_>) -> Result<ControlGroup, Error> {
-        let object = node.object()?;
+        let object = node.object(&CGROUP)?;
         let path = object.required("path")?;
         let text = path.text()?;
         if text.len() > 4000 || text.split('/').any(|segment| segment == "..") {
             return Err(path.invalid("must be a short path without \"..\""));
         }
-        // The range of the kernel.
-        let weight = |node: &Node<'_>| {
-            node.integer(1..=10_000).map(|weight| u32::try_from(weight).unwrap_or(10_000))
-        };
         let group = ControlGroup {
             path: PathBuf::from(text),
-            cpu_weight: object.read("cpu_weight", weight)?,
-            io_weight: object.read("io_weight", weight)?,
+            cpu_weight: object.integer("cpu_weight")?,
+            io_weight: object.integer("io_weight")?,
         };
         object.end()?;
         Ok(group)

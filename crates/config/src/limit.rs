@@ -9,10 +9,181 @@ use serde_json::Value;
 
 use crate::address_pattern::AddressPatterns;
 use crate::error::{Error, ErrorKind};
-use crate::matching::Match;
+use crate::key::{COUNT, Key, Kind, Shape};
+use crate::matching::{MATCH, Match};
 use crate::node::{Node, Object, Shown};
 use crate::patterns;
 use crate::templates;
+
+/// Maximum of `keys`: about 600 MB.
+const MAX_KEYS: i64 = 20_000_000;
+
+/// A rule of `limit`.
+pub(crate) static LIMIT: Shape = Shape {
+    name: "limit",
+    parts: &[&[
+        Key::new(
+            "preset",
+            Kind::Word(&["login", "search", "api", "crawlers"]),
+            "Keys for a common case, which the rule's own keys replace",
+        )
+        .default("none")
+        .details("See [Presets](../limits.md#presets)"),
+        Key::new(
+            "match",
+            Kind::Object(&MATCH),
+            "Conditions of the requests that the rule is about",
+        )
+        .default("all requests")
+        .details(
+            "See [Match](routes.md#match). A `uri` is compared with the path after a `rewrite` \
+             and with [the one that the client has sent](../limits.md#presets)",
+        ),
+        Key::new(
+            "except",
+            Kind::OneOrMany(&Kind::Either(&[Kind::Text, Kind::Object(&MATCH)])),
+            "Client addresses, and conditions of requests, that the rule is not about",
+        )
+        .default("none")
+        .details(
+            "[Address pattern](routes.md#address-patterns), object as in `match`, or array of both",
+        ),
+        Key::new(
+            "except_names",
+            Kind::Texts,
+            "Host names of clients that the rule is not about, confirmed by DNS, such as \
+             `\"*.googlebot.com\"`",
+        )
+        .default("none")
+        .details(
+            "[Pattern](routes.md#patterns) or array of them. The name is that of the client's \
+             address in DNS, if it leads to the address again. It is looked up only for requests \
+             that the rule is about otherwise, and kept for a minute",
+        ),
+        Key::new("key", Kind::Text, "Text, with variables, that requests are counted by")
+            .default("the client's address")
+            .details(
+                "See [Variables](variables.md). Requests with an empty text are not counted. The \
+                 client's address, also as `$remote_addr` in a text, is the /64 network of an \
+                 IPv6 address",
+            ),
+        Key::new("zone", Kind::Text, "Name of the counters, which rules of the same name share")
+            .default("none")
+            .details("These rules must have the same `key`, `penalty` and `keys`"),
+        Key::new(
+            "rate",
+            Kind::Text,
+            "Number of requests in a second, minute, hour or day, such as `\"10/s\"` or \
+             `\"100/m\"`",
+        )
+        .default("none")
+        .details("Without a `burst`, requests must be that far apart"),
+        Key::new(
+            "burst",
+            Kind::Integer(0, COUNT),
+            "Number of requests beyond the `rate` that are admitted",
+        )
+        .default("0"),
+        Key::new(
+            "delay",
+            Kind::Either(&[Kind::Switch, Kind::Integer(0, COUNT)]),
+            "Lets requests of the `burst` wait until they are no faster than the `rate`; a number \
+             of them does not wait",
+        )
+        .default("false"),
+        Key::new("concurrency", Kind::Integer(1, COUNT), "Maximum number of requests at once")
+            .default("none")
+            .details(
+                "A request counts until its response has been sent. One of `rate`, `concurrency`, \
+                 `processes`, `connections` and `bandwidth` is required",
+            ),
+        Key::new(
+            "processes",
+            Kind::Integer(1, COUNT),
+            "Maximum number of requests at once that PHP processes run; others wait",
+        )
+        .default("none")
+        .details("They wait in the queue of the application and are passed by"),
+        Key::new(
+            "connections",
+            Kind::Integer(1, COUNT),
+            "Maximum number of connections of a client at once; only in a listener",
+        )
+        .default("none")
+        .details(
+            "Further ones are closed. Behind `proxy_protocol` the client of its header counts",
+        ),
+        Key::new(
+            "bandwidth",
+            Kind::Either(&[Kind::Bytes(1), Kind::Object(&BANDWIDTH)]),
+            "Bytes a second of all responses to a key together",
+        )
+        .default("none"),
+        Key::new(
+            "penalty",
+            Kind::Object(&PENALTY),
+            "Longer refusals for clients that continue after refusals",
+        )
+        .default("none")
+        .details("See below"),
+        Key::new(
+            "keys",
+            Kind::Integer(100, MAX_KEYS),
+            "Maximum number of keys with a debt that are remembered",
+        )
+        .default("100000")
+        .details("Each takes about 32 bytes"),
+        Key::new("status", Kind::Integer(400, 599), "Status of refusals").default("429"),
+        Key::switch(
+            "shared",
+            true,
+            "Makes the `rate` that of all servers of the `cluster` together",
+        )
+        .details("If there is a [cluster](settings.md#cluster)"),
+        Key::switch(
+            "announce",
+            false,
+            "Sends the `RateLimit` fields with all responses, not only with refusals",
+        )
+        .details("`RateLimit` and `RateLimit-Policy`"),
+        Key::switch("dry_run", false, "Counts refusals, and admits the requests"),
+    ]],
+};
+
+/// `bandwidth` of a limit, `rate` of an action.
+pub(crate) static BANDWIDTH: Shape = Shape {
+    name: "bandwidth",
+    parts: &[&[
+        Key::new("rate", Kind::Bytes(1), "Bytes a second").required(),
+        Key::new("after", Kind::Bytes(0), "Bytes that are sent first at full speed")
+            .default("0")
+            .details("In a limit, they come back at the rate"),
+    ]],
+};
+
+/// `penalty` of a limit.
+static PENALTY: Shape = Shape {
+    name: "penalty",
+    parts: &[&[
+        Key::new(
+            "after",
+            Kind::Integer(1, COUNT),
+            "Number of refusals after which all requests of the key are refused for a time",
+        )
+        .default("20"),
+        Key::new("time", Kind::Seconds(1), "Seconds of that time")
+            .default("60")
+            .details("After as many refusals more, the next one begins, twice as long"),
+        Key::new("max_time", Kind::Seconds(1), "Maximum seconds of such a time")
+            .default("3600, or `time` if that is longer"),
+        Key::new(
+            "close_after",
+            Kind::Integer(1, COUNT),
+            "Number of refusals from which connections are closed without a response",
+        )
+        .default("none"),
+    ]],
+};
 
 /// One rule.
 #[derive(Debug, Clone)]
@@ -101,9 +272,6 @@ pub struct LimitPenalty {
 /// Keys of which a rule has at least one.
 const LIMITS: [&str; 5] = ["rate", "concurrency", "processes", "connections", "bandwidth"];
 
-/// Default of `keys`.
-const DEFAULT_KEYS: u32 = 100_000;
-
 impl LimitRule {
     /// Reads `limit`: a rule, or an array of rules.
     pub(crate) fn read_all(node: &Node<'_>) -> Result<Vec<LimitRule>, Error> {
@@ -124,8 +292,7 @@ impl LimitRule {
             }
             None => node,
         };
-        let object = node.object()?;
-        object.optional("preset");
+        let object = node.object(&LIMIT)?;
         let rule = LimitRule {
             zone: object.read("zone", read_zone)?,
             place: node.place(),
@@ -136,19 +303,16 @@ impl LimitRule {
             },
             key: object.read("key", read_key)?,
             rate: LimitRate::read(&object)?,
-            concurrency: object.read("concurrency", |count| count.count(1))?,
-            processes: object.read("processes", |count| count.count(1))?,
-            connections: object.read("connections", |count| count.count(1))?,
+            concurrency: object.integer("concurrency")?,
+            processes: object.integer("processes")?,
+            connections: object.integer("connections")?,
             bandwidth: object.read("bandwidth", LimitBandwidth::read)?,
-            keys: object
-                .read("keys", |keys| keys.integer(100..=MAX_KEYS))?
-                .and_then(|keys| u32::try_from(keys).ok())
-                .unwrap_or(DEFAULT_KEYS),
+            keys: object.integer_or_default("keys")?,
             penalty: object.read("penalty", LimitPenalty::read)?,
-            status: object.read("status", read_status)?.unwrap_or(429),
-            shared: object.boolean("shared")?.unwrap_or(true),
-            announce: object.boolean("announce")?.unwrap_or(false),
-            dry_run: object.boolean("dry_run")?.unwrap_or(false),
+            status: object.integer_or_default("status")?,
+            shared: object.switch("shared")?,
+            announce: object.switch("announce")?,
+            dry_run: object.switch("dry_run")?,
         };
         let counts = [rule.concurrency, rule.processes, rule.connections];
         if rule.rate.is_none() && rule.bandwidth.is_none() && counts.iter().all(Option::is_none) {
@@ -220,9 +384,6 @@ impl LimitRule {
     }
 }
 
-/// Maximum of `keys`: about 600 MB.
-const MAX_KEYS: i64 = 20_000_000;
-
 impl LimitExceptions {
     /// Reads address patterns and conditions, one or an array.
     fn read(node: &Node<'_>) -> Result<LimitExceptions, Error> {
@@ -243,7 +404,7 @@ impl LimitExceptions {
 impl LimitRate {
     fn read(object: &Object<'_>) -> Result<Option<LimitRate>, Error> {
         let rate = object.read("rate", read_rate)?;
-        let burst = object.read("burst", |burst| burst.count(0))?;
+        let burst = object.integer("burst")?;
         let undelayed = object.read("delay", read_delay)?;
         let Some((requests, period)) = rate else {
             for key in ["burst", "delay"] {
@@ -312,9 +473,9 @@ impl LimitBandwidth {
         if !node.value.is_object() {
             return Ok(LimitBandwidth { rate: node.size(1)?, after: 0 });
         }
-        let object = node.object()?;
+        let object = node.object(&BANDWIDTH)?;
         let rate = object.required("rate")?.size(1)?;
-        let after = object.read("after", |after| after.size(0))?.unwrap_or(0);
+        let after = object.bytes("after")?.unwrap_or(0);
         object.end()?;
         Ok(LimitBandwidth { rate, after })
     }
@@ -322,17 +483,17 @@ impl LimitBandwidth {
 
 impl LimitPenalty {
     fn read(node: &Node<'_>) -> Result<LimitPenalty, Error> {
-        let object = node.object()?;
+        let object = node.object(&PENALTY)?;
         let seconds = |key, default: u64| {
-            let read = object.read(key, |time| time.seconds(1))?;
+            let read = object.seconds(key)?;
             Ok::<_, Error>(read.map_or(default, |time| time.as_secs()))
         };
         let time = seconds("time", 60)?;
         let penalty = LimitPenalty {
-            after: object.read("after", |after| after.count(1))?.unwrap_or(20),
+            after: object.integer_or_default("after")?,
             time,
             max_time: seconds("max_time", time.max(3600))?,
-            close_after: object.read("close_after", |after| after.count(1))?,
+            close_after: object.integer("close_after")?,
         };
         if let (true, Some(node)) = (penalty.max_time < time, object.optional("max_time")) {
             return Err(node.invalid(format_args!("must be at least \"time\", which is {time}")));
@@ -364,8 +525,4 @@ pub(crate) fn read_key(node: &Node<'_>) -> Result<Template, Error> {
         }
         false => Ok(template),
     }
-}
-
-fn read_status(node: &Node<'_>) -> Result<u16, Error> {
-    Ok(u16::try_from(node.integer(400..=599)?).unwrap_or(429))
 }

@@ -1,14 +1,100 @@
 //! `listeners`: the sockets that accept connections.
 
-use crate::access_log::AccessLog;
+use crate::access_log::{AccessLog, LOGS};
 use crate::address::Address;
 use crate::address_pattern::AddressPatterns;
 use crate::error::Error;
-use crate::forwarded::Forwarded;
-use crate::limit::LimitRule;
+use crate::forwarded::{CLIENT_IP, FORWARDED, Forwarded};
+use crate::key::{COUNT, Key, Kind, Shape};
+use crate::limit::{LIMIT, LimitRule};
 use crate::node::{Node, Shown};
 use crate::target::{Pass, Target};
-use crate::tls::{Acme, Tls};
+use crate::tls::{Acme, TLS, Tls};
+
+/// A member of `listeners`.
+pub(crate) static LISTENER: Shape = Shape {
+    name: "listener",
+    parts: &[&[
+        Key::new(
+            "pass",
+            Kind::Text,
+            "Destination of requests, such as `\"routes\"` or `\"applications/NAME\"`",
+        )
+        .default("required")
+        .details("See [Passing](#passing)")
+        .unit(),
+        Key::new(
+            "backlog",
+            Kind::Integer(-1, COUNT),
+            "Maximum number of connections that wait to be accepted; -1 is the system's maximum",
+        )
+        .default("-1")
+        .unit(),
+        Key::new("tls", Kind::Object(&TLS), "TLS settings")
+            .default("none")
+            .details("See [TLS](../tls.md) and below")
+            .unit(),
+        Key::new(
+            "http2",
+            Kind::Either(&[Kind::Switch, Kind::Word(&["only"])]),
+            "Enables HTTP/2, which without TLS may be the `\"only\"` protocol",
+        )
+        .default("with TLS `true`, without it `false`")
+        .details("See below"),
+        Key::new(
+            "redirect_to_https",
+            Kind::Either(&[Kind::Switch, Kind::Integer(1, 65_535)]),
+            "Redirects requests without TLS to the same URL with https, on port 443 or this port",
+        )
+        .default("false")
+        .details("Requests that a trusted proxy received over TLS are not redirected"),
+        Key::new(
+            "forwarded",
+            Kind::Object(&FORWARDED),
+            "Trusted proxies that report the client's address and scheme in header fields",
+        )
+        .default("none")
+        .details("See below")
+        .unit(),
+        Key::new("client_ip", Kind::Object(&CLIENT_IP), "Unit's older form of `forwarded`")
+            .default("none")
+            .unit(),
+        Key::new(
+            "proxy_protocol",
+            Kind::Object(&PROXY_PROTOCOL),
+            "Load balancers whose connections begin with a PROXY protocol header",
+        )
+        .default("none")
+        .details("See below"),
+        Key::new("access_log", LOGS, "Access logs in place of those of the document")
+            .default("that of the document")
+            .details("See [Access log](access-log.md); `false` for none"),
+        Key::new(
+            "limit",
+            Kind::OneOrMany(&Kind::Object(&LIMIT)),
+            "Limits of all requests of the listener",
+        )
+        .default("none")
+        .details("See [Limit](actions.md#limit)"),
+        Key::new(
+            "application",
+            Kind::Text,
+            "Unit's older form of `pass`: the name of an application",
+        )
+        .unit(),
+    ]],
+};
+
+/// `proxy_protocol` of a listener.
+static PROXY_PROTOCOL: Shape = Shape {
+    name: "proxy_protocol",
+    parts: &[&[Key::new("source", Kind::Texts, "Addresses of the load balancers")
+        .details(
+            "[Address pattern](routes.md#address-patterns) or array of them; `\"unix\"` means \
+             unix sockets",
+        )
+        .required()]],
+};
 
 /// A listening socket and the target of its requests.
 #[derive(Debug, Clone)]
@@ -80,7 +166,7 @@ impl Listener {
             Some(advice) => node.invalid("is not an address to listen on").with_hint(advice),
             None => node.invalid(error),
         })?;
-        let object = node.object().map_err(|error| match node.value.as_str() {
+        let object = node.object(&LISTENER).map_err(|error| match node.value.as_str() {
             Some(target) => error.with_hint(format!("write {{\"pass\": \"{}\"}}", Shown(target))),
             None => error,
         })?;
@@ -165,7 +251,7 @@ fn check_acme(others: &[Listener], listener: &Listener, node: &Node<'_>) -> Resu
 }
 
 fn read_proxy_protocol(node: &Node<'_>) -> Result<AddressPatterns, Error> {
-    let object = node.object()?;
+    let object = node.object(&PROXY_PROTOCOL)?;
     let source = AddressPatterns::read(&object.required("source")?)?;
     object.end()?;
     Ok(source)

@@ -6,9 +6,77 @@ use crate::address_pattern::AddressPatterns;
 use crate::condition::Condition;
 use crate::error::Error;
 use crate::fields::{CookieNames, FieldPatterns};
-use crate::file_conditions::FileCondition;
+use crate::file_conditions::{self, FileCondition};
+use crate::key::{Key, Kind, Shape};
 use crate::node::Node;
 use crate::patterns;
+
+/// Named patterns, or alternatives of them.
+const FIELDS: Kind = Kind::OneOrMany(&Kind::Named(&Kind::Texts));
+
+/// Conditions.
+pub(crate) static MATCH: Shape = Shape {
+    name: "match",
+    parts: &[
+        &[
+            Key::new("method", Kind::Texts, "Patterns of the method")
+                .details(
+                    "Case-insensitive. Requests whose method has other characters than capital \
+                     letters, `-` and `_` are answered with 400, as by nginx and Unit: \
+                     applications take `post` for `POST`",
+                )
+                .unit(),
+            Key::new("scheme", Kind::Text, "The scheme: `\"http\"` or `\"https\"`").unit(),
+            Key::new("host", Kind::Texts, "Patterns of the requested host, without port")
+                .details("Case-insensitive")
+                .unit(),
+            Key::new("source", Kind::Texts, "Patterns of the client's address")
+                .details("[Address patterns](#address-patterns)")
+                .unit(),
+            Key::new(
+                "destination",
+                Kind::Texts,
+                "Patterns of the address that the client connected to",
+            )
+            .details("[Address patterns](#address-patterns)")
+            .unit(),
+            Key::new(
+                "uri",
+                Kind::Texts,
+                "Patterns of the path, decoded and normalised, without query",
+            )
+            .details(
+                "Case-sensitive. The pattern is written percent-encoded: `%2A` is a literal star",
+            )
+            .unit(),
+            Key::new("query", Kind::Texts, "Patterns of the query, decoded")
+                .details("The pattern is written percent-encoded, `+` is a space")
+                .unit(),
+            Key::new("arguments", FIELDS, "Patterns of arguments of the query by name")
+                .details(
+                    "Names and values are decoded; patterns are written percent-encoded. A name \
+                     also stands for those that PHP makes the same: `rest_route` for \
+                     `rest.route`, `rest route`, `rest_route[]`",
+                )
+                .unit(),
+            Key::new("headers", FIELDS, "Patterns of header fields by name")
+                .details("Case-insensitive")
+                .unit(),
+            Key::new("cookies", FIELDS, "Patterns of cookies by name")
+                .details("Names as in `arguments`")
+                .unit(),
+        ],
+        file_conditions::KEYS,
+        &[Key::new(
+            "if",
+            Kind::Text,
+            "Text with variables; the condition holds unless the text is empty, `0`, `false`, \
+             `null` or `undefined`",
+        )
+        .details("See [Variables](variables.md). A `!` in front negates the condition")
+        .unit()],
+    ],
+};
 
 /// Conditions, all of which must hold. An absent condition holds.
 #[derive(Debug, Clone, Default)]
@@ -81,7 +149,7 @@ impl Match {
     }
 
     fn read_with(node: &Node<'_>, names: CookieNames) -> Result<Match, Error> {
-        let object = node.object()?;
+        let object = node.object(&MATCH)?;
         let patterns = |key, subject| {
             let read = |node: &Node<'_>| patterns::read(node, subject);
             object.read(key, read)

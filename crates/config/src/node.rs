@@ -1,9 +1,8 @@
 //! Typed access to a value tree: every value knows its path, every object its keys.
 //!
-//! A key is named only once, where it is read. An [`Object`] records the keys that were read, so
-//! that [`Object::end`] can refuse all others and suggest the nearest one.
+//! An [`Object`] knows the table of its keys ([`Shape`]): their ranges, their defaults, and which keys
+//! [`Object::end`] refuses.
 
-use std::cell::RefCell;
 use std::fmt::{self, Write};
 use std::ops::RangeInclusive;
 use std::path::{Component, PathBuf};
@@ -15,6 +14,7 @@ use serde_json::{Map, Value};
 use crate::defaults::Defaults;
 use crate::definitions::Definitions;
 use crate::error::{Error, ErrorKind, Unknown};
+use crate::key::{Key, Presence, Shape};
 use crate::mistakes::Mistakes;
 use crate::place::write_key;
 use crate::suggest::nearest;
@@ -51,9 +51,7 @@ pub(crate) struct Node<'a> {
 pub(crate) struct Object<'a> {
     node: &'a Node<'a>,
     members: &'a Map<String, Value>,
-    known: RefCell<Vec<&'static str>>,
-    /// A key that is not written by users.
-    internal: RefCell<Vec<&'static str>>,
+    shape: &'static Shape,
 }
 
 #[derive(Clone, Copy)]
@@ -241,10 +239,15 @@ impl<'a> Node<'a> {
             .map(|(name, value)| (name.as_str(), self.child(Segment::Key(name), value))))
     }
 
-    /// Returns an object whose keys are fixed.
-    pub fn object(&'a self) -> Result<Object<'a>, Error> {
+    /// Returns an object with the keys of a shape. Error: it has a key that is not available.
+    pub fn object(&'a self, shape: &'static Shape) -> Result<Object<'a>, Error> {
         let members = self.value.as_object().ok_or_else(|| self.wrong_type("an object"))?;
-        Ok(Object { node: self, members, known: RefCell::default(), internal: RefCell::default() })
+        for key in shape.keys().filter(|key| key.presence == Presence::Unavailable) {
+            if let Some((name, value)) = members.get_key_value(key.name) {
+                return Err(unavailable(&self.child(Segment::Key(name), value)));
+            }
+        }
+        Ok(Object { node: self, members, shape })
     }
 }
 
@@ -259,19 +262,16 @@ impl<'a> Object<'a> {
         self.members.contains_key(key)
     }
 
-    /// Returns the value of a key, if the object has it.
-    pub fn optional(&self, key: &'static str) -> Option<Node<'a>> {
-        let mut known = self.known.borrow_mut();
-        if !known.contains(&key) {
-            known.push(key);
-        }
-        let (key, value) = self.members.get_key_value(key)?;
-        Some(self.node.child(Segment::Key(key), value))
+    /// Returns the row of a key.
+    fn row(&self, key: &str) -> Option<&'static Key> {
+        let row = self.shape.key(key);
+        debug_assert!(row.is_some(), "\"{key}\" is not in the table of \"{}\"", self.shape.name);
+        row
     }
 
-    /// Returns the value of a key that messages do not name, as the server itself writes it.
-    pub fn internal(&self, key: &'static str) -> Option<Node<'a>> {
-        self.internal.borrow_mut().push(key);
+    /// Returns the value of a key, if the object has it.
+    pub fn optional(&self, key: &'static str) -> Option<Node<'a>> {
+        self.row(key)?;
         let (key, value) = self.members.get_key_value(key)?;
         Some(self.node.child(Segment::Key(key), value))
     }
@@ -279,15 +279,6 @@ impl<'a> Object<'a> {
     /// Returns the value of a key that the object must have.
     pub fn required(&self, key: &'static str) -> Result<Node<'a>, Error> {
         self.optional(key).ok_or_else(|| self.missing(&[key]))
-    }
-
-    /// Refuses a key that Unit has and Howdah lacks.
-    pub fn unavailable(&self, key: &'static str) -> Result<(), Error> {
-        match self.members.get_key_value(key) {
-            // Not recorded as known, so that it is not suggested for a mistyped key.
-            None => Ok(()),
-            Some((key, value)) => Err(unavailable(&self.node.child(Segment::Key(key), value))),
-        }
     }
 
     /// Reads the value of a key with `read`, if the object has it. An error is kept ([`Node::part`]), so that the
@@ -308,6 +299,51 @@ impl<'a> Object<'a> {
         self.read(key, |node| node.boolean())
     }
 
+    /// Reads a boolean. Without the key, it has the default of the table.
+    pub fn switch(&self, key: &'static str) -> Result<bool, Error> {
+        let default = || self.row(key).is_some_and(|row| row.default == "true");
+        Ok(self.boolean(key)?.unwrap_or_else(default))
+    }
+
+    /// Reads an integer in the range of the table, if the object has it.
+    pub fn integer<T: TryFrom<i64>>(&self, key: &'static str) -> Result<Option<T>, Error> {
+        let range = self.row(key).map_or(i64::MIN..=i64::MAX, Key::range);
+        let value = self.read(key, |node| node.integer(range))?;
+        Ok(value.and_then(|value| T::try_from(value).ok()))
+    }
+
+    /// Reads an integer in the range of the table. Without the key, it has the default of the table.
+    pub fn integer_or_default<T: TryFrom<i64> + Default>(
+        &self,
+        key: &'static str,
+    ) -> Result<T, Error> {
+        let default = || self.row(key)?.default.parse::<i64>().ok()?.try_into().ok();
+        Ok(self.integer(key)?.or_else(default).unwrap_or_default())
+    }
+
+    /// Reads an integer in the range of the table, which the object must have.
+    pub fn required_integer<T: TryFrom<i64> + Default>(
+        &self,
+        key: &'static str,
+    ) -> Result<T, Error> {
+        let range = self.row(key).map_or(i64::MIN..=i64::MAX, Key::range);
+        Ok(T::try_from(self.required(key)?.integer(range)?).unwrap_or_default())
+    }
+
+    /// Reads a number of bytes, at least the minimum of the table, if the object has it.
+    pub fn bytes(&self, key: &'static str) -> Result<Option<u64>, Error> {
+        self.read(key, |node| node.size(self.minimum(key)))
+    }
+
+    /// Reads whole seconds, at least the minimum of the table, if the object has it.
+    pub fn seconds(&self, key: &'static str) -> Result<Option<Duration>, Error> {
+        self.read(key, |node| node.seconds(self.minimum(key)))
+    }
+
+    fn minimum(&self, key: &'static str) -> u64 {
+        self.row(key).map_or(0, |row| row.range().start().unsigned_abs())
+    }
+
     /// Reads a name ([`Node::text`]), if the object has it.
     pub fn text(&self, key: &'static str) -> Result<Option<String>, Error> {
         self.read(key, |node| node.text().map(str::to_owned))
@@ -318,12 +354,26 @@ impl<'a> Object<'a> {
         self.read(key, |node| node.file())
     }
 
+    /// Returns the names of the keys that the object may have.
+    fn allowed(&self) -> impl Iterator<Item = &'static str> {
+        let is_allowed = |key: &&Key| match key.presence {
+            Presence::Optional | Presence::Required => key.beside.is_none_or(|key| self.has(key)),
+            Presence::Kind => self.has(key.name),
+            Presence::Replaced | Presence::Unavailable | Presence::Internal => false,
+        };
+        self.shape.keys().filter(is_allowed).map(|key| key.name)
+    }
+
+    fn is_allowed(&self, name: &str) -> bool {
+        self.allowed().any(|key| key == name)
+    }
+
     /// Returns the error for an object without any of these keys. A mistyped key is named instead.
     pub fn missing(&self, keys: &[&'static str]) -> Error {
-        for name in self.members.keys() {
-            if let (false, Some(meant)) =
-                (keys.contains(&name.as_str()), nearest(name, keys.iter().copied()))
-            {
+        let is_new = |name: &&String| !keys.contains(&name.as_str()) && !self.is_allowed(name);
+        let others = || self.members.keys().filter(is_new);
+        for name in others() {
+            if let Some(meant) = nearest(name, keys.iter().copied()) {
                 return self.unknown(name, Some(meant));
             }
         }
@@ -335,33 +385,28 @@ impl<'a> Object<'a> {
         if keys.iter().any(|key| self.has(key)) {
             return error.follow_on();
         }
-        // Not all keys of an action or listener have been read yet, so other keys may be known,
-        // too.
-        let is_action_or_listener = keys.contains(&"pass");
-        if !is_action_or_listener {
-            return error;
-        }
-        let names = self.members.keys().filter(|name| !keys.contains(&name.as_str()));
-        error.about(Unknown::InsteadOf { names: names.cloned().collect(), missing: keys.to_vec() })
+        let names = others().cloned().collect();
+        error.about(Unknown::InsteadOf { names, missing: keys.to_vec() })
     }
 
-    /// Refuses members that were not read. If there are several, the errors of all but the last are kept
-    /// ([`Node::part`]).
+    /// Refuses members that the object must not have. If there are several, the errors of all but the last are
+    /// kept ([`Node::part`]).
     pub fn end(self) -> Result<(), Error> {
-        let known = self.known.borrow();
-        let internal = self.internal.borrow();
-        let is_known = |name: &str| known.contains(&name) || internal.contains(&name);
+        let is_internal =
+            |name: &str| self.shape.key(name).is_some_and(|key| key.presence == Presence::Internal);
         let mut result = Ok(());
-        for name in self.members.keys().filter(|name| !is_known(name)) {
-            self.node.part(result)?;
-            result = Err(self.unknown(name, nearest(name, known.iter().copied())));
+        for name in self.members.keys() {
+            if !self.is_allowed(name) && !is_internal(name) {
+                self.node.part(result)?;
+                result = Err(self.unknown(name, nearest(name, self.allowed())));
+            }
         }
         result
     }
 
     fn unknown(&self, name: &str, meant: Option<&'static str>) -> Error {
         let message = format!("unknown key \"{}\"", Shown(name));
-        let known = self.known.borrow().clone();
+        let known: Vec<_> = self.allowed().collect();
         let hint = match meant {
             Some(meant) => format!("did you mean \"{meant}\"?"),
             None if known.is_empty() => "no key is allowed here".to_owned(),

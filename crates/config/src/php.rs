@@ -5,8 +5,52 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::{Node, Object, path};
 use crate::prefix::Prefix;
+
+/// The row of `root`.
+pub(crate) const ROOT: Key = Key::new("root", Kind::Text, "Document root").unit();
+
+/// Keys of applications and targets about their scripts.
+pub(crate) const SCRIPT_KEYS: &[Key] = &[
+    Key::new("script", Kind::Text, "Script that handles all requests, relative to `root`")
+        .default("none")
+        .details("Without it, the path of the request names the script")
+        .unit(),
+    Key::new("index", Kind::Text, "Index script of directories").default("\"index.php\"").unit(),
+    Key::new(
+        "prefix",
+        Kind::Text,
+        "Path in front of the paths of scripts that is not a part of their file names",
+    )
+    .default("none")
+    .details(
+        "As [`prefix`](share.md#share) of a share. Requests outside of it get 404, unless there \
+         is a `script`. Not with `htaccess`",
+    ),
+];
+
+/// A member of `targets`.
+pub(crate) static TARGET: Shape =
+    Shape { name: "target", parts: &[&[ROOT.required()], SCRIPT_KEYS] };
+
+/// `options` of an application.
+pub(crate) static OPTIONS: Shape = Shape {
+    name: "options",
+    parts: &[&[
+        Key::new("file", Kind::Text, "The `php.ini`")
+            .default("the system's")
+            .details("If the file does not exist, the system's is used and the log has a line")
+            .unit(),
+        Key::new("admin", Kind::Named(&Kind::Text), "Settings of PHP that scripts cannot change")
+            .default("{}")
+            .unit(),
+        Key::new("user", Kind::Named(&Kind::Text), "Settings of PHP that scripts can change")
+            .default("{}")
+            .unit(),
+    ]],
+};
 
 /// A version of PHP. Parts that the document omits are `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -114,7 +158,7 @@ impl PhpTarget {
                     target.invalid("must have a name that is not empty, without null characters")
                 );
             }
-            let object = target.object()?;
+            let object = target.object(&TARGET)?;
             targets.push(PhpTarget::read(Some(name), &object)?);
             object.end()?;
         }
@@ -160,7 +204,7 @@ impl ScriptDirectories {
 
 impl PhpOptions {
     pub(crate) fn read(node: &Node<'_>) -> Result<PhpOptions, Error> {
-        let object = node.object()?;
+        let object = node.object(&OPTIONS)?;
         let options = PhpOptions {
             file: object.file("file")?,
             admin: object.read("admin", read_settings)?.unwrap_or_default(),

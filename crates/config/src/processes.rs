@@ -3,7 +3,64 @@
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::key::{COUNT, Key, Kind, Shape};
 use crate::node::Node;
+
+/// `processes` of an application.
+pub(crate) static PROCESSES: Shape = Shape {
+    name: "processes",
+    parts: &[&[
+        Key::new("max", Kind::Integer(1, COUNT), "Maximum number of processes")
+            .default("1")
+            .details("PHP-FPM's `pm.max_children`")
+            .unit(),
+        Key::new(
+            "start",
+            Kind::Integer(0, COUNT),
+            "Number of processes started before the first request",
+        )
+        .default("0")
+        .details("PHP-FPM's `pm.start_servers`"),
+        Key::new("spare", Kind::Integer(0, COUNT), "Number of idle processes that are kept ready")
+            .default("0")
+            .details("PHP-FPM's `pm.min_spare_servers`")
+            .unit(),
+        Key::new("max_spare", Kind::Integer(0, COUNT), "Maximum number of idle processes")
+            .default("none")
+            .details(
+                "Further idle processes end within a second (PHP-FPM's `pm.max_spare_servers`)",
+            ),
+        Key::new(
+            "idle_timeout",
+            Kind::Seconds(0),
+            "Seconds after which an idle process beyond `spare` ends",
+        )
+        .default("15, or none with `max_spare`")
+        .details(
+            "At once if memory is [short](../tuning.md#memory-pressure) (PHP-FPM's \
+             `pm.process_idle_timeout`)",
+        )
+        .unit(),
+        Key::new(
+            "spawn_rate",
+            Kind::Integer(1, COUNT),
+            "Maximum number of processes that are started together",
+        )
+        .default("32")
+        .details("First one, then twice as many each time (PHP-FPM's `pm.max_spawn_rate`)"),
+        Key::new(
+            "prototype_timeout",
+            Kind::Seconds(0),
+            "Seconds without any process after which PHP is unloaded",
+        )
+        .default("600 for one of several applications with `spare` 0, otherwise never")
+        .details(
+            "Earlier if memory is [short](../tuning.md#memory-pressure): the prototype ends, with \
+             OPcache's contents. Programs that scripts have left running keep it until they end. \
+             The next request loads PHP again",
+        ),
+    ]],
+};
 
 /// Number of processes that run an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,16 +119,15 @@ impl Processes {
         if !node.value.is_object() {
             return Err(node.wrong_type("an integer, an object or \"auto\""));
         }
-        let object = node.object()?;
-        let (one, none) = (|node: &Node<'_>| node.count(1), |node: &Node<'_>| node.count(0));
+        let object = node.object(&PROCESSES)?;
         let usual = DynamicProcesses::default();
-        let max = object.read("max", one)?.unwrap_or(usual.max);
-        let spare = object.read("spare", none)?.unwrap_or(usual.spare);
-        let start = object.read("start", none)?;
-        let max_spare = object.read("max_spare", none)?;
-        let idle_timeout = object.read("idle_timeout", |timeout| timeout.seconds(0))?;
-        let spawn_rate = object.read("spawn_rate", one)?.unwrap_or(usual.spawn_rate);
-        let prototype_timeout = object.read("prototype_timeout", |timeout| timeout.seconds(0))?;
+        let max = object.integer("max")?.unwrap_or(usual.max);
+        let spare = object.integer("spare")?.unwrap_or(usual.spare);
+        let start = object.integer("start")?;
+        let max_spare = object.integer("max_spare")?;
+        let idle_timeout = object.seconds("idle_timeout")?;
+        let spawn_rate = object.integer("spawn_rate")?.unwrap_or(usual.spawn_rate);
+        let prototype_timeout = object.seconds("prototype_timeout")?;
         object.end()?;
         for (name, value) in [("spare", Some(spare)), ("start", start), ("max_spare", max_spare)] {
             if let Some(value) = value.filter(|value| *value > max) {

@@ -4,8 +4,23 @@ use howdah_template::Template;
 use howdah_text::token;
 
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::Node;
 use crate::templates;
+
+/// An object in `response_headers`.
+pub(crate) static RESPONSE_HEADER: Shape = Shape {
+    name: "response_header",
+    parts: &[&[
+        Key::new(
+            "value",
+            Kind::Either(&[Kind::Text, Kind::Null]),
+            "The value, or `null` to remove the field",
+        )
+        .required(),
+        Key::switch("always", false, "Applies to responses of every status"),
+    ]],
+};
 
 /// A response header field that is set or removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,9 +51,9 @@ impl ResponseHeader {
         if !node.value.is_object() {
             return Ok(ResponseHeader { name, value: Self::read_value(node)?, always: false });
         }
-        let object = node.object()?;
+        let object = node.object(&RESPONSE_HEADER)?;
         let value = Self::read_value(&object.required("value")?)?;
-        let always = object.boolean("always")?.unwrap_or(false);
+        let always = object.switch("always")?;
         object.end()?;
         Ok(ResponseHeader { name, value, always })
     }

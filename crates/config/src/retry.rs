@@ -5,7 +5,50 @@ use std::time::Duration;
 use howdah_text::token::is_token;
 
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::{Node, Object};
+
+/// A failure in `on`.
+const CONDITION: Kind = Kind::Either(&[
+    Kind::Word(&["error", "timeout", "invalid_response", "4xx", "5xx"]),
+    Kind::Integer(400, 599),
+]);
+
+/// `retry` of an upstream or an action.
+pub(crate) static RETRY: Shape = Shape {
+    name: "retry",
+    parts: &[&[
+        Key::new(
+            "on",
+            Kind::OneOrMany(&CONDITION),
+            "Failures after which another server gets the request",
+        )
+        .default("`\"error\"`, and for HTTP `\"timeout\"`")
+        .details(
+            "`\"error\"` (the connection ended before the response), `\"timeout\"` (of `send` or \
+             `first_byte`), `\"invalid_response\"` (a head that is invalid or incomplete; nginx's \
+             `invalid_header`), a status from 400 to 599 such as `503`, or `\"5xx\"` and \
+             `\"4xx\"`. An empty array is none",
+        ),
+        Key::new(
+            "methods",
+            Kind::Texts,
+            "Methods whose requests may be sent twice, also with a body",
+        )
+        .default("idempotent ones")
+        .details(
+            "`[\"GET\", \"HEAD\", \"POST\"]` (nginx's `non_idempotent`). A body that is \
+             [streamed](#proxy) is never sent twice",
+        ),
+        Key::new(
+            "timeout",
+            Kind::Seconds(0),
+            "Seconds from the start of the first attempt in which another one may begin",
+        )
+        .default("none")
+        .details("`proxy_next_upstream_timeout`"),
+    ]],
+};
 
 /// Requests that another server gets. A request for which no connection was made is sent to another
 /// server in any case.
@@ -35,7 +78,7 @@ pub struct RetryConditions {
 
 impl Retry {
     pub(crate) fn read(node: &Node<'_>) -> Result<Retry, Error> {
-        let object = node.object()?;
+        let object = node.object(&RETRY)?;
         let retry = Retry {
             on: object.read("on", RetryConditions::read)?,
             methods: object.read("methods", read_methods)?,
@@ -111,6 +154,6 @@ fn read_methods(node: &Node<'_>) -> Result<Vec<String>, Error> {
 }
 
 fn read_timeout(object: &Object<'_>) -> Result<Option<Duration>, Error> {
-    let timeout = object.read("timeout", |node| node.seconds(0))?;
+    let timeout = object.seconds("timeout")?;
     Ok(timeout.filter(|timeout| !timeout.is_zero()))
 }

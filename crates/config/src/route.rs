@@ -2,10 +2,29 @@
 
 use howdah_template::Groups;
 
-use crate::action::{Action, KINDS};
+use crate::action::{ACTION, Action, KINDS};
 use crate::error::Error;
-use crate::matching::Match;
+use crate::key::{Key, Kind, Shape};
+use crate::matching::{MATCH, Match};
 use crate::node::{Node, Scope};
+
+/// A step of a route.
+pub(crate) static STEP: Shape = Shape {
+    name: "step",
+    parts: &[&[
+        Key::new("match", Kind::Object(&MATCH), "Conditions, all of which must hold")
+            .default("always holds")
+            .unit(),
+        Key::new(
+            "action",
+            Kind::Object(&ACTION),
+            "The response to requests that meet the conditions",
+        )
+        .details("See [Actions](actions.md)")
+        .required()
+        .unit(),
+    ]],
+};
 
 /// A list of steps. A request for which no step holds is answered with 404.
 #[derive(Debug, Clone)]
@@ -55,7 +74,7 @@ fn read_steps(node: &Node<'_>) -> Result<Vec<Step>, Error> {
 
 impl Step {
     fn read(node: &Node<'_>) -> Result<Step, Error> {
-        let object = node.object()?;
+        let object = node.object(&STEP)?;
         let conditions = object.read("match", Match::read)?.unwrap_or_default();
         let groups = Groups::new(conditions.uri.as_ref(), conditions.host.as_ref());
         let scope = Scope { groups: &groups, ..*node.scope };

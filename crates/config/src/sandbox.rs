@@ -5,7 +5,34 @@ use std::path::{Component, PathBuf};
 use serde_json::Value;
 
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::Node;
+
+/// `sandbox` of the isolation.
+pub(crate) static SANDBOX: Shape = Shape {
+    name: "sandbox",
+    parts: &[&[
+        Key::new(
+            "read",
+            Kind::Texts,
+            "Additional files and directories that the processes may read",
+        )
+        .default("none"),
+        Key::new(
+            "write",
+            Kind::Texts,
+            "Additional files and directories that the processes may read and change",
+        )
+        .default("none"),
+        Key::new(
+            "execute",
+            Kind::Texts,
+            "Additional files and directories that the processes may read and execute",
+        )
+        .default("none"),
+        Key::switch("required", true, "Refuses to run on kernels that cannot restrict files"),
+    ]],
+};
 
 /// Restrictions of an application's processes, in addition to the permissions of its user.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -51,13 +78,13 @@ impl Default for SandboxFiles {
 
 impl SandboxFiles {
     fn read(node: &Node<'_>) -> Result<SandboxFiles, Error> {
-        let object = node.object()?;
+        let object = node.object(&SANDBOX)?;
         let paths = |key| Ok(object.read(key, read_paths)?.unwrap_or_default());
         let files = SandboxFiles {
             read: paths("read")?,
             write: paths("write")?,
             execute: paths("execute")?,
-            required: object.boolean("required")?.unwrap_or(true),
+            required: object.switch("required")?,
         };
         object.end()?;
         Ok(files)

@@ -3,11 +3,48 @@
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::key::{Key, Kind};
 use crate::node::Object;
 use crate::request_headers::{self, RequestHeaders};
-use crate::retry::Retry;
-use crate::timeouts::TimeoutChanges;
+use crate::retry::{RETRY, Retry};
+use crate::timeouts::{ACTION_TIMEOUTS, TimeoutChanges};
 use crate::upstream::ForwardedFields;
+
+/// Keys of an action for requests to other servers.
+pub(crate) static KEYS: &[Key] = &[
+    Key::new(
+        "request_headers",
+        Kind::Named(&Kind::Either(&[Kind::Text, Kind::Null])),
+        "Header fields that other servers get, with variables, or with `null` to remove",
+    )
+    .default("those of the upstream")
+    .details(
+        "An empty value removes a field of the client, too (nginx's `proxy_set_header` of a \
+         location). `Host` may be among them, which a `proxy` without an upstream has no other \
+         key for. Of two with one name, the later counts. Scripts have `environment` instead",
+    )
+    .adds_up(),
+    Key::new(
+        "forwarded",
+        Kind::Texts,
+        "Fields with the client's address and scheme for other servers: `\"x-forwarded\"`, \
+         `\"forwarded\"`, or both",
+    )
+    .default("that of the upstream")
+    .details("As [`forwarded`](upstreams.md#upstreams) of an upstream")
+    .inherited(),
+    Key::new("timeouts", Kind::Object(&ACTION_TIMEOUTS), "Timeouts of requests to other servers")
+        .default("those of the upstream or application")
+        .details(
+            "nginx's `proxy_read_timeout` of a location: `{ \"first_byte\": 600 }` for a slow \
+             report. Also for [FastCGI](upstreams.md#fastcgi)",
+        )
+        .inherited(),
+    Key::new("retry", Kind::Object(&RETRY), "Requests that another server gets after a failure")
+        .default("that of the upstream")
+        .details("As [`retry`](upstreams.md#upstreams) of an upstream")
+        .inherited(),
+];
 
 /// Changes to the settings of an upstream or a FastCGI application for some of its requests.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -25,9 +62,6 @@ pub struct ServerOptions {
     /// Paths of the actions whose timeouts are in `timeouts`, the last action first.
     timeout_places: Vec<(Arc<str>, TimeoutChanges)>,
 }
-
-/// The keys of an action that this module reads.
-pub(crate) const KEYS: [&str; 4] = ["request_headers", "forwarded", "timeouts", "retry"];
 
 impl ServerOptions {
     /// Reads the options among the keys of an action. Returns `None` if it has none, and names no server

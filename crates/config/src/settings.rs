@@ -4,13 +4,250 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cluster::Cluster;
-use crate::compression::Compression;
+use crate::cluster::{CLUSTER, Cluster};
+use crate::compression::{COMPRESSION, Compression};
 use crate::defaults::Defaults;
 use crate::error::Error;
-use crate::memory_budget::MemoryBudget;
+use crate::key::{COUNT, Key, Kind, Shape};
+use crate::memory_budget::{self, MemoryBudget};
 use crate::node::Node;
-use crate::smtp::Smtp;
+use crate::smtp::{SMTP, Smtp};
+
+/// `settings`.
+pub(crate) static SETTINGS: Shape = Shape {
+    name: "settings",
+    parts: &[&[
+        Key::new("http", Kind::Object(&HTTP), "Timeouts, sizes and switches of HTTP")
+            .details("See below")
+            .unit(),
+        Key::new("resolver", Kind::Texts, "Addresses of DNS servers")
+            .default("the machine's")
+            .details(
+                "For [names of servers](upstreams.md#proxy) and of [mail servers](#smtp); the \
+                 default port is 53 (nginx's `resolver`)",
+            ),
+        Key::new(
+            "cluster",
+            Kind::Either(&[Kind::Text, Kind::Object(&CLUSTER)]),
+            "Valkey or Redis server through which servers of one site share purges and limits",
+        )
+        .default("none")
+        .details("Its address, or an object, see [Cluster](#cluster)"),
+        Key::new(
+            "smtp",
+            Kind::Object(&SMTP),
+            "Mail server that takes the messages of applications",
+        )
+        .default("`localhost:25`")
+        .details("For [`mail()`](../php.md#mail), see [SMTP](#smtp)"),
+        Key::new(
+            "memory",
+            Kind::Either(&[
+                Kind::Integer(memory_budget::MIN_BYTES, i64::MAX),
+                Kind::Matching(memory_budget::PATTERN),
+            ]),
+            "Maximum memory of all PHP processes together: bytes, `\"512M\"` or `\"60%\"` of the \
+             machine's",
+        )
+        .default("what is available")
+        .details(
+            "A percentage is of the control group's memory if that is smaller. At least 32 MB. \
+             [Automatic sizing](../tuning.md#a-budget) plans within it; configured numbers of \
+             processes count, but are not reduced",
+        ),
+        Key::new(
+            "shutdown_timeout",
+            Kind::Seconds(0),
+            "Maximum seconds for requests in progress when the server ends gracefully or is \
+             upgraded",
+        )
+        .default("no limit, or 300 for an upgrade")
+        .details(
+            "For WebSockets, too. The server ends gracefully with `QUIT`, and is replaced by an \
+             [upgrade](../operations.md#upgrade). What is left then is cut off (nginx's \
+             `worker_shutdown_timeout`)",
+        ),
+        Key::new(
+            "listen_threads",
+            Kind::Integer(1, COUNT),
+            "Number of threads that serve connections",
+        )
+        .default("processors")
+        .details(
+            "A number above both the number of processors and the value at the start takes effect \
+             at the next start",
+        )
+        .unit(),
+        Key::new("js_module", Kind::Texts, "Modules of JavaScript").unavailable(),
+        Key::new("telemetry", Kind::Named(&Kind::Text), "OpenTelemetry").unavailable(),
+    ]],
+};
+
+/// `http` of the settings.
+static HTTP: Shape = Shape {
+    name: "http",
+    parts: &[&[
+        Key::new(
+            "header_read_timeout",
+            Kind::Seconds(0),
+            "Maximum seconds to receive the head of a request",
+        )
+        .default("30")
+        .unit(),
+        Key::new(
+            "body_read_timeout",
+            Kind::Seconds(0),
+            "Maximum seconds between two reads of a request body",
+        )
+        .default("30")
+        .unit(),
+        Key::new(
+            "send_timeout",
+            Kind::Seconds(0),
+            "Maximum seconds without progress in sending a response",
+        )
+        .default("30")
+        .details("In which a client takes nothing, or less than `min_rate`")
+        .unit(),
+        Key::new(
+            "idle_timeout",
+            Kind::Seconds(0),
+            "Maximum seconds between two requests of a connection",
+        )
+        .default("180")
+        .unit(),
+        Key::new(
+            "large_header_buffer_size",
+            Kind::Integer(1, MAX_HEAD_BUFFER_BYTES),
+            "Maximum size of the request line, and of each header field, in bytes",
+        )
+        .default("8192")
+        .unit(),
+        Key::new(
+            "large_header_buffers",
+            Kind::Integer(1, 1024),
+            "Maximum size of a request's head, as a multiple of `large_header_buffer_size`",
+        )
+        .default("4")
+        .unit(),
+        Key::new(
+            "max_header_fields",
+            Kind::Integer(1, 1000),
+            "Maximum number of header fields of a request; 431 above",
+        )
+        .default("100")
+        .details("Apache's `LimitRequestFields`"),
+        Key::new(
+            "min_rate",
+            Kind::Bytes(0),
+            "Minimum average rate of a request body or a response in bytes per second; 0 for none",
+        )
+        .default("500")
+        .details(
+            "While the server waits for the client. It ends clients that evade the timeouts with \
+             an occasional byte. Similar to Apache's `RequestReadTimeout`",
+        ),
+        Key::new(
+            "min_rate_grace",
+            Kind::Seconds(0),
+            "Seconds for which a client may be slower than `min_rate`",
+        )
+        .default("20"),
+        Key::new(
+            "max_body_size",
+            Kind::Bytes(0),
+            "Maximum size of a request body in bytes; larger bodies get 413",
+        )
+        .default("8388608")
+        .details(
+            "Before PHP sees them, whatever `post_max_size` and `upload_max_filesize` allow. For \
+             uploads of 64 MiB, write 67108864 here, or in the action for them, and set both \
+             limits of PHP to `64M`. PHP keeps uploaded files out of its memory, and other bodies \
+             in it, so `memory_limit` should be above `post_max_size`. [`howdah \
+             check`](../operations.md#checking) notes limits that contradict each other",
+        )
+        .unit(),
+        Key::new(
+            "body_buffer_size",
+            Kind::Bytes(0),
+            "Bytes of a request body that are kept in memory",
+        )
+        .default("16384")
+        .details("Larger bodies go to an unnamed file")
+        .unit(),
+        Key::new("body_temp_path", Kind::Text, "Directory of the files of long request bodies")
+            .default("the server's")
+            .details("The server's user must be able to write to it")
+            .unit(),
+        Key::new(
+            "response_temp_size",
+            Kind::Bytes(0),
+            "Maximum bytes in files of all responses that clients have not read; a site may have \
+             a half, a client a quarter",
+        )
+        .default("8589934592")
+        .details(
+            "The files are in `body_temp_path`. Beyond it, responses are cut off, and the log \
+             says whose. A response that waits has at most 1 GiB; then its script waits",
+        ),
+        Key::switch(
+            "discard_unsafe_fields",
+            true,
+            "Drops header fields whose names have characters other than letters, digits and \
+             hyphens",
+        )
+        .unit(),
+        Key::switch(
+            "strict_requests",
+            true,
+            "Refuses requests that HTTP/1.1 forbids and Unit accepts",
+        )
+        .details("With 400, see below. With `howdah serve --unit` the default is `false`"),
+        Key::switch("server_version", true, "Sends the version in the field `Server`").unit(),
+        Key::switch("chunked_transform", true, "Accepts chunked request bodies")
+            .details("Unit: `false`")
+            .unit(),
+        Key::switch("log_route", false, "Logs the step that each request takes").unit(),
+        Key::new("static", Kind::Object(&STATIC), "Media types of files")
+            .details("See below")
+            .unit(),
+        Key::new("compression", Kind::Object(&COMPRESSION), "Compression of responses")
+            .default("none")
+            .details("See below")
+            .unit(),
+        Key::new(
+            "websocket",
+            Kind::Named(&Kind::Integer(0, i64::MAX)),
+            "Limits of WebSockets: `read_timeout`, `keepalive_interval`, `max_frame_size`",
+        )
+        .unavailable(),
+    ]],
+};
+
+/// Maximum of `large_header_buffer_size`: the server keeps request heads in memory.
+const MAX_HEAD_BUFFER_BYTES: i64 = 16 << 20;
+
+/// `static` of `http`.
+static STATIC: Shape = Shape {
+    name: "static",
+    parts: &[&[
+        Key::new(
+            "mime_types",
+            Kind::Either(&[Kind::Named(&Kind::Texts), Kind::Text]),
+            "Media types and their file extensions, or a file with them such as \
+             `\"/etc/mime.types\"`",
+        )
+        .default("{}")
+        .details(
+            "They precede the built-in ones. **Howdah:** in a document that is [read from a \
+             file](../configuration.md#several-files), it may also be the name of a list of \
+             types, in the form of the system (Apache's `TypesConfig`) or of nginx",
+        )
+        .unit(),
+        Key::new("default_type", Kind::Text, "Media type of files whose type is not known")
+            .default("none"),
+    ]],
+};
 
 /// Settings of the whole server.
 #[derive(Debug, Clone)]
@@ -127,13 +364,11 @@ impl Settings {
     }
 
     pub(crate) fn read(node: &Node<'_>) -> Result<Settings, Error> {
-        let object = node.object()?;
-        object.unavailable("js_module")?;
-        object.unavailable("telemetry")?;
+        let object = node.object(&SETTINGS)?;
         let settings = Settings {
-            listen_threads: object.read("listen_threads", |threads| threads.count(1))?,
+            listen_threads: object.integer("listen_threads")?,
             memory: object.read("memory", MemoryBudget::read)?,
-            shutdown_timeout: object.read("shutdown_timeout", |timeout| timeout.seconds(0))?,
+            shutdown_timeout: object.seconds("shutdown_timeout")?,
             resolver: object.read("resolver", read_resolver)?.unwrap_or_default(),
             cluster: object.read("cluster", Cluster::read)?,
             smtp: object.read("smtp", Smtp::read)?,
@@ -168,24 +403,11 @@ impl HttpSettings {
     }
 
     fn read(node: &Node<'_>) -> Result<HttpSettings, Error> {
-        /// Maximum of `large_header_buffer_size` in bytes: the server keeps request heads in
-        /// memory.
-        const MAX_BUFFER_BYTES: i64 = 16 << 20;
-        const MAX_BUFFERS: i64 = 1024;
-        const MAX_FIELDS: i64 = 1000;
-        let object = node.object()?;
-        object.unavailable("websocket")?;
+        let object = node.object(&HTTP)?;
         let default = HttpSettings::new(&node.scope.defaults);
-        let seconds = |key, default| {
-            object.read(key, |node| node.seconds(0)).map(|value| value.unwrap_or(default))
-        };
-        let size = |key, default| {
-            object.read(key, |node| node.size(0)).map(|value| value.unwrap_or(default))
-        };
-        let bounded = |key, max, default| {
-            let read = |node: &Node<'_>| node.integer(1..=max).map(i64::unsigned_abs);
-            object.read(key, read).map(|value| value.unwrap_or(default))
-        };
+        let seconds = |key, default| object.seconds(key).map(|value| value.unwrap_or(default));
+        let size = |key, default| object.bytes(key).map(|value| value.unwrap_or(default));
+        let bounded = |key, default| object.integer(key).map(|value| value.unwrap_or(default));
         let switch = |key, default| object.boolean(key).map(|value| value.unwrap_or(default));
         let types = object.read("static", StaticTypes::read)?.unwrap_or_default();
         let settings = HttpSettings {
@@ -195,15 +417,10 @@ impl HttpSettings {
             idle_timeout: seconds("idle_timeout", default.idle_timeout)?,
             large_header_buffer_size: bounded(
                 "large_header_buffer_size",
-                MAX_BUFFER_BYTES,
                 default.large_header_buffer_size,
             )?,
-            large_header_buffers: bounded(
-                "large_header_buffers",
-                MAX_BUFFERS,
-                default.large_header_buffers,
-            )?,
-            max_header_fields: bounded("max_header_fields", MAX_FIELDS, default.max_header_fields)?,
+            large_header_buffers: bounded("large_header_buffers", default.large_header_buffers)?,
+            max_header_fields: bounded("max_header_fields", default.max_header_fields)?,
             min_rate: size("min_rate", default.min_rate)?,
             min_rate_grace: seconds("min_rate_grace", default.min_rate_grace)?,
             body_buffer_size: size("body_buffer_size", default.body_buffer_size)?,
@@ -235,7 +452,7 @@ struct StaticTypes {
 
 impl StaticTypes {
     fn read(node: &Node<'_>) -> Result<StaticTypes, Error> {
-        let object = node.object()?;
+        let object = node.object(&STATIC)?;
         let types = StaticTypes {
             mime_types: object.read("mime_types", read_mime_types)?.unwrap_or_default(),
             default_type: object.read("default_type", |node| {

@@ -3,9 +3,109 @@
 use howdah_template::{Part, Template, Variable};
 
 use crate::error::Error;
+use crate::htaccess::HTACCESS;
+use crate::key::{Key, Kind};
 use crate::node::{Node, Object};
 use crate::rewrite::Rewrite;
 use crate::templates;
+
+/// Keys of an action with `share`.
+pub(crate) static KEYS: &[Key] = &[
+    Key::new(
+        "share",
+        Kind::Texts,
+        "Names of files to try in order, with variables, such as `\"/www$uri\"`",
+    )
+    .details(
+        "See [Variables](variables.md). A directory is requested with a slash at the end; without \
+         the slash, the response is a redirect, as in Unit",
+    )
+    .kind()
+    .unit(),
+    Key::new("try", Kind::Texts, "Paths to try in order in place of the request's, with variables")
+        .default("the request's path")
+        .details("See below")
+        .beside("share"),
+    Key::new(
+        "prefix",
+        Kind::Text,
+        "Path that is removed from the front of the request's path before files are looked up",
+    )
+    .default("none")
+    .details("nginx's `alias`, Apache's `Alias`, see below")
+    .beside("share"),
+    Key::new(
+        "index",
+        Kind::Texts,
+        "Index files of directories, tried in order; an empty string for none",
+    )
+    .default("\"index.html\"")
+    .details("An array of names is **Howdah's**")
+    .beside("share")
+    .unit(),
+    Key::new(
+        "listing",
+        Kind::Either(&[Kind::Switch, Kind::Word(&["html", "json"])]),
+        "Lists the files of directories without an index file, as a page or as JSON",
+    )
+    .default("false")
+    .details(
+        "`true` is `\"html\"`; `\"json\"` is nginx's `autoindex_format json`. See \
+         [below](#directory-listings)",
+    )
+    .beside("share"),
+    Key::new("types", Kind::Texts, "Patterns of the media types of files that may be sent")
+        .default("everything")
+        .beside("share")
+        .unit(),
+    Key::new("chroot", Kind::Text, "Directory that must contain the files, with variables")
+        .default("none")
+        .details(
+            "Symbolic links are resolved first. `\"\"` for none; if variables result in an empty \
+             value, the response is 403",
+        )
+        .beside("share")
+        .unit(),
+    Key::new(
+        "follow_symlinks",
+        Kind::Switch,
+        "Follows all symbolic links, or none; by default those that stay in the document root, \
+         and of others those of root and those to files of the link's owner",
+    )
+    .default("by owner")
+    .details("See [Symbolic links](#symbolic-links). The default is **Howdah's**")
+    .beside("share")
+    .unit(),
+    Key::switch("traverse_mounts", true, "Crosses mount points").beside("share").unit(),
+    Key::new(
+        "scripts",
+        Kind::Text,
+        "The application that runs the PHP scripts among the files, such as \
+         `\"applications/NAME\"`",
+    )
+    .default("none")
+    .details("See below")
+    .beside("share"),
+    Key::new(
+        "htaccess",
+        Kind::Either(&[Kind::Switch, Kind::Object(&HTACCESS)]),
+        "Handles requests under the `.htaccess` files of the directories, as Apache does",
+    )
+    .default("false")
+    .details(
+        "See [`.htaccess`](../htaccess.md). `share` must end with `$uri`; `prefix`, `try`, \
+         `index`, `listing`, `types`, `chroot` and `follow_symlinks` cannot stand beside it",
+    )
+    .beside("share"),
+    Key::new("fallback", Kind::Recursive("action"), "The action for requests that match no file")
+        .default("403, 404 or 405")
+        .details(
+            "Itself a `pass`, `return`, `share` or `proxy`. **Howdah:** not for a file that may \
+             not be read, which is 403 and a line in the log",
+        )
+        .beside("share")
+        .unit(),
+];
 
 /// Symbolic links of a share that are followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

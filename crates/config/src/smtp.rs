@@ -4,7 +4,58 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::key::{COUNT, Key, Kind, Shape};
 use crate::node::{Node, path};
+
+/// `smtp` of the settings or an application.
+pub(crate) static SMTP: Shape = Shape {
+    name: "smtp",
+    parts: &[&[
+        Key::new("host", Kind::Text, "Host name or address of the server").default("\"localhost\""),
+        Key::new("port", Kind::Integer(1, 65_535), "Port of the server").default("25"),
+        Key::new(
+            "tls",
+            Kind::Either(&[Kind::Switch, Kind::Word(&["starttls"])]),
+            "Encryption: `true` from the first byte on, `\"starttls\"` after that command",
+        )
+        .default("`true` on port 465, `\"starttls\"` on 587, else `false`")
+        .details(
+            "The server must offer the command. The certificate must be for `host` and by an \
+             authority of `authorities`",
+        ),
+        Key::new(
+            "authorities",
+            Kind::Text,
+            "File with the certificates of the trusted authorities (PEM)",
+        )
+        .default("the system's")
+        .details("Only root needs to read it"),
+        Key::new("user", Kind::Text, "User name at the server")
+            .default("none")
+            .details("To another machine, it needs `tls`"),
+        Key::new("password_file", Kind::Text, "File whose first line is the password")
+            .default("none")
+            .details("Only root needs to read it; it is read for each message"),
+        Key::new("from", Kind::Text, "Address of the sender of messages that name none")
+            .default("none")
+            .details(
+                "Of the envelope, unless the script names one with `-f`, and of a missing `From`",
+            ),
+        Key::new(
+            "limit",
+            Kind::Integer(1, COUNT),
+            "Maximum number of recipients in an hour, of each application",
+        )
+        .default("none")
+        .details(
+            "More is refused, so that a site that was broken into does not send spam by the \
+             thousands. A message that fails does not count, unless the mail server may have \
+             taken it (it has got the end of the text and has not refused it)",
+        ),
+        Key::new("timeout", Kind::Integer(1, MAX_TIMEOUT), "Maximum seconds of a delivery")
+            .default("30"),
+    ]],
+};
 
 /// Members of `smtp`, of the settings or of an application; `None` for those that are not there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -76,7 +127,7 @@ const SUBMISSION_PORT: u16 = 587;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum of `timeout` in seconds.
-const MAX_TIMEOUT: u64 = 600;
+const MAX_TIMEOUT: i64 = 600;
 
 /// Members that belong to a `host`: the password of one server is not for another.
 const OF_HOST: [&str; 5] = ["port", "tls", "user", "password_file", "authorities"];
@@ -84,21 +135,19 @@ const OF_HOST: [&str; 5] = ["port", "tls", "user", "password_file", "authorities
 impl Smtp {
     /// Reads `smtp` of the settings.
     pub(crate) fn read(node: &Node<'_>) -> Result<Smtp, Error> {
-        let object = node.object()?;
+        let object = node.object(&SMTP)?;
         let smtp = Smtp {
             host: object.read("host", read_host)?,
-            port: object.read("port", |node| {
-                node.integer(1..=i64::from(u16::MAX)).map(|port| u16::try_from(port).unwrap_or(0))
-            })?,
+            port: object.integer("port")?,
             tls: object.read("tls", SmtpTls::read)?,
             user: object.text("user")?,
             password_file: object.file("password_file")?,
             authorities: object.file("authorities")?,
             from: object.read("from", read_from)?,
-            limit: object.read("limit", |node| node.count(1))?,
+            limit: object.integer("limit")?,
             timeout: object.read("timeout", |node| {
                 let timeout = node.seconds(1)?;
-                match timeout.as_secs() <= MAX_TIMEOUT {
+                match timeout.as_secs() <= MAX_TIMEOUT.unsigned_abs() {
                     true => Ok(timeout),
                     false => {
                         Err(node.invalid(format_args!("must be at most {MAX_TIMEOUT} seconds")))
@@ -133,7 +182,7 @@ impl Smtp {
     /// Reads `smtp` of an application.
     pub(crate) fn read_of_application(node: &Node<'_>) -> Result<Smtp, Error> {
         let smtp = Smtp::read(node)?;
-        let object = node.object()?;
+        let object = node.object(&SMTP)?;
         let of_host = OF_HOST.into_iter().find_map(|key| object.optional(key));
         match of_host.filter(|_| smtp.host.is_none()) {
             Some(found) => Err(found.invalid("must be with \"host\"")),

@@ -5,7 +5,27 @@ use std::time::Duration;
 use howdah_text::token::is_token;
 
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::Node;
+
+/// `sticky` of an upstream.
+pub(crate) static STICKY: Shape = Shape {
+    name: "sticky",
+    parts: &[&[
+        Key::new("cookie", Kind::Text, "Name of the cookie").required(),
+        Key::new("path", Kind::Text, "Paths that the cookie is sent for").default("\"/\""),
+        Key::new("domain", Kind::Text, "Domain that the cookie is sent to")
+            .default("the host alone"),
+        Key::new("max_age", Kind::Seconds(1), "Seconds for which browsers keep the cookie")
+            .default("until the browser ends"),
+        Key::new(
+            "same_site",
+            Kind::Word(&["strict", "lax", "none"]),
+            "Requests of other sites that the cookie is sent with",
+        )
+        .default("\"lax\""),
+    ]],
+};
 
 /// The cookie that names a client's server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +70,7 @@ impl Sticky {
         if !node.value.is_object() {
             return Err(node.wrong_type("an object").with_hint("write {\"cookie\": \"server\"}"));
         }
-        let object = node.object()?;
+        let object = node.object(&STICKY)?;
         if node.value.get("hash").is_some() {
             let error = node.invalid("has \"hash\", which is a way to choose a server");
             return Err(error.with_hint("write \"balance\": {\"hash\": ...} in the upstream"));
@@ -64,7 +84,7 @@ impl Sticky {
         let sticky = Sticky {
             path: object.read("path", read_path)?.unwrap_or_else(|| usual.path.clone()),
             domain: object.read("domain", read_attribute)?,
-            max_age: object.read("max_age", |node| node.seconds(1))?,
+            max_age: object.seconds("max_age")?,
             same_site: object.read("same_site", SameSite::read)?.unwrap_or_default(),
             ..usual
         };

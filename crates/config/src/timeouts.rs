@@ -3,7 +3,58 @@
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::{Node, Object};
+
+const CONNECT: Key = Key::new("connect", Kind::Seconds(1), "Maximum seconds to connect")
+    .default("10")
+    .details("`proxy_connect_timeout`, `fastcgi_connect_timeout`");
+const SEND: Key =
+    Key::new("send", Kind::Seconds(1), "Maximum seconds between two writes of the request")
+        .default("60")
+        .details("`proxy_send_timeout`, `fastcgi_send_timeout`");
+const FIRST_BYTE: Key = Key::new(
+    "first_byte",
+    Kind::Seconds(1),
+    "Maximum seconds from the end of the request to the end of the response's head",
+)
+.default("60")
+.details("`proxy_read_timeout`, `fastcgi_read_timeout`");
+const READ: Key =
+    Key::new("read", Kind::Seconds(1), "Maximum seconds between two reads of the response")
+        .default("60")
+        .details("`proxy_read_timeout`, `fastcgi_read_timeout`");
+const IDLE: Key =
+    Key::new("idle", Kind::Seconds(1), "Seconds after which an idle connection is closed")
+        .default("60")
+        .details("`keepalive_timeout`");
+const TUNNEL: Key = Key::new(
+    "tunnel",
+    Kind::Seconds(1),
+    "Maximum seconds without data on an upgraded connection, such as a WebSocket",
+)
+.default("3600");
+
+const KEYS: &[Key] = &[CONNECT, SEND, FIRST_BYTE, READ, IDLE];
+
+/// `timeouts` of an action; without a key, those of the servers count.
+pub(crate) static ACTION_TIMEOUTS: Shape = Shape {
+    name: "action_timeouts",
+    parts: &[&[
+        CONNECT.default("that of the servers"),
+        SEND.default("that of the servers"),
+        FIRST_BYTE.default("that of the servers"),
+        READ.default("that of the servers"),
+        TUNNEL.default("that of the servers"),
+    ]],
+};
+
+/// `timeouts` of a FastCGI application.
+pub(crate) static TIMEOUTS: Shape = Shape { name: "timeouts", parts: &[KEYS] };
+
+/// `timeouts` of an upstream.
+pub(crate) static UPSTREAM_TIMEOUTS: Shape =
+    Shape { name: "upstream_timeouts", parts: &[KEYS, &[TUNNEL]] };
 
 /// Timeouts of connections to another server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,8 +90,8 @@ pub struct TimeoutChanges {
 
 impl TimeoutChanges {
     pub(crate) fn read(node: &Node<'_>) -> Result<TimeoutChanges, Error> {
-        let object = node.object()?;
-        let seconds = |key| object.read(key, |node| node.seconds(1));
+        let object = node.object(&ACTION_TIMEOUTS)?;
+        let seconds = |key| object.seconds(key);
         let timeouts = TimeoutChanges {
             connect: seconds("connect")?,
             send: seconds("send")?,
@@ -109,7 +160,7 @@ impl Default for Timeouts {
 impl Timeouts {
     /// Reads the timeouts of FastCGI servers, which have no tunnels.
     pub(crate) fn read(node: &Node<'_>) -> Result<Timeouts, Error> {
-        let object = node.object()?;
+        let object = node.object(&TIMEOUTS)?;
         let timeouts = Timeouts::read_common(&object)?;
         object.end()?;
         Ok(timeouts)
@@ -117,22 +168,21 @@ impl Timeouts {
 
     /// Reads the timeouts of HTTP servers.
     pub(crate) fn read_http(node: &Node<'_>) -> Result<Timeouts, Error> {
-        let object = node.object()?;
+        let object = node.object(&UPSTREAM_TIMEOUTS)?;
         let common = Timeouts::read_common(&object)?;
-        let tunnel = object.read("tunnel", |node| node.seconds(1))?.unwrap_or(common.tunnel);
+        let tunnel = object.seconds("tunnel")?.unwrap_or(common.tunnel);
         object.end()?;
         Ok(Timeouts { tunnel, ..common })
     }
 
     fn read_common(object: &Object<'_>) -> Result<Timeouts, Error> {
         let default = Timeouts::default();
-        let seconds = |node: &Node<'_>| node.seconds(1);
         Ok(Timeouts {
-            connect: object.read("connect", seconds)?.unwrap_or(default.connect),
-            send: object.read("send", seconds)?.unwrap_or(default.send),
-            first_byte: object.read("first_byte", seconds)?.unwrap_or(default.first_byte),
-            read: object.read("read", seconds)?.unwrap_or(default.read),
-            idle: object.read("idle", seconds)?.unwrap_or(default.idle),
+            connect: object.seconds("connect")?.unwrap_or(default.connect),
+            send: object.seconds("send")?.unwrap_or(default.send),
+            first_byte: object.seconds("first_byte")?.unwrap_or(default.first_byte),
+            read: object.seconds("read")?.unwrap_or(default.read),
+            idle: object.seconds("idle")?.unwrap_or(default.idle),
             tunnel: default.tunnel,
         })
     }

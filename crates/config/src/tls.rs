@@ -18,8 +18,132 @@ pub use commands::TlsParameters;
 pub(crate) use host_name::read_host;
 use host_name::read_name;
 
+use self::acme::ACME;
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::{Node, Shown};
+
+/// `tls` of a listener.
+pub(crate) static TLS: Shape = Shape {
+    name: "tls",
+    parts: &[&[
+        Key::new(
+            "certificate",
+            Kind::OneOrMany(&Kind::Either(&[Kind::Text, Kind::Object(&CERTIFICATE)])),
+            "Names of stored certificates, or their files; the first is the default",
+        )
+        .default("required without `acme`")
+        .details(
+            "See [Stored certificates](../control-api.md#certificates). An object with files is \
+             **Howdah's**",
+        )
+        .unit(),
+        Key::new(
+            "acme",
+            Kind::OneOrMany(&Kind::Object(&ACME)),
+            "Certificates that the server obtains and renews by itself (ACME)",
+        )
+        .default("none")
+        .details(
+            "See [Automatic certificates](../tls.md#certificates-by-themselves). nginx's \
+             counterpart is `acme_issuer` of its ACME module",
+        ),
+        Key::new(
+            "conf_commands",
+            Kind::Named(&Kind::Text),
+            "Versions and ciphers, as OpenSSL's configuration commands",
+        )
+        .default("none")
+        .unit(),
+        Key::new("session", Kind::Object(&SESSION), "Session resumption").default("none").unit(),
+        Key::new(
+            "client_certificates",
+            Kind::OneOrMany(&Kind::Object(&CLIENT_CERTIFICATES)),
+            "Certificates that clients must present",
+        )
+        .default("none"),
+        Key::switch(
+            "refuse_unknown_names",
+            false,
+            "Refuses the handshake of clients that request no name of a certificate",
+        )
+        .details("As nginx's `ssl_reject_handshake` in the default server"),
+    ]],
+};
+
+/// A certificate with its files.
+pub(crate) static CERTIFICATE: Shape = Shape {
+    name: "certificate",
+    parts: &[&[
+        Key::new("chain", Kind::Text, "File with the certificate and those of its issuers (PEM)")
+            .required(),
+        Key::new("key", Kind::Text, "File with the private key (PEM)").required(),
+        Key::new("ocsp", Kind::Text, "File with an OCSP response (DER)").default("none"),
+    ]],
+};
+
+/// `session` of `tls`.
+static SESSION: Shape = Shape {
+    name: "session",
+    parts: &[&[
+        Key::new(
+            "cache_size",
+            Kind::Integer(0, MAX_CACHED_SESSIONS),
+            "Maximum number of sessions in the server's cache; the oldest are removed first",
+        )
+        .default("0")
+        .unit(),
+        Key::new("timeout", Kind::Seconds(1), "Lifetime of a session in seconds")
+            .default("300")
+            .unit(),
+        Key::new(
+            "tickets",
+            Kind::Either(&[Kind::Switch, Kind::Texts]),
+            "Session tickets: `true` or `false`, or keys of 48 or 80 bytes in base64",
+        )
+        .default("false")
+        .details(
+            "`true`: encrypted with keys that the server generates and replaces every hour. A \
+             key, or an array of keys: the last one encrypts, all decrypt. A key is 48 or 80 \
+             bytes in base64, as from `openssl rand -base64 80` without line ends; servers with \
+             the same keys resume each other's sessions",
+        )
+        .unit(),
+    ]],
+};
+
+/// Maximum of `cache_size`. A session takes some hundred bytes of memory.
+const MAX_CACHED_SESSIONS: i64 = 1_000_000;
+
+/// `client_certificates` of `tls`.
+static CLIENT_CERTIFICATES: Shape = Shape {
+    name: "client_certificates",
+    parts: &[&[
+        Key::new(
+            "authorities",
+            Kind::Text,
+            "File with the certificates of the accepted authorities (PEM)",
+        )
+        .details("If it cannot be read, the configuration is refused")
+        .required(),
+        Key::new(
+            "revoked",
+            Kind::Text,
+            "File with the authorities' lists of revoked certificates (PEM)",
+        )
+        .default("none")
+        .details(
+            "nginx's `ssl_crl`. Each certificate of a client's chain needs a list of its issuer \
+             that has not expired, so a list that nobody renews locks all clients out. At most 1 \
+             MiB, checked every five seconds",
+        ),
+        Key::switch("optional", false, "Accepts clients without a certificate")
+            .details("A client with an invalid certificate never is"),
+        Key::new("names", Kind::Texts, "Requested server names that the rule is for")
+            .default("all")
+            .details("`*.example.org` for all below"),
+    ]],
+};
 
 /// TLS settings of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,7 +244,7 @@ pub struct ClientCertificates {
 
 impl Tls {
     pub(crate) fn read(node: &Node<'_>) -> Result<Tls, Error> {
-        let object = node.object()?;
+        let object = node.object(&TLS)?;
         let acme = object.read("acme", |node| {
             node.one_or_many().map(|one| Acme::read(&one)).collect::<Result<Vec<_>, _>>()
         })?;
@@ -145,7 +269,7 @@ impl Tls {
         let clients = object.read("client_certificates", |node| {
             node.one_or_many().map(|rule| ClientCertificates::read(&rule)).collect()
         })?;
-        let refuse_unknown_names = object.boolean("refuse_unknown_names")?.unwrap_or(false);
+        let refuse_unknown_names = object.switch("refuse_unknown_names")?;
         object.end()?;
         let (parameters, mut session) =
             (parameters.unwrap_or_default(), session.unwrap_or_default());
@@ -181,7 +305,7 @@ impl Certificate {
         if !node.value.is_object() {
             return Err(node.wrong_type("the name of a certificate or an object with its files"));
         }
-        let object = node.object()?;
+        let object = node.object(&CERTIFICATE)?;
         let chain = object.required("chain")?.file()?;
         let key = object.required("key")?.file()?;
         let ocsp = object.file("ocsp")?;
@@ -198,14 +322,12 @@ impl Default for TlsSession {
 
 impl TlsSession {
     fn read(node: &Node<'_>) -> Result<TlsSession, Error> {
-        /// Maximum size of the cache. A session takes some hundred bytes of memory.
-        const MAX_CACHED: i64 = 1_000_000;
-        let object = node.object()?;
+        let object = node.object(&SESSION)?;
         let mut session = TlsSession::default();
-        if let Some(size) = object.read("cache_size", |node| node.integer(0..=MAX_CACHED))? {
-            session.cache_size = usize::try_from(size).unwrap_or(0);
+        if let Some(size) = object.integer("cache_size")? {
+            session.cache_size = size;
         }
-        if let Some(timeout) = object.read("timeout", |node| node.seconds(1))? {
+        if let Some(timeout) = object.seconds("timeout")? {
             session.timeout = timeout;
         }
         if let Some(tickets) = object.read("tickets", Tickets::read)? {
@@ -249,10 +371,10 @@ impl TicketKey {
 
 impl ClientCertificates {
     fn read(node: &Node<'_>) -> Result<ClientCertificates, Error> {
-        let object = node.object()?;
+        let object = node.object(&CLIENT_CERTIFICATES)?;
         let authorities = object.required("authorities")?.file()?;
         let revoked = object.file("revoked")?;
-        let optional = object.boolean("optional")?.unwrap_or(false);
+        let optional = object.switch("optional")?;
         let names = object.read("names", |node| {
             node.strings()?.map(|name| read_name(&name)).collect::<Result<Vec<_>, _>>()
         })?;

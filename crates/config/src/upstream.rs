@@ -1,21 +1,260 @@
 //! `upstreams`: groups of servers among which requests are balanced.
 
+mod health;
+
 use std::time::Duration;
 
 use howdah_template::Template;
 use serde_json::Value;
 
 use crate::address::Address;
-use crate::delegation::Delegation;
+use crate::buffering::{BUFFERING, REQUEST_BUFFERING};
+use crate::delegation::{self, Delegation};
 use crate::error::Error;
+use crate::key::{COUNT, Key, Kind, Shape};
 use crate::node::{Node, Shown};
 use crate::replacement::Replacement;
 use crate::request_headers::{self, RequestHeaders};
-use crate::retry::Retry;
-use crate::sticky::Sticky;
+use crate::retry::{RETRY, Retry};
+use crate::sticky::{STICKY, Sticky};
 use crate::templates;
-use crate::timeouts::Timeouts;
-use crate::upstream_tls::UpstreamTls;
+use crate::timeouts::{Timeouts, UPSTREAM_TIMEOUTS};
+use crate::upstream_tls::{UPSTREAM_TLS, UpstreamTls};
+
+pub(crate) use self::health::read_status;
+use self::health::{FAILURES, HEALTH};
+pub use self::health::{Failures, Health};
+
+/// Maximum of `keepalive`.
+pub(crate) const MAX_KEEPALIVE: i64 = 10_000;
+
+/// A member of `upstreams`.
+pub(crate) static UPSTREAM: Shape = Shape {
+    name: "upstream",
+    parts: &[
+        &[
+            Key::new("servers", Kind::Named(&Kind::Object(&UPSTREAM_SERVER)), "Servers by address")
+                .details("[Addresses](listeners.md), or [names](#proxy) with a port")
+                .required()
+                .unit(),
+            Key::new(
+                "balance",
+                Kind::Either(&[
+                    Kind::Word(&["round_robin", "least_connections", "two_choices"]),
+                    Kind::Object(&HASH),
+                ]),
+                "Method by which a server is chosen",
+            )
+            .default("\"round_robin\"")
+            .details(
+                "Weighted round-robin; `\"least_connections\"`, round-robin among the servers \
+                 with the fewest requests (nginx's `least_conn`); `\"two_choices\"`, the better \
+                 of two different random servers (`random two`); or `{\"hash\": \
+                 \"$remote_addr\"}`, always the same server for a value of the request \
+                 (`ip_hash`, `hash … consistent`), with few values moved when servers are added \
+                 or removed",
+            ),
+            Key::new(
+                "tries",
+                Kind::Integer(1, 100),
+                "Maximum number of servers that a request is tried on",
+            )
+            .default("1")
+            .details("`proxy_next_upstream_tries`; Unit tries one"),
+            Key::new(
+                "retry",
+                Kind::Object(&RETRY),
+                "Requests that another server gets after a failure",
+            )
+            .default("none")
+            .details("Within `tries`, see below (`proxy_next_upstream`)"),
+            Key::new(
+                "keepalive",
+                Kind::Integer(0, MAX_KEEPALIVE),
+                "Maximum number of idle connections that each thread keeps to each server",
+            )
+            .default("32")
+            .details(
+                "0: a new connection for each request, the default under `--unit` and beside \
+                 `http2` and `proxy_protocol`. A `proxy` in an action keeps as many. If the \
+                 server closes a connection at the moment at which a request is sent on it, the \
+                 request is sent again on a new one. Requests that must not be sent twice (with a \
+                 body, or of a method that is not idempotent) therefore use new connections",
+            ),
+            Key::new(
+                "failures",
+                Kind::Object(&FAILURES),
+                "Passive health checks: a server is skipped after failed requests",
+            )
+            .default("none")
+            .details("`max_fails`, `fail_timeout`; `{}` is nginx's default. See below"),
+            Key::new(
+                "slow_start",
+                Kind::Seconds(0),
+                "Seconds in which the weight of a recovered server rises to its full value",
+            )
+            .default("0")
+            .details(
+                "For a server that `failures` or `health` had taken out (`slow_start` of nginx \
+                 Plus). It gets all requests meanwhile if no other server of its kind can serve \
+                 them",
+            ),
+            Key::new(
+                "health",
+                Kind::Object(&HEALTH),
+                "Active health checks: requests of the server itself",
+            )
+            .default("none")
+            .details("See below"),
+            Key::new(
+                "sticky",
+                Kind::Object(&STICKY),
+                "A cookie by which clients return to their server",
+            )
+            .default("none")
+            .details("See below"),
+            Key::new(
+                "queue",
+                Kind::Integer(0, COUNT),
+                "Maximum number of requests that wait while all servers are at `max_connections`",
+            )
+            .default("8192")
+            .details("Beyond it the response is 503"),
+            Key::new("queue_timeout", Kind::Seconds(0), "Maximum seconds of that wait")
+                .default("none")
+                .details("Beyond it the response is 503"),
+            Key::new(
+                "timeouts",
+                Kind::Object(&UPSTREAM_TIMEOUTS),
+                "Timeouts of connections to the servers",
+            )
+            .details("See below"),
+            Key::new(
+                "host",
+                Kind::Text,
+                "The field `Host` of requests to the servers, with variables",
+            )
+            .default("the client's"),
+            Key::new(
+                "headers",
+                Kind::Named(&Kind::Either(&[Kind::Text, Kind::Null])),
+                "Request header fields to set, with variables, or with `null` to remove",
+            )
+            .default("none")
+            .details("`proxy_set_header`. A field with an empty value is omitted"),
+            BUFFERING,
+            REQUEST_BUFFERING,
+            Key::new(
+                "rewrite_location",
+                Kind::Either(&[Kind::Switch, Kind::Named(&Kind::Text)]),
+                "Removes the server's own address from redirects; or an object of further \
+                 prefixes to replace",
+            )
+            .default("true")
+            .details(
+                "The address, or the `host` it received, in `Location`, `Content-Location` and \
+                 `Refresh`, so that clients stay on this site (nginx's `proxy_redirect`). An \
+                 object of prefixes and replacements, with [variables](variables.md), replaces \
+                 further prefixes: `{\"http://app.internal/shop/\": \"/\"}`. The first matching \
+                 prefix is used. A `proxy` in an action behaves as with `true`",
+            ),
+            Key::new(
+                "cookie_domain",
+                Kind::Named(&Kind::Either(&[Kind::Text, Kind::Null])),
+                "Domains of cookies to replace, with variables, or with `null` to remove",
+            )
+            .default("none")
+            .details("`proxy_cookie_domain`"),
+            Key::new(
+                "cookie_path",
+                Kind::Named(&Kind::Either(&[Kind::Text, Kind::Null])),
+                "Prefixes of cookies' paths to replace, with variables, or with `null` to remove",
+            )
+            .default("none")
+            .details("`proxy_cookie_path`"),
+        ],
+        delegation::KEYS,
+        &[
+            Key::new(
+                "forwarded",
+                Kind::Texts,
+                "Fields with the client's address and scheme to send: `\"x-forwarded\"`, \
+                 `\"forwarded\"`, or both",
+            )
+            .default("none")
+            .details(
+                "`\"x-forwarded\"` for `X-Forwarded-For`, `-Proto`, `-Host` and `X-Real-IP`; \
+                 `\"forwarded\"` for the field of RFC 7239. Fields of these names sent by the \
+                 client are replaced. If the client is a proxy that the [listener](listeners.md) \
+                 trusts, its address is appended instead",
+            ),
+            Key::switch("http2", false, "Uses HTTP/2 to the servers, as gRPC does").details(
+                "With `tls` by ALPN, without it at once (h2c). For gRPC, see [below](#grpc). Not \
+                 with `keepalive` and `proxy_protocol`, because requests share connections. \
+                 WebSockets do not pass to such servers: they get 501, and a line in the log. \
+                 Pass them to an upstream without `http2`",
+            ),
+            Key::switch("request_trailers", false, "Sends trailers of requests to the servers")
+                .details("A body with trailers is sent in chunks, which many servers cannot read"),
+            Key::new(
+                "proxy_protocol",
+                Kind::Integer(1, 2),
+                "Version of the PROXY protocol header with the client's address that each \
+                 connection begins with",
+            )
+            .default("none")
+            .details(
+                "HAProxy's `send-proxy`. Not with `keepalive`, because such a connection belongs \
+                 to one client",
+            ),
+            Key::new(
+                "tls",
+                Kind::Either(&[Kind::Switch, Kind::Object(&UPSTREAM_TLS)]),
+                "TLS to the servers",
+            )
+            .default("false")
+            .details("`true` is an object without members"),
+        ],
+    ],
+};
+
+/// A member of `servers`.
+static UPSTREAM_SERVER: Shape = Shape {
+    name: "upstream_server",
+    parts: &[&[
+        Key::new(
+            "weight",
+            Kind::Number,
+            "Share of the requests relative to other servers, from 0 to 1000000",
+        )
+        .default("1")
+        .details("Fractions are allowed")
+        .unit(),
+        Key::new(
+            "max_connections",
+            Kind::Integer(1, COUNT),
+            "Maximum number of concurrent requests to the server, over all threads",
+        )
+        .default("unlimited")
+        .details("`max_conns`"),
+        Key::switch("backup", false, "Uses the server only when all others are down").details(
+            "Their failure needs `failures`, `health` or `tries` to be noticed: `\"failures\": \
+             {}, \"tries\": 2`",
+        ),
+        Key::switch("drain", false, "Sends the server only clients whose cookie names it"),
+    ]],
+};
+
+/// `balance` of an upstream.
+static HASH: Shape = Shape {
+    name: "hash",
+    parts: &[&[Key::new(
+        "hash",
+        Kind::Text,
+        "Text with variables that chooses the server, such as `\"$remote_addr\"`",
+    )
+    .required()]],
+};
 
 /// A group of servers.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,47 +339,6 @@ pub enum Balance {
     Hash(Template),
 }
 
-/// Passive health checks: a server with failures is not used for a while.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failures {
-    /// Number of failures within `time` after which a server is not used; 0 disables the check.
-    pub max: u32,
-    /// Also the time for which the server is not used. It doubles with each further failure, up to
-    /// sixteen times.
-    pub time: Duration,
-}
-
-impl Default for Failures {
-    /// Returns the defaults of nginx.
-    fn default() -> Self {
-        Failures { max: 1, time: Duration::from_secs(10) }
-    }
-}
-
-/// Active health checks: requests that servers must answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Health {
-    /// The request target.
-    pub uri: String,
-    /// The `Host` field; the server's address if `None`.
-    pub host: Option<String>,
-    /// Time between two checks.
-    pub interval: Duration,
-    /// Maximum time for the response.
-    pub timeout: Duration,
-    /// The lowest and the highest status of a healthy server.
-    pub status: (u16, u16),
-    /// Text that the first 64 KiB of the body must contain.
-    pub body: Option<String>,
-    /// Name of the service that gRPC's health service is asked for, empty for the server; `None` for a
-    /// request of HTTP.
-    pub grpc: Option<String>,
-    /// Number of successes in a row after which a server is healthy.
-    pub rise: u32,
-    /// Number of failures in a row after which a server is unhealthy.
-    pub fall: u32,
-}
-
 /// One server of an upstream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UpstreamServer {
@@ -201,7 +399,7 @@ impl Upstream {
     }
 
     fn read(name: &str, node: &Node<'_>) -> Result<Upstream, Error> {
-        let object = node.object()?;
+        let object = node.object(&UPSTREAM)?;
         let mut servers = Vec::new();
         let listed = object.required("servers")?;
         let members = listed.members().map_err(|error| {
@@ -213,40 +411,35 @@ impl Upstream {
         for (address, server) in members {
             servers.push(UpstreamServer::read(address, &server)?);
         }
-        let seconds = |node: &Node<'_>| node.seconds(0);
         let set = |time: &Duration| !time.is_zero();
-        let http2 = object.boolean("http2")?.unwrap_or(false);
-        let proxy_protocol = object
-            .read("proxy_protocol", |node| node.integer(1..=2))?
-            .and_then(|version| u8::try_from(version).ok());
+        let http2 = object.switch("http2")?;
+        let proxy_protocol = object.integer("proxy_protocol")?;
         let keeps_none = http2 || proxy_protocol.is_some();
         let usual_keepalive = if keeps_none { 0 } else { node.scope.defaults.keepalive };
-        let keepalive = object.read("keepalive", |node| small(node, 0, 10_000))?;
+        let keepalive = object.integer("keepalive")?;
         let default = Upstream::new(name, servers);
         let upstream = Upstream {
             balance: object.read("balance", Balance::read)?.unwrap_or_default(),
             // As in Unit: only one server per request, regardless of earlier failures.
-            tries: Some(object.read("tries", |node| small(node, 1, 100))?.unwrap_or(1)),
+            tries: Some(object.integer_or_default("tries")?),
             retry: object.read("retry", Retry::read)?.unwrap_or_default(),
             keepalive: keepalive.unwrap_or(usual_keepalive),
             failures: object.read("failures", Failures::read)?.unwrap_or(Failures::NEVER),
-            slow_start: object.read("slow_start", seconds)?.filter(set),
+            slow_start: object.seconds("slow_start")?.filter(set),
             health: object.read("health", Health::read)?,
             sticky: object.read("sticky", Sticky::read)?,
-            queue: object.read("queue", |node| node.count(0))?.unwrap_or(default.queue),
-            queue_timeout: object.read("queue_timeout", seconds)?.filter(set),
+            queue: object.integer("queue")?.unwrap_or(default.queue),
+            queue_timeout: object.seconds("queue_timeout")?.filter(set),
             timeouts: object.read("timeouts", Timeouts::read_http)?.unwrap_or_default(),
             host: object.read("host", templates::read)?,
             headers: object.read("headers", request_headers::read)?.unwrap_or_default(),
             forwarded: object.read("forwarded", ForwardedFields::read)?.unwrap_or_default(),
             tls: object.read("tls", UpstreamTls::read)?.flatten(),
             http2,
-            request_trailers: object.boolean("request_trailers")?.unwrap_or(false),
+            request_trailers: object.switch("request_trailers")?,
             proxy_protocol,
-            buffering: object.boolean("buffering")?.unwrap_or(default.buffering),
-            request_buffering: object
-                .boolean("request_buffering")?
-                .unwrap_or(default.request_buffering),
+            buffering: object.switch("buffering")?,
+            request_buffering: object.switch("request_buffering")?,
             delegation: Delegation::read(&object)?,
             rewrite_location: object
                 .read("rewrite_location", Replacement::read_locations)?
@@ -295,7 +488,7 @@ impl Balance {
         const HINT: &str = "write \"round_robin\", \"least_connections\", \"two_choices\" \
                             or {\"hash\": \"$remote_addr\"}";
         if node.value.is_object() {
-            let object = node.object()?;
+            let object = node.object(&HASH)?;
             let hash = object.required("hash")?;
             let template = templates::read(&hash)?;
             if template.constant().is_some() {
@@ -342,62 +535,6 @@ impl ForwardedFields {
     }
 }
 
-impl Failures {
-    /// Disabled checks.
-    pub const NEVER: Failures = Failures { max: 0, time: Duration::from_secs(10) };
-
-    fn read(node: &Node<'_>) -> Result<Failures, Error> {
-        if !node.value.is_object() {
-            let hint = "write {\"max\": 3, \"time\": 10}, or {} for nginx's defaults";
-            return Err(node.wrong_type("an object").with_hint(hint));
-        }
-        let object = node.object()?;
-        let default = Failures::default();
-        let failures = Failures {
-            max: object.read("max", |node| node.count(0))?.unwrap_or(default.max),
-            time: object.read("time", |node| node.seconds(1))?.unwrap_or(default.time),
-        };
-        object.end()?;
-        Ok(failures)
-    }
-}
-
-impl Health {
-    fn read(node: &Node<'_>) -> Result<Health, Error> {
-        let object = node.object()?;
-        let grpc = object.read("grpc", read_service)?;
-        let uri = match object.optional("uri") {
-            None if grpc.is_some() => None,
-            _ => Some(object.required("uri")?),
-        };
-        let seconds = |node: &Node<'_>| node.seconds(1);
-        if let (Some(_), Some(node)) = (&grpc, &uri) {
-            return Err(node.invalid("cannot go with \"grpc\", whose path is fixed"));
-        }
-        let health = Health {
-            uri: uri.as_ref().map(read_line).transpose()?.unwrap_or_default(),
-            grpc,
-            host: object.read("host", read_line)?,
-            interval: object.read("interval", seconds)?.unwrap_or(Duration::from_secs(5)),
-            timeout: object.read("timeout", seconds)?.unwrap_or(Duration::from_secs(5)),
-            status: object.read("status", read_status)?.unwrap_or((200, 399)),
-            body: object.text("body")?,
-            rise: object.read("rise", |node| node.count(1))?.unwrap_or(1),
-            fall: object.read("fall", |node| node.count(1))?.unwrap_or(1),
-        };
-        if let Some(uri) = uri.filter(|_| !health.uri.starts_with('/')) {
-            return Err(uri.invalid("must start with \"/\""));
-        }
-        for key in ["status", "body"] {
-            if let (Some(_), Some(node)) = (&health.grpc, object.optional(key)) {
-                return Err(node.invalid("cannot go with \"grpc\", which has a status of its own"));
-            }
-        }
-        object.end()?;
-        Ok(health)
-    }
-}
-
 impl UpstreamServer {
     /// Returns a server with defaults but for its address and weight.
     pub fn new(address: Address, weight: f64) -> UpstreamServer {
@@ -413,14 +550,14 @@ impl UpstreamServer {
 
     fn read(address: &str, node: &Node<'_>) -> Result<UpstreamServer, Error> {
         let address = Address::parse_server(address).map_err(|error| node.invalid(error))?;
-        let object = node.object()?;
+        let object = node.object(&UPSTREAM_SERVER)?;
         let server = UpstreamServer {
             address,
             named: None,
             weight: object.read("weight", read_weight)?.unwrap_or(1.0),
-            max_connections: object.read("max_connections", |node| node.count(1))?,
-            backup: object.boolean("backup")?.unwrap_or(false),
-            drain: object.boolean("drain")?.unwrap_or(false),
+            max_connections: object.integer("max_connections")?,
+            backup: object.switch("backup")?,
+            drain: object.switch("drain")?,
         };
         object.end()?;
         Ok(server)
@@ -435,51 +572,6 @@ fn read_weight(node: &Node<'_>) -> Result<f64, Error> {
     }
 }
 
-/// Reads a small integer.
-fn small(node: &Node<'_>, low: i64, high: i64) -> Result<usize, Error> {
-    let number = node.integer(low..=high)?;
-    Ok(usize::try_from(number).unwrap_or(1)) // in range by the line above
-}
-
 fn read_cookies(node: &Node<'_>) -> Result<Vec<Replacement>, Error> {
     Replacement::read_all(node, true)
-}
-
-/// Reads true, or the name of a service of gRPC.
-fn read_service(node: &Node<'_>) -> Result<String, Error> {
-    const HINT: &str =
-        "write true for the server, or the name of a service such as \"shop.Greeter\"";
-    match (node.value.as_bool(), node.value.as_str()) {
-        (Some(true), _) => Ok(String::new()),
-        (_, Some(_)) if node.text()?.len() <= 1000 => node.text().map(str::to_owned),
-        (Some(false), _) | (_, Some(_)) => {
-            Err(node.invalid("must be the name of a service").with_hint(HINT))
-        }
-        _ => Err(node.wrong_type("true or a string").with_hint(HINT)),
-    }
-}
-
-/// Reads a status, or an array of the lowest and the highest.
-pub(crate) fn read_status(node: &Node<'_>) -> Result<(u16, u16), Error> {
-    let status = |node: &Node<'_>| {
-        node.integer(100..=599).map(|status| u16::try_from(status).unwrap_or(599))
-    };
-    if node.value.is_number() {
-        let only = status(node)?;
-        return Ok((only, only));
-    }
-    let bounds = node.elements()?.map(|bound| status(&bound)).collect::<Result<Vec<_>, _>>()?;
-    match bounds.as_slice() {
-        [low, high] if low <= high => Ok((*low, *high)),
-        _ => Err(node.invalid("must be a status, or an array of the lowest and the highest")),
-    }
-}
-
-/// Reads text for the head of a request: without control characters.
-fn read_line(node: &Node<'_>) -> Result<String, Error> {
-    let text = node.string()?;
-    match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        true => Ok(text.to_owned()),
-        false => Err(node.invalid("must be of visible ASCII characters, without spaces")),
-    }
 }

@@ -4,8 +4,44 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::Node;
-use crate::tls::{Certificate, read_host};
+use crate::tls::{CERTIFICATE, Certificate, read_host};
+
+/// `tls` of an upstream.
+pub(crate) static UPSTREAM_TLS: Shape = Shape {
+    name: "upstream_tls",
+    parts: &[&[
+        Key::switch("verify", true, "Verifies the certificates of the servers").details(
+            "A server needs a certificate from a trusted authority for its name, or for its \
+             address if it has no name (`proxy_ssl_verify`, which is off in nginx)",
+        ),
+        Key::new(
+            "authorities",
+            Kind::Text,
+            "File with the certificates of the trusted authorities (PEM)",
+        )
+        .default("the system's")
+        .details("`proxy_ssl_trusted_certificate`"),
+        Key::new(
+            "server_name",
+            Kind::Text,
+            "Name sent in the handshake and required in the certificate",
+        )
+        .default("the address")
+        .details("`proxy_ssl_name`, `proxy_ssl_server_name`; required for unix sockets"),
+        Key::new(
+            "certificate",
+            Kind::Either(&[Kind::Text, Kind::Object(&CERTIFICATE)]),
+            "Client certificate",
+        )
+        .default("none")
+        .details(
+            "The name of a [stored certificate](../tls.md), or an object with `chain` and `key` \
+             (`proxy_ssl_certificate`)",
+        ),
+    ]],
+};
 
 /// TLS settings for connections to servers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -35,9 +71,9 @@ impl UpstreamTls {
         if !node.value.is_object() {
             return Err(node.wrong_type("true, false or an object"));
         }
-        let object = node.object()?;
+        let object = node.object(&UPSTREAM_TLS)?;
         let tls = UpstreamTls {
-            verify: object.boolean("verify")?.unwrap_or(true),
+            verify: object.switch("verify")?,
             authorities: object.file("authorities")?,
             server_name: object.read("server_name", read_name)?,
             certificate: object.read("certificate", read_certificate)?,

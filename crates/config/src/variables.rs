@@ -13,8 +13,64 @@ use howdah_template::{
 };
 
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::{Node, Object, Scope, path};
 use crate::templates;
+
+/// A member of `variables`.
+pub(crate) static VARIABLE: Shape = Shape {
+    name: "variable",
+    parts: &[&[
+        Key::new("map", Kind::Text, "Text with variables that is looked up in `values`")
+            .details("nginx's `map`")
+            .kind(),
+        Key::new(
+            "geo",
+            Kind::Text,
+            "Text with variables that is an address, such as `\"$remote_addr\"`; `values` are \
+             networks",
+        )
+        .details("nginx's `geo`")
+        .kind(),
+        Key::new(
+            "split",
+            Kind::Text,
+            "Text with variables by which visitors are divided into shares",
+        )
+        .details(
+            "The same text always has the same share, on every machine; nginx's `split_clients`",
+        )
+        .kind(),
+        Key::new("database", Kind::Text, "A MaxMind database (`.mmdb`) in place of `values`")
+            .details("Such as GeoLite2's; nginx's third-party `geoip2`")
+            .beside("geo"),
+        Key::new(
+            "path",
+            Kind::Text,
+            "Path of the value in a record of the `database`, such as `\"country.iso_code\"`",
+        )
+        .details(
+            "Required with `database`. A number is a place in an array. Texts, numbers and truth \
+             values (1 and 0) can be used",
+        )
+        .beside("database"),
+        Key::new(
+            "values",
+            Kind::Either(&[Kind::Named(&Kind::Text), Kind::Named(&Kind::Number), Kind::Text]),
+            "Values by text, pattern or network; with `split` the percentage of each value; or a \
+             file with them",
+        )
+        .default("required without `database`")
+        .details(
+            "With `map`: values by text, or by [pattern](routes.md#patterns); the text itself is \
+             tried first, then patterns in order. Case does not count, except in regular \
+             expressions, of whose groups the value has `$1` to `$9` and `$NAME`. With `geo`: \
+             values by address or network; the smallest network that has the address counts. With \
+             `split`: percentages by value",
+        ),
+        Key::new("default", Kind::Text, "Value for everything else").default("empty"),
+    ]],
+};
 
 /// Reads `variables`. A definition can use those in front of it.
 pub(crate) fn read(variables: &DefinedVariables, node: &Node<'_>) -> Result<(), Error> {
@@ -51,7 +107,7 @@ pub(crate) fn databases(variables: &DefinedVariables) -> Vec<(String, Arc<GeoDat
 }
 
 fn read_one(name: &str, node: &Node<'_>) -> Result<Defined, Error> {
-    let object = node.object()?;
+    let object = node.object(&VARIABLE)?;
     // The caller explains the first error with the names of all definitions.
     let read = |key| object.optional(key).map(|node| templates::read(&node)).transpose();
     let (source, table) = match (read("map")?, read("geo")?, read("split")?) {
@@ -103,6 +159,9 @@ fn read_geo(object: &Object<'_>) -> Result<Table, Error> {
         }
     })?;
     if let Some(database) = database {
+        if let Some(values) = object.optional("values") {
+            return Err(values.invalid("must not stand beside \"database\""));
+        }
         let path = object.required("path")?;
         let found = GeoPath::parse(path.text()?).ok_or_else(|| {
             let error = path.invalid("must be names with dots between them");

@@ -1,8 +1,38 @@
 //! `worker`: the script of a resident application, which stays in memory.
 
 use crate::error::Error;
+use crate::key::{COUNT, Key, Kind, Shape};
 use crate::node::{Node, Object};
 use crate::php::PhpTarget;
+
+/// `worker` of an application.
+pub(crate) static WORKER: Shape = Shape {
+    name: "worker",
+    parts: &[&[
+        Key::new("script", Kind::Text, "Script that stays in memory, relative to the root")
+            .default("that of the application"),
+        Key::new("warm_up", Kind::Text, "Path that is requested before the first process starts")
+            .default("none"),
+        Key::new(
+            "requests",
+            Kind::Integer(0, COUNT),
+            "Number of requests after which a process is replaced; 0 is no limit",
+        )
+        .default("`requests` of the limits, or 500"),
+        Key::new(
+            "fallback",
+            Kind::Word(&["classic"]),
+            "Runs a script for each request if the worker script does not work",
+        )
+        .default("none"),
+        Key::new(
+            "watch",
+            Kind::Texts,
+            "Files and directories whose changes restart the application, for development",
+        )
+        .default("none"),
+    ]],
+};
 
 /// Default number of requests after which a process of a resident application is replaced.
 const DEFAULT_REQUESTS: u32 = 500;
@@ -81,7 +111,7 @@ fn read_object(
     targets: &[PhpTarget],
     requests: Option<u32>,
 ) -> Result<WorkerScript, Error> {
-    let object = node.object()?;
+    let object = node.object(&WORKER)?;
     let script = match object.optional("script") {
         Some(script) => {
             let name = script.text()?.trim_start_matches('/').to_owned();
@@ -97,7 +127,7 @@ fn read_object(
         text if text.starts_with('/') => Ok(text.to_owned()),
         _ => Err(target.invalid("must begin with \"/\"")),
     })?;
-    let own = object.read("requests", |requests| requests.count(0))?;
+    let own = object.integer::<u32>("requests")?;
     let fallback = object.read("fallback", |fallback| match fallback.string()? {
         "classic" => Ok(()),
         _ => Err(fallback.invalid("must be \"classic\"")),

@@ -6,8 +6,59 @@ use std::path::PathBuf;
 
 use crate::address::Address;
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::{Node, Object, Shown, quoted};
 use crate::suggest::nearest;
+
+/// Keys of an access log, of which it has exactly one.
+pub(super) static KEYS: &[Key] = &[
+    Key::new("path", Kind::Text, "The file")
+        .default("required without `syslog` and `journal`")
+        .details("`/dev/stdout` and `/dev/stderr` are the server's own streams")
+        .unit(),
+    Key::new(
+        "syslog",
+        Kind::Either(&[Kind::Text, Kind::Object(&SYSLOG)]),
+        "A syslog server, in place of a file",
+    )
+    .default("none")
+    .details("See below"),
+    Key::new(
+        "journal",
+        Kind::Either(&[Kind::Switch, Kind::Object(&JOURNAL)]),
+        "systemd's journal, in place of a file",
+    )
+    .default("none"),
+];
+
+/// `syslog` of an access log.
+static SYSLOG: Shape = Shape {
+    name: "syslog",
+    parts: &[&[
+        Key::new(
+            "server",
+            Kind::Text,
+            "Address of the server, such as `\"10.0.0.5:514\"` or `\"unix:/dev/log\"`",
+        )
+        .required(),
+        Key::new("protocol", Kind::Word(&["rfc5424", "rfc3164"]), "The form of messages")
+            .default("`\"rfc5424\"`, on a unix socket `\"rfc3164\"`"),
+        Key::new("facility", Kind::Text, "The facility").default("\"local7\""),
+        Key::new("severity", Kind::Text, "The severity").default("\"info\""),
+        Key::new("tag", Kind::Text, "Name of the program in messages").default("\"howdah\""),
+        Key::new("hostname", Kind::Text, "Name of the machine in messages")
+            .default("the machine's"),
+    ]],
+};
+
+/// `journal` of an access log.
+static JOURNAL: Shape = Shape {
+    name: "journal",
+    parts: &[&[
+        Key::new("identifier", Kind::Text, "Name of the program in entries").default("\"howdah\""),
+        Key::new("severity", Kind::Text, "The severity").default("\"info\""),
+    ]],
+};
 
 /// Destination of lines.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -91,14 +142,14 @@ const MAX_HOST_BYTES: usize = 255;
 impl Destination {
     /// Reads the one of `path`, `syslog` and `journal` that an access log has.
     pub(super) fn read(node: &Node<'_>, object: &Object<'_>) -> Result<Destination, Error> {
-        const KEYS: [&str; 3] = ["path", "syslog", "journal"];
+        const DESTINATIONS: [&str; 3] = ["path", "syslog", "journal"];
         let path = object.read("path", Destination::read_file)?;
         let syslog = object.read("syslog", Syslog::read)?.map(Destination::Syslog);
         let journal = object.read("journal", Journal::read)?.map(Destination::Journal);
         match (path, syslog, journal) {
             (Some(one), None, None) | (None, Some(one), None) | (None, None, Some(one)) => Ok(one),
-            (None, None, None) => Err(object.missing(&KEYS)),
-            _ => Err(node.invalid(format_args!("must have just one of {}", quoted(&KEYS)))),
+            (None, None, None) => Err(object.missing(&DESTINATIONS)),
+            _ => Err(node.invalid(format_args!("must have just one of {}", quoted(&DESTINATIONS)))),
         }
     }
 
@@ -158,7 +209,7 @@ impl Syslog {
         if !node.value.is_object() {
             return Err(node.wrong_type("an address or an object"));
         }
-        let object = node.object()?;
+        let object = node.object(&SYSLOG)?;
         let facility = object.read("facility", |name| read_word(name, &FACILITIES))?;
         let severity = object.read("severity", |name| read_word(name, &SEVERITIES))?;
         let server = SyslogServer::read(&object.required("server")?)?;
@@ -235,7 +286,7 @@ impl Journal {
         if !node.value.is_object() {
             return Err(node.wrong_type("true or an object"));
         }
-        let object = node.object()?;
+        let object = node.object(&JOURNAL)?;
         let journal = Journal {
             identifier: object.read("identifier", read_tag)?.unwrap_or_else(|| "howdah".to_owned()),
             priority: object.read("severity", |name| read_word(name, &SEVERITIES))?.unwrap_or(INFO),

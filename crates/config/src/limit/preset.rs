@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::LIMIT;
 use crate::error::Error;
 use crate::node::{Node, quoted};
 use crate::suggest::nearest;
@@ -16,7 +17,7 @@ const PRESETS: [(&str, &str); 4] = [
 
 /// Returns a rule with the keys of its preset; `None` if it has none.
 pub(super) fn merge(node: &Node<'_>) -> Result<Option<Value>, Error> {
-    let object = node.object()?;
+    let object = node.object(&LIMIT)?;
     let Some(preset) = object.optional("preset") else { return Ok(None) };
     let name = preset.string()?;
     let names = PRESETS.map(|(name, _)| name);

@@ -8,7 +8,130 @@ use howdah_text::base64;
 
 use super::host_name::read_name;
 use crate::error::Error;
+use crate::key::{Key, Kind, Shape};
 use crate::node::{Node, Shown};
+
+/// A challenge.
+const CHALLENGE: Kind = Kind::Word(&["http", "tls-alpn", "dns"]);
+
+/// `acme` of `tls`.
+pub(crate) static ACME: Shape = Shape {
+    name: "acme",
+    parts: &[&[
+        Key::new("domains", Kind::Texts, "The names of the certificate")
+            .default("required without `on_demand`")
+            .details("`*.example.org` needs `dns`"),
+        Key::new("email", Kind::Text, "Contact address for the authority").default("none"),
+        Key::new(
+            "servers",
+            Kind::OneOrMany(&Kind::Either(&[Kind::Text, Kind::Object(&ACME_SERVER)])),
+            "URLs of the authorities' directories, tried in order",
+        )
+        .default("Let's Encrypt")
+        .details("If one fails, the next is tried"),
+        Key::new(
+            "challenges",
+            Kind::OneOrMany(&CHALLENGE),
+            "Types of challenges in order of preference",
+        )
+        .default("`[\"tls-alpn\", \"http\"]`; with `dns`: `\"dns\"`")
+        .details(
+            "`http` (port 80), `tls-alpn` (port 443), `dns` (a DNS record). If one fails, the \
+             next is tried",
+        ),
+        Key::new("dns", Kind::Object(&DNS), "The program that changes DNS records")
+            .default("none")
+            .details("See [DNS challenges](#dns-challenges)"),
+        Key::new(
+            "key",
+            Kind::Word(&["ecdsa", "rsa"]),
+            "The type of key: ECDSA (P-256) or RSA (2048 bits)",
+        )
+        .default("\"ecdsa\"")
+        .details("Takes effect at the next renewal"),
+        Key::new("profile", Kind::Text, "One of the authority's certificate profiles")
+            .default("none")
+            .details("For example Let's Encrypt's `shortlived`"),
+        Key::new(
+            "on_demand",
+            Kind::Object(&ON_DEMAND),
+            "Certificates for names that clients request",
+        )
+        .default("none")
+        .details("See [On-demand certificates](#on-demand-certificates)"),
+    ]],
+};
+
+/// An object in `servers`.
+static ACME_SERVER: Shape = Shape {
+    name: "acme_server",
+    parts: &[&[
+        Key::new("directory", Kind::Text, "The URL of the directory").required(),
+        Key::new(
+            "ca",
+            Kind::Text,
+            "File with the authorities of the server's own TLS certificate (PEM)",
+        )
+        .default("the system's")
+        .details("If it is a private server"),
+        Key::new(
+            "external_account",
+            Kind::Object(&EXTERNAL_ACCOUNT),
+            "Key of an existing account (external account binding)",
+        )
+        .default("none")
+        .details("As issued by ZeroSSL and others"),
+    ]],
+};
+
+/// `external_account` of a server.
+static EXTERNAL_ACCOUNT: Shape = Shape {
+    name: "acme_external_account",
+    parts: &[&[
+        Key::new("id", Kind::Text, "The key's identifier").required(),
+        Key::new("key", Kind::Text, "The key (HMAC), in base64").required(),
+    ]],
+};
+
+/// `dns` of `acme`.
+static DNS: Shape = Shape {
+    name: "acme_dns",
+    parts: &[&[
+        Key::new(
+            "program",
+            Kind::Text,
+            "Absolute path of the program, which gets `present` or `cleanup`, record and value",
+        )
+        .details(
+            "The program and its parent directories must belong to root or to the user who \
+             started the server, and must not be writable by anybody else",
+        )
+        .required(),
+        Key::new("wait", Kind::Seconds(0), "Seconds until all DNS servers have a new record")
+            .default("30")
+            .details("Between the end of the program and the challenge"),
+        Key::new("timeout", Kind::Seconds(1), "Maximum run time of the program in seconds")
+            .default("120"),
+    ]],
+};
+
+/// `on_demand` of `acme`.
+static ON_DEMAND: Shape = Shape {
+    name: "acme_on_demand",
+    parts: &[&[
+        Key::new(
+            "ask",
+            Kind::Text,
+            "URL that responds with a status from 200 to 299 for names that may have a certificate",
+        )
+        .details(
+            "Requested with `?domain=NAME` (or `&domain=NAME`) before the first certificate and \
+             before each renewal",
+        )
+        .required(),
+        Key::new("max", Kind::Integer(1, 100_000), "Maximum number of names").default("1000"),
+    ]],
+};
 
 /// A certificate that the server obtains and renews, or certificates on demand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +241,7 @@ impl Acme {
     }
 
     pub(super) fn read(node: &Node<'_>) -> Result<Acme, Error> {
-        let object = node.object()?;
+        let object = node.object(&ACME)?;
         let domains = object.read("domains", |node| {
             node.strings()?.map(|name| read_domain(&name)).collect::<Result<Vec<_>, _>>()
         })?;
@@ -176,7 +299,7 @@ impl AcmeServer {
         if !node.value.is_object() {
             return Err(node.wrong_type("the URL of a directory or an object with it"));
         }
-        let object = node.object()?;
+        let object = node.object(&ACME_SERVER)?;
         let directory = read_url(&object.required("directory")?, &["https://"])?;
         let ca = object.file("ca")?;
         let external_account = object.read("external_account", ExternalAccount::read)?;
@@ -187,7 +310,7 @@ impl AcmeServer {
 
 impl ExternalAccount {
     fn read(node: &Node<'_>) -> Result<ExternalAccount, Error> {
-        let object = node.object()?;
+        let object = node.object(&EXTERNAL_ACCOUNT)?;
         let id = object.required("id")?.text()?.to_owned();
         let key = object.required("key")?;
         // The message does not contain the key, as it is logged.
@@ -229,14 +352,14 @@ impl AcmeKey {
 
 impl DnsHook {
     fn read(node: &Node<'_>) -> Result<DnsHook, Error> {
-        let object = node.object()?;
+        let object = node.object(&DNS)?;
         let program = object.required("program")?;
         let path = program.file()?;
         if !path.is_absolute() {
             return Err(program.invalid("must begin with a slash"));
         }
-        let wait = object.read("wait", |node| node.seconds(0))?.unwrap_or(Duration::from_secs(30));
-        let timeout = object.read("timeout", |node| node.seconds(1))?;
+        let wait = object.seconds("wait")?.unwrap_or(Duration::from_secs(30));
+        let timeout = object.seconds("timeout")?;
         object.end()?;
         let timeout = timeout.unwrap_or(Duration::from_secs(120));
         Ok(DnsHook { program: path, wait, timeout })
@@ -245,10 +368,9 @@ impl DnsHook {
 
 impl OnDemand {
     fn read(node: &Node<'_>) -> Result<OnDemand, Error> {
-        let object = node.object()?;
+        let object = node.object(&ON_DEMAND)?;
         let ask = read_url(&object.required("ask")?, &["http://", "https://"])?;
-        let max = object.read("max", |node| node.integer(1..=100_000))?;
-        let max = max.and_then(|max| u32::try_from(max).ok()).unwrap_or(1000);
+        let max = object.integer_or_default("max")?;
         object.end()?;
         Ok(OnDemand { ask, max })
     }
