@@ -307,6 +307,11 @@ class Attacks(RuleTest):
                           "docs/security.md:3: there is no test two in tests/a/b.rs",
                           "docs/security.md:3: there is no test one in crates")
 
+    def test_the_catalogue_is_looked_at_too(self):
+        page = "# Attacks and their tests\n\n| `x` | does `y` | [b.rs](../a/b.rs): `one`, `two` |\n"
+        self.assert_finds(lint.attack_tests, {**self.FILES, "tests/security/README.md": page},
+                          "tests/security/README.md:3: there is no test two in tests/a/b.rs")
+
 
 class Subjects(unittest.TestCase):
     def test_a_subject_names_its_component(self):

@@ -11,12 +11,14 @@ The rules, in the order of RULES below: which crate may depend on which, and whe
 be (both from the table in ARCHITECTURE.md); how much of it (tools/unsafe-budget.json); that only C
 calls Zend, and one file differs by version; the size of files; that no top-level modules of a crate
 import each other in a ring; unfinished code; that Python compiles; generated parts
-(tools/generate.py); links between documents; the tests that docs/security.md names; reasons for bans. Only files
+(tools/generate.py); links between documents; the tests that docs/security.md and
+tests/security/README.md name; reasons for bans. Only files
 that git knows or would add are looked at.
 """
 
 import argparse
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -470,26 +472,28 @@ def document_links(tree):
                 yield name, line, f"{known} has no heading #{anchor}; its headings: {', '.join(sorted(anchors(tree.texts[known])))}"
 
 
-ATTACKS = "docs/security.md"
+# Where tables name tests: a page, and the heading behind which they begin.
+ATTACKS = {"docs/security.md": "## Memory of the router", "tests/security/README.md": "# Attacks and their tests"}
 # A file of tests, the word for those in crates, or the name of a test.
-ATTACK_TEST = re.compile(r"\]\(\.\./(tests/[^)]+\.rs)\)|(unit tests): |`(\w+)`")
+ATTACK_TEST = re.compile(r"\]\(([^)]+\.rs)\)|(unit tests): |`(\w+)`")
 
 
 def attack_tests(tree):
     """Each test that the table of the router's memory and the catalogue of attacks name exists, in the file that they name."""
     crates = [code for name, code in tree.codes.items() if name.startswith("crates/")]
-    rows = tree.texts.get(ATTACKS, "").partition("## Memory of the router")[2]
-    for row in rows.split("\n"):
-        if not row.startswith("| "):
-            continue
-        place, codes = None, []
-        for file, unit, test in ATTACK_TEST.findall(row.split(" | ")[-1]):
-            if file:
-                place, codes = file, [tree.codes.get(file, "")]
-            elif unit:
-                place, codes = "crates", crates
-            elif not any(f"{test}(" in code for code in codes):
-                yield ATTACKS, line_with(tree.texts[ATTACKS], row), f"there is no test {test} in {place}; name the one that holds this"
+    for page, heading in ATTACKS.items():
+        for row in tree.texts.get(page, "").partition(heading)[2].split("\n"):
+            if not row.startswith("| "):
+                continue
+            place, codes = None, []
+            for file, unit, test in ATTACK_TEST.findall(row.split(" | ")[-1]):
+                if file:
+                    place = os.path.normpath(Path(page).parent / file)
+                    codes = [tree.codes.get(place, "")]
+                elif unit:
+                    place, codes = "crates", crates
+                elif not any(f"{test}(" in code for code in codes):
+                    yield page, line_with(tree.texts[page], row), f"there is no test {test} in {place}; name the one that holds this"
 
 
 def bans_have_reasons(tree):
