@@ -7,7 +7,8 @@ mod tuning;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-use howdah_router::process::{Commands, PurgeOrder, Queries};
+use howdah_questions::Question;
+use howdah_router::process::{Commands, Queries};
 use howdah_sys::packets::{Packets, to_memory};
 use howdah_wire::messages::{FromRouter, ToRouter};
 use serde_json::Value;
@@ -26,10 +27,13 @@ pub fn start(queries: Queries) {
 async fn serve(link: OwnedFd, commands: Commands) {
     let Ok(packets) = Packets::new(link).map(Rc::new) else { return };
     while let Ok(Some((packet, _))) = packets.receive().await {
-        let Ok(question) = ToRouter::decode(&packet) else { return };
+        let Ok(ToRouter::Ask { number, question }) = ToRouter::decode(&packet) else { return };
         let (packets, commands) = (Rc::clone(&packets), commands.clone());
         tokio::task::spawn_local(async move {
-            let (number, answer) = answer(question, &commands).await;
+            let answer = match serde_json::from_str(&question) {
+                Ok(question) => answer(question, &commands).await,
+                Err(error) => Err(format!("the question cannot be read: {error}")),
+            };
             let memory = match &answer {
                 Ok(Some(value)) => to_memory(value.to_string().as_bytes()).map(Some),
                 Ok(None) => Ok(None),
@@ -45,35 +49,34 @@ async fn serve(link: OwnedFd, commands: Commands) {
     }
 }
 
-/// Returns the number of a question, and the answer.
-async fn answer(question: ToRouter, commands: &Commands) -> (u32, Result<Option<Value>, String>) {
-    match question {
-        ToRouter::Status { number } => {
-            let status = status::of(commands.report().await);
-            (number, Ok(Some(status.to_value())))
-        }
-        ToRouter::Pools { number, name } => {
-            let pools = commands.pools(name.as_deref());
+/// Returns the answer to a question; `None` if its subject does not exist.
+async fn answer(question: Question, commands: &Commands) -> Result<Option<Value>, String> {
+    Ok(match question {
+        Question::Ping => Some(Value::Bool(true)),
+        Question::Status => Some(status::of(commands.report().await).to_value()),
+        Question::Pools { application } => {
+            let pools = commands.pools(application.as_deref());
             let pools = pools.iter().map(|pool| (pool.name.clone(), pool.to_value()));
-            (number, Ok(Some(Value::Object(pools.collect()))))
+            Some(Value::Object(pools.collect()))
         }
-        ToRouter::Tuning { number, name } => {
-            let found = commands.tune(name.clone()).await;
-            (number, Ok(found.map(|found| tuning::to_value(&name, &found))))
+        Question::Tuning { application } => {
+            let found = commands.tune(application.clone()).await;
+            found.map(|found| tuning::to_value(&application, &found))
         }
-        ToRouter::PurgeCaches { number, cache, is_all, host, target, is_prefix, tags, is_soft } => {
-            let order = PurgeOrder { is_all, host, target, is_prefix, tags, is_soft };
-            let purged = commands.purge_caches(cache.as_deref(), order);
-            (number, purged.map(|found| found.then_some(Value::Bool(true))))
+        Question::PurgeCaches { cache, purge, is_soft } => {
+            let found = commands.purge_caches(cache.as_deref(), &purge, is_soft);
+            found.then_some(Value::Bool(true))
         }
-        ToRouter::TopCaches { number, cache } => {
-            let found = commands.top_of_caches(cache.as_deref()).await;
-            (number, Ok(found.as_deref().map(caches::top)))
+        Question::TopCaches { cache } => {
+            commands.top_of_caches(cache.as_deref()).await.as_deref().map(caches::top)
         }
-        ToRouter::InspectCaches { number, cache, host, target } => {
-            let found = commands.inspect_caches(cache.as_deref(), &host, &target).await;
-            (number, found.map(|found| found.map(|found| caches::url(&found))))
+        Question::InspectCaches { cache, host, path, query } => {
+            let found = commands.inspect_caches(cache.as_deref(), host, path, query).await;
+            found.as_ref().map(caches::url)
         }
-        ToRouter::Restart { number, name } => (number, commands.restart(name).await.map(|()| None)),
-    }
+        Question::Restart { application } => {
+            commands.restart(application).await?;
+            Some(Value::Bool(true))
+        }
+    })
 }

@@ -11,6 +11,8 @@ use std::collections::HashMap;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+pub use howdah_questions::Purge;
+
 use crate::entry::Entry;
 use crate::place::{Place, Subject};
 
@@ -25,38 +27,6 @@ const MAX_PREFIXES: usize = 256;
 
 /// Maximum bytes of the hosts and paths of these prefixes.
 const MAX_PREFIX_BYTES: usize = 1 << 20;
-
-/// What is purged.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Purge {
-    /// Every entry.
-    All,
-    /// The entries of a host, in lower case without port.
-    Host(Vec<u8>),
-    /// The entries of a URL.
-    Url {
-        /// Host, in lower case without port.
-        host: Vec<u8>,
-        /// Decoded path.
-        path: Vec<u8>,
-        /// Query.
-        query: Vec<u8>,
-    },
-    /// The entries whose path begins with this one.
-    Prefix {
-        /// Host; all if `None`.
-        host: Option<Vec<u8>>,
-        /// Beginning of the decoded path.
-        path: Vec<u8>,
-    },
-    /// The entries with one of these tags.
-    Tags {
-        /// Host; all if `None`.
-        host: Option<Vec<u8>>,
-        /// The tags.
-        tags: Vec<Vec<u8>>,
-    },
-}
 
 /// State of an entry with regard to purges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

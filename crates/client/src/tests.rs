@@ -6,6 +6,7 @@ use std::path::Path as FilePath;
 use std::sync::{Arc, Mutex};
 
 use howdah_control::{Command as Asked, Done, Refusal, Reply, Status, Store, translate};
+use howdah_questions::Question;
 use serde_json::json;
 
 use super::args::{ReloadArgs, Server, StatusArgs};
@@ -84,14 +85,17 @@ fn answer(mut connection: UnixStream, store: &Mutex<Store>) {
                 Ok(Done::Reconfigured.into())
             }
             Asked::GetConfig(path) => Ok(store.get(&path)),
-            Asked::GetStatus(path) => {
-                Ok(howdah_control::status_part(&Status::default().to_value(), &path))
+            Asked::Ask { question: Question::Status, part } => {
+                Ok(howdah_control::status_part(&Status::default().to_value(), &part))
             }
             Asked::Reload { .. } => Ok(Done::Reloaded.into()),
-            Asked::RestartApplication { name } if store.has_application(&name) => {
-                Ok(Done::Restarted.into())
+            Asked::Ask { question: Question::Restart { application: name }, .. } => {
+                if store.has_application(&name) {
+                    Ok(Done::Restarted.into())
+                } else {
+                    Err(Refusal::NoSuchApplication { name })
+                }
             }
-            Asked::RestartApplication { name } => Err(Refusal::NoSuchApplication { name }),
             _ => Err(Refusal::NoSuchValue),
         })
         .unwrap_or_else(Reply::from);

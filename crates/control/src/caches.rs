@@ -2,10 +2,17 @@
 //! `/control/caches`.
 
 use howdah_config::json;
+use howdah_http::authority;
+use howdah_http::target::Target;
+use howdah_questions::{Purge, Question};
 use howdah_text::percent;
 use serde_json::{Map, Value, json};
 
 use crate::refusal::Refusal;
+
+/// What the body of a purge has.
+const GRAMMAR: &str = "the body is an object with one of \"url\", \"prefix\", \"host\", \"tags\" and \
+    \"all\": true, and perhaps \"soft\": true; \"tags\" may have a \"host\"";
 
 /// Maximum length in bytes of all tags of a purge.
 const MAX_TAG_BYTES: usize = 64 << 10;
@@ -25,36 +32,19 @@ pub struct CacheStatus {
     pub numbers: Vec<(&'static str, u64)>,
 }
 
-/// Stored responses that are purged: those that all of the given conditions are about.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CachePurge {
-    /// Every response.
-    pub is_all: bool,
-    /// Host, as in a URL.
-    pub host: Option<String>,
-    /// Path and query as in a request.
-    pub target: Option<String>,
-    /// The target is the beginning of paths.
-    pub is_prefix: bool,
-    /// Responses with one of these tags.
-    pub tags: Vec<String>,
-    /// They become stale instead of being removed.
-    pub is_soft: bool,
-}
-
 /// A URL, without scheme.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CacheUrl {
+pub(crate) struct CacheUrl {
     /// Host, as in the URL.
-    pub host: String,
+    host: String,
     /// Path and query as in a request.
-    pub target: String,
+    target: String,
 }
 
 impl CacheUrl {
     /// Reads `http://host/path?query` or `host/path?query`. Bytes that a request cannot have are
     /// percent-encoded, as browsers do.
-    pub fn read(text: &str) -> Result<CacheUrl, Refusal> {
+    pub(crate) fn read(text: &str) -> Result<CacheUrl, Refusal> {
         let invalid = |why: &str| Refusal::InvalidPurge {
             detail: format!("\"{text}\" is no URL: {why}; write it as https://example.org/page"),
         };
@@ -85,68 +75,105 @@ impl CacheUrl {
     }
 }
 
+impl CacheUrl {
+    /// Returns the host in lower case without port, as requests are stored under it.
+    fn plain_host(&self) -> Result<Vec<u8>, Refusal> {
+        let range = authority::host(self.host.as_bytes(), true).filter(|range| !range.is_empty());
+        let host = range.and_then(|range| self.host.get(range));
+        let no_host = || invalid(format!("\"{}\" is no host", self.host));
+        Ok(host.ok_or_else(no_host)?.to_ascii_lowercase().into_bytes())
+    }
+
+    /// Returns the decoded path, and the query.
+    fn path_and_query(&self) -> Result<(Vec<u8>, Vec<u8>), Refusal> {
+        let target = self.target.as_bytes();
+        let parsed = Target::parse(target).map_err(|error| invalid(error.reason()))?;
+        let query = target.get(parsed.query.clone()).unwrap_or_default().to_vec();
+        Ok((parsed.path(target).to_vec(), query))
+    }
+}
+
+/// Reads the URL of an inspection.
+pub(crate) fn read_inspection(cache: Option<String>, url: &str) -> Result<Question, Refusal> {
+    let url = CacheUrl::read(url)?;
+    let (path, query) = url.path_and_query()?;
+    Ok(Question::InspectCaches { cache, host: url.plain_host()?, path, query })
+}
+
 /// Reads the body of a purge.
-pub(crate) fn read_purge(body: &[u8]) -> Result<CachePurge, Refusal> {
-    let invalid = |detail: &str| Refusal::InvalidPurge { detail: detail.to_owned() };
+pub(crate) fn read_purge(cache: Option<String>, body: &[u8]) -> Result<Question, Refusal> {
     let value = json::parse(body).map_err(Refusal::InvalidJson)?;
     let Value::Object(members) = value else { return Err(invalid(GRAMMAR)) };
-    let mut purge = CachePurge::default();
-    let mut kinds = 0;
+    let (mut purge, mut host, mut is_soft) = (None, None, false);
     for (name, value) in &members {
-        match (name.as_str(), value) {
-            ("all", Value::Bool(true)) => (purge.is_all, kinds) = (true, kinds + 1),
-            ("host", Value::String(host)) => purge.host = Some(plain_host(host)?),
-            ("url" | "prefix", Value::String(text)) => {
-                let CacheUrl { host, target } = CacheUrl::read(text)?;
-                kinds += 1;
-                purge.is_prefix = name == "prefix";
-                if purge.host.replace(host).is_some() || members.contains_key("host") {
-                    return Err(invalid(GRAMMAR));
-                }
-                purge.target = Some(target);
+        let found = match (name.as_str(), value) {
+            ("all", Value::Bool(true)) => Purge::All,
+            ("host", Value::String(text)) => {
+                host = Some(host_alone(text)?);
+                continue;
             }
-            ("tags", Value::String(tag)) => (purge.tags, kinds) = (vec![tag.clone()], kinds + 1),
-            ("tags", Value::Array(tags)) => {
-                let tags = tags.iter().map(|tag| tag.as_str().map(str::to_owned));
-                purge.tags = tags.collect::<Option<_>>().ok_or_else(|| invalid(GRAMMAR))?;
-                kinds += 1;
+            ("url", Value::String(text)) => {
+                let url = CacheUrl::read(text)?;
+                let (path, query) = url.path_and_query()?;
+                Purge::Url { host: url.plain_host()?, path, query }
             }
-            ("soft", Value::Bool(is_soft)) => purge.is_soft = *is_soft,
+            ("prefix", Value::String(text)) => {
+                let url = CacheUrl::read(text)?;
+                Purge::Prefix { host: Some(url.plain_host()?), path: url.path_and_query()?.0 }
+            }
+            ("tags", value) if value.is_string() || value.is_array() => {
+                Purge::Tags { host: None, tags: read_tags(value)? }
+            }
+            ("soft", Value::Bool(value)) => {
+                is_soft = *value;
+                continue;
+            }
             _ => {
                 let detail = format!("\"{name}\" is unknown or has a wrong value; {GRAMMAR}");
-                return Err(Refusal::InvalidPurge { detail });
+                return Err(invalid(detail));
             }
+        };
+        if purge.replace(found).is_some() {
+            return Err(invalid(GRAMMAR));
         }
     }
-    let has_host_alone = kinds == 0 && purge.host.is_some();
-    if !has_host_alone && (kinds != 1 || purge.is_all && purge.host.is_some()) {
-        return Err(invalid(GRAMMAR));
-    }
-    if members.contains_key("tags") {
-        let length: usize = purge.tags.iter().map(String::len).sum();
-        let is_tag = |tag: &String| !tag.is_empty() && !tag.contains([' ', '\t', ',']);
-        if purge.tags.is_empty() || purge.tags.len() > MAX_TAGS || length > MAX_TAG_BYTES {
-            return Err(invalid("\"tags\" names 1 to 1024 tags, of 64 KiB together"));
-        }
-        if !purge.tags.iter().all(is_tag) {
-            return Err(invalid("a tag has no space and no comma; write an array of tags"));
-        }
-    }
-    Ok(purge)
+    let purge = match (purge, host) {
+        (Some(Purge::Tags { tags, .. }), host) => Purge::Tags { host, tags },
+        (Some(purge), None) => purge,
+        (None, Some(host)) => Purge::Host(host),
+        (None, None) | (Some(_), Some(_)) => return Err(invalid(GRAMMAR)),
+    };
+    Ok(Question::PurgeCaches { cache, purge, is_soft })
 }
 
-fn plain_host(host: &str) -> Result<String, Refusal> {
-    let url = CacheUrl::read(host)?;
-    match url.target == "/" && !host.contains('/') {
-        true => Ok(url.host),
-        false => Err(Refusal::InvalidPurge {
-            detail: format!("\"{host}\" is no host; write it as example.org, or use \"prefix\""),
-        }),
+/// Reads the tags of a purge.
+fn read_tags(value: &Value) -> Result<Vec<Vec<u8>>, Refusal> {
+    let values = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+    let tags: Option<Vec<&str>> = values.iter().map(Value::as_str).collect();
+    let tags = tags.ok_or_else(|| invalid(GRAMMAR))?;
+    let length: usize = tags.iter().map(|tag| tag.len()).sum();
+    if tags.is_empty() || tags.len() > MAX_TAGS || length > MAX_TAG_BYTES {
+        return Err(invalid("\"tags\" names 1 to 1024 tags, of 64 KiB together"));
     }
+    if tags.iter().any(|tag| tag.is_empty() || tag.contains([' ', '\t', ','])) {
+        return Err(invalid("a tag has no space and no comma; write an array of tags"));
+    }
+    Ok(tags.into_iter().map(|tag| tag.as_bytes().to_vec()).collect())
 }
 
-const GRAMMAR: &str = "the body is an object with one of \"url\", \"prefix\", \"host\", \"tags\" and \
-    \"all\": true, and perhaps \"soft\": true; \"tags\" may have a \"host\"";
+/// Reads a host without a path.
+fn host_alone(text: &str) -> Result<Vec<u8>, Refusal> {
+    let url = CacheUrl::read(text)?;
+    if url.target != "/" || text.contains('/') {
+        let advice = "write it as example.org, or use \"prefix\"";
+        return Err(invalid(format!("\"{text}\" is no host; {advice}")));
+    }
+    url.plain_host()
+}
+
+fn invalid(detail: impl Into<String>) -> Refusal {
+    Refusal::InvalidPurge { detail: detail.into() }
+}
 
 /// Returns the caches by their names.
 pub(crate) fn to_value(caches: &[CacheStatus]) -> Value {
@@ -166,25 +193,36 @@ mod tests {
 
     use super::*;
 
-    fn read(body: Value) -> Option<CachePurge> {
-        read_purge(body.to_string().as_bytes()).ok()
+    fn read(body: Value) -> Option<(Purge, bool)> {
+        match read_purge(None, body.to_string().as_bytes()) {
+            Ok(Question::PurgeCaches { purge, is_soft, .. }) => Some((purge, is_soft)),
+            _ => None,
+        }
+    }
+
+    fn host() -> Vec<u8> {
+        b"a.org".to_vec()
     }
 
     #[test]
     fn a_purge_says_what_it_is_about_in_one_way() {
-        let host = Some("a.org".to_owned());
-        let expected = CachePurge { host: host.clone(), ..CachePurge::default() };
-        assert_eq!(read(json!({"host": "a.org"})), Some(expected.clone()));
-        let tags = vec!["a".to_owned(), "b".to_owned()];
-        let tagged = CachePurge { tags, is_soft: true, ..expected.clone() };
-        assert_eq!(read(json!({"tags": ["a", "b"], "host": "a.org", "soft": true})), Some(tagged));
-        let url = CachePurge { target: Some("/x?y=1".into()), ..expected.clone() };
-        assert_eq!(read(json!({"url": "https://a.org/x?y=1"})), Some(url.clone()));
-        assert_eq!(
-            read(json!({"prefix": "a.org/x?y=1"})),
-            Some(CachePurge { is_prefix: true, ..url })
-        );
-        assert!(read(json!({"all": true})).unwrap().is_all);
+        let hard = |purge| Some((purge, false));
+        assert_eq!(read(json!({"host": "A.org.:8080"})), hard(Purge::Host(host())));
+        let tags = vec![b"a".to_vec(), b"b".to_vec()];
+        let tagged = Purge::Tags { host: Some(host()), tags };
+        let body = json!({"tags": ["a", "b"], "host": "a.org", "soft": true});
+        assert_eq!(read(body), Some((tagged, true)));
+        let tagged = Purge::Tags { host: None, tags: vec![b"a".to_vec()] };
+        assert_eq!(read(json!({"tags": "a"})), hard(tagged));
+        let url = |path: &[u8], query: &[u8]| {
+            hard(Purge::Url { host: host(), path: path.to_vec(), query: query.to_vec() })
+        };
+        assert_eq!(read(json!({"url": "https://a.org/x?y=1"})), url(b"/x", b"y=1"));
+        let encoded = json!({"url": "a.org/c/../%61%20b?x=%20"});
+        assert_eq!(read(encoded), url(b"/a b", b"x=%20"));
+        let prefix = Purge::Prefix { host: Some(host()), path: b"/blog/".to_vec() };
+        assert_eq!(read(json!({"prefix": "a.org/blog/?y=1"})), hard(prefix));
+        assert_eq!(read(json!({"all": true})), hard(Purge::All));
         for wrong in [
             json!({}),
             json!([]),
@@ -205,6 +243,8 @@ mod tests {
             json!({"url": "a@b.org/x"}),
             json!({"host": "a.org/x"}),
             json!({"urls": "a.org/"}),
+            json!({"url": "a.org/%0"}),
+            json!({"prefix": "a.org/.."}),
         ] {
             assert_eq!(read(wrong.clone()), None, "{wrong}");
         }

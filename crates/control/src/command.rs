@@ -1,7 +1,8 @@
 //! The commands of the API.
 
+use howdah_questions::Question;
+
 use crate::bundle::Bundle;
-use crate::caches::{CachePurge, CacheUrl};
 use crate::certificate::CertificateName;
 use crate::change::Change;
 use crate::path::Path;
@@ -9,6 +10,13 @@ use crate::path::Path;
 /// A command, with the condition under which it is legal.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
+    /// Ask the router, and show a part of the answer. Legal if the subject of the question exists.
+    Ask {
+        /// The question.
+        question: Question,
+        /// Path of the part.
+        part: Path,
+    },
     /// Change the configuration. Legal at any time; changes are made one after the other.
     Change(Change),
     /// Delete a certificate bundle; legal while no listener uses it ([`Store::uses_certificate`]).
@@ -21,30 +29,6 @@ pub enum Command {
     GetConfig(Path),
     /// Show certificates, configuration and status in one tree.
     GetEverything,
-    /// Show the workers of all applications, or a part of that.
-    GetPools(Path),
-    /// Show a part of the status.
-    GetStatus(Path),
-    /// Show how the number of processes of an application was chosen; legal if the configuration
-    /// has an application of this name.
-    GetTuning {
-        /// The application.
-        name: String,
-    },
-    /// Show what is known about the stored responses of a URL, and why it has none.
-    InspectCaches {
-        /// Name of the cache; `None` for all.
-        cache: Option<String>,
-        /// The URL.
-        url: CacheUrl,
-    },
-    /// Purge stored responses; legal if the configuration has a cache of this name.
-    PurgeCaches {
-        /// Name of the cache; `None` for all.
-        cache: Option<String>,
-        /// What is purged.
-        purge: CachePurge,
-    },
     /// Store a new certificate bundle; legal while there is none of this name.
     PutCertificate {
         /// The name of the bundle.
@@ -57,17 +41,6 @@ pub enum Command {
     Reload {
         /// Restart all others, too.
         restart: bool,
-    },
-    /// Replace all processes of an application, without interrupting a request; legal if the
-    /// configuration has an application of this name.
-    RestartApplication {
-        /// The application.
-        name: String,
-    },
-    /// Show the stored responses that were asked for most.
-    TopCaches {
-        /// Name of the cache; `None` for all.
-        cache: Option<String>,
     },
     /// Replace the server by a new start of its program, without interrupting a request; legal while
     /// no upgrade is in progress.
@@ -84,7 +57,7 @@ impl Command {
                 | Command::DeleteCertificate(_)
                 | Command::PutCertificate { .. }
                 | Command::Reload { .. }
-                | Command::RestartApplication { .. }
+                | Command::Ask { question: Question::Restart { .. }, .. }
         )
     }
 }

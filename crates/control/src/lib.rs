@@ -44,7 +44,7 @@ mod translate;
 mod validity;
 
 pub use bundle::{Bundle, MAX_BUNDLE};
-pub use caches::{CachePurge, CacheStatus, CacheUrl};
+pub use caches::CacheStatus;
 pub use certificate::{CertificateName, list_certificates};
 pub use change::Change;
 pub use cluster::ClusterStatus;

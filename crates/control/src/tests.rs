@@ -1,6 +1,7 @@
 //! Requests and replies, as in Unit's own tests.
 
 use howdah_config::{Config, json};
+use howdah_questions::{Question, Subject};
 use serde_json::{Value, json};
 
 use super::*;
@@ -52,15 +53,6 @@ impl Server {
                 "config": self.store.document(),
                 "status": Status::default().to_value(),
             })),
-            Command::GetPools(path) => match path.find(&json!({"blog": {"idle-processes": 3}})) {
-                Some(value) => Reply::value(value.clone()),
-                None => Refusal::NoSuchValue.into(),
-            },
-            Command::GetTuning { name } if self.store.has_application(&name) => {
-                Reply::value(json!({ "application": name }))
-            }
-            Command::GetTuning { name } => Refusal::NoSuchApplication { name }.into(),
-            Command::GetStatus(path) => status_part(&Status::default().to_value(), &path),
             Command::PutCertificate { name, bundle } => {
                 match self
                     .certificates
@@ -70,17 +62,17 @@ impl Server {
                     None => Done::CertificateStored.into(),
                 }
             }
-            Command::PurgeCaches { cache: Some(name), .. } => {
-                Refusal::NoSuchCache { name: Some(name) }.into()
-            }
-            Command::PurgeCaches { .. } => Done::Purged.into(),
-            Command::TopCaches { .. } | Command::InspectCaches { .. } => Reply::value(json!({})),
             Command::Reload { .. } => Done::Reloaded.into(),
             Command::Upgrade => Done::Upgraded.into(),
-            Command::RestartApplication { name } if self.store.has_application(&name) => {
-                Done::Restarted.into()
-            }
-            Command::RestartApplication { name } => Refusal::NoSuchApplication { name }.into(),
+            Command::Ask { question, part } => match question.subject() {
+                Subject::Application(name) if !self.store.has_application(name) => {
+                    Refusal::NoSuchApplication { name: name.to_owned() }.into()
+                }
+                Subject::Cache(Some(name)) => {
+                    Refusal::NoSuchCache { name: Some(name.to_owned()) }.into()
+                }
+                _ => answered(&question, &part),
+            },
         }
     }
 
@@ -105,6 +97,23 @@ impl Server {
     fn shows(&mut self, target: &str, value: Value) {
         let reply = self.request("GET", target, "");
         assert_eq!((reply.status(), reply.body()), (200, &value), "{target}");
+    }
+}
+
+/// What a router answers.
+fn answered(question: &Question, part: &Path) -> Reply {
+    match question {
+        Question::Ping | Question::TopCaches { .. } | Question::InspectCaches { .. } => {
+            Reply::value(json!({}))
+        }
+        Question::Status => status_part(&Status::default().to_value(), part),
+        Question::Pools { .. } => match part.find(&json!({"blog": {"idle-processes": 3}})) {
+            Some(value) => Reply::value(value.clone()),
+            None => Refusal::NoSuchValue.into(),
+        },
+        Question::Tuning { application } => Reply::value(json!({ "application": application })),
+        Question::Restart { .. } => Done::Restarted.into(),
+        Question::PurgeCaches { .. } => Done::Purged.into(),
     }
 }
 

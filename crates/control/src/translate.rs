@@ -1,11 +1,12 @@
 //! Translates method, path and body to a command.
 
 use howdah_config::json;
+use howdah_questions::Question;
 use serde_json::Value;
 
 use crate::MAX_BODY;
 use crate::bundle::Bundle;
-use crate::caches::{CacheUrl, read_purge};
+use crate::caches::{read_inspection, read_purge};
 use crate::certificate::CertificateName;
 use crate::change::Change;
 use crate::command::Command;
@@ -25,10 +26,14 @@ pub fn translate(method: &[u8], target: &[u8], body: &[u8]) -> Result<Command, R
             "certificates" => certificates(method, rest, body),
             "config" => config(method, rest.into(), body),
             "control" => control(method, rest, body),
-            "pools" if method == b"GET" => Ok(Command::GetPools(rest.into())),
-            "pools" => Err(Refusal::InvalidMethod { allow: "GET" }),
-            "status" if method == b"GET" => Ok(Command::GetStatus(rest.into())),
-            "status" => Err(Refusal::InvalidMethod { allow: "GET" }),
+            "pools" if method == b"GET" => {
+                let question = Question::Pools { application: rest.first().cloned() };
+                Ok(Command::Ask { question, part: rest.into() })
+            }
+            "status" if method == b"GET" => {
+                Ok(Command::Ask { question: Question::Status, part: rest.into() })
+            }
+            "pools" | "status" => Err(Refusal::InvalidMethod { allow: "GET" }),
             _ => Err(Refusal::NoSuchValue),
         },
     }
@@ -76,10 +81,10 @@ fn control(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command, Refu
     // GET is how Unit restarts an application; a method that promises to change nothing should not.
     let command = match steps {
         [applications, name, restart] if applications == "applications" && restart == "restart" => {
-            Command::RestartApplication { name: name.clone() }
+            ask(Question::Restart { application: name.clone() })
         }
         [applications, name, tune] if applications == "applications" && tune == "tune" => {
-            Command::GetTuning { name: name.clone() }
+            ask(Question::Tuning { application: name.clone() })
         }
         [reload] if reload == "reload" => Command::Reload { restart: false },
         [upgrade] if upgrade == "upgrade" => Command::Upgrade,
@@ -87,15 +92,22 @@ fn control(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command, Refu
         _ => return Err(Refusal::MethodNotAllowed { allow: "GET, POST" }),
     };
     match (method, &command) {
-        (b"GET", Command::GetTuning { .. }) => Ok(command),
-        (_, Command::GetTuning { .. }) => Err(Refusal::MethodNotAllowed { allow: "GET" }),
+        (b"GET", Command::Ask { .. }) => Ok(command),
+        (_, Command::Ask { question: Question::Tuning { .. }, .. }) => {
+            Err(Refusal::MethodNotAllowed { allow: "GET" })
+        }
         (b"POST", Command::Reload { .. }) => read_reload(body),
-        (b"POST", _) | (b"GET", Command::RestartApplication { .. }) => Ok(command),
+        (b"POST", _) => Ok(command),
         (_, Command::Reload { .. } | Command::Upgrade) => {
             Err(Refusal::MethodNotAllowed { allow: "POST" })
         }
         _ => Err(Refusal::MethodNotAllowed { allow: "GET, POST" }),
     }
+}
+
+/// Asks for a whole answer.
+fn ask(question: Question) -> Command {
+    Command::Ask { question, part: Path::default() }
 }
 
 /// Reads the body of a reload, which may be empty.
@@ -126,14 +138,10 @@ fn of_caches(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command, Re
     };
     let cache = (name != "*").then(|| name.clone());
     match action {
-        ("purge", None) if method == b"POST" => {
-            Ok(Command::PurgeCaches { cache, purge: read_purge(body)? })
-        }
+        ("purge", None) if method == b"POST" => Ok(ask(read_purge(cache, body)?)),
         ("purge", None) => Err(Refusal::MethodNotAllowed { allow: "POST" }),
-        ("top", None) if method == b"GET" => Ok(Command::TopCaches { cache }),
-        ("inspect", Some(url)) if method == b"GET" => {
-            Ok(Command::InspectCaches { cache, url: CacheUrl::read(url)? })
-        }
+        ("top", None) if method == b"GET" => Ok(ask(Question::TopCaches { cache })),
+        ("inspect", Some(url)) if method == b"GET" => Ok(ask(read_inspection(cache, url)?)),
         ("top", None) | ("inspect", Some(_)) => Err(Refusal::MethodNotAllowed { allow: "GET" }),
         _ => Err(Refusal::NoSuchValue),
     }
@@ -141,6 +149,8 @@ fn of_caches(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command, Re
 
 #[cfg(test)]
 mod tests {
+    use howdah_questions::Purge;
+
     use super::*;
 
     #[test]
@@ -165,12 +175,15 @@ mod tests {
             let steps: Vec<_> = path.split(' ').map(str::to_owned).collect();
             of_caches(method.as_bytes(), &steps, br#"{"all": true}"#)
         };
-        let all = Command::TopCaches { cache: None };
+        let all = ask(Question::TopCaches { cache: None });
         assert_eq!(command("GET", "* top"), Ok(all));
-        let one = Command::TopCaches { cache: Some("a".into()) };
+        let one = ask(Question::TopCaches { cache: Some("a".into()) });
         assert_eq!(command("GET", "a top"), Ok(one));
-        assert!(matches!(command("POST", "* purge"), Ok(Command::PurgeCaches { .. })));
-        assert!(matches!(command("GET", "* inspect a.org/"), Ok(Command::InspectCaches { .. })));
+        let purge = Question::PurgeCaches { cache: None, purge: Purge::All, is_soft: false };
+        assert_eq!(command("POST", "* purge"), Ok(ask(purge)));
+        let (host, path) = (b"a.org".to_vec(), b"/".to_vec());
+        let inspect = Question::InspectCaches { cache: None, host, path, query: Vec::new() };
+        assert_eq!(command("GET", "* inspect a.org/"), Ok(ask(inspect)));
         for (method, path) in
             [("GET", "* purge"), ("POST", "* top"), ("PUT", "*"), ("POST", "a inspect b")]
         {

@@ -49,7 +49,7 @@ mod trigger;
 
 use std::os::fd::OwnedFd;
 
-pub use self::caches::{PurgeOrder, UrlReports};
+pub use self::caches::UrlReports;
 pub use self::command::{Commands, Queries};
 pub use self::out::{Extent, OutPart, PartKind};
 pub use self::report::{

@@ -3,6 +3,7 @@
 //! Changes are serialised, from parsing their bodies as JSON until their configuration runs. So any
 //! number of concurrent changes takes the memory of one, and of a small body for each connection.
 
+mod question;
 mod reload;
 mod restart;
 mod status;
@@ -21,6 +22,7 @@ use howdah_http::exchange::{BodyError, Exchange, Handler, RequestRecord};
 use howdah_http::h1::{self, Io};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Response};
+use howdah_questions::Question;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::plain::without_numbers;
 use howdah_tls::stored::{ACCOUNT_PREFIX, Certificates, is_reserved};
@@ -40,10 +42,8 @@ use crate::bundle::Bundle;
 use crate::certificate::{CertificateName, list_certificates};
 use crate::command::Command;
 use crate::guard::{Transport, guard};
-use crate::path::Path;
 use crate::refusal::Refusal;
 use crate::reply::{Done, Reply};
-use crate::status::status_part;
 use crate::store::{Prepared, Store};
 use crate::token::Token;
 use crate::translate::translate;
@@ -255,7 +255,9 @@ impl Api {
         };
         let is_logged = command.is_logged();
         // One application that does not start must not hold all changes up.
-        let _changing = changing.filter(|_| !matches!(command, Command::RestartApplication { .. }));
+        let _changing = changing.filter(|_| {
+            !matches!(command, Command::Ask { question: Question::Restart { .. }, .. })
+        });
         let reply = self.carry_out(command).await;
         if is_logged {
             self.log_outcome(&asked.0, &asked.1, &reply);
@@ -303,11 +305,7 @@ impl Api {
                 }
             }
             Command::GetConfig(path) => self.store.borrow().get(&path),
-            Command::GetPools(path) => self.pools(&path).await,
-            Command::GetStatus(path) => match self.status().await {
-                Ok(status) => status_part(&status, &path),
-                Err(detail) => Refusal::NoAnswer { detail }.into(),
-            },
+            Command::Ask { question, part } => self.ask(question, &part).await,
             Command::GetEverything => match self.status().await {
                 Ok(status) => Reply::value(serde_json::json!({
                     "certificates": &*self.certificates.borrow(),
@@ -319,24 +317,6 @@ impl Api {
             Command::GetCertificates(path) => list_certificates(&self.certificates.borrow(), &path),
             Command::PutCertificate { name, bundle } => self.put_certificate(&name, bundle).await,
             Command::DeleteCertificate(name) => self.delete_certificate(&name).await,
-            Command::RestartApplication { name } => self.restart(name).await,
-            Command::GetTuning { name } => match self.router.tuning(name.clone()).await {
-                Some(found) => Reply::value(found),
-                None => Refusal::NoSuchApplication { name }.into(),
-            },
-            Command::PurgeCaches { cache, purge } => {
-                match self.router.purge_caches(cache.clone(), purge).await {
-                    Ok(true) => Done::Purged.into(),
-                    Ok(false) => Refusal::NoSuchCache { name: cache }.into(),
-                    Err(detail) => Refusal::InvalidPurge { detail }.into(),
-                }
-            }
-            Command::TopCaches { cache } => {
-                of_cache(self.router.top_of_caches(cache.clone()).await, cache)
-            }
-            Command::InspectCaches { cache, url } => {
-                of_cache(self.router.inspect_caches(cache.clone(), url).await, cache)
-            }
             Command::Reload { restart } => self.carry_out_reload(restart).await,
             Command::Upgrade => self.upgrade().await,
         }
@@ -461,20 +441,6 @@ impl Api {
             Err(Failed::Upgrading) => Refusal::Upgrading.into(),
         }
     }
-
-    /// Returns the pools of applications, with the names of `fpm_get_status()`.
-    async fn pools(&self, path: &Path) -> Reply {
-        let pools = self.router.pools(path.steps().first().cloned()).await;
-        match path.find(&pools) {
-            Some(value) => Reply::value(value.clone()),
-            None => match path.steps() {
-                [name] if !self.store.borrow().has_application(name) => {
-                    Refusal::NoSuchApplication { name: name.clone() }.into()
-                }
-                _ => Refusal::NoSuchValue.into(),
-            },
-        }
-    }
 }
 
 /// A change that waits; its client may give up meanwhile.
@@ -490,15 +456,6 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
-    }
-}
-
-/// Returns the response to a question about a cache.
-fn of_cache(found: Result<Option<Value>, String>, name: Option<String>) -> Reply {
-    match found {
-        Ok(Some(value)) => Reply::value(value),
-        Ok(None) => Refusal::NoSuchCache { name }.into(),
-        Err(detail) => Refusal::InvalidPurge { detail }.into(),
     }
 }
 

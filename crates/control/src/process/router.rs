@@ -6,14 +6,14 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use howdah_questions::Question;
 use howdah_sys::packets::{Packets, from_memory};
-use howdah_wire::messages::{FromRouter, ToRouter};
+use howdah_wire::messages::{FromRouter, MAX_MESSAGE, ToRouter};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::limits::{MAX_TEXT, ROUTER_ENDED};
-use crate::caches::{CachePurge, CacheUrl};
+use super::limits::{MAX_ANSWER, ROUTER_ENDED};
 
 /// Time within which the router answers. Only a restart takes longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -66,95 +66,48 @@ impl Router {
 
     /// Waits until the router has answered a question without work. Error: it does not answer, so it hangs.
     pub async fn answers(&self) -> Result<(), String> {
-        let name = Some(String::new());
-        self.ask(|number| ToRouter::Pools { number, name }).await.map(drop)
+        self.ask(&Question::Ping).await.map(drop)
     }
 
-    async fn ask(&self, question: impl FnOnce(u32) -> ToRouter) -> Result<Option<Value>, String> {
+    /// Asks a question. `None`: its subject does not exist. Error: the reason why there is no answer.
+    pub async fn ask(&self, question: &Question) -> Result<Option<Value>, String> {
         let silent = |_| {
             format!(
-                "the router has not answered for {} s; one that hangs is replaced, usually within 20 s, and the log says so",
+                "the router has not answered for {} s; one that hangs is replaced, usually within 20 s, \
+                 and the log says so",
                 ANSWER_TIMEOUT.as_secs()
             )
         };
         timeout(ANSWER_TIMEOUT, self.ask_without_limit(question)).await.map_err(silent)?
     }
 
-    async fn ask_without_limit(
-        &self,
-        question: impl FnOnce(u32) -> ToRouter,
-    ) -> Result<Option<Value>, String> {
+    async fn ask_without_limit(&self, question: &Question) -> Result<Option<Value>, String> {
         let number = self.last.get().wrapping_add(1);
         self.last.set(number);
+        let question = serde_json::to_string(question).map_err(|error| error.to_string())?;
+        let packet = ToRouter::Ask { number, question }.encode();
+        if packet.len() > MAX_MESSAGE {
+            return Err("the question is too long; divide it into several".to_owned());
+        }
         let (done, answer) = oneshot::channel();
         self.waiting.borrow_mut().insert(number, done);
-        let packet = question(number).encode();
         let packets = Rc::clone(&self.packets.borrow());
         packets.send(&packet, &[]).map_err(|error| error.to_string())?;
         let Some(memory) = answer.await.map_err(|_| ROUTER_ENDED.to_owned())?? else {
             return Ok(None);
         };
-        let text = from_memory(Some(memory), MAX_TEXT).map_err(|error| error.to_string())?;
+        let text = from_memory(Some(memory), MAX_ANSWER).map_err(|error| error.to_string())?;
         serde_json::from_slice(&text).map(Some).map_err(|error| error.to_string())
     }
 
     /// Returns the content of `/status`. Error: the router does not answer.
     pub async fn status(&self) -> Result<Value, String> {
-        self.ask(|number| ToRouter::Status { number }).await.map(Option::unwrap_or_default)
-    }
-
-    /// Returns the pools of applications by name: that of `name`, or all.
-    pub async fn pools(&self, name: Option<String>) -> Value {
-        let asked = self.ask(|number| ToRouter::Pools { number, name });
-        asked.await.ok().flatten().unwrap_or_default()
-    }
-
-    /// Returns the explanation of the number of an application's processes; `None` if it does not
-    /// run.
-    pub async fn tuning(&self, name: String) -> Option<Value> {
-        self.ask(|number| ToRouter::Tuning { number, name }).await.ok().flatten()
-    }
-
-    /// Purges stored responses. Returns false if there is no cache of this name. Error: the reason
-    /// why the purge is refused.
-    pub async fn purge_caches(
-        &self,
-        cache: Option<String>,
-        purge: CachePurge,
-    ) -> Result<bool, String> {
-        let CachePurge { is_all, host, target, is_prefix, tags, is_soft } = purge;
-        let question = |number| ToRouter::PurgeCaches {
-            number,
-            cache,
-            is_all,
-            host,
-            target,
-            is_prefix,
-            tags,
-            is_soft,
-        };
-        self.ask(question).await.map(|done| done.is_some())
-    }
-
-    /// Returns the stored responses that were asked for most; `None` if there is no cache of this
-    /// name.
-    pub async fn top_of_caches(&self, cache: Option<String>) -> Result<Option<Value>, String> {
-        self.ask(|number| ToRouter::TopCaches { number, cache }).await
-    }
-
-    /// Returns what is known about a URL; `None` if there is no cache of this name.
-    pub async fn inspect_caches(
-        &self,
-        cache: Option<String>,
-        url: CacheUrl,
-    ) -> Result<Option<Value>, String> {
-        let CacheUrl { host, target } = url;
-        self.ask(|number| ToRouter::InspectCaches { number, cache, host, target }).await
+        self.ask(&Question::Status).await.map(Option::unwrap_or_default)
     }
 
     /// Replaces all processes of an application. Error: the reason why the new processes do not
     /// start; the old processes then stay.
-    pub async fn restart(&self, name: String) -> Result<(), String> {
-        self.ask_without_limit(|number| ToRouter::Restart { number, name }).await.map(drop)
+    pub async fn restart(&self, application: String) -> Result<(), String> {
+        self.ask_without_limit(&Question::Restart { application }).await.map(drop)
     }
 }

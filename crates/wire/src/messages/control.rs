@@ -141,69 +141,12 @@ messages! {
 messages! {
     /// From the control process to the router.
     ToRouter {
-        /// Requests the contents of `/status`.
-        1 Status {
-            /// Number of the request, repeated in the answer.
+        /// A question, answered with `Answer`.
+        1 Ask {
+            /// Number of the question, repeated in the answer.
             number: u32,
-        }
-        /// Requests the state of applications, worker by worker.
-        2 Pools {
-            /// Number of the request, repeated in the answer.
-            number: u32,
-            /// Name of the application; `None` for all.
-            name: Option<String>,
-        }
-        /// Requests the record of decisions about an application's number of processes.
-        3 Tuning {
-            /// Number of the request, repeated in the answer.
-            number: u32,
-            /// Name of the application.
-            name: String,
-        }
-        /// Replaces all processes of an application.
-        4 Restart {
-            /// Number of the request, repeated in the answer.
-            number: u32,
-            /// Name of the application.
-            name: String,
-        }
-        /// Purges stored responses: those that all given conditions are about. At least one is
-        /// given, or `is_all` is set.
-        5 PurgeCaches {
-            /// Number of the request, repeated in the answer.
-            number: u32,
-            /// Name of the cache; `None` for all.
-            cache: Option<String>,
-            /// Every response.
-            is_all: bool,
-            /// Host, in lower case without port.
-            host: Option<String>,
-            /// Path and query as in a request.
-            target: Option<String>,
-            /// The target is the beginning of paths.
-            is_prefix: bool,
-            /// Responses with one of these tags.
-            tags: Vec<String>,
-            /// They become stale instead of being removed.
-            is_soft: bool,
-        }
-        /// Requests the stored responses that were asked for most.
-        6 TopCaches {
-            /// Number of the request, repeated in the answer.
-            number: u32,
-            /// Name of the cache; `None` for all.
-            cache: Option<String>,
-        }
-        /// Requests what is known about a URL.
-        7 InspectCaches {
-            /// Number of the request, repeated in the answer.
-            number: u32,
-            /// Name of the cache; `None` for all.
-            cache: Option<String>,
-            /// Host, in lower case without port.
-            host: String,
-            /// Path and query as in a request.
-            target: String,
+            /// The question as JSON (crate `questions`).
+            question: String,
         }
     }
 }
@@ -211,9 +154,10 @@ messages! {
 messages! {
     /// From the router to the control process.
     FromRouter {
-        /// Result of a request. Descriptor: a memfd with JSON, if there is a result.
+        /// Answer to a question. Descriptor: a memfd with JSON; none if the subject of the question
+        /// does not exist.
         1 Answer {
-            /// Number of the request.
+            /// Number of the question.
             number: u32,
             /// Error message; empty on success.
             error: String,

@@ -137,17 +137,7 @@ fn every_message_is_read_back_whole() {
     );
     assert_read_back!(FromSupervisor: FromSupervisor::Quit { graceful: true, is_replaced: true });
     assert_read_back!(FromControl: FromControl::ReadDocument { tables: true });
-    assert_read_back!(ToRouter: ToRouter::Pools { number: 1, name: None });
-    assert_read_back!(ToRouter: ToRouter::PurgeCaches {
-        number: 1,
-        cache: Some("pages".into()),
-        is_all: false,
-        host: Some("example.org".into()),
-        target: None,
-        is_prefix: false,
-        tags: vec!["a".into(), "b".into()],
-        is_soft: true,
-    });
+    assert_read_back!(ToRouter: ToRouter::Ask { number: 1, question: text("\"Status\"") });
     assert_read_back!(FromRouter: FromRouter::Answer { number: 1, error: text("no") });
     assert_read_back!(ToZygote: ToZygote::Load { user: Some(7), ini_file: None }, ToZygote::Fork {});
     assert_read_back!(FromZygote:

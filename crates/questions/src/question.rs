@@ -1,0 +1,134 @@
+//! The questions.
+
+use serde::{Deserialize, Serialize};
+
+use crate::bytes;
+use crate::purge::Purge;
+
+/// A question to the router, or an order that it carries out at once. A `cache` of `None` means all
+/// caches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Question {
+    /// Whether the router answers.
+    Ping,
+    /// The content of `/status`.
+    Status,
+    /// The pools of applications by name, with the names of `fpm_get_status()`.
+    Pools {
+        /// The application; all if `None`.
+        application: Option<String>,
+    },
+    /// The reasons for an application's number of processes.
+    Tuning {
+        /// The application.
+        application: String,
+    },
+    /// Replace all processes of an application, without interrupting a request. Answered when the
+    /// new processes serve, or with the reason why they do not start.
+    Restart {
+        /// The application.
+        application: String,
+    },
+    /// Purge stored responses.
+    PurgeCaches {
+        /// Name of the cache.
+        cache: Option<String>,
+        /// What is purged.
+        purge: Purge,
+        /// The responses become stale instead of being removed.
+        is_soft: bool,
+    },
+    /// The stored responses that were requested most.
+    TopCaches {
+        /// Name of the cache.
+        cache: Option<String>,
+    },
+    /// What is known about the stored responses of a URL, and why it has none.
+    InspectCaches {
+        /// Name of the cache.
+        cache: Option<String>,
+        /// Host, in lower case without port.
+        #[serde(with = "bytes")]
+        host: Vec<u8>,
+        /// Decoded path.
+        #[serde(with = "bytes")]
+        path: Vec<u8>,
+        /// Query.
+        #[serde(with = "bytes")]
+        query: Vec<u8>,
+    },
+}
+
+/// What a question is about. A question without an answer is about one that does not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject<'a> {
+    /// The server.
+    Server,
+    /// The application of this name.
+    Application(&'a str),
+    /// The cache of this name, or all caches.
+    Cache(Option<&'a str>),
+}
+
+impl Question {
+    /// Returns what the question is about.
+    pub fn subject(&self) -> Subject<'_> {
+        match self {
+            Question::Ping | Question::Status | Question::Pools { .. } => Subject::Server,
+            Question::Tuning { application } | Question::Restart { application } => {
+                Subject::Application(application)
+            }
+            Question::PurgeCaches { cache, .. }
+            | Question::TopCaches { cache }
+            | Question::InspectCaches { cache, .. } => Subject::Cache(cache.as_deref()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![any::<Vec<u8>>(), any::<String>().prop_map(String::into_bytes)]
+    }
+
+    fn purge() -> impl Strategy<Value = Purge> {
+        let host = || proptest::option::of(bytes());
+        prop_oneof![
+            Just(Purge::All),
+            bytes().prop_map(Purge::Host),
+            (bytes(), bytes(), bytes()).prop_map(|(host, path, query)| Purge::Url {
+                host,
+                path,
+                query
+            }),
+            (host(), bytes()).prop_map(|(host, path)| Purge::Prefix { host, path }),
+            (host(), proptest::collection::vec(bytes(), 0..4))
+                .prop_map(|(host, tags)| Purge::Tags { host, tags }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_purge_of_any_bytes_is_read_back(purge in purge(), is_soft: bool) {
+            let question = Question::PurgeCaches { cache: None, purge, is_soft };
+            let text = serde_json::to_string(&question).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Question>(&text).unwrap(), question);
+        }
+
+        #[test]
+        fn a_text_that_is_no_question_is_refused(text: String) {
+            prop_assert!(serde_json::from_str::<Question>(&text).is_err());
+        }
+    }
+
+    #[test]
+    fn text_is_not_longer_than_its_bytes() {
+        let tags = vec!["ü".repeat(30_000).into_bytes(); 1];
+        let purge = Purge::Tags { host: None, tags };
+        assert!(serde_json::to_string(&purge).unwrap().len() < 60_100);
+    }
+}
