@@ -67,11 +67,6 @@ build: cargo
 	@tools/require.sh $(BUILD_PACKAGES)
 	@tools/build.sh release
 
-# The parts of documents that tables generate; `make lint` checks them.
-generate:
-	@tools/require.sh python3
-	tools/generate.py
-
 # What a change breaks first. One profile for clippy and one for the tests: both keep what has not changed.
 quick: cargo
 	@tools/require.sh $(BUILD_PACKAGES)
@@ -80,8 +75,10 @@ quick: cargo
 	$(CARGO) test --locked --workspace --lib --bins --quiet
 	tools/lint.py
 
-# What is made from the tables of the configuration's keys. The tests compare it.
+# The parts of documents that tables generate, which `make lint` checks, and what is made from the tables of the
+# configuration's keys, which tests compare.
 generate: cargo
+	tools/generate.py
 	GENERATE=1 $(CARGO) test --locked --quiet -p howdah-config --test keys
 
 # Counted together, with the tests that could not run here.

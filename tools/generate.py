@@ -6,10 +6,13 @@
 In the pages for those who come from another server, the table below each heading "### `MODULE`" is generated from
 the rows of crates/advice/src/foreign/PEER.tsv: the name of a module on a line of its own, then a line for each row with
 the directives, a tab and what takes their place.
+
+In the table of crates in ARCHITECTURE.md, the column "depends on" is generated from the manifests of the crates.
 """
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 PEERS = {"nginx": "nginx", "apache": "Apache", "php-fpm": "PHP-FPM"}
@@ -50,14 +53,38 @@ def with_tables(page, peer, modules):
     return TABLE.sub(table, page)
 
 
-def generated(read):
-    """{file: its text with the generated parts}; `read` returns the text of a file."""
-    return {page_of(peer): with_tables(read(page_of(peer)), peer, directives(read(table_of(peer)))) for peer in PEERS}
+def dependencies(manifest):
+    """The name of a crate, and the crates of this project that it depends on; tests may use more."""
+    manifest = tomllib.loads(manifest)
+    own = {name.removeprefix("howdah-") for section in ("dependencies", "build-dependencies")
+           for name in manifest.get(section, {}) if name.startswith("howdah-")}
+    return manifest["package"]["name"].removeprefix("howdah-"), own
+
+
+def with_dependencies(page, manifests):
+    """The page with the table of crates as their manifests have it; each crate after those that it depends on."""
+    known = dict(map(dependencies, manifests))
+    names = re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)
+
+    def row(found):
+        own = [f"`{name}`" for name in names if name in known.get(found[2], ())]
+        return f"{found[1]}{', '.join(own) or '–'}{found[3]}"
+    return re.sub(r"^(\| `([\w-]+)` \| [^|]+ \| )[^|]+( \| (?:none|budgeted) \|)$", row, page, flags=re.MULTILINE)
+
+
+def generated(read, names):
+    """{file: its text with the generated parts}; `read` returns the text of a file, `names` are those of all files."""
+    pages = {page_of(peer): with_tables(read(page_of(peer)), peer, directives(read(table_of(peer)))) for peer in PEERS}
+    manifests = [read(name) for name in sorted(names)
+                 if re.fullmatch(r"Cargo\.toml|(?:crates/[^/]+|tests/(?:harness|requirements))/Cargo\.toml", name)]
+    return pages | {name: with_dependencies(read(name), manifests) for name in ["ARCHITECTURE.md"] if name in names}
 
 
 def main():
     root = Path(__file__).resolve().parent.parent
-    for name, text in generated(lambda name: (root / name).read_text("utf-8")).items():
+    files = [root / "ARCHITECTURE.md", root / "Cargo.toml", *root.glob("*/*/Cargo.toml")]
+    names = [str(path.relative_to(root)) for path in files]
+    for name, text in generated(lambda name: (root / name).read_text("utf-8"), names).items():
         if (root / name).read_text("utf-8") != text:
             (root / name).write_text(text, "utf-8")
             print(f"{name} written")
