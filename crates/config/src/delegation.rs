@@ -16,7 +16,11 @@ pub(crate) const KEYS: &[Key] = &[
         "The route for paths in `X-Accel-Redirect` of responses, such as `\"routes/files\"`",
     )
     .default("none")
-    .details("See [Internal redirects](actions.md#internal-redirects)"),
+    .details(
+        "See [Internal redirects](actions.md#internal-redirects). `routes` is the clients' own \
+         route. A route that no listener and no other action passes to corresponds to an nginx \
+         location with `internal`",
+    ),
     Key::new(
         "sendfile",
         Kind::Texts,

@@ -17,26 +17,39 @@ pub(crate) static HTACCESS: Shape = Shape {
             Kind::Texts,
             "Classes of directives that are allowed, as Apache's `AllowOverride`",
         )
-        .default("\"All\""),
-        Key::new("file", Kind::Text, "Name of the files").default("\".htaccess\""),
+        .default("\"All\"")
+.details(
+    "`AuthConfig`, `FileInfo`, `Indexes`, `Limit`, `Options`, `Options=Indexes,MultiViews`, \
+     `Nonfatal=Override`. A directive of another class is an error, and requests below that \
+     directory get 500"),
+        Key::new("file", Kind::Text, "Name of the files").default("\".htaccess\"")
+.details("Apache's `AccessFileName`"),
         Key::new("index", Kind::Texts, "Index files of directories, as Apache's `DirectoryIndex`")
             .default("[\"index.html\", \"index.php\"]"),
         Key::new("options", Kind::Texts, "Features of directories, as Apache's `Options`")
-            .default("[\"Indexes\", \"FollowSymLinks\"]"),
+            .default("[\"Indexes\", \"FollowSymLinks\"]")
+.details("`SymLinksIfOwnerMatch` is checked without the race that Apache has"),
         Key::new("scripts", Kind::Text, "Regular expression of the names of scripts")
-            .default(r#""\\.ph(ar|p|tml)$""#),
+            .default(r#""\\.ph(ar|p|tml)$""#)
+.details("Apache's `FilesMatch` with `SetHandler` of Debian's mod_php"),
         Key::new(
             "closed",
             Kind::Texts,
             "Patterns of paths below the root: files are neither sent nor run",
         )
-        .default("none"),
+        .default("none")
+.details(
+    "[Patterns](configuration/routes.md#match), such as `/data/*`; 403. Apache's `Require all \
+     denied` in a `<Directory>` or `<Files>` of the server"),
         Key::new(
             "without_scripts",
             Kind::Texts,
             "Patterns of paths below the root: files are not run",
         )
-        .default("none"),
+        .default("none")
+.details(
+    "Such as `/uploads/*`; 403. Apache's `php_admin_flag engine off` in a `<Directory>`. \
+     `.htaccess` files in such a directory cannot change that"),
     ]],
 };
 

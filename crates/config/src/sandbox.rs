@@ -15,13 +15,14 @@ pub(crate) static SANDBOX: Shape = Shape {
         Key::new(
             "read",
             Kind::Texts,
-            "Additional files and directories that the processes may read",
+            "Additional files, and directories with all their content, that the processes may read",
         )
         .default("none"),
         Key::new(
             "write",
             Kind::Texts,
-            "Additional files and directories that the processes may read and change",
+            "Additional files and directories that the processes may read, create, change and \
+             remove",
         )
         .default("none"),
         Key::new(

@@ -10,27 +10,41 @@ pub(crate) static WORKER: Shape = Shape {
     name: "worker",
     parts: &[&[
         Key::new("script", Kind::Text, "Script that stays in memory, relative to the root")
-            .default("that of the application"),
+            .default("that of the application")
+.details(
+    "With `targets`, relative to the root of the first. All requests of the application go to it, \
+     whatever their paths"),
         Key::new("warm_up", Kind::Text, "Path that is requested before the first process starts")
-            .default("none"),
+            .default("none")
+.details(
+    "Once, inside the server. For applications that load most of their code with their first \
+     request, such as Laravel's"),
         Key::new(
             "requests",
             Kind::Integer(0, COUNT),
             "Number of requests after which a process is replaced; 0 is no limit",
         )
-        .default("`requests` of the limits, or 500"),
+        .default("`requests` of the limits, or 500")
+.details("1 gives each request a process of its own"),
         Key::new(
             "fallback",
             Kind::Word(&["classic"]),
             "Runs a script for each request if the worker script does not work",
         )
-        .default("none"),
+        .default("none")
+.details(
+    "The script is the application's `script`, and the log says so, see [Failures](#how-it-works)"),
         Key::new(
             "watch",
             Kind::Texts,
             "Files and directories whose changes restart the application, for development",
         )
-        .default("none"),
+        .default("none")
+.details(
+    "Relative to `root`: `[\"../app\", \"../config\", \"../.env\"]`. Directories are watched with \
+     those below them; hidden files other than `.env*` and backups of editors do not count. Leave \
+     out directories that the application itself writes to, such as caches. `howdah check` \
+     refuses a path that is missing"),
     ]],
 };
 

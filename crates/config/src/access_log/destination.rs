@@ -40,14 +40,23 @@ static SYSLOG: Shape = Shape {
             Kind::Text,
             "Address of the server, such as `\"10.0.0.5:514\"` or `\"unix:/dev/log\"`",
         )
-        .required(),
+        .details(
+            "For UDP with a port if it is not 514: `10.0.0.5`, `udp:10.0.0.5:1514`, `[::1]:514`; \
+             or a unix socket")
+.required(),
         Key::new("protocol", Kind::Word(&["rfc5424", "rfc3164"]), "The form of messages")
-            .default("`\"rfc5424\"`, on a unix socket `\"rfc3164\"`"),
-        Key::new("facility", Kind::Text, "The facility").default("\"local7\""),
-        Key::new("severity", Kind::Text, "The severity").default("\"info\""),
+            .default("`\"rfc5424\"`, on a unix socket `\"rfc3164\"`")
+.details(
+    "`rfc3164` is the form that the C library and nginx use, and which `/dev/log` of systemd and \
+     rsyslog expects"),
+        Key::new("facility", Kind::Text, "The facility").default("\"local7\"")
+.details("A word of RFC 5424, as in nginx"),
+        Key::new("severity", Kind::Text, "The severity").default("\"info\"")
+.details("A word of RFC 5424, as in nginx"),
         Key::new("tag", Kind::Text, "Name of the program in messages").default("\"howdah\""),
         Key::new("hostname", Kind::Text, "Name of the machine in messages")
-            .default("the machine's"),
+            .default("the machine's")
+.details("With `rfc3164` it is only sent if it is given"),
     ]],
 };
 

@@ -93,6 +93,12 @@ fn the_tables_of_the_documentation_are_current_and_complete() {
         let content = tables::with_tables(&page, &read(&page), &mut described);
         generate(&page, &content);
     }
+    let all = DOCUMENT.all().into_iter().flat_map(|shape| {
+        let published = shape.keys().filter(|key| is_published(key));
+        published.map(move |key| (shape.name, key.name))
+    });
+    let missing: Vec<_> = all.filter(|key| !described.contains(key)).collect();
+    assert!(missing.is_empty(), "no page has a table with {missing:?}");
 }
 
 /// A key that is in the table, but not read, would be accepted and ignored.

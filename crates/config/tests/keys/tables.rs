@@ -79,10 +79,7 @@ fn table(keys: &[&Key]) -> String {
             _ if serde_json::from_str::<Value>(key.default).is_ok() => format!("`{}`", key.default),
             _ => key.default.to_owned(),
         };
-        let meaning = match key.details {
-            "" => key.about.to_owned(),
-            details => format!("{}. {details}", key.about),
-        };
+        let meaning = meaning(key);
         let cells = [type_of(&key.kind), default].map(|cell| cell.replace('|', "\\|"));
         let [kind, default] =
             cells.map(|cell| if cell.is_empty() { cell } else { format!(" {cell}") });
@@ -93,6 +90,18 @@ fn table(keys: &[&Key]) -> String {
         );
     }
     text
+}
+
+/// Returns what a key is for; a short remark on a name of another server stands in parentheses.
+fn meaning(key: &Key) -> String {
+    let (about, details) = (key.about, key.details);
+    let is_remark = details.starts_with(|c: char| c.is_lowercase() || c == '`')
+        || ["Apache", "PHP-FPM"].iter().any(|name| details.starts_with(name));
+    match details {
+        "" => about.to_owned(),
+        _ if is_remark && !details.contains(". ") => format!("{about} ({details})"),
+        _ => format!("{about}. {details}"),
+    }
 }
 
 /// Returns the words for a type.
@@ -130,6 +139,7 @@ fn plural(kind: &Kind) -> String {
         Kind::Switch => "booleans".to_owned(),
         Kind::Number => "numbers".to_owned(),
         Kind::Integer(..) => "integers".to_owned(),
+        Kind::Texts => "strings or arrays of strings".to_owned(),
         Kind::Object(_) | Kind::Recursive(_) => "objects".to_owned(),
         Kind::Named(_) => "objects".to_owned(),
         Kind::Array(_) => "arrays".to_owned(),
