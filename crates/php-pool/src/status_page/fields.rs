@@ -1,4 +1,4 @@
-//! Fields of a status page, in order: those of PHP-FPM, then Howdah's.
+//! Fields and metrics of a status page, in order: those of PHP-FPM, then Howdah's.
 
 use std::borrow::Cow;
 
@@ -19,12 +19,14 @@ pub(super) enum Value<'a> {
     /// Text that may come from a client: untrusted.
     Text(Cow<'a, str>),
     Number(u64),
+    /// Microseconds; metrics have seconds.
+    Micros(u64),
     Percent(f64),
     /// Seconds since 1970.
     Time(u64),
 }
 
-use Value::{Number, Percent, Text, Time};
+use Value::{Micros, Number, Percent, Text, Time};
 
 impl Value<'_> {
     pub(super) fn for_people(&self) -> Cow<'_, str> {
@@ -41,43 +43,123 @@ impl Value<'_> {
     pub(super) fn for_programs(&self) -> String {
         match self {
             Text(text) => text.to_string(),
-            Number(number) | Time(number) => number.to_string(),
+            Number(number) | Micros(number) | Time(number) => number.to_string(),
             Percent(percent) => format!("{percent:.2}"),
+        }
+    }
+
+    pub(super) fn for_metrics(&self) -> String {
+        match self {
+            Micros(micros) => format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000),
+            value => value.for_programs(),
         }
     }
 
     pub(super) fn into_json(self) -> Json {
         match self {
             Text(text) => text.into(),
-            Number(number) | Time(number) => number.into(),
+            Number(number) | Micros(number) | Time(number) => number.into(),
             Percent(percent) => ((percent * 100.0).round() / 100.0).into(),
         }
     }
 }
 
+/// A row of the status of an application: a field of the pages, a metric, or both.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Row<'a> {
+    /// Name of the field; `None` if the pages do not have it.
+    field: Option<&'static str>,
+    pub(super) value: Value<'a>,
+    pub(super) metric: Option<Metric>,
+}
+
+/// A metric of OpenMetrics.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Metric {
+    /// The name without the prefix `phpfpm_`.
+    pub(super) name: &'static str,
+    /// `counter` or `gauge`.
+    pub(super) kind: &'static str,
+    /// A description without a full stop.
+    pub(super) help: &'static str,
+}
+
+impl Row<'_> {
+    /// Shows the value as a metric that grows only, until the application restarts.
+    fn counter(self, name: &'static str, help: &'static str) -> Self {
+        Row { metric: Some(Metric { name, kind: "counter", help }), ..self }
+    }
+
+    /// Shows the value as a metric that grows and shrinks.
+    fn gauge(self, name: &'static str, help: &'static str) -> Self {
+        Row { metric: Some(Metric { name, kind: "gauge", help }), ..self }
+    }
+}
+
+fn row<'a>(field: &'static str, value: Value<'a>) -> Row<'a> {
+    Row { field: Some(field), value, metric: None }
+}
+
+/// Returns a row that is a metric only.
+fn metric(value: u64) -> Row<'static> {
+    Row { field: None, value: Number(value), metric: None }
+}
+
 /// Returns the fields of an application.
 pub(super) fn of_pool(pool: &Pool) -> Vec<Field<'_>> {
+    rows_of_pool(pool).into_iter().filter_map(|row| Some(Field(row.field?, row.value))).collect()
+}
+
+/// Returns all that is told about an application: PHP-FPM's fields in its order, then Howdah's.
+pub(super) fn rows_of_pool(pool: &Pool) -> Vec<Row<'_>> {
     let status = &pool.status;
     let count = |number: u32| Number(number.into());
+    let memory = status.processes.iter().map(|process| process.memory).sum();
     vec![
-        Field("pool", Text(pool.name.as_str().into())),
-        Field("process manager", Text(status.manager.into())),
-        Field("start time", Time(status.start_time)),
-        Field("start since", Number(status.start_since())),
-        Field("accepted conn", Number(status.accepted)),
-        Field("listen queue", count(status.queued)),
-        Field("max listen queue", count(status.max_queued)),
-        Field("listen queue len", count(status.queue_limit)),
-        Field("idle processes", count(status.idle)),
-        Field("active processes", count(status.active)),
-        Field("total processes", count(status.idle + status.active)),
-        Field("max active processes", count(status.max_active)),
-        Field("max children reached", Number(status.max_children_reached)),
-        Field("slow requests", Number(status.slow)),
-        Field("memory peak", Number(status.memory_peak)),
-        Field("max processes", count(status.max_processes)),
-        Field("waiting time", Number(status.waiting_time)),
-        Field("max waiting time", Number(status.max_waiting_time)),
+        metric(1).gauge("up", "1 if the status can be read"),
+        row("pool", Text(pool.name.as_str().into())),
+        row("process manager", Text(status.manager.into())),
+        row("start time", Time(status.start_time)),
+        row("start since", Number(status.start_since()))
+            .counter("start_since", "Seconds since the counters started"),
+        row("accepted conn", Number(status.accepted))
+            .counter("accepted_connections", "Requests accepted"),
+        row("listen queue", count(status.queued))
+            .gauge("listen_queue", "Requests that wait for a worker"),
+        row("max listen queue", count(status.max_queued))
+            .counter("max_listen_queue", "Maximum queue length since start"),
+        row("listen queue len", count(status.queue_limit))
+            .gauge("listen_queue_length", "Queue limit"),
+        row("idle processes", count(status.idle))
+            .gauge("idle_processes", "Workers without a request"),
+        row("active processes", count(status.active))
+            .gauge("active_processes", "Workers with a request"),
+        row("total processes", count(status.idle + status.active))
+            .gauge("total_processes", "Workers"),
+        row("max active processes", count(status.max_active))
+            .counter("max_active_processes", "Maximum number of active workers since start"),
+        row("max children reached", Number(status.max_children_reached)).counter(
+            "max_children_reached",
+            "Times that the pool reached its maximum while requests waited",
+        ),
+        row("slow requests", Number(status.slow))
+            .counter("slow_requests", "Requests slower than the limit"),
+        metric(status.given_up).counter(
+            "given_up_requests",
+            "Requests refused because the queue was overloaded for too long",
+        ),
+        row("memory peak", Number(status.memory_peak))
+            .gauge("memory_peak", "Maximum memory of a script in bytes"),
+        row("max processes", count(status.max_processes))
+            .gauge("max_processes", "Configured maximum number of workers"),
+        row("waiting time", Micros(status.waiting_time))
+            .gauge("waiting_seconds", "Waiting time of the oldest request in the queue"),
+        row("max waiting time", Micros(status.max_waiting_time))
+            .gauge("max_waiting_seconds", "Maximum waiting time of a request since start"),
+        metric(memory).gauge(
+            "workers_memory_bytes",
+            "Private memory of the workers; 0 unless the request has \"full\"",
+        ),
     ]
 }
 
