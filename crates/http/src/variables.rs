@@ -6,7 +6,6 @@ use std::sync::{Arc, LazyLock};
 use std::thread::LocalKey;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
 use howdah_sys::clock;
 use howdah_template::php_name::is_known_as;
 use howdah_template::{SslVariable, Template, UpstreamVariable, Variable};
@@ -74,12 +73,36 @@ impl<'a> VariableSource<'a> {
     /// Appends the value of a variable. Returns false if the variable has no value, which the
     /// access log does not show like an empty one.
     pub fn write(&self, variable: &Variable, out: &mut Vec<u8>) -> bool {
-        match variable {
+        self.append(variable, out).is_some_and(|has_value| has_value)
+    }
+
+    /// Appends the value of a variable. `None` if what it is a fact about is missing, false if it has no value.
+    fn append(&self, variable: &Variable, out: &mut Vec<u8>) -> Option<bool> {
+        let connection = self.connection;
+        Some(match variable {
+            Variable::Application => {
+                let name = |script: &dyn Script| text(out, script.application().as_bytes());
+                self.request?.handling.script(name)?
+            }
+            Variable::Argument(name) => {
+                let value = query::argument(&self.request?.query, name.as_bytes())?;
+                out.extend(percent::decoded_form(value));
+                true
+            }
+            Variable::Arguments => present(out, &self.request?.query),
             Variable::BodyBytesSent => {
                 number(out, self.answer.map_or(0, |answer| answer.body_sent))
             }
-            Variable::BytesSent => self.transferred().is_some_and(|(_, sent)| number(out, sent)),
-            Variable::Connection => number(out, self.connection.number),
+            Variable::BytesSent => number(out, self.answer?.transferred?.1),
+            Variable::CacheStatus => text(out, self.request?.handling.cache_status()?.as_bytes()),
+            Variable::Capture(group) => text(out, self.request?.captures.get(group)?),
+            Variable::Connection => number(out, connection.number),
+            Variable::ConnectionRequests => number(out, self.request?.handling.ordinal),
+            Variable::Cookie(name) => {
+                let fields = self.request?.fields.get_all("cookie");
+                let mut cookies = fields.flat_map(|field| query::cookies(field, true));
+                text(out, cookies.find(|(other, _)| is_known_as(other, name.as_bytes()))?.1)
+            }
             Variable::Defined(defined) => {
                 if let (Some(database), Some(request)) = (defined.unread_database(), self.request) {
                     request.handling.set_unread_database(Some(Arc::clone(database)));
@@ -88,59 +111,68 @@ impl<'a> VariableSource<'a> {
                     self.write(variable, out);
                 })
             }
-            Variable::Hostname => text(out, hostname().as_bytes()),
             // As in nginx, `$https` and `$is_args` are never absent, but empty.
-            Variable::Https => text(out, if self.connection.tls { b"on" } else { b"" }),
+            Variable::HasArguments => {
+                text(out, if self.request?.query.is_empty() { b"" } else { b"?" })
+            }
+            Variable::Header(name) => text(out, self.request?.fields.get(name)?),
+            Variable::Host => present(out, &self.request?.host),
+            Variable::Hostname => text(out, hostname().as_bytes()),
+            Variable::Https => text(out, if connection.tls { b"on" } else { b"" }),
+            Variable::Method => text(out, &self.request?.method),
             Variable::Milliseconds => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 seconds(now, out)
             }
-            Variable::RemotePort => {
-                self.connection.peer.is_some_and(|peer| number(out, peer.port().into()))
+            Variable::PhpTime => seconds(self.times()?.1, out),
+            Variable::QueueTime => seconds(self.times()?.0, out),
+            Variable::RemoteAddress => {
+                put(out, format_args!("{}", ShownAddress(connection.peer.map(|peer| peer.ip()))))
             }
-            Variable::RequestLength => {
-                self.transferred().is_some_and(|(received, _)| number(out, received))
+            Variable::RemotePort => number(out, connection.peer?.port().into()),
+            Variable::RemoteUser => text(out, self.request?.user.as_ref()?),
+            Variable::RequestId => put(out, format_args!("{}", ShownRequestId(self.request?.id))),
+            Variable::RequestLength => number(out, self.answer?.transferred?.0),
+            Variable::RequestLine => {
+                let request = self.request?;
+                let version = request.version.as_str().as_bytes();
+                let fragment = self.fragment(request);
+                let parts = [&request.method, &b" "[..], &request.target, fragment, b" ", version];
+                parts.into_iter().all(|part| text(out, part))
             }
+            Variable::RequestTime => seconds(self.started_at.elapsed(), out),
+            Variable::RequestUri => {
+                let request = self.request?;
+                text(out, &request.target) && text(out, self.fragment(request))
+            }
+            Variable::ResponseHeader(name) => self.response_field(name, out),
+            Variable::Scheme => text(out, connection.scheme().as_bytes()),
             Variable::ServerAddress => {
-                let local = self.connection.local.map(|local| local.ip());
+                let local = connection.local.map(|local| local.ip());
                 put(out, format_args!("{}", ShownAddress(local)))
             }
-            Variable::ServerPort => {
-                self.connection.local.is_some_and(|local| number(out, local.port().into()))
-            }
-            Variable::RemoteAddress => put(out, format_args!("{}", self.remote())),
-            Variable::RequestTime => seconds(self.started_at.elapsed(), out),
-            Variable::ResponseHeader(name) => self.response_field(name, out),
-            Variable::Scheme => text(out, self.connection.scheme().as_bytes()),
+            Variable::ServerPort => number(out, connection.local?.port().into()),
+            Variable::ServerProtocol => text(out, self.request?.version.as_str().as_bytes()),
             Variable::Ssl(variable) => {
-                let handshake = self.connection.handshake.as_ref();
-                handshake.is_some_and(|shown| handshake_variable(*variable, shown, out))
+                handshake_variable(*variable, connection.handshake.as_ref()?, out)
             }
-            Variable::Status => match self.answer {
-                Some(answer) => put(out, format_args!("{:03}", answer.status)),
-                None => false,
-            },
-            Variable::TimeIso => {
-                local_time(out, clock::iso_date, &ISO_TIME);
-                true
+            Variable::Status => put(out, format_args!("{:03}", self.answer?.status)),
+            Variable::TimeIso => local_time(out, clock::iso_date, &ISO_TIME),
+            Variable::TimeLocal => local_time(out, clock::log_date, &LOG_TIME),
+            Variable::Upstream(variable) => {
+                upstream_variable(*variable, &self.request?.handling, out)
             }
-            Variable::TimeLocal => {
-                local_time(out, clock::log_date, &LOG_TIME);
-                true
-            }
-            _ => self.request.is_some_and(|request| {
-                let fragment: &[u8] = if self.is_for_log { &request.fragment } else { b"" };
-                request_variable(variable, request, fragment, out)
-            }),
-        }
+            Variable::Uri => text(out, &self.request?.path),
+        })
     }
 
-    fn transferred(&self) -> Option<(u64, u64)> {
-        self.answer.as_ref()?.transferred
+    /// Returns the time in the queue and the run time of the application.
+    fn times(&self) -> Option<(Duration, Duration)> {
+        self.request?.handling.script(|script| script.times()).flatten()
     }
 
-    fn remote(&self) -> ShownAddress {
-        ShownAddress(self.connection.peer.map(|peer| peer.ip()))
+    fn fragment(&self, request: &'a Request) -> &'a [u8] {
+        if self.is_for_log { &request.fragment } else { b"" }
     }
 
     fn response_field(&self, name: &str, out: &mut Vec<u8>) -> bool {
@@ -163,84 +195,6 @@ impl<'a> VariableSource<'a> {
     }
 }
 
-fn request_variable(
-    variable: &Variable,
-    request: &Request,
-    fragment: &[u8],
-    out: &mut Vec<u8>,
-) -> bool {
-    let present = |out: &mut Vec<u8>, value: &Bytes| !value.is_empty() && text(out, value);
-    match variable {
-        Variable::Application => {
-            let name = |script: &dyn Script| text(out, script.application().as_bytes());
-            request.handling.script(name).unwrap_or(false)
-        }
-        Variable::Argument(name) => {
-            let value = query::argument(&request.query, name.as_bytes());
-            value.is_some_and(|value| {
-                out.extend(percent::decoded_form(value));
-                true
-            })
-        }
-        Variable::Arguments => present(out, &request.query),
-        Variable::Capture(group) => {
-            request.captures.get(group).is_some_and(|found| text(out, found))
-        }
-        Variable::ConnectionRequests => number(out, request.handling.ordinal),
-        Variable::Cookie(name) => {
-            let fields = request.fields.get_all("cookie");
-            let mut cookies = fields.flat_map(|field| query::cookies(field, true));
-            let found = cookies.find(|(other, _)| is_known_as(other, name.as_bytes()));
-            found.is_some_and(|(_, value)| text(out, value))
-        }
-        Variable::HasArguments => text(out, if request.query.is_empty() { b"" } else { b"?" }),
-        Variable::Header(name) => request.fields.get(name).is_some_and(|value| text(out, value)),
-        Variable::Host => present(out, &request.host),
-        Variable::Method => text(out, &request.method),
-        Variable::PhpTime | Variable::QueueTime => {
-            let times = request.handling.script(|script| script.times()).flatten();
-            times.is_some_and(|(queued, ran)| match variable {
-                Variable::QueueTime => seconds(queued, out),
-                _ => seconds(ran, out),
-            })
-        }
-        Variable::RemoteUser => request.user.as_ref().is_some_and(|user| text(out, user)),
-        Variable::ServerProtocol => text(out, request.version.as_str().as_bytes()),
-        Variable::Upstream(UpstreamVariable::CacheStatus) => {
-            request.handling.cache_status().is_some_and(|status| text(out, status.as_bytes()))
-        }
-        Variable::Upstream(variable) => upstream_variable(*variable, &request.handling, out),
-        Variable::RequestId => put(out, format_args!("{}", ShownRequestId(request.id))),
-        Variable::RequestLine => {
-            let version = request.version.as_str().as_bytes();
-            let parts = [&request.method, &b" "[..], &request.target, fragment, b" ", version];
-            parts.into_iter().all(|part| text(out, part))
-        }
-        Variable::RequestUri => text(out, &request.target) && text(out, fragment),
-        Variable::Uri => text(out, &request.path),
-        // `VariableSource::write` handles these.
-        Variable::BodyBytesSent
-        | Variable::BytesSent
-        | Variable::Connection
-        | Variable::Defined(_)
-        | Variable::Hostname
-        | Variable::Https
-        | Variable::Milliseconds
-        | Variable::RemotePort
-        | Variable::RequestLength
-        | Variable::ServerAddress
-        | Variable::ServerPort
-        | Variable::TimeIso
-        | Variable::RemoteAddress
-        | Variable::RequestTime
-        | Variable::ResponseHeader(_)
-        | Variable::Scheme
-        | Variable::Ssl(_)
-        | Variable::Status
-        | Variable::TimeLocal => false,
-    }
-}
-
 /// Appends a fact about each server that got the request. Returns false if there is none.
 fn upstream_variable(variable: UpstreamVariable, handling: &Handling, out: &mut Vec<u8>) -> bool {
     let mut is_first = true;
@@ -252,8 +206,6 @@ fn upstream_variable(variable: UpstreamVariable, handling: &Handling, out: &mut 
             |time: Option<Duration>, out: &mut Vec<u8>| time.is_some_and(|time| seconds(time, out));
         let is_known = match variable {
             UpstreamVariable::Address => text(out, attempt.address.as_bytes()),
-            // One for the request, not for each server.
-            UpstreamVariable::CacheStatus => false,
             UpstreamVariable::ConnectTime => time(attempt.connect_time(), out),
             UpstreamVariable::HeaderTime => time(attempt.head_time(), out),
             UpstreamVariable::ResponseTime => time(attempt.response_time(), out),
@@ -288,7 +240,7 @@ fn handshake_variable(variable: SslVariable, shown: &Handshake, out: &mut Vec<u8
             }
         }
     };
-    !value.is_empty() && text(out, value.as_bytes())
+    present(out, value.as_bytes())
 }
 
 /// Percent-encodes all bytes except the unreserved ones (RFC 3986, 2.3). Returns false if `value`
@@ -302,6 +254,11 @@ fn escape(value: &str, out: &mut Vec<u8>) -> bool {
 fn is_named(field: &[u8], name: &str) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     field.len() == name.len() && field.iter().map(|byte| plain(*byte)).eq(name.bytes())
+}
+
+/// Appends a text. Returns false if it is empty.
+fn present(out: &mut Vec<u8>, value: &[u8]) -> bool {
+    !value.is_empty() && text(out, value)
 }
 
 fn text(out: &mut Vec<u8>, value: &[u8]) -> bool {
@@ -341,7 +298,7 @@ fn local_time(
     out: &mut Vec<u8>,
     format: fn(u64, &mut String),
     formatted: &'static LocalKey<FormattedTime>,
-) {
+) -> bool {
     let now = clock::wall_seconds();
     formatted.with_borrow_mut(|(second, text)| {
         if *second != now {
@@ -351,6 +308,7 @@ fn local_time(
         }
         out.extend_from_slice(text.as_bytes());
     });
+    true
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::groups::Group;
 
 fn literal(text: &str) -> Part {
     Part::Literal(text.to_owned())
