@@ -16,11 +16,10 @@ pub enum Landing {
     Pending,
     /// Its response is stored.
     Stored,
-    /// The origin has failed, and a stored response was sent instead. Those that wait send theirs,
-    /// rather than ask an origin all at once that is in trouble.
+    /// The origin has failed, and a stored response was sent instead. Waiting requests get a stored
+    /// response too, so that a failing origin is not asked by all of them at once.
     Failed,
-    /// Its response is for its own client only, or there is none. Those that wait go on by
-    /// themselves, all at once.
+    /// The response is private or missing. Waiting requests are sent to the origin.
     NotShared,
 }
 

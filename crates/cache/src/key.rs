@@ -1,4 +1,4 @@
-//! Keys: what tells responses apart before `Vary` does.
+//! Keys of stored responses: the parts of a request that select a response before `Vary` does.
 
 use std::time::Instant;
 

@@ -5,7 +5,7 @@
 //! | `directives`, `structured`, `control` | instructions of requests and responses |
 //! | `freshness`, `vary`, `storing`, `reuse` | what may be stored, and used for which request |
 //! | `respond`, `status` | responses from stored ones, and what they tell about the cache |
-//! | `key`, `place`, `search` | what tells responses apart, and what they can be purged by |
+//! | `key`, `place`, `search` | the keys of stored responses, and the names by which they are purged |
 //! | `entry`, `store`, `purge` | stored responses, in memory that all threads share |
 //! | `disk` | the file that a store may have besides |
 //! | `memory`, `sieve` | that memory, its division among applications, and what makes room |

@@ -146,7 +146,7 @@ impl Memory {
         Some((item.slot(), Arc::clone(&item.owner)))
     }
 
-    /// Returns what is known about a key, which is no use of it.
+    /// Returns the slot of a key without marking it as used.
     pub fn peek(&self, key: &[u8]) -> Option<Slot> {
         let shard = self.shard(key)?.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         shard.get(key).map(|item| item.slot())

@@ -110,7 +110,7 @@ impl Variance {
         size_of::<Variance>() + names.sum::<usize>()
     }
 
-    /// Appends what tells this variance from others.
+    /// Appends the parts of a key that identify this variance.
     pub fn write(&self, key: &mut Vec<u8>) {
         let (kind, names) = match &self.parameters {
             Parameters::Ignored(names) => (b'i', names),

@@ -143,7 +143,7 @@ fn protection(status: &Value) -> String {
         ]
     };
     let Some(router) = status.pointer("/protection/router") else { return String::new() };
-    let headings = ["PROCESS", "USER", "NAMESPACES", "KEPT FROM"];
+    let headings = ["PROCESS", "USER", "NAMESPACES", "RESTRICTIONS"];
     let mut rows = vec![headings.map(str::to_owned).to_vec(), row("router", router)];
     let applications = status.pointer("/protection/applications").and_then(Value::as_object);
     rows.extend(
@@ -227,7 +227,7 @@ fn certificates(status: &Value) -> String {
             (Some(_), Some(1..)) => format!("try again {}", text("/renewal/next").unwrap_or("now")),
             (Some(_), _) => format!("renew {}", text("/renewal/next").unwrap_or("now")),
         };
-        let expires = text("/expires").unwrap_or("not there yet");
+        let expires = text("/expires").unwrap_or("pending");
         rows.push(vec![printable(name), printable(expires), printable(&next)]);
         if let Some(error) = text("/renewal/error") {
             errors += &format!("{}: {}\n", printable(name), one_line(error));
@@ -415,7 +415,7 @@ blog       9 MB  119 MB    0 KB       12   400      14         0
 UPSTREAM       SERVER    STATE  ACTIVE  REQUESTS  FAILURES
 app       10.0.0.1:80  failing       2        12         3
 
-PROCESS  USER      NAMESPACES  KEPT FROM
+PROCESS  USER      NAMESPACES  RESTRICTIONS
 router   www-data  -           signals, files
 \"blog\"   -         pid, mount  -
 
@@ -423,8 +423,8 @@ LISTENER  HANDSHAKES  RESUMED  FAILED
 *:443           1000        7       1
 *:80               -        -       -
 
-CERTIFICATE  EXPIRES        NEXT
-acme:a.org   not there yet  try again Sun, 06 Nov 1994 08:49:37 GMT
+CERTIFICATE  EXPIRES  NEXT
+acme:a.org   pending  try again Sun, 06 Nov 1994 08:49:37 GMT
 acme:a.org: no; way
 ";
         assert_eq!(table(&status.to_value()), expected);

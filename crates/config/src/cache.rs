@@ -44,7 +44,7 @@ pub struct Cache {
     pub disk: Option<CacheDisk>,
     /// Maximum size of a stored body in bytes.
     pub max_object: u64,
-    /// What tells responses apart, instead of scheme, host, path and query.
+    /// Template of the key of a stored response, instead of scheme, host, path and query.
     pub key: Option<Template>,
     /// GET requests are answered from the cache.
     pub get: bool,

@@ -72,7 +72,7 @@ impl Mistakes<Error> {
             Ok(value) => return Ok(Some(value)),
             Err(error) => error,
         };
-        // A name that many parts refer to is missing once.
+        // An undefined name is reported once, however many parts refer to it.
         let is_known = |known: &Error| known.message() == error.message();
         if error.is_follow_on() && !self.0.borrow().is_empty() {
             return Ok(None);

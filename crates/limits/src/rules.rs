@@ -35,12 +35,12 @@ pub type Holds<'h> = dyn FnMut(&Match, Paths) -> bool + 'h;
 /// The paths of a request that conditions are compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Paths {
-    /// The one that routes have made of it.
+    /// The path after rewrites.
     Routed,
-    /// The one that the client has sent.
+    /// The path as sent by the client.
     Sent,
-    /// Both, if they differ: one has to be accepted, and none excluded. If they do not, no
-    /// condition holds: it has been compared already.
+    /// The sent and the routed path, if they differ: at least one must match, and neither may be
+    /// excluded. Equal paths never match, as the routed path has been compared already.
     Either,
 }
 

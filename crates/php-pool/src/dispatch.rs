@@ -201,7 +201,7 @@ fn refuse_queue(
             format!("the queue of the application is full ({})", key("queue"))
         }
         QueueError::Overloaded => {
-            format!("clients have waited too long for too long ({})", key("patience"))
+            format!("the queue is overloaded: requests have waited longer than {}", key("patience"))
         }
         QueueError::QueueTimeout => {
             let key = key("queue_timeout");

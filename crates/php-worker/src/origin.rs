@@ -407,7 +407,7 @@ impl Origin {
         events
     }
 
-    /// Kills a template that does not keep to the protocol. `what` has come from it.
+    /// Kills a template after a protocol violation; `what` describes it.
     fn violated(&mut self, what: &str, events: &mut Vec<Event>) {
         let how = Refusal::from(format!("its template was killed: {what}"));
         if let Kind::Template(Some(template)) = &self.kind {

@@ -41,7 +41,7 @@ pub(crate) enum Answer {
     Progress(String),
     /// A task has ended.
     Done(Result<Option<OwnedFd>, String>),
-    /// It has ended, or says what it must not.
+    /// The helper has exited or sent an invalid message.
     Gone,
 }
 

@@ -50,7 +50,7 @@ pub(crate) enum Report {
     Ready,
     /// Its forks could not run applications, for this reason; it ends.
     Unfit(String),
-    /// It has ended, or does not keep to the protocol.
+    /// The zygote has exited or violated the protocol.
     Closed,
 }
 

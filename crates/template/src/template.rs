@@ -187,7 +187,7 @@ impl fmt::Display for TemplateError {
                 write!(f, "has \"${name}\", which is a variable and also a group's name")
             }
             TemplateError::JavaScript => {
-                f.write_str("is a JavaScript template, which Howdah has not; use variables")
+                f.write_str("is a JavaScript template; Howdah does not support them; use variables")
             }
         }
     }

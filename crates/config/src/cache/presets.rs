@@ -68,7 +68,8 @@ pub(super) fn document(name: &str) -> Option<Value> {
 }
 
 /// WordPress states no lifetime for pages of visitors, and forbids storing those of users. Pages
-/// are stored for ten minutes; visitors who have a name, a cart or a password are not visitors.
+/// are stored for ten minutes; pages of commenters, of carts
+/// and of password-protected posts are not cached.
 fn wordpress() -> Value {
     let mut bypass: Vec<Value> = [
         "wordpress_logged_in_*",

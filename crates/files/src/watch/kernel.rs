@@ -19,7 +19,7 @@ pub(super) enum Role {
     File(Box<[u8]>),
 }
 
-/// Somebody who wants to know.
+/// A subscriber of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct User {
     /// Index of the root.

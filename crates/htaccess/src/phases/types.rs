@@ -8,7 +8,7 @@ use crate::record::{FileKind, Record};
 use crate::world::Later;
 
 impl Server<'_> {
-    /// Finds what kind of file it is.
+    /// Determines the media type, encodings and handler of the file.
     pub(super) async fn find_type(&self, record: &mut Record) -> Progress {
         let has_multiviews = record.config.core.options.get().contains(Options::MULTI_VIEWS);
         if has_multiviews && record.file.kind == FileKind::None {

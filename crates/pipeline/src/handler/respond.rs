@@ -77,7 +77,7 @@ pub async fn carry_out<'s>(
             Box::pin(listed).await.unwrap_or_else(|| respond::refuse(respond::CLIENT_GONE))
         }
         Decision::NotRunning => {
-            let reason = "the application of \"ping\" does not run; lines with its name say why";
+            let reason = "the application of \"ping\" is not running; earlier log lines with its name say why";
             refusals::write(context, exchange, 503, reason);
             respond::error(503)
         }

@@ -119,8 +119,8 @@ fn is_plain(name: &[u8]) -> bool {
     name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
 }
 
-/// Returns the fields of a record as those of a response. What a connection writes itself is left out, and so
-/// is what is no field.
+/// Returns the fields of a record as those of a response. Leaves out invalid names and the fields
+/// that the connection writes itself.
 pub(super) fn fields(table: &Table) -> FieldBlock {
     let mut lines = Vec::with_capacity(256);
     for (name, value) in table.iter() {
