@@ -76,3 +76,42 @@ impl Frames {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the heads in pieces of a connection, and the payload of each.
+    fn frames(bytes: &[u8], preface: usize, size: usize) -> Vec<(Frame, Vec<u8>)> {
+        let (mut frames, mut found) = (Frames::new(preface), Vec::<(Frame, Vec<u8>)>::new());
+        for part in bytes.chunks(size) {
+            frames.read(part, |piece| match piece {
+                Piece::Head(frame) => found.push((frame, Vec::new())),
+                Piece::Payload(payload) => {
+                    assert!(!payload.is_empty());
+                    found.last_mut().expect("a head comes first").1.extend_from_slice(payload);
+                }
+            });
+        }
+        found
+    }
+
+    #[test]
+    fn frames_are_the_same_however_the_bytes_are_cut() {
+        let bytes = b"preface\
+            \x00\x00\x03\x00\x01\x00\x00\x00\x01abc\
+            \x00\x00\x00\x04\x01\x00\x00\x00\x00\
+            \x00\x01\x02\x09\x04\xff\x02\x03\x04";
+        let large = [&bytes[..], &[b'x'; 0x102], b"\0\0\x05\x01"].concat();
+        let frame = |kind, flags, stream, length| Frame { kind, flags, stream, length };
+        let expected = [
+            (frame(DATA, 1, 1, 3), b"abc".to_vec()),
+            (frame(SETTINGS, 1, 0, 0), Vec::new()),
+            // The reserved bit of the stream number is ignored.
+            (frame(CONTINUATION, 4, 0x7f02_0304, 0x102), vec![b'x'; 0x102]),
+        ];
+        for size in 1..=large.len() {
+            assert_eq!(frames(&large, 7, size), expected, "{size} bytes at a time");
+        }
+    }
+}

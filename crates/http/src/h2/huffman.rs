@@ -90,33 +90,32 @@ impl Huffman {
         while self.count >= SHORT {
             let (byte, length) =
                 CODES.short[usize::from((self.bits >> (self.count - SHORT)) as u8)];
-            if length > 0 {
-                take(byte);
-                self.count -= u32::from(length);
-            } else if !self.long(&mut take) {
-                break;
+            if length == 0 {
+                // It ends within this byte, so no other code can follow.
+                return self.long(take);
             }
+            take(byte);
+            self.count -= u32::from(length);
         }
     }
 
     /// Ends the string: decodes a last short code before the padding.
     pub fn end(&mut self, mut take: impl FnMut(u8)) {
-        while (1..SHORT).contains(&self.count) {
+        // At most one: the shortest code has five bits.
+        if (1..SHORT).contains(&self.count) {
             let missing = SHORT - self.count;
             // Padding is ones; no short code consists of them alone.
             let padded = (self.bits << missing) as u8 | ((1u16 << missing) - 1) as u8;
             let (byte, length) = CODES.short[usize::from(padded)];
-            if length == 0 || u32::from(length) > self.count {
-                break;
+            if (1..=self.count).contains(&u32::from(length)) {
+                take(byte);
             }
-            take(byte);
-            self.count -= u32::from(length);
         }
         *self = Huffman::default();
     }
 
-    /// Decodes a code longer than [`SHORT`]. Returns false if it is incomplete.
-    fn long(&mut self, take: &mut impl FnMut(u8)) -> bool {
+    /// Decodes a code longer than [`SHORT`], unless it is incomplete.
+    fn long(&mut self, mut take: impl FnMut(u8)) {
         for length in SHORT as usize + 1..=MAX_CODE_BITS.min(self.count as usize) {
             let code = (self.bits >> (self.count - length as u32)) as u32 & ((1 << length) - 1);
             let offset = code.wrapping_sub(CODES.first[length]);
@@ -124,13 +123,12 @@ impl Huffman {
                 let at = CODES.start[length] + offset;
                 take(CODES.bytes.get(at as usize).copied().unwrap_or_default());
                 self.count -= length as u32;
-                return true;
+                return;
             }
         }
         if self.count >= MAX_CODE_BITS as u32 {
             self.count = 0; // the code of the end of a string, which must not be sent
         }
-        false
     }
 }
 
