@@ -15,6 +15,7 @@ use howdah_http::exchange::{Exchange, Handler, RequestRecord};
 use howdah_http::h1::{Io, serve};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Response};
+use howdah_http::request_error::RequestError;
 use hyper::body::{Body as _, Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -72,7 +73,7 @@ impl Handler for Recorder {
             match exchange.read_body().await {
                 Ok(Some(bytes)) => body.extend_from_slice(&bytes),
                 Ok(None) => break,
-                Err(error) => return self.error(error.status()),
+                Err(error) => return self.error(error.into()),
             }
         }
         let request = &exchange.request;
@@ -80,8 +81,8 @@ impl Handler for Recorder {
         Response::new(200, Body::Empty)
     }
 
-    fn error(&self, status: u16) -> Response {
-        Response::new(status, Body::Empty)
+    fn error(&self, error: RequestError) -> Response {
+        Response::new(error.status(), Body::Empty)
     }
 
     fn log_request(&self, _: &RequestRecord<'_>) {}

@@ -1,5 +1,6 @@
 //! Reasons why there is nothing to send.
 
+use howdah_http::request_error::RequestError;
 use rustix::io::Errno;
 
 /// Reason why there is nothing to send.
@@ -21,27 +22,24 @@ pub enum NotServedReason {
 }
 
 impl NotServedReason {
-    /// Returns the status if there is no fallback.
-    pub fn status(self) -> u16 {
-        match self {
-            NotServedReason::NotFound => 404,
-            NotServedReason::Forbidden
-            | NotServedReason::Denied
-            | NotServedReason::TypeNotAllowed => 403,
-            NotServedReason::MethodNotAllowed => 405,
-            NotServedReason::Failed(_) => 500,
-        }
-    }
-
     /// Returns true if the next share or the fallback is tried. As in Unit a failed lookup is an
     /// error, so that a lack of descriptors does not turn pictures into pages of a front
     /// controller. Unit tries them for [`NotServedReason::Denied`], too.
     pub fn allows_fallback(self) -> bool {
         !matches!(self, NotServedReason::Failed(_))
     }
+}
 
-    /// Returns the value of `Allow` if the error response must have it.
-    pub fn allow(self) -> Option<&'static str> {
-        matches!(self, NotServedReason::MethodNotAllowed).then_some("GET, HEAD")
+/// The error of the response if there is no fallback.
+impl From<NotServedReason> for RequestError {
+    fn from(reason: NotServedReason) -> Self {
+        match reason {
+            NotServedReason::NotFound => RequestError::NotFound,
+            NotServedReason::Forbidden
+            | NotServedReason::Denied
+            | NotServedReason::TypeNotAllowed => RequestError::Forbidden,
+            NotServedReason::MethodNotAllowed => RequestError::MethodNotAllowed,
+            NotServedReason::Failed(_) => RequestError::Internal,
+        }
     }
 }

@@ -22,6 +22,8 @@ use crate::memory::Owner;
 use crate::message::{
     ConnectionFields, ConnectionInfo, FieldBlock, Request, Response, is_internal_field,
 };
+use crate::request_error::RequestError;
+use crate::respond;
 use crate::tunnel::CloseReason;
 
 pub use crate::body::BodyError;
@@ -41,7 +43,9 @@ pub trait Handler {
 
     /// Returns the response to a request that never became an [`Exchange`]: its head is malformed
     /// or did not arrive in time.
-    fn error(&self, status: u16) -> Response;
+    fn error(&self, error: RequestError) -> Response {
+        respond::refuse(error)
+    }
 
     /// Reports a response that is complete or was cut short. Called once per request or refused
     /// head, when the last byte was passed to the system, or to the buffer that pipelined responses
@@ -75,8 +79,8 @@ impl<H: Handler> Handler for &H {
         (**self).handle(exchange)
     }
 
-    fn error(&self, status: u16) -> Response {
-        (**self).error(status)
+    fn error(&self, error: RequestError) -> Response {
+        (**self).error(error)
     }
 
     fn log_request(&self, record: &RequestRecord<'_>) {
@@ -165,7 +169,7 @@ impl<'c> Exchange<'c> {
     /// client that waits for `100 Continue` to go on.
     ///
     /// # Errors
-    /// The body cannot be read further; the handler answers with [`BodyError::status`].
+    /// The body cannot be read further; the handler answers with [`RequestError::Body`].
     pub async fn read_body(&mut self) -> Result<Option<Bytes>, BodyError> {
         let wait = BodyWait(self.carrier);
         poll_fn(|cx| {

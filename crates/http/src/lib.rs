@@ -16,7 +16,8 @@
 //!
 //! Beside the folders: [`exchange`] is the interface between protocols and handlers, [`limits`]
 //! bounds the time and size of requests, [`request_body`] collects the body of a request, [`copied_body`] keeps a copy of one,
-//! [`handling`] records what its handlers did, [`respond`] makes error pages, [`memory`] counts what requests and responses take
+//! [`handling`] records what its handlers did, [`request_error`] names the errors that the server itself answers with and their statuses, [`respond`] makes their
+//! pages, [`memory`] counts what requests and responses take
 //! while they wait, [`turn`] lets tasks of a thread take turns, and [`variables`] evaluates the variables of templates.
 #![forbid(unsafe_code)]
 
@@ -35,6 +36,7 @@ pub mod limits;
 pub mod memory;
 pub mod message;
 pub mod request_body;
+pub mod request_error;
 pub mod respond;
 mod syntax;
 pub mod turn;
@@ -42,4 +44,4 @@ pub mod variables;
 
 pub use body::{feed, spool, temporary_files};
 pub use connection::{drain, eviction, handshake, input, timer, tunnel};
-pub use syntax::{authority, date, encoding, framing, query, reason, target};
+pub use syntax::{authority, date, encoding, framing, query, reason, refusal, target};

@@ -5,12 +5,28 @@ use bytes::Bytes;
 use crate::body::Body;
 use crate::message::Response;
 use crate::reason;
+use crate::request_error::RequestError;
 
-/// Returns the response for an error: a short page with the status and no internal facts. The
-/// response for 503 has `Retry-After`.
-pub fn error(status: u16) -> Response {
+/// Returns the response to a request that ends with an error: a short page with the status and no
+/// internal facts. The response for 503 has `Retry-After`.
+pub fn refuse(error: impl Into<RequestError>) -> Response {
+    let error = error.into();
+    let mut response = page(error.status(), "");
+    response.close = error.closes();
+    if error == RequestError::MethodNotAllowed {
+        response.fields.push("Allow", "GET, HEAD");
+    }
+    response
+}
+
+/// Like [`refuse`]; the page also has the sentence `advice`, in HTML.
+pub fn refuse_with_advice(error: impl Into<RequestError>, advice: &str) -> Response {
+    page(error.into().status(), &format!("<p>{advice}</p>"))
+}
+
+fn page(status: u16, advice: &str) -> Response {
     let reason = reason::phrase(status);
-    let page = format!("<!doctype html><title>{status}</title><p>{status} {reason}</p>\n");
+    let page = format!("<!doctype html><title>{status}</title><p>{status} {reason}</p>{advice}\n");
     let body = Body::Bytes(Bytes::from(page));
     let mut response = Response::new(status, body).with("Content-Type", "text/html");
     response.is_default_error_page = true;
@@ -20,42 +36,23 @@ pub fn error(status: u16) -> Response {
     response
 }
 
-/// Status of a request whose client has left before the response: nginx's, for the log only.
-pub const CLIENT_GONE: u16 = 499;
-
-/// Returns an [`error`] for a request whose body may not have been read to its end.
-pub fn refuse(status: u16) -> Response {
-    let mut response = error(status);
-    // An unread rest of the body cannot be told from the next request.
-    response.close = matches!(status, 400 | 408 | 413 | CLIENT_GONE);
-    response
-}
-
-/// Returns an [`error`] whose page has the sentence `advice`, in HTML.
-pub fn error_with_advice(status: u16, advice: &str) -> Response {
-    let reason = reason::phrase(status);
-    let page =
-        format!("<!doctype html><title>{status}</title><p>{status} {reason}</p><p>{advice}</p>\n");
-    Response { body: Body::Bytes(Bytes::from(page)), ..error(status) }
-}
-
-/// Returns an [`error`] with `Allow`, if there is a value for it.
-pub fn error_allowing(status: u16, allow: Option<&str>) -> Response {
-    match allow {
-        Some(allow) => error(status).with("Allow", allow),
-        None => error(status),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn an_error_says_its_status_and_when_to_come_again() {
-        let response = error(503);
+        let response = refuse(RequestError::Overloaded);
         assert_eq!(response.fields.get("retry-after"), Some(&b"5"[..]));
         let Body::Bytes(page) = &response.body else { panic!("{:?}", response.body) };
         assert!(page.starts_with(b"<!doctype html>") && page.ends_with(b"\n"));
+    }
+
+    #[test]
+    fn an_unread_body_ends_the_connection_and_a_wrong_method_is_told_the_others() {
+        assert!(refuse(crate::body::BodyError::TooLarge).close);
+        let response = refuse(RequestError::MethodNotAllowed);
+        assert_eq!(response.fields.get("allow"), Some(&b"GET, HEAD"[..]));
+        assert!(!response.close);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use howdah_config::{LimitRule, Match, UNANSWERED};
 use howdah_http::message::{FieldBlock, Request, Response};
+use howdah_http::request_error::RequestError;
 use howdah_http::respond;
 
 use crate::at_once::Permit;
@@ -388,7 +389,7 @@ impl Refusal {
         if self.close {
             return Response::unsent(UNANSWERED);
         }
-        let mut response = respond::error(self.status);
+        let mut response = respond::refuse(RequestError::Stated(self.status));
         // The page's own fields: a 503 of the server itself has another `Retry-After`.
         response.fields = FieldBlock::default();
         response.fields.push("Content-Type", "text/html");

@@ -9,14 +9,15 @@ use std::time::Duration;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 use howdah_http::request_body::{self, CollectError, RequestBody};
-use howdah_http::respond::{CLIENT_GONE, refuse};
+use howdah_http::request_error::RequestError;
+use howdah_http::respond::refuse;
 use howdah_http::spool::{self, Spool};
 use howdah_sys::clock;
 use howdah_wire::request::{HEADER_BYTES, Params, RequestHeader, flags};
 use tokio::time::Instant;
 
 use super::cgi_params;
-use super::pending::{Failure, Next, PendingResponse};
+use super::pending::{Next, PendingResponse};
 use super::request::{Flow, Purger, RequestContext};
 use super::response;
 use super::target::Script;
@@ -70,11 +71,11 @@ pub async fn run(
     let collected = request_body::collect(exchange, memory, &directory, owner.clone()).await;
     let body = match collected {
         Ok(body) => body,
-        Err(CollectError::Client(error)) => return refuse(error.status()),
+        Err(CollectError::Client(error)) => return refuse(error),
         Err(CollectError::Disk(error)) => {
             let problem = format_args!("the body cannot be stored: {error}");
             context.log_error(thread.log(), &application.queue.request_lines, problem);
-            return refuse(507);
+            return refuse(RequestError::NotStored);
         }
     };
     context.length = body.len();
@@ -85,7 +86,7 @@ pub async fn run(
         Err(error) => {
             let problem = format_args!("it cannot be handed to a worker: {error}");
             context.log_error(thread.log(), &application.queue.request_lines, problem);
-            return refuse(507);
+            return refuse(RequestError::NotStored);
         }
     };
     let mut handle = {
@@ -156,17 +157,14 @@ async fn wait(
                         Err(problem) => {
                             let (log, limit) = (thread.log(), &application.queue.request_lines);
                             context.log_error(log, limit, format_args!("{problem}"));
-                            refuse(502)
+                            refuse(RequestError::NoResponse)
                         }
                     };
                 }
-                Next::Failed(Failure::Stopped(_)) => return refuse(503),
-                Next::Failed(Failure::TimedOut) => return refuse(504),
-                Next::Failed(Failure::SpoolFailed) => return refuse(507),
-                Next::Failed(_) => return refuse(502),
+                Next::Failed(failure) => return refuse(&failure),
             },
             _ = exchange.client_gone(), if has_workers => {
-                return response::for_gone_client(handle, refuse(CLIENT_GONE));
+                return response::for_gone_client(handle, refuse(RequestError::ClientGone));
             }
             () = overloaded => {
                 if application.queue.give_up(handle.key()) {
@@ -193,10 +191,10 @@ fn refuse_queue(
     refused: QueueError,
 ) -> Response {
     let Some(unlogged) = application.queue.refusals.count(&refused, clock::monotonic_us()) else {
-        return refuse(503);
+        return refuse(&refused);
     };
     let key = |key: &str| application.config.limit_key(key);
-    let reason = match refused {
+    let reason = match &refused {
         QueueError::QueueFull => {
             format!("the queue of the application is full ({})", key("queue"))
         }
@@ -215,7 +213,7 @@ fn refuse_queue(
     };
     let limit = &application.queue.request_lines;
     context.log_error(thread.log(), limit, format_args!("{reason}{more}"));
-    refuse(503)
+    refuse(&refused)
 }
 
 /// Encodes a request for a worker; returns it and its descriptors.

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use howdah_http::request_error::RequestError;
 use howdah_http::spool::{self, Spool};
 use howdah_wire::frame::{CUT, Head, Kind, Log, Purge, RequestUsage};
 
@@ -41,6 +42,17 @@ pub enum Failure {
     Stopped(String),
     /// The script exceeded its time limit.
     TimedOut,
+}
+
+impl From<&Failure> for RequestError {
+    fn from(failure: &Failure) -> Self {
+        match failure {
+            Failure::Died(_) | Failure::Broken(_) => RequestError::NoResponse,
+            Failure::SpoolFailed => RequestError::NotStored,
+            Failure::Stopped(_) => RequestError::NotRunning,
+            Failure::TimedOut => RequestError::TimedOut,
+        }
+    }
 }
 
 /// Number of bytes of a response from which on it is sent although the script goes on and has not

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use howdah_http::request_error::RequestError;
 use howdah_wire::queue::WorkerId;
 
 use super::instance::Instance;
@@ -18,6 +19,17 @@ pub enum QueueError {
     QueueTimeout,
     /// The application cannot run, for this reason.
     Stopped(String),
+}
+
+impl From<&QueueError> for RequestError {
+    fn from(error: &QueueError) -> Self {
+        match error {
+            QueueError::QueueFull | QueueError::Overloaded | QueueError::QueueTimeout => {
+                RequestError::Overloaded
+            }
+            QueueError::Stopped(_) => RequestError::NotRunning,
+        }
+    }
 }
 
 /// State of a request when it was withdrawn.

@@ -20,6 +20,7 @@ use howdah_http::h1::head::{Parse, parse_head};
 use howdah_http::h1::{Io, serve};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Fields, Request, Response, Version};
+use howdah_http::request_error::RequestError;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 
 /// Request of wrk and ab.
@@ -126,12 +127,12 @@ impl Handler for Answers {
     async fn handle(&self, exchange: &mut Exchange<'_>) -> Response {
         match self.site.files.serve(&self.site.share, &exchange.request, self.site.now) {
             ServeOutcome::Response(response) => response,
-            _ => self.error(404),
+            _ => self.error(RequestError::NotFound),
         }
     }
 
-    fn error(&self, status: u16) -> Response {
-        Response::new(status, Body::Empty)
+    fn error(&self, error: RequestError) -> Response {
+        Response::new(error.status(), Body::Empty)
     }
 
     fn log_request(&self, _: &RequestRecord<'_>) {}

@@ -29,7 +29,8 @@ use howdah_http::exchange::{Exchange, Handler, RequestRecord};
 use howdah_http::limits::Limits;
 use howdah_http::memory::{self, Owner};
 use howdah_http::message::{ConnectionInfo, Request, Response, ShownAddress};
-use howdah_http::respond::error;
+use howdah_http::request_error::RequestError;
+use howdah_http::respond::refuse;
 use howdah_limits::bandwidth::Bandwidth;
 use howdah_limits::in_progress::Number;
 use howdah_routing::route::{Routed, Step};
@@ -71,7 +72,7 @@ impl Handler for RequestHandler {
 
         let (mut routed, step) = routing.route(&self.listener, &mut exchange.request);
         if !admits(&routed, &step, exchange) {
-            return Response::unsent(503);
+            return Response::unsent(RequestError::NoResources.status());
         }
         let decision = match step {
             Step::Handle(decision) => decision,
@@ -79,7 +80,7 @@ impl Handler for RequestHandler {
                 let checked = checks::check(&context, checked, &mut routed, exchange).await;
                 let step = Step::Handle(checked);
                 if !admits(&routed, &step, exchange) {
-                    return Response::unsent(503);
+                    return Response::unsent(RequestError::NoResources.status());
                 }
                 step.without_checks()
             }
@@ -138,10 +139,6 @@ impl Handler for RequestHandler {
 
     fn next_id(&self) -> u64 {
         self.thread.request_id()
-    }
-
-    fn error(&self, status: u16) -> Response {
-        error(status)
     }
 
     fn log_request(&self, record: &RequestRecord<'_>) {
@@ -249,7 +246,7 @@ impl RequestHandler {
         {
             // RFC 9110, 15.5.20: this host requires other client certificates than the host of the
             // handshake.
-            return Some(error(421));
+            return Some(refuse(RequestError::Misdirected));
         }
         self.thread.shared.challenges.answer(&snapshot.config, request)
     }

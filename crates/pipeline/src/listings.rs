@@ -79,7 +79,7 @@ impl Listings {
                     false => response,
                 }
             }
-            Err(reason) => respond::error(reason.status()),
+            Err(reason) => respond::refuse(reason),
         }
     }
 

@@ -4,10 +4,30 @@
 use howdah_config::BodyLimit;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
-use howdah_http::respond::CLIENT_GONE;
+use howdah_http::request_error::RequestError;
+use howdah_http::respond;
 use howdah_sys::log::Level;
 
 use crate::context::Context;
+
+/// Returns the response for an error that the pipeline has met. Logs the reason, if nothing else has logged it.
+pub fn refuse(context: &Context<'_>, exchange: &Exchange<'_>, error: RequestError) -> Response {
+    let reason = match error {
+        RequestError::NotRunning => {
+            "the application of \"ping\" is not running; earlier log lines with its name say why"
+        }
+        RequestError::TooManyPasswords => {
+            "too many passwords of the users_file of basic_auth are being checked; a \"limit\" of the \
+             action, which is checked before, slows down who tries passwords"
+        }
+        RequestError::NotCached => {
+            "the request says only-if-cached, and the cache has no response to it"
+        }
+        _ => return respond::refuse(error),
+    };
+    write(context, exchange, error.status(), reason);
+    respond::refuse(error)
+}
 
 /// Logs the reason for a response of the server itself with status 408, 413 or 499. Other refusals are
 /// logged where they are decided. `max_body_size` is that of the actions.
@@ -17,7 +37,7 @@ pub fn log(
     exchange: &Exchange<'_>,
     response: &Response,
 ) {
-    if !response.is_default_error_page || !matches!(response.status, 408 | 413 | CLIENT_GONE) {
+    if !response.is_default_error_page {
         return;
     }
     let http = &context.routing.snapshot.config.settings.http;
@@ -36,7 +56,8 @@ pub fn log(
             http.max_body_size
         ),
         // Nothing that could be configured.
-        _ => "the client closed the connection before the response".to_owned(),
+        (499, _) => "the client closed the connection before the response".to_owned(),
+        _ => return,
     };
     write(context, exchange, response.status, &reason);
 }

@@ -239,9 +239,9 @@ async fn serve_tls(
             }
         }
         HandshakeOutcome::NotTls(stream, bytes) => {
-            let response =
-                respond::error_with_advice(400, "TLS is spoken here: ask for https, not http");
             let refusal = Refusal::PlainOnTls;
+            let advice = "TLS is spoken here: ask for https, not http";
+            let response = respond::refuse_with_advice(refusal, advice);
             let refused = h1::refuse(stream, info, &handler, drain, &bytes, refusal, response);
             Box::pin(refused).await;
         }

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use howdah_http::message::{Request, Response};
-use howdah_http::respond;
+use howdah_http::message::Request;
+use howdah_http::request_error::RequestError;
 use howdah_sys::log::Log;
 
 use self::htpasswd::Hash;
@@ -50,23 +50,28 @@ impl BasicAuth {
         }
     }
 
-    /// Returns the name of the user whose password the request has. Error: the response that asks
-    /// for a password.
+    /// Returns the name of the user whose password the request has.
     pub async fn check(
         &self,
         request: &Request,
         now: Instant,
         log: &Log,
-    ) -> Result<Bytes, Response> {
-        let Some((name, password)) = credentials(request) else { return Err(self.ask()) };
-        let Some(users) = self.file.users(now, log).await else { return Err(respond::error(500)) };
+    ) -> Result<Bytes, RequestError> {
+        let Some((name, password)) = credentials(request) else {
+            return Err(RequestError::Unauthenticated);
+        };
+        let Some(users) = self.file.users(now, log).await else {
+            return Err(RequestError::Internal);
+        };
         match users.step(&name, &password) {
             PasswordLookup::Verified => Ok(name.into()),
-            PasswordLookup::Refused => Err(self.ask()),
+            PasswordLookup::Refused => Err(RequestError::Unauthenticated),
             PasswordLookup::Compare { hash, real, known } => {
                 let client = request.connection.peer.map(|peer| peer.ip());
                 let turn = match hash.is_slow() {
-                    true => Some(self.file.turn(client).await.ok_or_else(|| respond::error(503))?),
+                    true => {
+                        Some(self.file.turn(client).await.ok_or(RequestError::TooManyPasswords)?)
+                    }
                     false => None,
                 };
                 // Another request may have verified the same password while this one waited.
@@ -74,7 +79,7 @@ impl BasicAuth {
                     return Ok(name.into());
                 }
                 if !compare(hash, password, turn).await? || !real {
-                    return Err(self.ask());
+                    return Err(RequestError::Unauthenticated);
                 }
                 users.remember(&name, known);
                 Ok(name.into())
@@ -82,8 +87,9 @@ impl BasicAuth {
         }
     }
 
-    fn ask(&self) -> Response {
-        respond::error(401).with("WWW-Authenticate", &self.challenge)
+    /// Returns the value of `WWW-Authenticate`, which asks for a password.
+    pub fn challenge(&self) -> &str {
+        &self.challenge
     }
 }
 
@@ -111,14 +117,14 @@ async fn compare(
     hash: Hash,
     password: Vec<u8>,
     turn: Option<turns::Turn>,
-) -> Result<bool, Response> {
+) -> Result<bool, RequestError> {
     let Some(turn) = turn else { return Ok(hash.accepts(&password)) };
     let result = tokio::task::spawn_blocking(move || {
         let accepted = hash.accepts(&password);
         drop(turn);
         accepted
     });
-    result.await.map_err(|_| respond::error(500))
+    result.await.map_err(|_| RequestError::Internal)
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ use howdah_config::{Part, Target, Variable};
 use howdah_files::{Files, RequestTime};
 use howdah_http::body::Body;
 use howdah_http::message::{Request, Response};
+use howdah_http::request_error::RequestError;
 use howdah_http::variables::VariableSource;
 use howdah_http::{authority, respond};
 use howdah_php_pool::status_page;
@@ -125,7 +126,7 @@ impl<'s> Routing<'s> {
         let mut routed = Routed::default();
         let Some(listener) = self.snapshot.listeners.get(listener) else {
             // The listener has just been removed.
-            return (routed, Step::Handle(Decision::Refuse(404, None)));
+            return (routed, Step::Handle(Decision::Refuse(RequestError::NotFound)));
         };
         routed.effects.access_log = listener.access_log.as_ref();
         forwarded::apply(&listener.proxies, request);
@@ -229,14 +230,14 @@ impl<'s> Routing<'s> {
                 Next::Step(Step::Handle(decision)) => {
                     // Without its database, a country that is kept out would have the default, too.
                     return Step::Handle(match request.handling.unread_database() {
-                        Some(_) => Decision::Refuse(503, None),
+                        Some(_) => Decision::Refuse(RequestError::NotInUse),
                         None => decision,
                     });
                 }
             };
         }
         self.log_error(&routed.site_of(request), format_args!("routes pass the request in a loop"));
-        Step::Handle(Decision::Refuse(500, None))
+        Step::Handle(Decision::Refuse(RequestError::Internal))
     }
 
     /// Continues with an action that the request has reached, up to its first check.
@@ -249,9 +250,9 @@ impl<'s> Routing<'s> {
         routed.effects.apply(action);
         routed.site = action.site.as_ref().or(routed.site);
         if action.options.internal && !routed.is_internal {
-            refuse(404)
+            refuse(RequestError::NotFound)
         } else if is_denied(action, request) {
-            refuse(403)
+            refuse(RequestError::Forbidden)
         } else if action.options.cors.is_some() && request.is_preflight() {
             // A preflight has no credentials, so it is answered before the password is required.
             handle(Decision::Respond(Response::new(204, Body::Empty)))
@@ -286,7 +287,7 @@ impl<'s> Routing<'s> {
                 let target = std::str::from_utf8(&name).ok().and_then(Target::parse);
                 match target {
                     Some(target) => self.target(&target, request),
-                    None => refuse(404),
+                    None => refuse(RequestError::NotFound),
                 }
             }
         }
@@ -298,13 +299,13 @@ impl<'s> Routing<'s> {
             Target::Application { name, target } => {
                 // A rewrite to an empty path names no script.
                 if request.path.is_empty() {
-                    return refuse(404);
+                    return refuse(RequestError::NotFound);
                 }
                 if let Some(site) = self.snapshot.htaccess.get(name)
                     && let Some(application) = self.snapshot.applications.get(name)
                 {
                     let target = application.targets.get(target.as_deref());
-                    return target.map_or(refuse(404), |target| {
+                    return target.map_or(refuse(RequestError::NotFound), |target| {
                         let root = target.root().as_os_str().as_bytes();
                         let root = Bytes::copy_from_slice(root);
                         handle(Decision::Htaccess(Arc::clone(site), root))
@@ -320,7 +321,8 @@ impl<'s> Routing<'s> {
                 } else {
                     return refuse(self.undefined());
                 };
-                origin.map_or(refuse(404), |origin| handle(Decision::Ask(origin)))
+                origin
+                    .map_or(refuse(RequestError::NotFound), |origin| handle(Decision::Ask(origin)))
             }
             Target::Upstream(name) => match self.snapshot.upstreams.get(name) {
                 Some(upstream) => handle(Decision::Ask(Origin::Proxy(Arc::clone(upstream)))),
@@ -329,9 +331,13 @@ impl<'s> Routing<'s> {
         }
     }
 
-    /// Returns the status for a name that the document does not define: a file that cannot be used may do so.
-    fn undefined(&self) -> u16 {
-        if self.snapshot.config.left_out.is_empty() { 404 } else { 503 }
+    /// Returns the error for a name that the document does not define: a file that cannot be used may do so.
+    fn undefined(&self) -> RequestError {
+        if self.snapshot.config.left_out.is_empty() {
+            RequestError::NotFound
+        } else {
+            RequestError::NotInUse
+        }
     }
 
     fn named_route(&self, name: &str, request: &mut Request) -> Next<'s> {
@@ -344,7 +350,8 @@ impl<'s> Routing<'s> {
             let steps = candidates.iter().filter_map(|index| route.steps.get(*index as usize));
             let selected = { steps }.find(|step| self.holds(step, request, scratch));
             scratch.steps = candidates;
-            return selected.map_or(refuse(404), |step| enter_action(step, request));
+            return selected
+                .map_or(refuse(RequestError::NotFound), |step| enter_action(step, request));
         }
         for (index, step) in route.steps.iter().enumerate() {
             let selected = self.holds(step, request, scratch);
@@ -355,7 +362,7 @@ impl<'s> Routing<'s> {
                 return enter_action(step, request);
             }
         }
-        refuse(404)
+        refuse(RequestError::NotFound)
     }
 
     /// Replaces the query of a request, if there is a new one.
@@ -403,7 +410,7 @@ impl<'s> Routing<'s> {
                         "\"rewrite\" does not expand to a path: {place} gives {shown}: {error}"
                     );
                     self.log_error(&routed.site_of(request), line);
-                    return refuse(500);
+                    return refuse(RequestError::Internal);
                 }
             }
             if self.logs() {
@@ -422,13 +429,13 @@ impl<'s> Routing<'s> {
                 Some(application) => {
                     Decision::Respond(status_page::page(application, &request.query))
                 }
-                None => Decision::Refuse(404, None),
+                None => Decision::Refuse(RequestError::NotFound),
             }),
             ActionKind::Ping(ping) => match self.snapshot.applications.get(&ping.application) {
                 Some(application) if application.queue.takes_requests() => {
                     handle(Decision::Respond(status_page::pong(&ping.response)))
                 }
-                _ => handle(Decision::NotRunning),
+                _ => handle(Decision::Refuse(RequestError::NotRunning)),
             },
             ActionKind::Htaccess(share) => {
                 let name = VariableSource::of(request, self.started_at).expand(&share.root);
@@ -441,7 +448,7 @@ impl<'s> Routing<'s> {
                         let root = Bytes::copy_from_slice(root);
                         Decision::Htaccess(Arc::clone(&share.site), root)
                     }
-                    _ => Decision::Refuse(404, None),
+                    _ => Decision::Refuse(RequestError::NotFound),
                 })
             }
             ActionKind::Share(share) => match self.share(share, request) {
@@ -453,7 +460,7 @@ impl<'s> Routing<'s> {
                         }
                         Next::Action(fallback)
                     }
-                    _ => handle(Decision::Refuse(reason.status(), reason.allow())),
+                    _ => handle(Decision::Refuse(reason.into())),
                 },
             },
         }
@@ -467,7 +474,7 @@ impl<'s> Routing<'s> {
         }
         let is_error = (400..600).contains(&answer.status);
         if is_error && answer.body.is_none() {
-            return Decision::Refuse(answer.status, None);
+            return Decision::Refuse(RequestError::Stated(answer.status));
         }
         let source = VariableSource::of(request, self.started_at);
         let mut response = match &answer.body {
@@ -534,14 +541,14 @@ fn handle<'s>(decision: Decision) -> Next<'s> {
     Next::Step(Step::Handle(decision))
 }
 
-fn refuse<'s>(status: u16) -> Next<'s> {
-    handle(Decision::Refuse(status, None))
+fn refuse<'s>(error: RequestError) -> Next<'s> {
+    handle(Decision::Refuse(error))
 }
 
 /// Redirects a request to https. Methods other than GET and HEAD keep theirs (308).
 fn to_https(request: &Request, port: u16) -> Response {
     if request.host.is_empty() {
-        return respond::error(400);
+        return respond::refuse(RequestError::NoHost);
     }
     let status = if matches!(&*request.method, b"GET" | b"HEAD") { 301 } else { 308 };
     let mut location = [b"https://", &*authority::encoded(&request.host)].concat();

@@ -11,7 +11,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use howdah_config::{Acme, Config};
 use howdah_http::body::Body;
 use howdah_http::message::{Request, Response};
-use howdah_http::respond;
+use howdah_http::request_error::RequestError;
+use howdah_http::respond::refuse;
 use rustls::ServerConfig;
 use tokio::sync::mpsc::{self, Sender, error::TrySendError};
 use tokio::sync::oneshot;
@@ -105,7 +106,7 @@ impl ChallengeStore {
             return None; // the files of another ACME client may be there
         }
         if !matches!(&*request.method, b"GET" | b"HEAD") {
-            return Some(respond::error_allowing(405, Some("GET, HEAD")));
+            return Some(refuse(RequestError::MethodNotAllowed));
         }
         let token = std::str::from_utf8(token).ok().filter(|token| is_token(token));
         let proofs = self.proofs.read().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +115,7 @@ impl ChallengeStore {
             Some(text) => Response::new(200, Body::Bytes(text.as_bytes().to_vec().into()))
                 .with("Content-Type", "application/octet-stream")
                 .with("Cache-Control", "no-store"),
-            None => respond::error(404),
+            None => refuse(RequestError::NotFound),
         })
     }
 

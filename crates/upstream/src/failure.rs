@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use howdah_http::exchange::BodyError;
-use howdah_http::respond::CLIENT_GONE;
+use howdah_http::request_error::RequestError;
 use howdah_sys::plain::Plain;
 
 use crate::queue::QueueError;
@@ -75,18 +75,19 @@ impl Failure {
             _ => false,
         }
     }
+}
 
-    /// Returns the status that the client gets.
-    pub fn status(&self) -> u16 {
-        match self {
-            Failure::Queue(_) => 503,
+impl From<&Failure> for RequestError {
+    fn from(failure: &Failure) -> Self {
+        match failure {
+            Failure::Queue(_) => RequestError::Overloaded,
             Failure::ConnectTimeout
             | Failure::SendTimeout
             | Failure::HeadTimeout
-            | Failure::ReadTimeout => 504,
-            Failure::Client(error) => error.status(),
-            Failure::ClientGone => CLIENT_GONE,
-            _ => 502,
+            | Failure::ReadTimeout => RequestError::TimedOut,
+            Failure::Client(error) => RequestError::Body(*error),
+            Failure::ClientGone => RequestError::ClientGone,
+            _ => RequestError::NoResponse,
         }
     }
 }

@@ -27,7 +27,8 @@ use howdah_http::handling::ServerAttempt;
 use howdah_http::message::Response;
 use howdah_http::message::ShownRequestId;
 use howdah_http::request_body::CollectError;
-use howdah_http::respond::{CLIENT_GONE, refuse};
+use howdah_http::request_error::RequestError;
+use howdah_http::respond::refuse;
 use howdah_http::variables::VariableSource;
 use howdah_sys::plain::Plain;
 
@@ -173,21 +174,20 @@ impl AttemptError {
     }
 }
 
-/// Reads the body of a request: in full, unless it `is_streamed`. Error: the status of the
-/// response.
+/// Reads the body of a request: in full, unless it `is_streamed`.
 pub async fn read_content(
     thread: &UpstreamThread,
     (owner, log_limit): (&impl fmt::Display, &LogLimit),
     buffer: &BufferSettings<'_>,
     is_streamed: bool,
     exchange: &mut Exchange<'_>,
-) -> Result<Content, u16> {
+) -> Result<Content, RequestError> {
     Content::read(exchange, buffer, is_streamed).await.map_err(|error| match error {
-        CollectError::Client(error) => error.status(),
+        CollectError::Client(error) => error.into(),
         CollectError::Disk(error) => {
             let problem = format_args!("the body cannot be stored: {}", Plain(&error));
             log_request(thread, (owner, log_limit), exchange, problem);
-            507
+            RequestError::NotStored
         }
     })
 }
@@ -210,14 +210,14 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
     let affinity =
         Affinity::of(upstream, &VariableSource::of(&exchange.request, exchange.started_at));
     let mut round = Round::new(protocol);
-    let mut status = 502;
+    let mut error = RequestError::NoResponse;
     while round.tried.len() < upstream.tries {
         let active = match round.next.take() {
             Some(active) => active,
             None => match choose_server(protocol, &round.tried, &affinity).await {
                 Ok(Some(active)) => active,
                 Ok(None) => break,
-                Err(status) => return refuse(status),
+                Err(error) => return refuse(error),
             },
         };
         round.tried.push(active.index());
@@ -233,7 +233,7 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
                 let answered = P::status(&answer);
                 if round.goes_on_after(answered, &affinity) {
                     attempt.refused(protocol, answered, &active);
-                    status = answered;
+                    error = RequestError::Stated(answered);
                     continue;
                 }
                 attempt.respond(protocol, answer, active)
@@ -251,8 +251,8 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
             }
             Err(AttemptError { failure, may_retry }) => {
                 attempt.log(protocol, &failure);
-                status = failure.status();
-                attempt.facts.0.set_status(status);
+                error = RequestError::from(&failure);
+                attempt.facts.0.set_status(error.status());
                 if !may_retry || !round.has_try_left() || !upstream.retry_budget.withdraw() {
                     break;
                 }
@@ -267,7 +267,7 @@ pub async fn run<P: Protocol>(protocol: &P) -> Response {
         };
         log_request(protocol.context().thread, owner, exchange, format_args!("{problem}"));
     }
-    refuse(status)
+    refuse(error)
 }
 
 /// The attempts of one request.
@@ -335,24 +335,24 @@ fn policy<P: Protocol>(protocol: &P) -> RetryPolicy<'_> {
 }
 
 /// Selects a server, except those in `tried`; waits until one has room. Returns `None` if there is
-/// none. Error: the status of the response.
+/// none.
 async fn choose_server<P: Protocol>(
     protocol: &P,
     tried: &[usize],
     affinity: &Affinity,
-) -> Result<Option<ActiveRequest>, u16> {
+) -> Result<Option<ActiveRequest>, RequestError> {
     let RequestContext { thread, exchange, .. } = *protocol.context();
     let chosen = tokio::select! {
         biased;
         chosen = protocol.upstream().acquire(thread.selector(), tried, affinity) => chosen,
-        _ = exchange.client_gone() => return Err(CLIENT_GONE),
+        _ = exchange.client_gone() => return Err(RequestError::ClientGone),
     };
     chosen.map_err(|error| {
         let owner = (protocol.owner(), protocol.log_limit());
         // Only upstreams with a name have a queue.
         let reason = error.with_key(&protocol.upstream().name);
         log_request(thread, owner, exchange, format_args!("{reason}"));
-        503
+        RequestError::Overloaded
     })
 }
 

@@ -22,6 +22,7 @@ use howdah_http::exchange::{BodyError, Exchange, Handler, RequestRecord};
 use howdah_http::h1::{self, Io};
 use howdah_http::limits::Limits;
 use howdah_http::message::{ConnectionInfo, Response};
+use howdah_http::request_error::RequestError;
 use howdah_questions::Question;
 use howdah_sys::log::{Level, Log};
 use howdah_sys::plain::without_numbers;
@@ -463,7 +464,8 @@ impl Drop for Waiting<'_> {
 async fn read(exchange: &mut Exchange<'_>) -> Result<Vec<u8>, Refusal> {
     let mut body = Vec::new();
     // A part of a body may be valid JSON: `3` of `30`.
-    let unreadable = |error: BodyError| Refusal::Unreadable { status: error.status() };
+    let unreadable =
+        |error: BodyError| Refusal::Unreadable { status: RequestError::Body(error).status() };
     while let Some(bytes) = exchange.read_body().await.map_err(unreadable)? {
         body.extend_from_slice(&bytes);
         if body.len() > MAX_BODY {
@@ -526,8 +528,8 @@ impl Handler for Client<'_> {
         response(&self.api.answer(exchange, self.place).await)
     }
 
-    fn error(&self, status: u16) -> Response {
-        response(&Refusal::Unreadable { status }.into())
+    fn error(&self, error: RequestError) -> Response {
+        response(&Refusal::Unreadable { status: error.status() }.into())
     }
 
     fn log_request(&self, _record: &RequestRecord<'_>) {}

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use howdah_config::Symlinks;
 use howdah_http::body::{Body, Piece};
+use howdah_http::request_error::RequestError;
 
 use super::*;
 
@@ -240,7 +241,7 @@ fn links_follow_the_policy_of_the_share() {
         let place = FileLocation { chroot, ..share.place(&request.path) };
         match site.files.serve_at(share, place, &request, site.now) {
             ServeOutcome::Response(response) => response.status,
-            ServeOutcome::NotServed(reason) => reason.status(),
+            ServeOutcome::NotServed(reason) => RequestError::from(reason).status(),
             ServeOutcome::Script(_) | ServeOutcome::Listing(_) => panic!(),
         }
     };
@@ -269,7 +270,7 @@ fn mounts_follow_the_policy_of_the_share() {
         let share = Share::new("", options);
         match site.files.serve(&share, &request("GET", b"/proc/version", b"", &[]), site.now) {
             ServeOutcome::Response(response) => response.status,
-            ServeOutcome::NotServed(reason) => reason.status(),
+            ServeOutcome::NotServed(reason) => RequestError::from(reason).status(),
             ServeOutcome::Script(_) | ServeOutcome::Listing(_) => panic!(),
         }
     };

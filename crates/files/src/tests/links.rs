@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use howdah_config::Symlinks;
 use howdah_http::body::Body;
+use howdah_http::request_error::RequestError;
 use howdah_requirements::is_root;
 use howdah_sys::credentials::Credentials;
 use howdah_sys::log::Log;
@@ -65,7 +66,7 @@ fn status(site: &Site, share: &Share, place: FileLocation<'_>) -> u16 {
     let request = request("GET", b"/", b"", &[]);
     match site.files.serve_at(share, place, &request, site.now) {
         ServeOutcome::Response(response) => response.status,
-        ServeOutcome::NotServed(reason) => reason.status(),
+        ServeOutcome::NotServed(reason) => RequestError::from(reason).status(),
         ServeOutcome::Script(_) | ServeOutcome::Listing(_) => 299,
     }
 }
@@ -87,7 +88,7 @@ fn each(site: &Site, path: &str) -> [u16; 4] {
     let asked = request("GET", b"/", b"", &[]);
     let without = match old.serve_at(&default, place, &asked, site.now) {
         ServeOutcome::Response(response) => response.status,
-        ServeOutcome::NotServed(reason) => reason.status(),
+        ServeOutcome::NotServed(reason) => RequestError::from(reason).status(),
         ServeOutcome::Script(_) | ServeOutcome::Listing(_) => 299,
     };
     [

@@ -31,17 +31,6 @@ pub enum BodyError {
     Closed,
 }
 
-impl BodyError {
-    /// Returns the status of the response. After [`BodyError::Closed`] only the log shows it.
-    pub fn status(self) -> u16 {
-        match self {
-            BodyError::TooLarge => 413,
-            BodyError::Timeout => 408,
-            BodyError::Malformed | BodyError::Closed => 400,
-        }
-    }
-}
-
 impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -9,6 +9,7 @@ use super::response_head::{Framing, connection_fields};
 use super::transport::Io;
 use crate::exchange::{Handler, RequestRecord, SendOutcome};
 use crate::message::{ConnectionFields, FieldBlock, Response, Version};
+use crate::request_error::RequestError;
 
 impl<I: Io, H: Handler> Connection<I, H> {
     /// Answers a head that is incomplete, and closes the connection.
@@ -19,7 +20,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
 
     /// Answers a head that cannot be read, and closes the connection.
     pub(super) async fn refuse_head(&self, refusal: Refusal, received: &[u8]) -> Next {
-        self.refuse_with(refusal, self.handler.error(refusal.status()), received).await
+        self.refuse_with(refusal, self.handler.error(refusal.into()), received).await
     }
 
     /// Answers with `response`, and closes the connection.
@@ -46,7 +47,7 @@ impl<I: Io, H: Handler> Connection<I, H> {
     pub(super) fn report_incomplete(&self) -> Next {
         let received = self.take_incomplete_head();
         let unsent = SentResponse {
-            status: Refusal::Incomplete.status(),
+            status: RequestError::Head(Refusal::Incomplete).status(),
             fields: FieldBlock::default(),
             bytes: 0,
             body: 0,

@@ -15,6 +15,7 @@ use crate::exchange::{Exchange, Handler, RequestRecord};
 use crate::h2::serve;
 use crate::limits::Limits;
 use crate::message::{ConnectionInfo, Response};
+use crate::request_error::RequestError;
 
 /// Number of requests that a client may have: 64 MiB of 32 KiB each.
 const OF_CLIENT: usize = 2048;
@@ -44,8 +45,8 @@ impl Handler for &Patient {
         Response::new(200, Body::Empty)
     }
 
-    fn error(&self, status: u16) -> Response {
-        Response::new(status, Body::Empty)
+    fn error(&self, error: RequestError) -> Response {
+        Response::new(error.status(), Body::Empty)
     }
 
     fn log_request(&self, _: &RequestRecord<'_>) {}

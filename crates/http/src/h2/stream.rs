@@ -32,6 +32,7 @@ use crate::h1::head::Head;
 use crate::input::Input;
 use crate::limits::Limits;
 use crate::message::{ConnectionFields, FieldBlock, Request, Response};
+use crate::request_error::RequestError;
 use crate::tunnel::{CloseReason, Tunnel, TunnelResult};
 
 /// Maximum number of bytes of an unread body that are received and discarded after the response.
@@ -200,9 +201,11 @@ impl<H: Handler> Answer<H> {
                 let stream = carrier.into_rest();
                 return self.run_tunnel(tunnel, response, stream, respond, facts).await;
             }
-            Some(_) => self.handler.error(502),
+            Some(_) => self.handler.error(RequestError::NoResponse),
             // The client would take status 2xx for a WebSocket.
-            None if (200..300).contains(&response.status) => self.handler.error(501),
+            None if (200..300).contains(&response.status) => {
+                self.handler.error(RequestError::NoTunnel)
+            }
             None => response,
         };
         self.send(respond, error, false, facts).await
@@ -244,7 +247,7 @@ impl<H: Handler> Answer<H> {
     ) -> StreamEnd {
         let line = memchr::memchr(b'\r', text).unwrap_or(text.len()).min(self.limits.max_line);
         let refused_line = text.get(..line).unwrap_or_default();
-        let response = self.handler.error(refusal.status());
+        let response = self.handler.error(refusal.into());
         let facts = Facts { refused_line, refusal: Some(refusal.reason()), ..Facts::default() };
         self.send(respond, response, false, facts).await
     }

@@ -7,4 +7,5 @@ pub mod encoding;
 pub mod framing;
 pub mod query;
 pub mod reason;
+pub mod refusal;
 pub mod target;

@@ -112,6 +112,7 @@ mod tests {
     use super::*;
     use howdah_http::body::Body;
     use howdah_http::fixture;
+    use howdah_http::request_error::RequestError;
     use howdah_http::respond;
 
     #[test]
@@ -142,7 +143,7 @@ mod tests {
                 .with("ETag", "\"1\"")
         };
         for (keep_status, status) in [(true, 503), (false, 200)] {
-            let mut response = respond::error(503).with("Allow", "GET");
+            let mut response = respond::refuse(RequestError::Overloaded).with("Allow", "GET");
             response.close = true;
             replace(&mut response, page(), keep_status);
             assert_eq!((response.status, response.close), (status, true));
@@ -166,7 +167,7 @@ mod tests {
         sent.method = Bytes::from_static(b"POST");
         let page = |name: &'static str| file(&share, &Bytes::from(name), &files, &sent, now);
         assert!(page("/missing").is_none());
-        let mut response = respond::error_allowing(404, Some("GET"));
+        let mut response = respond::refuse(RequestError::NotFound).with("Allow", "GET");
         replace(&mut response, page("/404.html").unwrap(), true);
         assert_eq!(response.status, 404);
         assert_eq!(

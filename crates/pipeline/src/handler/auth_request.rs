@@ -10,7 +10,8 @@
 use bytes::Bytes;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Fields, Response};
-use howdah_http::respond;
+use howdah_http::request_error::RequestError;
+use howdah_http::respond::refuse;
 use howdah_routing::snapshot::action::AuthRequest;
 
 use super::respond::carry_out;
@@ -39,16 +40,16 @@ pub async fn authorize(
         401 => {
             let names = ["WWW-Authenticate".to_owned()];
             let challenges = fields_of(&found, &names);
-            let refusal = respond::error(401);
+            let refusal = refuse(RequestError::Unauthenticated);
             Err(challenges.fold(refusal, |refusal, (name, value)| refusal.with(&name, value)))
         }
-        403 => Err(respond::error(403)),
+        403 => Err(refuse(RequestError::Forbidden)),
         status => {
             let problem = format_args!(
                 "auth_request has the status {status}; 200 to 299 admit a request, 401 and 403 refuse it"
             );
             context.log_error(&exchange.request, problem);
-            Err(respond::error(500))
+            Err(refuse(RequestError::Internal))
         }
     }
 }

@@ -28,7 +28,8 @@ use howdah_config::Cache;
 use howdah_http::body::Body;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Request, Response};
-use howdah_http::respond::error;
+use howdah_http::request_error::RequestError;
+use howdah_http::respond::refuse;
 use howdah_http::target::Target;
 use howdah_routing::route::Origin;
 use howdah_routing::snapshot::action::ActionCache;
@@ -98,7 +99,7 @@ fn purge(cache: &ActionCache, owner: &Owner, request: &Request) -> Option<Respon
     }
     let allowed = cache.settings.purge.as_ref()?;
     if !allowed.matches(request.connection.peer) {
-        return Some(error(403));
+        return Some(refuse(RequestError::Forbidden));
     }
     Some(match purge_request::read(request) {
         Ok(asked) => {
@@ -214,9 +215,7 @@ impl<'s> Step<'_, 's> {
             },
         };
         if control.only_if_cached {
-            let reason = "the request says only-if-cached, and the cache has no response to it";
-            refusals::write(self.context, exchange, 504, reason);
-            let mut response = error(504);
+            let mut response = refusals::refuse(self.context, exchange, RequestError::NotCached);
             self.show(&exchange.request, &mut response, Outcome::NotForwarded);
             return (response, None);
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use howdah_config::Match;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Request, Response};
+use howdah_http::request_error::RequestError;
 use howdah_http::respond;
 use howdah_http::target::Target;
 use howdah_limits::Nanos;
@@ -39,13 +40,15 @@ pub async fn check<'s>(
             Check::Password(_, auth) => {
                 let (now, log) = (context.routing.now.monotonic, context.routing.log.log());
                 let user = auth.check(&exchange.request, now, log).await;
-                if user.as_ref().is_err_and(|refusal| refusal.status == 503) {
-                    let reason = "too many passwords of the users_file of basic_auth are being \
-                                  checked; a \"limit\" of the action, which is checked before, slows \
-                                  down who tries passwords";
-                    refusals::write(context, exchange, 503, reason);
-                }
-                user.map(|user| exchange.request.user = Some(user))
+                user.map(|user| exchange.request.user = Some(user)).map_err(|error| {
+                    let refusal = refusals::refuse(context, exchange, error);
+                    match error {
+                        RequestError::Unauthenticated => {
+                            refusal.with("WWW-Authenticate", auth.challenge())
+                        }
+                        _ => refusal,
+                    }
+                })
             }
             Check::Request(_, check) => auth_request::authorize(context, check, exchange).await,
         };
@@ -90,7 +93,7 @@ async fn limit(
         tokio::select! {
             () = tokio::time::sleep(Duration::from_nanos(delay)) => {}
             _ = exchange.client_gone() => {
-                return Err(respond::refuse(respond::CLIENT_GONE));
+                return Err(respond::refuse(RequestError::ClientGone));
             }
         }
     }

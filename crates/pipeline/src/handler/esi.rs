@@ -22,6 +22,7 @@ use howdah_http::body::{Body, Piece, file};
 use howdah_http::exchange::Exchange;
 use howdah_http::memory::{Charge, Owner, PAGES};
 use howdah_http::message::{FieldBlock, Request, Response};
+use howdah_http::request_error::RequestError;
 use howdah_http::respond;
 use howdah_http::target::Target;
 use howdah_http::turn::TURN_BYTES;
@@ -174,9 +175,9 @@ pub async fn assemble(
                 &exchange.request,
                 format_args!("the page cannot be assembled from its parts: {problem}"),
             );
-            *response = respond::error(match assembly.budget.borrow().is_without_memory {
-                true => 503,
-                false => 502,
+            *response = respond::refuse(match assembly.budget.borrow().is_without_memory {
+                true => RequestError::NoResources,
+                false => RequestError::NoResponse,
             });
         }
     }

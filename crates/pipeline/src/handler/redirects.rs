@@ -4,7 +4,8 @@
 use bytes::Bytes;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Response, shown_target};
-use howdah_http::respond::error;
+use howdah_http::request_error::RequestError;
+use howdah_http::respond::refuse;
 use howdah_routing::route::Routed;
 use howdah_routing::snapshot::delegations::Instruction;
 
@@ -33,7 +34,7 @@ pub async fn follow<'s>(
             let uri = shown_target(&uri);
             let problem = format_args!("X-Accel-Redirect has no path: {uri}");
             context.log_error(&exchange.request, problem);
-            internal_redirect::merge(response, error(404));
+            internal_redirect::merge(response, refuse(RequestError::NotFound));
             return;
         };
         let found;
@@ -68,6 +69,6 @@ pub async fn follow<'s>(
             &exchange.request,
             format_args!("X-Accel-Redirect leads to a redirect loop"),
         );
-        *response = error(500);
+        *response = refuse(RequestError::Internal);
     }
 }

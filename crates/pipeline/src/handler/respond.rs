@@ -3,6 +3,7 @@
 
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
+use howdah_http::request_error::RequestError;
 use howdah_http::respond;
 use howdah_routing::route::{Decision, Origin, Routed};
 use howdah_routing::snapshot::action::Action;
@@ -29,7 +30,7 @@ pub async fn respond_to_client<'s>(
     let usual = context.routing.snapshot.config.settings.http.max_body_size;
     match exchange.limit_body(routed.effects.max_body_size.map_or(usual, |limit| limit.bytes)) {
         Ok(()) => respond(context, decision, routed, exchange).await,
-        Err(error) => (respond::refuse(error.status()), None),
+        Err(error) => (respond::refuse(error), None),
     }
 }
 
@@ -74,14 +75,9 @@ pub async fn carry_out<'s>(
         Decision::List(listing) => {
             let listings = &context.thread.shared.listings;
             let listed = exchange.unless_gone(listings.respond(*listing, &exchange.request));
-            Box::pin(listed).await.unwrap_or_else(|| respond::refuse(respond::CLIENT_GONE))
+            Box::pin(listed).await.unwrap_or_else(|| respond::refuse(RequestError::ClientGone))
         }
-        Decision::NotRunning => {
-            let reason = "the application of \"ping\" is not running; earlier log lines with its name say why";
-            refusals::write(context, exchange, 503, reason);
-            respond::error(503)
-        }
-        Decision::Refuse(status, allow) => respond::error_allowing(status, allow),
+        Decision::Refuse(error) => refusals::refuse(context, exchange, error),
     };
     Ok((response, None))
 }

@@ -14,7 +14,8 @@ use howdah_htaccess::world::{Level, World};
 use howdah_http::body::Body;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Request, Response, ResponseExtras};
-use howdah_http::respond::{self, CLIENT_GONE};
+use howdah_http::request_error::RequestError;
+use howdah_http::respond::refuse;
 use howdah_routing::htaccess_state::compiled::{CompiledFiles, SETTLING_TIME};
 use howdah_routing::htaccess_state::head::{self, Head};
 use howdah_routing::htaccess_state::site::Site;
@@ -97,7 +98,7 @@ pub struct SiteRequest<'a, 's> {
 
 /// Returns the answer to a client that has gone: for the log.
 fn gone<'s>() -> Answered<'s> {
-    Answered::own(respond::refuse(CLIENT_GONE))
+    Answered::own(refuse(RequestError::ClientGone))
 }
 
 /// Returns the answer to a request whose site has used up its processor time, with a line in the log.
@@ -108,7 +109,7 @@ fn refused<'s>(context: &Context<'_>, root: &[u8], asked: &Request) -> Answered<
         String::from_utf8_lossy(root)
     );
     context.log_error(asked, problem);
-    Answered::own(respond::error(503))
+    Answered::own(refuse(RequestError::NoResources))
 }
 
 /// Forgets compiled files, because there is no memory for further ones: those of the site, or those of all sites.
@@ -142,7 +143,7 @@ impl<'a, 's> SiteRequest<'a, 's> {
         let world = SiteWorld::new(context, site, root, asked, lookups, known);
         let engine = context.thread.engines.of(site).map_err(|broken| {
             world.log(Level::Error, &broken.message);
-            Answered::own(respond::error(500))
+            Answered::own(refuse(RequestError::Internal))
         })?;
         let mut request = SiteRequest {
             context,
@@ -190,7 +191,7 @@ impl<'a, 's> SiteRequest<'a, 's> {
                 let text = "503, the directives of the site take too much memory: there are too many, or too many \
                             of them are in use at once";
                 self.world.log(Level::Error, text);
-                return Err(Answered::own(respond::error(503)));
+                return Err(Answered::own(refuse(RequestError::NoResources)));
             } else if has_no_memory || round < self.world.settling_rounds() {
                 if has_no_memory {
                     free_memory(context, site);
@@ -217,13 +218,13 @@ impl<'a, 's> SiteRequest<'a, 's> {
             self.attempts += 1;
             let failed = match self.carry_out(outcome, exchange).await {
                 Ok(reply) => return reply,
-                Err((record, status)) => self.fail(&record, status, exchange).await,
+                Err((record, error)) => self.fail(&record, error.status(), exchange).await,
             };
             if let Err(answered) = failed {
                 return Reply::Answered(answered);
             }
         }
-        Reply::Answered(Answered::own(respond::error(500)))
+        Reply::Answered(Answered::own(refuse(RequestError::Internal)))
     }
 
     /// Continues with the response of a script.
@@ -281,12 +282,12 @@ impl<'a, 's> SiteRequest<'a, 's> {
     ///
     /// # Errors
     ///
-    /// The record, and the status of an error that may have an error document.
+    /// The record, and an error that may have an error document.
     async fn carry_out(
         &mut self,
         outcome: Outcome,
         exchange: &mut Exchange<'_>,
-    ) -> Result<Reply<'s>, (Box<Record>, u16)> {
+    ) -> Result<Reply<'s>, (Box<Record>, RequestError)> {
         let Outcome { record, action, .. } = outcome;
         let is_missing = matches!(&action, Action::Error(ErrorPage { text: None, .. }))
             && record.status == 404
@@ -296,10 +297,11 @@ impl<'a, 's> SiteRequest<'a, 's> {
                 Ok(response) => response,
                 Err(_) if self.leads_to_script(&record) => {
                     let is_missing = true;
-                    let answered = Answered { is_missing, ..Answered::own(respond::error(404)) };
+                    let answered =
+                        Answered { is_missing, ..Answered::own(refuse(RequestError::NotFound)) };
                     return Ok(Reply::Answered(answered));
                 }
-                Err(status) => return Err((record, status)),
+                Err(error) => return Err((record, error)),
             },
             Action::Script(_) => return self.script(record, action, exchange).map(Reply::Run),
             Action::Page(text) => {
@@ -309,7 +311,7 @@ impl<'a, 's> SiteRequest<'a, 's> {
                     // Clients may take their time, and listings may be large.
                     false => match self.site.memory.hold(text.clone()) {
                         Some(held) => Bytes::from_owner(held).into(),
-                        None => return Err((record, 503)),
+                        None => return Err((record, RequestError::NoResources)),
                     },
                 };
                 let counted = ResponseExtras { is_counted: true, ..ResponseExtras::default() };

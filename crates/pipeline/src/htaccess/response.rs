@@ -10,9 +10,11 @@ use howdah_htaccess::modules::filter::Compression;
 use howdah_htaccess::record::Record;
 use howdah_htaccess::world::{Level, World};
 use howdah_http::body::Body;
+use howdah_http::compress;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Fields, Response};
-use howdah_http::{compress, respond};
+use howdah_http::request_error::RequestError;
+use howdah_http::respond::refuse;
 use howdah_text::date;
 
 use super::answer::{MAX_LOOKUP_ROUNDS, SiteRequest};
@@ -24,9 +26,13 @@ use crate::filters::own_tags::{self, has_mark, without_marks};
 const MAX_FIELDS_BYTES: usize = 32_760;
 
 impl SiteRequest<'_, '_> {
-    /// Returns the response with the file of a record. Error: a status that may have an error document.
-    pub(super) fn file(&self, record: &Record, exchange: &Exchange<'_>) -> Result<Response, u16> {
-        let below = record.filename.strip_prefix(self.root).ok_or(403_u16)?;
+    /// Returns the response with the file of a record. The error may have an error document.
+    pub(super) fn file(
+        &self,
+        record: &Record,
+        exchange: &Exchange<'_>,
+    ) -> Result<Response, RequestError> {
+        let below = record.filename.strip_prefix(self.root).ok_or(RequestError::Forbidden)?;
         let place = FileLocation { root: self.root, path: below, url_offset: 0, chroot: b"" };
         // Conditions and ranges are those of the page, not of its error document.
         let is_get = matches!(&*exchange.request.method, b"GET" | b"HEAD");
@@ -50,13 +56,15 @@ impl SiteRequest<'_, '_> {
         }
         let (files, now) = (&self.context.thread.files, self.context.routing.now);
         match files.serve_at(&self.site.files, place, &request, now) {
-            ServeOutcome::Response(response) if response.status == 301 => Err(403),
+            ServeOutcome::Response(response) if response.status == 301 => {
+                Err(RequestError::Forbidden)
+            }
             ServeOutcome::Response(mut response) => {
                 if record.status != 200 {
                     response.status = record.status;
                 }
                 if response.status == 416 {
-                    return Err(416);
+                    return Err(RequestError::RangeNotSatisfiable);
                 }
                 if response.status == 304 && !is_get {
                     response.status = 412;
@@ -77,8 +85,8 @@ impl SiteRequest<'_, '_> {
                 }
                 Ok(response)
             }
-            ServeOutcome::Script(_) | ServeOutcome::Listing(_) => Err(403),
-            ServeOutcome::NotServed(reason) => Err(reason.status()),
+            ServeOutcome::Script(_) | ServeOutcome::Listing(_) => Err(RequestError::Forbidden),
+            ServeOutcome::NotServed(reason) => Err(reason.into()),
         }
     }
 
@@ -140,7 +148,7 @@ impl SiteRequest<'_, '_> {
         }
         if record.is_head_invalid {
             // What was to be sent must not be sent without its fields.
-            response = respond::error(500);
+            response = refuse(RequestError::Internal);
         }
         response.fields = exchange::fields(&record.headers_out);
         let bytes = response.fields.as_bytes().len();
@@ -152,7 +160,7 @@ impl SiteRequest<'_, '_> {
                 String::from_utf8_lossy(&record.filename),
             );
             self.world.log(Level::Error, &text);
-            response = respond::error(500);
+            response = refuse(RequestError::Internal);
         }
         if compression == Compression::Gzip {
             let client = self.world.request.connection.peer.map(|peer| peer.ip());
@@ -194,6 +202,6 @@ const MAX_HELD_BYTES: u64 = 8000;
 pub(super) fn error(record: &Record, page: &ErrorPage) -> Response {
     match &page.text {
         Some(text) => Response::new(record.status, Body::from(Bytes::from(text.clone()))),
-        None => respond::error(record.status),
+        None => refuse(RequestError::Stated(record.status)),
     }
 }

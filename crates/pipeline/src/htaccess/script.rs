@@ -12,6 +12,7 @@ use howdah_htaccess::record::Record;
 use howdah_htaccess::world::{Level, World};
 use howdah_http::exchange::{Exchange, InterimFields};
 use howdah_http::message::Request;
+use howdah_http::request_error::RequestError;
 use howdah_php_pool::target::{Directives, Script as PhpScript};
 use howdah_routing::route::Origin;
 
@@ -39,12 +40,12 @@ impl SiteRequest<'_, '_> {
         record: Box<Record>,
         action: Action,
         exchange: &mut Exchange<'_>,
-    ) -> Result<Box<ScriptRun>, (Box<Record>, u16)> {
+    ) -> Result<Box<ScriptRun>, (Box<Record>, RequestError)> {
         let (Action::Script(script), Some(name)) = (&action, &self.site.scripts) else {
-            return Err((record, 403));
+            return Err((record, RequestError::Forbidden));
         };
         if script.shows_source {
-            return Err((record, 403));
+            return Err((record, RequestError::Forbidden));
         }
         let path = |bytes: &[u8]| -> Arc<Path> { Path::new(OsStr::from_bytes(bytes)).into() };
         let script_to_run = PhpScript {
@@ -64,7 +65,7 @@ impl SiteRequest<'_, '_> {
             && limit > 0
             && let Err(error) = exchange.limit_body(limit)
         {
-            return Err((record, error.status()));
+            return Err((record, error.into()));
         }
         let snapshot = self.context.routing.snapshot;
         let origin = if let Some(application) = snapshot.applications.get(&**name) {
@@ -72,7 +73,7 @@ impl SiteRequest<'_, '_> {
         } else if let Some(site) = snapshot.fastcgi.get(&**name) {
             Origin::FastCgi(Arc::clone(site), script_to_run)
         } else {
-            return Err((record, 404));
+            return Err((record, RequestError::NotFound));
         };
         let (method, query) = (&script.method, &script.query);
         let request =

@@ -33,11 +33,10 @@ impl Site {
         let request = request("/", fields);
         match runtime.block_on(self.auth.check(&request, now, &self.log)) {
             Ok(name) => Ok(String::from_utf8(name.to_vec()).unwrap()),
-            Err(response) => {
-                let challenge = response.fields.get("www-authenticate");
-                let expected = &b"Basic realm=\"Staff\", charset=\"UTF-8\""[..];
-                assert_eq!(challenge, (response.status == 401).then_some(expected));
-                Err(response.status)
+            Err(error) => {
+                let challenge = "Basic realm=\"Staff\", charset=\"UTF-8\"";
+                assert_eq!(self.auth.challenge(), challenge);
+                Err(error.status())
             }
         }
     }

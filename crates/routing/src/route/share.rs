@@ -7,6 +7,7 @@ use std::sync::Arc;
 use howdah_config::{Candidate, Prefix, Target};
 use howdah_files::{FileLocation, Files, NotServedReason, RequestTime, ScriptPath, ServeOutcome};
 use howdah_http::message::Request;
+use howdah_http::request_error::RequestError;
 use howdah_http::variables::VariableSource;
 use howdah_php_pool::target::Script;
 
@@ -172,12 +173,12 @@ impl Routing<'_> {
             None => None,
         };
         let Some(Target::Application { name, target }) = target else {
-            return Decision::Refuse(404, None);
+            return Decision::Refuse(RequestError::NotFound);
         };
         if let Some(site) = self.snapshot.fastcgi.get(name) {
             // The FastCGI server may see the files under another path, given by its target.
             let Some(target) = site.targets.get(target.as_deref()) else {
-                return Decision::Refuse(404, None);
+                return Decision::Refuse(RequestError::NotFound);
             };
             let script = target.found(found.script_name, found.path_info);
             return Decision::Ask(Origin::FastCgi(
@@ -186,12 +187,12 @@ impl Routing<'_> {
             ));
         }
         let Some(application) = self.snapshot.applications.get(name) else {
-            return Decision::Refuse(self.undefined(), None);
+            return Decision::Refuse(self.undefined());
         };
         if application.config.isolation.rootfs.is_some() {
             // An application with its own root directory does so, too.
             let Some(target) = application.targets.get(target.as_deref()) else {
-                return Decision::Refuse(404, None);
+                return Decision::Refuse(RequestError::NotFound);
             };
             let script = target.found(found.script_name, found.path_info);
             return Decision::Ask(Origin::Php(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use howdah_files::listing::Listing;
 use howdah_http::message::Response;
+use howdah_http::request_error::RequestError;
 use howdah_limits::rules::Rule;
 use howdah_php_pool::application::Application;
 use howdah_php_pool::target::Script;
@@ -49,10 +50,8 @@ pub enum Decision {
     Htaccess(Arc<Site>, Bytes),
     /// Respond with the listing of a directory.
     List(Box<Listing>),
-    /// Answer `ping` with 503: the application does not run.
-    NotRunning,
-    /// Respond with an error of this status and this `Allow` field.
-    Refuse(u16, Option<&'static str>),
+    /// Respond with this error.
+    Refuse(RequestError),
 }
 
 /// The origin of a response: a program or server.
@@ -71,8 +70,8 @@ impl<'s> Step<'s> {
     pub fn without_checks(self) -> Decision {
         match self {
             Step::Handle(decision) => decision,
-            Step::Check(Check::Password(..)) => Decision::Refuse(401, None),
-            Step::Check(_) => Decision::Refuse(500, None),
+            Step::Check(Check::Password(..)) => Decision::Refuse(RequestError::Unauthenticated),
+            Step::Check(_) => Decision::Refuse(RequestError::Internal),
         }
     }
 }

@@ -77,8 +77,7 @@ impl Routes {
                 let location = response.fields.get("Location").map(<[u8]>::to_vec);
                 (response.status, location.map(|value| String::from_utf8(value).unwrap()))
             }
-            Decision::Refuse(status, _) => (status, None),
-            Decision::NotRunning => (503, None),
+            Decision::Refuse(error) => (error.status(), None),
             other => panic!("{other:?}"),
         }
     }
@@ -309,7 +308,7 @@ fn passwords_do_not_make_circles_endless() {
         asked += 1;
         step = routes.router().resume(check, &mut routed, &mut request);
     }
-    assert!(asked < 256 && matches!(step, Step::Handle(Decision::Refuse(500, None))));
+    assert!(asked < 256 && matches!(step, Step::Handle(Decision::Refuse(RequestError::Internal))));
 }
 
 #[test]
@@ -326,7 +325,8 @@ fn the_page_of_the_nearest_action_is_the_first() {
     );
     let page = |target: &str| {
         let (decision, effects) = routes.decide(&mut request(target, &[]));
-        let Decision::Refuse(status, _) = decision else { panic!("{decision:?}") };
+        let Decision::Refuse(error) = decision else { panic!("{decision:?}") };
+        let status = error.status();
         let page = effects.error_pages.iter().find(|page| page.status == status).expect("a page");
         let PageSource::File { path, .. } = &page.source else { panic!("{page:?}") };
         (status, String::from_utf8(path.to_vec()).unwrap())

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use howdah_config::{self as config, Config, ScriptSources, Target};
 use howdah_files::mime::MimeTypes;
-use howdah_files::{FileLocation, Files, NotServedReason, RequestTime, ServeOutcome};
+use howdah_files::{FileLocation, Files, RequestTime, ServeOutcome};
 use howdah_http::message::{Request, Response};
-use howdah_http::respond;
+use howdah_http::request_error::RequestError;
+use howdah_http::respond::refuse;
 use howdah_text::percent;
 
 /// Delegations by the name of the application or upstream.
@@ -137,15 +138,13 @@ impl Delegation {
             let rest = name.strip_prefix(directory.path.as_slice())?;
             rest.starts_with(b"/").then_some((directory, rest))
         });
-        let Some((directory, path)) = found else { return respond::error(404) };
+        let Some((directory, path)) = found else { return refuse(RequestError::NotFound) };
         let chroot = if directory.path.is_empty() { b"/" } else { directory.path.as_slice() };
         let place = FileLocation { root: &directory.path, path, url_offset: 0, chroot };
         match cache.serve_place_without_redirect(&directory.files, place, request, now) {
             ServeOutcome::Response(response) => response,
-            ServeOutcome::NotServed(reason) => respond::error(reason.status()),
-            ServeOutcome::Script(_) | ServeOutcome::Listing(_) => {
-                respond::error(NotServedReason::NotFound.status())
-            }
+            ServeOutcome::NotServed(reason) => refuse(reason),
+            ServeOutcome::Script(_) | ServeOutcome::Listing(_) => refuse(RequestError::NotFound),
         }
     }
 }

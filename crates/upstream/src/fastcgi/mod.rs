@@ -32,7 +32,8 @@ use std::time::Instant;
 use howdah_config::{Retry, ServerOptions, Timeouts};
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Response, ResponseExtras};
-use howdah_http::respond::{self, CLIENT_GONE, refuse};
+use howdah_http::request_error::RequestError;
+use howdah_http::respond::refuse;
 use howdah_http::variables::VariableSource;
 use howdah_php_pool::target::Script;
 use howdah_php_pool::{cgi_params, response};
@@ -70,8 +71,8 @@ pub async fn run(
     options: &Arc<ServerOptions>,
     exchange: &mut Exchange<'_>,
 ) -> Response {
-    if let Some(status) = missing_script(thread, application, script) {
-        return respond::error(status);
+    if is_missing(thread, application, script) {
+        return refuse(RequestError::NotFound);
     }
     exchange.request.handling.set_script(Arc::<FastCgiApplication>::clone(application));
     let owner = (application, &*application.log_limit);
@@ -80,12 +81,12 @@ pub async fn run(
         buffer.streams_request(application.request_buffering) && exchange.body_len().is_some();
     let content = match retry::read_content(thread, owner, buffer, is_streamed, exchange).await {
         Ok(content) => content,
-        Err(status) => return refuse(status),
+        Err(error) => return refuse(error),
     };
     let permit = tokio::select! {
         biased;
         permit = application.connection_limit.acquire() => permit,
-        _ = exchange.client_gone() => return refuse(CLIENT_GONE),
+        _ = exchange.client_gone() => return refuse(RequestError::ClientGone),
     };
     let permit = match permit {
         Ok(permit) => permit,
@@ -93,7 +94,7 @@ pub async fn run(
             let reason =
                 error.with_key(&format!("{}/limits", FastCgiApplication::place(application)));
             retry::log_request(thread, owner, exchange, format_args!("{reason}"));
-            return refuse(503);
+            return refuse(RequestError::Overloaded);
         }
     };
     thread.keep_awake();
@@ -109,35 +110,31 @@ pub async fn run(
     .await
 }
 
-/// Returns the status for a script that cannot exist. A path names a script only if it ends in
+/// Returns true if a script cannot exist. A path names a script only if it ends in
 /// `.php`: php-cgi would run any file. If the router can see the server's files, the script must be
 /// a file, because PHP may otherwise take a part of the path as script (`cgi.fix_pathinfo`:
 /// `/picture.jpg/x.php` runs the picture).
-fn missing_script(
-    thread: &UpstreamThread,
-    application: &FastCgiApplication,
-    script: &Script,
-) -> Option<u16> {
+fn is_missing(thread: &UpstreamThread, application: &FastCgiApplication, script: &Script) -> bool {
     let name = script.file.as_os_str().as_bytes();
     if application.is_fixed(script) {
-        return None;
+        return false;
     }
     if !name.ends_with(b".php") {
-        return Some(404);
+        return true;
     }
     let now = Instant::now();
     if thread.scripts().contains(&script.file, now) {
-        return None;
+        return false;
     }
     match std::fs::metadata(&script.file) {
         Ok(metadata) if metadata.is_file() => {
             thread.scripts().insert(&script.file, now);
-            None
+            false
         }
-        Ok(_) => Some(404),
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
+        Ok(_) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => false,
         // Files of another machine, or of a chroot, are not here.
-        Err(_) => script.root.is_dir().then_some(404),
+        Err(_) => script.root.is_dir(),
     }
 }
 

@@ -24,6 +24,7 @@ use howdah_config::{Retry, ServerOptions, Timeouts};
 use howdah_http::body::Body;
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Request, Response, ResponseExtras, Trailer};
+use howdah_http::request_error::RequestError;
 use howdah_http::respond::refuse;
 use howdah_http::variables::VariableSource;
 
@@ -63,14 +64,14 @@ pub async fn run(
              without \"http2\""
         );
         retry::log_request(thread, owner, exchange, problem);
-        return refuse(501);
+        return refuse(RequestError::NoTunnel);
     }
     let is_buffered = !head::is_grpc(&exchange.request);
     let is_streamed = buffer.streams_request(upstream.config.request_buffering && is_buffered);
     let owner = (upstream, &*upstream.log_limit);
     let content = match retry::read_content(thread, owner, buffer, is_streamed, exchange).await {
         Ok(content) => content,
-        Err(status) => return refuse(status),
+        Err(error) => return refuse(error),
     };
     retry::run(&Http2Request {
         context: RequestContext { thread, exchange, content: &content },

@@ -78,7 +78,7 @@ pub async fn run(
     let owner = (upstream, &*upstream.log_limit);
     let content = match retry::read_content(thread, owner, buffer, is_streamed, exchange).await {
         Ok(content) => content,
-        Err(status) => return refuse(status),
+        Err(error) => return refuse(error),
     };
     let upgrade = match &exchange.request.error {
         None => request::upgrade(&exchange.request),

@@ -12,6 +12,7 @@ use howdah_http::h1;
 use howdah_http::limits::Limits;
 use howdah_http::memory::Owner;
 use howdah_http::message::ConnectionInfo;
+use howdah_http::request_error::RequestError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{LocalSet, spawn_local};
@@ -181,8 +182,8 @@ impl Handler for Front {
         run(&self.thread, &self.upstream, &buffer, &self.options, exchange).await
     }
 
-    fn error(&self, status: u16) -> Response {
-        Response::new(status, Body::Empty)
+    fn error(&self, error: RequestError) -> Response {
+        Response::new(error.status(), Body::Empty)
     }
 
     fn log_request(&self, record: &RequestRecord<'_>) {

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use howdah_text::token::is_token_byte;
 
-use super::refusal::Refusal;
 use crate::framing::{BodyLength, content_length};
 use crate::limits::Limits;
 use crate::message::Version;
+use crate::refusal::Refusal;
 
 /// Names of the fields that concern the connection or the framing.
 #[derive(Clone, Copy)]

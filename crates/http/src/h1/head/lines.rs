@@ -5,9 +5,9 @@ use std::ops::Range;
 use howdah_text::token::is_token;
 use memchr::memchr;
 
-use super::refusal::Refusal;
 use crate::limits::Limits;
 use crate::message::Version;
+use crate::refusal::Refusal;
 
 /// Iterator over the lines of a complete head up to the empty one, without line ends.
 pub struct Lines<'a> {

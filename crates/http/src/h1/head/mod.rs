@@ -21,7 +21,6 @@
 mod fields;
 mod lines;
 mod parse;
-mod refusal;
 mod scan;
 mod target;
 
@@ -32,8 +31,9 @@ use bytes::Bytes;
 
 use crate::limits::Limits;
 
+pub use crate::refusal::Refusal;
+
 pub use self::parse::Head;
-pub use self::refusal::Refusal;
 pub use self::scan::{Scan, Scanned};
 
 /// Result of [`parse_head`].

@@ -8,13 +8,13 @@ use howdah_template::Captures;
 
 use super::fields::{KnownFields, KnownName, field};
 use super::lines::{Lines, RequestLine};
-use super::refusal::Refusal;
 use super::target::{RequestTarget, host_of};
 use crate::authority;
 use crate::framing::BodyLength;
 use crate::handling::Handling;
 use crate::limits::Limits;
 use crate::message::{ConnectionInfo, Fields, Request, Version};
+use crate::refusal::Refusal;
 
 /// A request head.
 #[derive(Debug, Clone)]

@@ -6,8 +6,8 @@ use howdah_text::token::is_token_byte;
 use memchr::{memchr, memchr_iter};
 
 use super::lines::{Lines, RequestLine};
-use super::refusal::Refusal;
 use crate::limits::Limits;
+use crate::refusal::Refusal;
 
 /// Search for the end of a head in bytes that arrive in parts.
 #[derive(Debug, Default)]

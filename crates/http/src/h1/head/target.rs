@@ -5,9 +5,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use memchr::memchr;
 
-use super::refusal::Refusal;
 use crate::authority;
 use crate::limits::Limits;
+use crate::refusal::Refusal;
 use crate::target::{Path, Target, TargetError};
 
 /// A target of any form (RFC 9112, 3.2), converted to origin form and split.

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::authority;
 use crate::message::Version;
+use crate::request_error::RequestError;
 
 fn likely_head() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
@@ -297,7 +298,7 @@ fn each_refusal_has_a_status_and_a_reason_of_its_own() {
     ];
     let all: Vec<_> = with_400.map(|refusal| (refusal, 400)).into_iter().chain(others).collect();
     for (refusal, status) in &all {
-        assert_eq!(refusal.status(), *status, "{refusal:?}");
+        assert_eq!(RequestError::Head(*refusal).status(), *status, "{refusal:?}");
     }
     let reasons: std::collections::HashSet<_> =
         all.iter().map(|(refusal, _)| refusal.reason()).collect();

@@ -17,6 +17,7 @@ use tokio::io::DuplexStream;
 
 use super::*;
 use crate::h1::Io;
+use crate::request_error::RequestError;
 
 impl Io for DuplexStream {}
 
@@ -41,7 +42,7 @@ impl Handler for Recorder {
             match exchange.read_body().await {
                 Ok(Some(bytes)) => body.extend_from_slice(&bytes),
                 Ok(None) => break,
-                Err(error) => return self.error(error.status()),
+                Err(error) => return self.error(error.into()),
             }
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -50,8 +51,8 @@ impl Handler for Recorder {
         Response::new(200, Body::Empty)
     }
 
-    fn error(&self, status: u16) -> Response {
-        Response::new(status, Body::Empty)
+    fn error(&self, error: RequestError) -> Response {
+        Response::new(error.status(), Body::Empty)
     }
 
     fn log_request(&self, _: &RequestRecord<'_>) {}

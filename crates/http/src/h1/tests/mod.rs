@@ -29,6 +29,7 @@ use crate::drain::Drain;
 use crate::exchange::{Disconnect, Exchange, Handler, RequestRecord, SendOutcome};
 use crate::limits::Limits;
 use crate::message::{ConnectionInfo, FieldBlock, Response};
+use crate::request_error::RequestError;
 
 /// Handler that answers by path, and records requests and their results.
 pub(super) struct Site {
@@ -102,8 +103,8 @@ impl Handler for Site {
         }
     }
 
-    fn error(&self, status: u16) -> Response {
-        Response::new(status, Body::from("refused\n"))
+    fn error(&self, error: RequestError) -> Response {
+        Response::new(error.status(), Body::from("refused\n"))
     }
 
     fn log_request(&self, record: &RequestRecord<'_>) {
@@ -119,7 +120,7 @@ impl Site {
             match exchange.read_body().await {
                 Ok(Some(bytes)) => body.extend_from_slice(&bytes),
                 Ok(None) => return Response::new(200, Bytes::from(body).into()),
-                Err(error) => return self.error(error.status()),
+                Err(error) => return self.error(error.into()),
             }
         }
     }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use howdah_config::{self as config, Config, ScriptSources};
 use howdah_files::{Files, RequestTime};
 use howdah_http::body::Body;
+use howdah_http::request_error::RequestError;
 use howdah_http::{fixture, respond};
 use howdah_routing::snapshot::delegations::{Delegation, Delegations, Instruction, Producer};
 
@@ -199,6 +200,6 @@ fn what_an_answer_says_about_the_content_stays() {
     let media_type = joined.fields.get("content-type").unwrap();
     assert_eq!(media_type, b"multipart/byteranges; boundary=x");
     let mut joined = first();
-    merge(&mut joined, respond::error(404));
+    merge(&mut joined, respond::refuse(RequestError::NotFound));
     assert_eq!(lines(&joined), "Set-Cookie: a=1\r\nSet-Cookie: b=2\r\nContent-Type: text/html\r\n");
 }

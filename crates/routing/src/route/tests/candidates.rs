@@ -36,7 +36,7 @@ impl Site {
             },
             Decision::Ask(Origin::Php(_, script)) => format!("{} run", text(&script.name)),
             Decision::Ask(Origin::Proxy(upstream)) => format!("{upstream}"),
-            Decision::Refuse(status, _) => status.to_string(),
+            Decision::Refuse(error) => error.status().to_string(),
             other => panic!("{other:?}"),
         };
         (what, text(&request.path))

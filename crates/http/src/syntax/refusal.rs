@@ -1,6 +1,6 @@
 //! Reasons to refuse a request head.
 
-use crate::target::TargetError;
+use super::target::TargetError;
 
 /// A reason to refuse a head. The connection is closed after the response, since the bytes after
 /// such a head cannot be trusted to be a request.
@@ -59,22 +59,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns the status of the response.
-    pub fn status(self) -> u16 {
-        match self {
-            Refusal::Connect => 405,
-            Refusal::HeadTimeout | Refusal::IdleTimeout => 408,
-            Refusal::LengthRequired => 411,
-            Refusal::BodyTooLong => 413,
-            Refusal::RequestLineTooLong => 414,
-            Refusal::Expectation => 417,
-            Refusal::FieldTooLong | Refusal::HeadTooLong | Refusal::TooManyFields => 431,
-            Refusal::UnknownCoding | Refusal::Protocol => 501,
-            Refusal::Version => 505,
-            _ => 400,
-        }
-    }
-
     /// Returns the text for the log.
     pub fn reason(self) -> &'static str {
         match self {
