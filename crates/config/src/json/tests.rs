@@ -97,6 +97,9 @@ fn broken_strings_are_refused() {
     }
     refused(b"\"\xff\"");
     refused(b"\"\xc3\"");
+    // The place is that of the first byte that is wrong.
+    let error = refused(b"[\"ab\xff\"]");
+    assert_eq!(error.position().map(|place| place.offset), Some(4));
     // Three bytes that would encode a surrogate, and an overlong slash.
     refused(b"\"\xed\xa0\x80\"");
     refused(b"\"\xc0\xaf\"");
@@ -163,14 +166,42 @@ fn columns_count_characters() {
 }
 
 #[test]
+fn a_value_is_found_by_its_path() {
+    let text = "\u{feff} { // first\n \"a\" : [\"x\", {\"b\": 1, \"c\" :2,}, [3, [4]] ,],\n \"\\u00e9\": 5}";
+    let found = |path: &[&str]| {
+        let path: Vec<String> = path.iter().map(|&step| step.to_owned()).collect();
+        let position = find(text.as_bytes(), &path)?;
+        let rest = &text[position.offset..];
+        Some(rest.split([',', ']', '}']).next().unwrap_or_default().trim())
+    };
+    for (path, expected) in [
+        (&["a", "0"][..], "\"x\""),
+        (&["a", "1", "b"], "1"),
+        (&["a", "1", "c"], "2"),
+        (&["a", "2", "0"], "3"),
+        (&["a", "2", "1", "0"], "4"),
+        (&["\u{e9}"], "5"),
+    ] {
+        assert_eq!(found(path), Some(expected), "{path:?}");
+    }
+    assert_eq!(find(text.as_bytes(), &[]).map(|place| (place.line, place.column)), Some((1, 3)));
+    for path in
+        [&["b"][..], &["a", "3"], &["a", "b"], &["a", "0", "0"], &["a", "1", "0"], &["\u{e9}", "0"]]
+    {
+        assert_eq!(found(path), None, "{path:?}");
+    }
+}
+
+#[test]
 fn nesting_a_hundred_thousand_deep_is_an_error_and_no_stack_overflow() {
     for (open, close) in [("[", "]"), (r#"{"a":"#, "}"), ("[{\"a\":", "}]")] {
         let text = open.repeat(100_000) + "1" + &close.repeat(100_000);
         let error = refused(text);
         assert!(error.message().contains("128"), "{error}");
     }
-    let deepest = "[".repeat(MAX_DEPTH) + &"]".repeat(MAX_DEPTH);
-    assert!(parse(deepest.as_bytes()).is_ok());
+    let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+    assert!(parse(nested(MAX_DEPTH).as_bytes()).is_ok());
+    refused(nested(MAX_DEPTH + 1));
     // The limit applies to the depth of nesting, not to the number of arrays.
     assert!(parse(("[".to_owned() + &"[],".repeat(1000) + "]").as_bytes()).is_ok());
 }

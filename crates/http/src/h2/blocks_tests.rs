@@ -113,8 +113,10 @@ fn what_ends_the_connection_is_not_read_on() {
         frame(HEADERS, 5, 1, &[0xff, 0x80, 0x80, 0x80, 0x80, 0]), // too long a number
         frame(HEADERS, 5, 1, &[0x04, 5, b'/']),                   // cut
         frame(HEADERS, 5 | PADDED, 1, &[]),                       // no length of the padding
-        frame(HEADERS, 1, 1, &[0x82]),                            // no CONTINUATION
-        frame(CONTINUATION, 5, 1, &[0x82]),                       // no HEADERS
+        [frame(HEADERS, 1 | PADDED, 1, &[]), frame(CONTINUATION, 4, 1, b"\x82\x86\x04\x02/#")]
+            .concat(),
+        frame(HEADERS, 1, 1, &[0x82]),      // no CONTINUATION
+        frame(CONTINUATION, 5, 1, &[0x82]), // no HEADERS
         frame(PUSH_PROMISE, 5, 1, &[0, 0, 0, 2, 0x82]),
         // DATA within a header block.
         [
@@ -142,6 +144,21 @@ fn padding_is_no_field_and_must_fit_the_frame() {
         let payload = [&[padding][..], b"\x82\x86\x84\x04\x02/#"].concat();
         let padded = frame(HEADERS, 5 | PADDED, 1, &payload);
         assert_eq!(flaws(&[padded, flawed.clone()].concat(), 5), expected, "{padding}");
+    }
+}
+
+#[test]
+fn the_frames_after_a_padded_one_have_no_padding() {
+    // The padding fills the first frame: the length that is left for fields is zero.
+    let head = [&[3][..], b"\0\0\0"].concat();
+    let rest = b"\x82\x86\x04\x02/#";
+    let bytes = [frame(HEADERS, 1 | PADDED, 1, &head), frame(CONTINUATION, 4, 1, rest)].concat();
+    for size in 1..=bytes.len() {
+        assert_eq!(
+            flaws(&bytes, size),
+            [(1, MalformedRequest::Fragment)],
+            "{size} bytes at a time"
+        );
     }
 }
 
