@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import unittest.mock
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -240,23 +239,13 @@ class Imports(RuleTest):
     def edges(self, files):
         return set(lint.imports_of(self.tree(self.crate(files)), "wire"))
 
-    def assert_accepts_rings_elsewhere(self, files):
-        with unittest.mock.patch.object(lint, "CRATES_WITH_RINGS", set()):
-            self.assert_accepts(lint.module_rings, files)
-
     def test_imports_in_one_direction_are_accepted(self):
-        self.assert_accepts_rings_elsewhere(self.crate(self.RING | {"b/c.rs": "use super::x;\n"}))
+        self.assert_accepts(lint.module_rings, self.crate(self.RING | {"b/c.rs": "use super::x;\n"}))
 
     def test_a_ring_is_found_with_its_edges(self):
-        with unittest.mock.patch.object(lint, "CRATES_WITH_RINGS", set()):
-            self.assert_finds(lint.module_rings, self.crate(self.RING),
-                              "crates/wire/src/a.rs:1: modules import each other (a imports b in crates/wire/src/a.rs:1; "
-                              "b imports a in crates/wire/src/b/c.rs:2)")
-
-    def test_a_crate_whose_ring_was_cut_is_no_exception_any_more(self):
-        with unittest.mock.patch.object(lint, "CRATES_WITH_RINGS", {"wire"}):
-            self.assert_accepts(lint.module_rings, self.crate(self.RING))
-            self.assert_finds(lint.module_rings, self.crate({"b/c.rs": "fn f() {}\n"}), "tools/lint.py:1: wire has no ring any more")
+        self.assert_finds(lint.module_rings, self.crate(self.RING),
+                          "crates/wire/src/a.rs:1: modules import each other (a imports b in crates/wire/src/a.rs:1; "
+                          "b imports a in crates/wire/src/b/c.rs:2)")
 
     def test_tests_and_comments_are_no_imports(self):
         self.assertEqual(self.edges({

@@ -38,8 +38,6 @@ MAX_SUBJECT = 72
 # The last commit before the rules for subjects.
 LAST_UNRULED = "c7863b6457a3c5b3fe5c901932ef7ab78d8d5129"
 BUDGET = "tools/unsafe-budget.json"
-# Crates with a ring of modules that is still to be cut.
-CRATES_WITH_RINGS = {"htaccess"}
 # Test data that breaks a rule on purpose.
 BROKEN_PHP = {"tests/differential/site/scripts/syntax.php"}
 
@@ -356,13 +354,11 @@ def module_rings(tree):
     for crate in crates_of(tree):
         edges = imports_of(tree, crate)
         ring = ring_of(edges)
-        if ring and crate not in CRATES_WITH_RINGS:
+        if ring:
             # Each module imports the next one, the last one the first.
             places = [(source, target, *edges[source, target]) for source, target in zip(ring, ring[1:] + ring[:1])]
             shown = "; ".join(f"{source} imports {target} in {file}:{line}" for source, target, file, line in places)
             yield *places[0][2:], f"modules import each other ({shown}); move what both need below them, or into one folder"
-        elif not ring and crate in CRATES_WITH_RINGS:
-            yield "tools/lint.py", 1, f"{crate} has no ring any more; take it out of CRATES_WITH_RINGS"
 
 
 def import_graph(tree, crate):

@@ -15,6 +15,7 @@ use std::time::SystemTime;
 use howdah_htaccess::base::Base;
 use howdah_htaccess::config::DirConfig;
 use howdah_htaccess::engine::Engine;
+use howdah_htaccess::modules::php;
 use howdah_htaccess::outcome::Action;
 use howdah_htaccess::parse::review::{Line, Review};
 use howdah_htaccess::parse::{self, review};
@@ -145,7 +146,7 @@ impl Site<'_> {
                 .filter(|(_, value)| !value.contains("D="))
                 .collect();
             let variables: Vec<_> = record.env.iter().collect();
-            let settings = &record.config.php;
+            let settings = record.config.of::<php::Config>();
             format!("{} {description} {fields:?} {variables:?} {settings:?}", record.status)
         };
         match effective(&files, answer) {

@@ -1,7 +1,7 @@
 //! `AllowOverride` and `AllowOverrideList`: which directives a `.htaccess` may have.
 
 use crate::directive::Override;
-use crate::modules::core::Options;
+use crate::options::Options;
 
 /// Directives that a `.htaccess` may have.
 #[derive(Debug, Clone, PartialEq, Eq)]

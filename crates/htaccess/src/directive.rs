@@ -1,7 +1,7 @@
 //! A directive: what Apache's `command_rec` says about each.
 
 use crate::config::DirConfig;
-use crate::modules::core::Options;
+use crate::options::Options;
 
 /// Class of `AllowOverride` that a directive belongs to, as bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub struct Place<'a> {
     /// Name or pattern of the `<Files>` or `<FilesMatch>` around it, `*If` in an `<If>`; `None` outside.
     pub section: Option<&'a [u8]>,
     /// Methods of the `<Limit>` around it; `None` without one.
-    pub methods: Option<&'a crate::config::Methods>,
+    pub methods: Option<&'a crate::method::Methods>,
     /// Options that the directive `Options` may name.
     pub options: Options,
 }

@@ -11,10 +11,14 @@ use std::sync::Arc;
 
 use crate::allow::Allow;
 pub use crate::base::Base;
-use crate::config::DirConfig;
+use crate::config::{DirConfig, ModuleConfig};
 use crate::merge::Merges;
+use crate::modules::core;
 use crate::modules::core::{FilesSection, NamePattern};
+use crate::modules::dir;
+use crate::modules::filter;
 use crate::modules::filter::Compression;
+use crate::modules::headers;
 use crate::modules::mime;
 use crate::modules::pattern::Text;
 use crate::outcome::PHP_HANDLER;
@@ -104,7 +108,8 @@ impl Engine {
     /// Returns true if a condition for the head of a response may take a sub-request: what that wants to know is known only
     /// after [`Engine::finish`], which is then to be run again with the same record.
     pub fn finish_looks_up(record: &Record) -> bool {
-        record.config.headers.looks_up() || record.config.filter.looks_up()
+        record.config.of::<headers::Config>().looks_up()
+            || record.config.of::<filter::Config>().looks_up()
     }
 
     /// Forgets merged directives. To be called after `.htaccess` files have changed.
@@ -123,17 +128,18 @@ fn compile_base(text: &str, base: &Base) -> Result<DirConfig, Broken> {
 fn compile_server(base: &Base) -> Result<DirConfig, Broken> {
     let mut config = compile_base(&format!("{DEBIAN}\n{SECTIONS}\n{}\n", base.extra), base)?;
     // Removals of suffixes take effect in a merge.
-    let mime = mime::Config::default().merged(&config.mime);
-    config.mime = mime.into();
-    if config.dir.index_names.is_none() {
-        config.dir.index_names = Some(base.directory_index.clone().into());
+    let mime = mime::Config::default().merged(config.of::<mime::Config>());
+    config.set(mime);
+    if config.of::<dir::Config>().index_names.is_none() {
+        config.of_mut::<dir::Config>().index_names = Some(base.directory_index.clone().into());
     }
     if let Some(pattern) = scripts(base)? {
         let broken = |message: String| Broken::new(format!("base: {message}"));
         let mut scripts = DirConfig::default();
-        scripts.core.handler = Some(Text::parse(PHP_HANDLER.as_bytes()).map_err(broken)?);
+        scripts.of_mut::<core::Config>().handler =
+            Some(Text::parse(PHP_HANDLER.as_bytes()).map_err(broken)?);
         let section = FilesSection { pattern, config: Arc::new(scripts) };
-        config.core.files.push(Arc::new(section));
+        config.of_mut::<core::Config>().files.push(Arc::new(section));
     }
     Ok(config)
 }

@@ -4,8 +4,9 @@
 //! The crate knows neither sockets nor the server: a [`record::Record`] is the request, a [`world::World`] is
 //! the file system and whatever takes time. The behaviour is that of Apache 2.4 with `AllowOverride All`.
 //!
+//! - [`config::DirConfig`] has the directives that hold for a directory, a slot for each module.
+//! - [`modules`] has the directives, one module of Apache each, and what they do to a request; [`registry`] lists them.
 //! - [`parse`] turns the bytes of a file into a [`config::DirConfig`]: lines, words, sections, directives.
-//! - [`modules`] has the directives, one module of Apache each, and what they do to a request.
 //! - [`phases`] runs the modules in Apache's order.
 //! - [`engine`] is the entrance for a server.
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ pub mod memory;
 pub mod merge;
 mod method;
 pub mod modules;
+pub mod options;
 pub mod outcome;
 pub mod parse;
 pub mod phases;
@@ -30,11 +32,12 @@ mod reading;
 pub mod record;
 pub mod regex;
 pub mod registry;
-mod shared;
 mod site;
+mod support;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod uri;
+mod words;
 pub mod work;
 pub mod world;

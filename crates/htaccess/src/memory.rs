@@ -150,7 +150,7 @@ mod tests {
         let all = memory.bytes();
         assert!(all > 200 * 3000, "{all}");
         let merged = second.merged(&first);
-        let section = first.core.branches[0].config.clone();
+        let section = first.of::<crate::modules::core::Config>().branches[0].config.clone();
         drop(first);
         drop(second);
         assert_eq!(memory.bytes(), all, "the merged configuration has both");

@@ -24,6 +24,5 @@ pub mod php;
 pub mod rewrite;
 pub mod services;
 pub mod setenvif;
-pub mod support;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -16,7 +16,6 @@ pub mod review;
 mod section_kind;
 mod sections;
 mod tree;
-pub(crate) mod words;
 
 use crate::base::Base;
 use crate::budget;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
-use crate::modules::support::{is_space, trimmed, until, word};
+use crate::support::{is_space, trimmed, until, word};
 
 /// Largest file that is searched, in bytes.
 pub const MAX_SEARCHED_BYTES: usize = 16 << 20;

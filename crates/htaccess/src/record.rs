@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::config::DirConfig;
-use crate::modules::core::PathInfo;
 use crate::table::Table;
 
 /// What a path names.
@@ -19,6 +18,18 @@ pub enum FileKind {
     Directory,
     /// A socket, a device or a named pipe; or an entry that the server may not look at.
     Other,
+}
+
+/// `AcceptPathInfo`: a path may go on behind a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PathInfo {
+    /// Scripts and files accept it.
+    Accept,
+    /// Scripts accept it, files do not.
+    #[default]
+    Default,
+    /// Neither scripts nor files accept it.
+    Reject,
 }
 
 /// Result of stat(2).

@@ -100,3 +100,42 @@ const SERVER_ONLY: &str = "
     StartServers StrictHostCheck ThreadStackSize TimeOut TraceEnable TransferLog TypesConfig UnDefine
     UseCanonicalName UseCanonicalPhysicalPort User
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{DirConfig, ModuleConfig, SLOTS};
+
+    #[test]
+    fn each_module_with_directives_has_its_own_slot() {
+        fn slot<C: ModuleConfig>() -> usize {
+            let mut config = DirConfig::default();
+            let _: &mut C = config.of_mut();
+            let _: &C = config.of();
+            C::SLOT as usize
+        }
+        let mut slots = vec![
+            slot::<core::Config>(),
+            slot::<access_compat::Config>(),
+            slot::<alias::Config>(),
+            slot::<auth_basic::Config>(),
+            slot::<authn_file::Config>(),
+            slot::<authz::Config>(),
+            slot::<authz_groupfile::Config>(),
+            slot::<autoindex::Config>(),
+            slot::<dir::Config>(),
+            slot::<env::Config>(),
+            slot::<expires::Config>(),
+            slot::<filter::Config>(),
+            slot::<headers::Config>(),
+            slot::<mime::Config>(),
+            slot::<negotiation::Config>(),
+            slot::<php::Config>(),
+            slot::<rewrite::Config>(),
+            slot::<setenvif::Config>(),
+        ];
+        slots.sort_unstable();
+        let expected: Vec<_> = (0..SLOTS).collect();
+        assert_eq!(slots, expected);
+    }
+}

@@ -3,8 +3,8 @@
 use howdah_text::hex;
 use howdah_text::percent::is_unreserved;
 
-use crate::modules::support::escape_path;
 use crate::record::Record;
+use crate::support::escape_path;
 
 /// Divides a target into path and query, without scheme, host and fragment. Slashes at the start become one.
 pub fn split(target: &[u8]) -> (&[u8], Option<&[u8]>) {

@@ -1,6 +1,6 @@
 //! Lists of elements in header fields.
 
-use crate::modules::support::{is_space, trimmed};
+use crate::support::{is_space, trimmed};
 use crate::table::Table;
 
 /// Returns the elements of a list, without white space outside of quotes and in lower case, as Apache's

@@ -1,9 +1,10 @@
 //! `mod_access_compat`: `Order`, `Allow`, `Deny`, `Satisfy`. A file with any of these replaces all of its parents'.
 
-use crate::config::{DirConfig, Methods};
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
-use crate::modules::support::{Subnet, SubnetError, client_address, covers, has_prefix, in_domain};
+use crate::method::Methods;
 use crate::record::Record;
+use crate::support::{Subnet, SubnetError, client_address, covers, has_prefix, in_domain};
 
 /// Rules of access.
 #[derive(Debug, Clone, Default)]
@@ -16,17 +17,19 @@ pub struct Config {
     denies: Vec<Rule>,
 }
 
-impl Config {
-    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
-    pub(crate) fn is_constant(&self) -> bool {
-        self.allows.is_empty() && self.denies.is_empty() && self.satisfies_any.is_empty()
-    }
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::AccessCompat;
 
-    /// Returns the child's rules if it has any, else the parent's.
-    pub fn merged(&self, child: &Config) -> Config {
+    fn merged(&self, child: &Config) -> Config {
         if child.is_set { child.clone() } else { self.clone() }
     }
 
+    fn is_constant(&self) -> bool {
+        self.allows.is_empty() && self.denies.is_empty() && self.satisfies_any.is_empty()
+    }
+}
+
+impl Config {
     /// Returns true for `Satisfy Any`.
     pub fn is_satisfied_by_any(&self, method: &[u8]) -> bool {
         let mut all = self.satisfies_any.iter().rev();
@@ -52,8 +55,8 @@ pub const DIRECTIVES: &[Directive] = &[
         usage: FROM,
         apply: |config, place, arguments| {
             let rule = rule(place, arguments)?;
-            config.access_compat.is_set = true;
-            config.access_compat.allows.push(rule);
+            config.of_mut::<Config>().is_set = true;
+            config.of_mut::<Config>().allows.push(rule);
             Ok(())
         },
     },
@@ -64,8 +67,8 @@ pub const DIRECTIVES: &[Directive] = &[
         usage: FROM,
         apply: |config, place, arguments| {
             let rule = rule(place, arguments)?;
-            config.access_compat.is_set = true;
-            config.access_compat.denies.push(rule);
+            config.of_mut::<Config>().is_set = true;
+            config.of_mut::<Config>().denies.push(rule);
             Ok(())
         },
     },
@@ -141,8 +144,8 @@ fn order(config: &mut DirConfig, place: &Place<'_>, arguments: &[&[u8]]) -> Resu
         b"mutual-failure" => Order::MutualFailure,
         _ => return Err("unknown order".into()),
     };
-    config.access_compat.is_set = true;
-    config.access_compat.orders.push((place.methods.cloned(), order));
+    config.of_mut::<Config>().is_set = true;
+    config.of_mut::<Config>().orders.push((place.methods.cloned(), order));
     Ok(())
 }
 
@@ -153,8 +156,8 @@ fn satisfy(config: &mut DirConfig, place: &Place<'_>, arguments: &[&[u8]]) -> Re
         b"any" => true,
         _ => return Err("Satisfy either 'any' or 'all'.".into()),
     };
-    config.access_compat.is_set = true;
-    config.access_compat.satisfies_any.push((place.methods.cloned(), is_any));
+    config.of_mut::<Config>().is_set = true;
+    config.of_mut::<Config>().satisfies_any.push((place.methods.cloned(), is_any));
     Ok(())
 }
 
@@ -215,7 +218,7 @@ mod tests {
             record.env.set("OK", "1");
             let config = record.config.clone();
             let hosts = [b"www.example.com".to_vec()];
-            assert_eq!(is_allowed(&config.access_compat, &record, &hosts), expected, "{lines:?}");
+            assert_eq!(is_allowed(config.of::<Config>(), &record, &hosts), expected, "{lines:?}");
         }
     }
 
@@ -235,8 +238,8 @@ mod tests {
 
     #[test]
     fn a_child_replaces_all_rules() {
-        let parent = apply(DIRECTIVES, &["Order allow,deny"]).unwrap().access_compat;
-        let child = apply(DIRECTIVES, &["Satisfy all"]).unwrap().access_compat;
+        let parent = apply(DIRECTIVES, &["Order allow,deny"]).unwrap().of::<Config>().clone();
+        let child = apply(DIRECTIVES, &["Satisfy all"]).unwrap().of::<Config>().clone();
         let record = record(DirConfig::default());
         assert!(is_allowed(&parent.merged(&child), &record, &[]));
         assert!(!is_allowed(&parent.merged(&Config::default()), &record, &[]));

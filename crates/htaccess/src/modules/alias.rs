@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::config::DirConfig;
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
 use crate::modules::core::is_url;
 use crate::modules::pattern::{Pattern, Text, replaced};
 use crate::modules::services::Services;
-use crate::modules::support::{atoi, escape_path};
 use crate::record::Record;
+use crate::support::{atoi, escape_path};
 use crate::uri::construct_url;
 use crate::world::{Level, World};
 
@@ -36,19 +36,19 @@ enum Source {
     Regex(Pattern),
 }
 
-impl Config {
-    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
-    pub(crate) fn is_constant(&self) -> bool {
-        self.redirects.is_empty() && self.all.is_none()
-    }
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::Alias;
 
-    /// Returns the directives of a directory with those of a directory or section below it.
-    pub fn merged(&self, child: &Config) -> Config {
+    fn merged(&self, child: &Config) -> Config {
         Config {
             redirects: child.redirects.iter().chain(&self.redirects).cloned().collect(),
             all: child.all.clone().or_else(|| self.all.clone()),
             is_relative: child.is_relative.or(self.is_relative),
         }
+    }
+
+    fn is_constant(&self) -> bool {
+        self.redirects.is_empty() && self.all.is_none()
     }
 }
 
@@ -88,7 +88,7 @@ pub const DIRECTIVES: &[Directive] = &[
         class: Override::FILE_INFO,
         usage: "Set to ON to allow relative redirect targets to be issued as-is",
         apply: |config: &mut DirConfig, _: &Place<'_>, words| {
-            config.alias.is_relative = Some(words[0] == b"on");
+            config.of_mut::<Config>().is_relative = Some(words[0] == b"on");
             Ok(())
         },
     },
@@ -150,11 +150,11 @@ fn add(
                 let target = String::from_utf8_lossy(target);
                 format!("Cannot parse redirect expression '{target}': {error}")
             })?;
-            config.alias.all = Some((Some(text), status));
+            config.of_mut::<Config>().all = Some((Some(text), status));
             return Ok(());
         }
         (First::Other(_), None, None) => {
-            config.alias.all = Some((None, status));
+            config.of_mut::<Config>().all = Some((None, status));
             return Ok(());
         }
         (First::NoStatus, target, None) => (words[0], target),
@@ -178,14 +178,14 @@ fn add(
         _ => {}
     }
     let target = target.map(<[u8]>::to_vec);
-    config.alias.redirects.push(Arc::new(Redirect { source, target, status }));
+    config.of_mut::<Config>().redirects.push(Arc::new(Redirect { source, target, status }));
     Ok(())
 }
 
 /// Looks for a redirect of a request. Returns its status, with `Location` set, or the status of another answer.
 pub fn fixup(record: &mut Record, world: &dyn World, services: &dyn Services) -> Option<u16> {
     let config = record.config.clone();
-    let config = &config.alias;
+    let config = config.of::<Config>();
     if config.redirects.is_empty() && config.all.is_none() {
         return None;
     }

@@ -3,13 +3,13 @@
 use howdah_text::{base64, hex};
 use md5::{Digest, Md5};
 
-use crate::config::DirConfig;
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
 use crate::modules::authn_file::{self, Answer};
 use crate::modules::pattern::Text;
 use crate::modules::services::Services;
-use crate::modules::support::{lossy, until};
 use crate::record::Record;
+use crate::support::{lossy, until};
 use crate::world::{Level, World};
 
 /// How users authenticate.
@@ -23,14 +23,10 @@ pub struct Config {
     uses_digest: Option<bool>,
 }
 
-impl Config {
-    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
-    pub(crate) fn is_constant(&self) -> bool {
-        self.auth_type.is_none() && self.fake.is_none()
-    }
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::AuthBasic;
 
-    /// Replaces the parent's values by those that the child has.
-    pub fn merged(&self, child: &Config) -> Config {
+    fn merged(&self, child: &Config) -> Config {
         Config {
             auth_type: child.auth_type.clone().or_else(|| self.auth_type.clone()),
             auth_name: child.auth_name.clone().or_else(|| self.auth_name.clone()),
@@ -38,6 +34,10 @@ impl Config {
             fake: child.fake.clone().or_else(|| self.fake.clone()),
             uses_digest: child.uses_digest.or(self.uses_digest),
         }
+    }
+
+    fn is_constant(&self) -> bool {
+        self.auth_type.is_none() && self.fake.is_none()
     }
 }
 
@@ -71,7 +71,7 @@ pub const DIRECTIVES: &[Directive] = &[
         usage: "Set to 'Off' to allow access control to be passed along to lower modules if the UserID is not \
                 known to this module",
         apply: |config, _, arguments| {
-            config.auth_basic.authoritative = Some(is_on(arguments));
+            config.of_mut::<Config>().authoritative = Some(is_on(arguments));
             Ok(())
         },
     },
@@ -95,7 +95,7 @@ pub const DIRECTIVES: &[Directive] = &[
 
 /// Returns the type of authentication; `None` without one and for `AuthType None`.
 pub fn auth_type(record: &Record, world: &dyn World, services: &dyn Services) -> Option<Vec<u8>> {
-    let text = record.config.auth_basic.auth_type.as_ref()?;
+    let text = record.config.of::<Config>().auth_type.as_ref()?;
     let value = services.text(record, text).inspect_err(|error| {
         world.log(Level::Error, &format!("AuthType expression could not be evaluated: {error}"));
     });
@@ -104,7 +104,7 @@ pub fn auth_type(record: &Record, world: &dyn World, services: &dyn Services) ->
 
 /// Returns the realm.
 fn auth_name(record: &Record, world: &dyn World, services: &dyn Services) -> Option<Vec<u8>> {
-    let text = record.config.auth_basic.auth_name.as_ref()?;
+    let text = record.config.of::<Config>().auth_name.as_ref()?;
     let value = services.text(record, text).inspect_err(|error| {
         world.log(Level::Error, &format!("AuthName expression could not be evaluated: {error}"));
     });
@@ -135,7 +135,7 @@ pub async fn authenticate(
     };
     record.user = Some(user.clone());
     let config = record.config.clone();
-    let answer = match config.auth_basic.uses_digest {
+    let answer = match config.of::<Config>().uses_digest {
         Some(true) => match authn_file::stored(record, world, &user, Some(&realm)).await {
             Ok(Some(stored)) => {
                 let clear = [user.as_slice(), &realm, &password].join(&b':');
@@ -153,9 +153,11 @@ pub async fn authenticate(
     let (name, uri) = (lossy(&user), lossy(&record.uri));
     match answer {
         Answer::Granted => return Ok(()),
-        Answer::UserNotFound | Answer::Error if config.auth_basic.authoritative == Some(false) => {
+        Answer::UserNotFound | Answer::Error
+            if config.of::<Config>().authoritative == Some(false) =>
+        {
             // Passed on; no other module knows the user.
-            let name = config.auth_basic.auth_type.as_ref().map_or(&b""[..], |_| b"Basic");
+            let name = config.of::<Config>().auth_type.as_ref().map_or(&b""[..], |_| b"Basic");
             let name = lossy(name);
             world.log(
                 Level::Error,
@@ -196,7 +198,7 @@ pub fn note_failure(record: &mut Record, world: &dyn World, services: &dyn Servi
 /// Replaces `Authorization` by that of `AuthBasicFake`: after the other fixups.
 pub fn fixup(record: &mut Record, world: &dyn World, services: &dyn Services) -> Result<(), u16> {
     let config = record.config.clone();
-    let Some(Some((user, password))) = &config.auth_basic.fake else { return Ok(()) };
+    let Some(Some((user, password))) = &config.of::<Config>().fake else { return Ok(()) };
     let mut line = Vec::new();
     for text in [user, password] {
         let value = services.text(record, text).map_err(|error| {
@@ -264,7 +266,7 @@ fn set_type(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Resul
     let parsed = parsed.map_err(|error| {
         format!("Cannot parse expression '{}' in AuthType: {error}", lossy(word))
     })?;
-    config.auth_basic.auth_type = Some(parsed);
+    config.of_mut::<Config>().auth_type = Some(parsed);
     Ok(())
 }
 
@@ -274,7 +276,7 @@ fn set_name(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Resul
     let parsed = parsed.map_err(|error| {
         format!("Cannot parse expression '{}' in AuthName: {error}", lossy(word))
     })?;
-    config.auth_basic.auth_name = Some(parsed);
+    config.of_mut::<Config>().auth_name = Some(parsed);
     Ok(())
 }
 
@@ -291,7 +293,7 @@ fn add_provider(_: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result
 fn set_fake(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     let user = arguments.first().copied().unwrap_or_default();
     if user.eq_ignore_ascii_case(b"off") {
-        config.auth_basic.fake = Some(None);
+        config.of_mut::<Config>().fake = Some(None);
         return Ok(());
     }
     let password = arguments.get(1).copied().unwrap_or(b"password");
@@ -301,13 +303,13 @@ fn set_fake(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Resul
     let password = Text::parse(password).map_err(|error| {
         format!("Could not parse fake password expression associated to user '{name}': {error}")
     })?;
-    config.auth_basic.fake = Some(Some((user, password)));
+    config.of_mut::<Config>().fake = Some(Some((user, password)));
     Ok(())
 }
 
 fn set_digest(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     let name = arguments.first().copied().unwrap_or_default();
-    config.auth_basic.uses_digest = Some(match name.to_ascii_lowercase().as_slice() {
+    config.of_mut::<Config>().uses_digest = Some(match name.to_ascii_lowercase().as_slice() {
         b"off" => false,
         b"md5" => true,
         _ => {

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use crate::modules::support::lossy;
 use crate::query::{Found, Query};
+use crate::support::lossy;
 use crate::world::{Level, World};
 
 /// Directory that relative paths start at: Debian's `ServerRoot`.
@@ -15,7 +15,7 @@ pub struct AuthFile(Option<Vec<u8>>);
 
 impl AuthFile {
     /// Returns the child's file if it has one.
-    pub fn merged(&self, child: &AuthFile) -> AuthFile {
+    pub(crate) fn merged(&self, child: &AuthFile) -> AuthFile {
         AuthFile(child.0.clone().or_else(|| self.0.clone()))
     }
 

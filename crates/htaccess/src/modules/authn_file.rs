@@ -1,14 +1,23 @@
 //! `mod_authn_file`: `AuthUserFile`.
 
-use crate::config::DirConfig;
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
-use crate::modules::auth_file::search;
+use crate::modules::auth_file::{AuthFile, search};
 use crate::query::Query;
 use crate::record::Record;
 use crate::world::{Level, World};
 
 /// Path of the file of passwords.
-pub use crate::modules::auth_file::AuthFile as Config;
+#[derive(Debug, Clone, Default)]
+pub struct Config(AuthFile);
+
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::AuthnFile;
+
+    fn merged(&self, child: &Config) -> Config {
+        Config(self.0.merged(&child.0))
+    }
+}
 
 /// Directives of this module.
 pub const DIRECTIVES: &[Directive] = &[Directive {
@@ -54,7 +63,7 @@ pub async fn stored(
     user: &[u8],
     realm: Option<&[u8]>,
 ) -> Result<Option<Vec<u8>>, Answer> {
-    let Some(file) = record.config.authn_file.path() else {
+    let Some(file) = record.config.of::<Config>().0.path() else {
         world.log(Level::Error, "AuthUserFile not specified in the configuration");
         return Err(Answer::Error);
     };
@@ -64,6 +73,6 @@ pub async fn stored(
 }
 
 fn user_file(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
-    config.authn_file.set(arguments.first().unwrap_or(&b"".as_slice()));
+    config.of_mut::<Config>().0.set(arguments.first().unwrap_or(&b"".as_slice()));
     Ok(())
 }

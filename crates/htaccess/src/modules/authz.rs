@@ -14,9 +14,10 @@ use std::sync::Arc;
 pub use answer::Answer;
 pub use phase::authorize;
 
-use crate::config::{DirConfig, Methods};
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
-use crate::modules::support::{covers, lossy, word};
+use crate::method::Methods;
+use crate::support::{covers, lossy, word};
 use provider::Provider;
 
 /// Largest nesting of sections.
@@ -32,9 +33,20 @@ pub struct Config {
     open: Vec<Section>,
 }
 
-impl Config {
-    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
-    pub(crate) fn is_constant(&self) -> bool {
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::Authz;
+
+    fn merged(&self, child: &Config) -> Config {
+        let forbidden_on_failure = child.forbidden_on_failure.or(self.forbidden_on_failure);
+        let (section, merging) = match (child.merging, &child.section) {
+            (None, None) => (self.section.clone(), self.merging),
+            (None | Some(Merging::Off), _) => (child.section.clone(), child.merging),
+            (Some(merging), section) => (self.combined(merging, section.as_ref()), child.merging),
+        };
+        Config { section, merging, forbidden_on_failure, open: Vec::new() }
+    }
+
+    fn is_constant(&self) -> bool {
         let is_granted = |node: &Node| match node {
             Node::Section(_) => false,
             Node::Require(require) => {
@@ -47,18 +59,9 @@ impl Config {
             |section: &Arc<Section>| !section.is_negated && section.children.iter().all(is_granted);
         self.section.as_ref().is_none_or(is_open)
     }
+}
 
-    /// Replaces the parent's requirements, unless the child has none or says `AuthMerging`.
-    pub fn merged(&self, child: &Config) -> Config {
-        let forbidden_on_failure = child.forbidden_on_failure.or(self.forbidden_on_failure);
-        let (section, merging) = match (child.merging, &child.section) {
-            (None, None) => (self.section.clone(), self.merging),
-            (None | Some(Merging::Off), _) => (child.section.clone(), child.merging),
-            (Some(merging), section) => (self.combined(merging, section.as_ref()), child.merging),
-        };
-        Config { section, merging, forbidden_on_failure, open: Vec::new() }
-    }
-
+impl Config {
     fn combined(&self, merging: Merging, child: Option<&Arc<Section>>) -> Option<Arc<Section>> {
         let (Some(base), Some(child)) = (&self.section, child) else {
             return self.section.as_ref().or(child).cloned();
@@ -197,7 +200,7 @@ fn require(config: &mut DirConfig, place: &Place<'_>, arguments: &[&[u8]]) -> Re
         name = word(&mut line);
     }
     let provider = Provider::parse(&name, line)?;
-    let section = current(&mut config.authz);
+    let section = current(config.of_mut::<Config>());
     if is_negated && !section.is_and {
         return Err(format!(
             "negative Require directive has no effect in {} directive",
@@ -225,15 +228,15 @@ fn open(
     if end > 0 {
         return Err(format!("{name}> directive doesn't take additional arguments"));
     }
-    if config.authz.open.len() >= MAX_DEPTH {
+    if config.of::<Config>().open.len() >= MAX_DEPTH {
         return Err(format!("{name}> directives are nested too deeply"));
     }
-    config.authz.open.push(Section { is_and, is_negated, children: Vec::new() });
+    config.of_mut::<Config>().open.push(Section { is_and, is_negated, children: Vec::new() });
     Ok(())
 }
 
 fn close(config: &mut DirConfig) -> Result<(), String> {
-    let config = &mut config.authz;
+    let config = config.of_mut::<Config>();
     let Some(section) = config.open.pop() else {
         return Err("no section of authorization directives is open".into());
     };
@@ -258,7 +261,7 @@ fn close(config: &mut DirConfig) -> Result<(), String> {
 
 fn merging(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     let name = arguments.first().copied().unwrap_or_default();
-    config.authz.merging = Some(match name.to_ascii_lowercase().as_slice() {
+    config.of_mut::<Config>().merging = Some(match name.to_ascii_lowercase().as_slice() {
         b"off" => Merging::Off,
         b"and" => Merging::And,
         b"or" => Merging::Or,
@@ -273,7 +276,7 @@ fn forbidden_on_failure(
     arguments: &[&[u8]],
 ) -> Result<(), String> {
     let is_on = arguments.first().is_some_and(|word| word.eq_ignore_ascii_case(b"on"));
-    config.authz.forbidden_on_failure = Some(is_on);
+    config.of_mut::<Config>().forbidden_on_failure = Some(is_on);
     Ok(())
 }
 

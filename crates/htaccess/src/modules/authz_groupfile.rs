@@ -1,14 +1,23 @@
 //! `mod_authz_groupfile`: `AuthGroupFile`.
 
-use crate::config::DirConfig;
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
-use crate::modules::auth_file::{TooManyWait, search};
+use crate::modules::auth_file::{AuthFile, TooManyWait, search};
 use crate::query::{Found, Query};
 use crate::record::Record;
 use crate::world::{Level, World};
 
 /// Path of the file of groups.
-pub use crate::modules::auth_file::AuthFile as Config;
+#[derive(Debug, Clone, Default)]
+pub struct Config(AuthFile);
+
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::AuthzGroupfile;
+
+    fn merged(&self, child: &Config) -> Config {
+        Config(self.0.merged(&child.0))
+    }
+}
 
 /// Directives of this module.
 pub const DIRECTIVES: &[Directive] = &[Directive {
@@ -29,7 +38,7 @@ pub(crate) async fn groups(
     world: &dyn World,
     user: &[u8],
 ) -> Result<Option<Found>, TooManyWait> {
-    let Some(file) = record.config.authz_groupfile.path() else {
+    let Some(file) = record.config.of::<Config>().0.path() else {
         world.log(Level::Error, "No group file was specified in the configuration");
         return Ok(None);
     };
@@ -37,6 +46,6 @@ pub(crate) async fn groups(
 }
 
 fn group_file(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
-    config.authz_groupfile.set(arguments.first().unwrap_or(&b"".as_slice()));
+    config.of_mut::<Config>().0.set(arguments.first().unwrap_or(&b"".as_slice()));
     Ok(())
 }

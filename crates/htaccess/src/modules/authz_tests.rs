@@ -1,6 +1,7 @@
 use super::*;
 use crate::modules::testing::{Stub, apply_line, now, record};
 use crate::modules::{access_compat, auth_basic, authn_file, authz_groupfile};
+use crate::options::Options;
 
 fn compiled(lines: &[&str]) -> Result<DirConfig, String> {
     let all = [
@@ -28,7 +29,7 @@ fn compiled(lines: &[&str]) -> Result<DirConfig, String> {
             directory: b"/site/",
             section: None,
             methods: methods.as_ref(),
-            options: crate::modules::core::Options::ANY,
+            options: Options::ANY,
         };
         // The parser divides `<RequireAll>` into a name and the rest.
         let line = match line.strip_prefix("<").and_then(|rest| rest.find('>').map(|end| end + 1)) {
@@ -207,7 +208,7 @@ fn a_child_replaces_requirements_unless_they_are_merged() {
         (vec!["AuthMerging Off"], 200),
     ] {
         let mut child = compiled(&lines).unwrap();
-        child.authz = parent.authz.merged(&child.authz).into();
+        child = parent.merged(&child);
         assert_eq!(status_of(child, "GET", None).0, expected, "{lines:?}");
     }
 }

@@ -10,11 +10,11 @@ mod turns;
 
 pub use page::handle;
 
-use crate::config::DirConfig;
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
 use crate::modules::negotiation::Lookup;
-use crate::modules::support::{atoi, has_prefix};
 use crate::record::Record;
+use crate::support::{atoi, has_prefix};
 use crate::world::Later;
 
 /// What a directory's listing needs of the server.
@@ -96,10 +96,10 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Combines options as Apache does: options without `+` or `-` replace all of the parent's. Tables of the
-    /// child come first.
-    pub fn merged(&self, child: &Config) -> Config {
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::Autoindex;
+
+    fn merged(&self, child: &Config) -> Config {
         if !child.is_set {
             return self.clone();
         }
@@ -186,9 +186,9 @@ pub const DIRECTIVES: &[Directive] = &[
         Arguments::Each,
         "one or more file extensions",
         |config, place, arguments| {
-            config.autoindex.is_set = true;
+            config.of_mut::<Config>().is_set = true;
             for name in arguments {
-                config.autoindex.ignored.push(Item::new(None, name, place, b""));
+                config.of_mut::<Config>().ignored.push(Item::new(None, name, place, b""));
             }
             Ok(())
         },
@@ -199,8 +199,8 @@ pub const DIRECTIVES: &[Directive] = &[
         "Reset the inherited list of IndexIgnore filenames",
         |config, _, arguments| {
             let is_on = arguments.first().is_some_and(|word| word.eq_ignore_ascii_case(b"on"));
-            config.autoindex.is_set = true;
-            config.autoindex.resets_ignored = is_on;
+            config.of_mut::<Config>().is_set = true;
+            config.of_mut::<Config>().resets_ignored = is_on;
             Ok(())
         },
     ),
@@ -354,8 +354,8 @@ fn set(
     arguments: &[&[u8]],
     field: fn(&mut Config) -> &mut Option<Vec<u8>>,
 ) -> Result<(), String> {
-    config.autoindex.is_set = true;
-    *field(&mut config.autoindex) = arguments.first().map(|word| word.to_vec());
+    config.of_mut::<Config>().is_set = true;
+    *field(config.of_mut::<Config>()) = arguments.first().map(|word| word.to_vec());
     Ok(())
 }
 
@@ -366,7 +366,7 @@ fn icon(
     by: By,
 ) -> Result<(), String> {
     let [first, names @ ..] = arguments else { return Ok(()) };
-    config.autoindex.is_set = true;
+    config.of_mut::<Config>().is_set = true;
     let mut url = *first;
     let mut text = None;
     if let Some(inner) = first.strip_prefix(b"(") {
@@ -382,9 +382,9 @@ fn icon(
     }
     for name in names {
         if let Some(text) = text {
-            config.autoindex.alternatives.push(Item::new(Some(by), name, place, text));
+            config.of_mut::<Config>().alternatives.push(Item::new(Some(by), name, place, text));
         }
-        config.autoindex.icons.push(Item::new(Some(by), name, place, url));
+        config.of_mut::<Config>().icons.push(Item::new(Some(by), name, place, url));
     }
     Ok(())
 }
@@ -396,15 +396,15 @@ fn alternative(
     by: By,
 ) -> Result<(), String> {
     let [text, names @ ..] = arguments else { return Ok(()) };
-    config.autoindex.is_set = true;
+    config.of_mut::<Config>().is_set = true;
     let items = names.iter().map(|name| Item::new(Some(by), name, place, text));
-    config.autoindex.alternatives.extend(items);
+    config.of_mut::<Config>().alternatives.extend(items);
     Ok(())
 }
 
 fn description(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     let [text, names @ ..] = arguments else { return Ok(()) };
-    config.autoindex.is_set = true;
+    config.of_mut::<Config>().is_set = true;
     for name in names {
         let is_full_path = name.contains(&b'/');
         let has_wildcards = is_full_path || compare::has_wildcards(name);
@@ -414,7 +414,7 @@ fn description(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Re
             _ => name.to_vec(),
         };
         let text = text.to_vec();
-        config.autoindex.descriptions.push(Description {
+        config.of_mut::<Config>().descriptions.push(Description {
             pattern,
             text,
             is_full_path,
@@ -426,13 +426,14 @@ fn description(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Re
 
 fn default_order(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     let [direction, key] = arguments else { return Ok(()) };
-    config.autoindex.is_set = true;
-    config.autoindex.is_descending = Some(match direction.to_ascii_lowercase().as_slice() {
-        b"ascending" => false,
-        b"descending" => true,
-        _ => return Err("First keyword must be 'Ascending' or 'Descending'".into()),
-    });
-    config.autoindex.key = Some(match key.to_ascii_lowercase().as_slice() {
+    config.of_mut::<Config>().is_set = true;
+    config.of_mut::<Config>().is_descending =
+        Some(match direction.to_ascii_lowercase().as_slice() {
+            b"ascending" => false,
+            b"descending" => true,
+            _ => return Err("First keyword must be 'Ascending' or 'Descending'".into()),
+        });
+    config.of_mut::<Config>().key = Some(match key.to_ascii_lowercase().as_slice() {
         b"name" => b'N',
         b"date" => b'M',
         b"size" => b'S',
@@ -443,7 +444,7 @@ fn default_order(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> 
 }
 
 fn options(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
-    let config = &mut config.autoindex;
+    let config = config.of_mut::<Config>();
     let (mut options, mut added, mut removed) = (config.options, config.added, config.removed);
     for argument in arguments {
         let (action, word) = match argument.split_first() {

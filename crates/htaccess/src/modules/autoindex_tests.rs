@@ -30,7 +30,7 @@ fn errors_are_those_of_apache() {
 
 #[test]
 fn options_without_a_sign_replace_those_of_the_parent() {
-    let config = |line: &str| apply(DIRECTIVES, &[line]).unwrap().autoindex;
+    let config = |line: &str| apply(DIRECTIVES, &[line]).unwrap().of::<Config>().clone();
     let base = Config::default().merged(&config("IndexOptions FancyIndexing HTMLTable"));
     for (line, expected) in [
         ("IndexOptions +IgnoreCase", FANCY | TABLE | IGNORE_CASE),
@@ -127,8 +127,7 @@ fn listings_are_those_of_apache_byte_for_byte() {
         }
         let lines: Vec<&str> = lines.split(" | ").filter(|line| !line.is_empty()).collect();
         let mut config = (*Engine::new(Base::default()).unwrap().site.config).clone();
-        config.autoindex =
-            config.autoindex.merged(&apply(DIRECTIVES, &lines).unwrap().autoindex).into();
+        config = config.merged(&apply(DIRECTIVES, &lines).unwrap());
         let mut record = record(config);
         let (path, query) =
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));

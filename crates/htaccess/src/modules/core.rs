@@ -3,7 +3,6 @@
 mod directives;
 mod error_document;
 mod name;
-mod options;
 mod settings;
 
 use std::sync::Arc;
@@ -12,11 +11,12 @@ pub use directives::DIRECTIVES;
 pub use error_document::ErrorDocument;
 pub(crate) use error_document::{is_known, is_url};
 pub use name::NamePattern;
-pub use options::{Options, OptionsSetting};
-pub use settings::{EtagParts, EtagSetting, PathInfo, Signature};
+pub use settings::{EtagParts, EtagSetting, Signature};
 
-use crate::config::DirConfig;
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::modules::pattern::{Condition, Text};
+use crate::options::OptionsSetting;
+use crate::record::PathInfo;
 
 /// `<Files>` and `<FilesMatch>`: directives for files of some names.
 #[derive(Debug)]
@@ -86,9 +86,10 @@ pub struct Config {
     pub branches: Vec<Arc<IfSection>>,
 }
 
-impl Config {
-    /// Returns the directives of a directory with those of a directory or section below it.
-    pub fn merged(&self, child: &Config) -> Config {
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::Core;
+
+    fn merged(&self, child: &Config) -> Config {
         let mut error_documents = child.error_documents.clone();
         let is_new = |status: u16| !child.error_documents.iter().any(|(known, _)| *known == status);
         error_documents
@@ -114,6 +115,15 @@ impl Config {
         }
     }
 
+    fn is_constant(&self) -> bool {
+        self.branches.is_empty()
+            && self.handler.is_none()
+            && self.content_digest != Some(true)
+            && self.limit_request_body.is_none()
+    }
+}
+
+impl Config {
     /// Returns the error document of a status; `None` without one and for `default`.
     pub fn error_document(&self, status: u16) -> Option<&ErrorDocument> {
         let found = self.error_documents.iter().find(|(known, _)| *known == status);

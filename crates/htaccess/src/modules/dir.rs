@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use crate::config::DirConfig;
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
-use crate::parse::words::Words;
+use crate::words::Words;
 
 /// Directives of mod_dir.
 #[derive(Debug, Clone, Default)]
@@ -23,9 +23,10 @@ pub struct Config {
     pub fallback: Option<Arc<[u8]>>,
 }
 
-impl Config {
-    /// Returns the directives of a directory with those of a directory or section below it.
-    pub fn merged(&self, child: &Config) -> Config {
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::Dir;
+
+    fn merged(&self, child: &Config) -> Config {
         Config {
             index_names: child.index_names.clone().or_else(|| self.index_names.clone()),
             slash: child.slash.or(self.slash),
@@ -34,7 +35,9 @@ impl Config {
             fallback: child.fallback.clone().or_else(|| self.fallback.clone()),
         }
     }
+}
 
+impl Config {
     /// Returns the resource for what is not there; `None` without one or if it is `disabled`.
     pub(crate) fn fallback(&self) -> Option<&[u8]> {
         self.fallback.as_deref().filter(|path| !path.eq_ignore_ascii_case(b"disabled"))
@@ -49,7 +52,7 @@ pub const DIRECTIVES: &[Directive] = &[
         class: Override::INDEXES,
         usage: "On or Off",
         apply: |config, _, words| {
-            config.dir.checks_handler = Some(words[0] == b"on");
+            config.of_mut::<Config>().checks_handler = Some(words[0] == b"on");
             Ok(())
         },
     },
@@ -73,7 +76,7 @@ pub const DIRECTIVES: &[Directive] = &[
         class: Override::INDEXES,
         usage: "On or Off",
         apply: |config, _, words| {
-            config.dir.slash = Some(words[0] == b"on");
+            config.of_mut::<Config>().slash = Some(words[0] == b"on");
             Ok(())
         },
     },
@@ -83,7 +86,7 @@ pub const DIRECTIVES: &[Directive] = &[
         class: Override::INDEXES,
         usage: "Set a default handler",
         apply: |config, _, words| {
-            config.dir.fallback = Some(words[0].into());
+            config.of_mut::<Config>().fallback = Some(words[0].into());
             Ok(())
         },
     },
@@ -92,12 +95,12 @@ pub const DIRECTIVES: &[Directive] = &[
 /// Several directives in a file add up; `disabled` alone empties the list.
 fn index(config: &mut DirConfig, _: &Place<'_>, words: &[&[u8]]) -> Result<(), String> {
     let names = Words::new(words[0]).all();
-    let mut list = config.dir.index_names.as_deref().unwrap_or_default().to_vec();
+    let mut list = config.of::<Config>().index_names.as_deref().unwrap_or_default().to_vec();
     match names.as_slice() {
         [only] if only.eq_ignore_ascii_case(b"disabled") => list.clear(),
         names => list.extend_from_slice(names),
     }
-    config.dir.index_names = Some(list.into());
+    config.of_mut::<Config>().index_names = Some(list.into());
     Ok(())
 }
 
@@ -108,7 +111,7 @@ fn index_redirect(config: &mut DirConfig, _: &Place<'_>, words: &[&[u8]]) -> Res
         b"off" => None,
         b"permanent" => Some(301),
         b"seeother" => Some(303),
-        [b'0'..=b'9', ..] => match crate::modules::support::atoi(&word) {
+        [b'0'..=b'9', ..] => match crate::support::atoi(&word) {
             status @ 300..=399 => u16::try_from(status).ok(),
             _ => {
                 let text = "DirectoryIndexRedirect only accepts values between 300 and 399";
@@ -117,6 +120,6 @@ fn index_redirect(config: &mut DirConfig, _: &Place<'_>, words: &[&[u8]]) -> Res
         },
         _ => return Err("DirectoryIndexRedirect ON|OFF|permanent|temp|seeother|3xx".to_owned()),
     };
-    config.dir.index_redirect = Some(status);
+    config.of_mut::<Config>().index_redirect = Some(status);
     Ok(())
 }

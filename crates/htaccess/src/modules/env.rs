@@ -1,6 +1,6 @@
 //! `mod_env`: `SetEnv`, `UnsetEnv` and `PassEnv`.
 
-use crate::config::DirConfig;
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
 use crate::record::Record;
 use crate::table::Table;
@@ -14,9 +14,10 @@ pub struct Config {
     passed: Vec<Vec<u8>>,
 }
 
-impl Config {
-    /// Removes the names that the child unsets, then adds its variables.
-    pub fn merged(&self, child: &Config) -> Config {
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::Env;
+
+    fn merged(&self, child: &Config) -> Config {
         let mut merged =
             Config { set: self.set.clone(), unset: Vec::new(), passed: self.passed.clone() };
         let same = |a: &[u8], b: &[u8]| a.eq_ignore_ascii_case(b);
@@ -69,10 +70,10 @@ pub const DIRECTIVES: &[Directive] = &[
 /// (`Table::get`), while scripts, which get all entries in order, see the one of `SetEnv`.
 pub fn fixup(record: &mut Record, passed: &dyn Fn(&[u8]) -> Option<Vec<u8>>) {
     let config = record.config.clone();
-    for (name, value) in config.env.set.iter() {
+    for (name, value) in config.of::<Config>().set.iter() {
         record.env.add(name, value);
     }
-    for name in &config.env.passed {
+    for name in &config.of::<Config>().passed {
         if let Some(value) = passed(name) {
             record.env.add(name.as_slice(), value);
         }
@@ -82,24 +83,24 @@ pub fn fixup(record: &mut Record, passed: &dyn Fn(&[u8]) -> Option<Vec<u8>>) {
 fn set(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     let Some(&name) = arguments.first() else { return Err(String::new()) };
     let value = arguments.get(1).copied().unwrap_or_default();
-    config.env.passed.retain(|other| !other.eq_ignore_ascii_case(name));
-    config.env.set.set(name, value);
+    config.of_mut::<Config>().passed.retain(|other| !other.eq_ignore_ascii_case(name));
+    config.of_mut::<Config>().set.set(name, value);
     Ok(())
 }
 
 fn unset(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     for name in arguments {
-        config.env.set.unset(name);
-        config.env.passed.retain(|other| !other.eq_ignore_ascii_case(name));
-        config.env.unset.push(name.to_vec());
+        config.of_mut::<Config>().set.unset(name);
+        config.of_mut::<Config>().passed.retain(|other| !other.eq_ignore_ascii_case(name));
+        config.of_mut::<Config>().unset.push(name.to_vec());
     }
     Ok(())
 }
 
 fn pass(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     for name in arguments {
-        config.env.set.unset(name);
-        config.env.passed.push(name.to_vec());
+        config.of_mut::<Config>().set.unset(name);
+        config.of_mut::<Config>().passed.push(name.to_vec());
     }
     Ok(())
 }
@@ -111,7 +112,7 @@ mod tests {
 
     fn environment(parent: &[&str], child: &[&str]) -> Vec<(String, String)> {
         let mut config = apply(DIRECTIVES, parent).unwrap();
-        config.env = config.env.merged(&apply(DIRECTIVES, child).unwrap().env).into();
+        config = config.merged(&apply(DIRECTIVES, child).unwrap());
         let mut record = record(config);
         record.env.set("OLD", "1");
         fixup(&mut record, &|name| (name == b"HOME").then(|| b"/root".to_vec()));

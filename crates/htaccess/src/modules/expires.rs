@@ -1,9 +1,9 @@
 //! `mod_expires`: `Expires` and `Cache-Control: max-age` by content type.
 
-use crate::config::DirConfig;
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
-use crate::modules::support::{atoi, has_prefix, lossy, merge, without_parameters, word};
 use crate::record::{FileKind, Record};
+use crate::support::{atoi, has_prefix, lossy, merge, without_parameters, word};
 use crate::table::Table;
 
 /// Lifetimes by content type.
@@ -17,14 +17,10 @@ pub struct Config {
     has_wildcards: bool,
 }
 
-impl Config {
-    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
-    pub(crate) fn is_constant(&self) -> bool {
-        self.active != Some(true)
-    }
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::Expires;
 
-    /// Adds the child's lifetimes to those of the parent.
-    pub fn merged(&self, child: &Config) -> Config {
+    fn merged(&self, child: &Config) -> Config {
         if !child.is_set {
             return self.clone();
         }
@@ -42,6 +38,12 @@ impl Config {
         }
     }
 
+    fn is_constant(&self) -> bool {
+        self.active != Some(true)
+    }
+}
+
+impl Config {
     fn lifetime(&self, content_type: &[u8]) -> Option<Lifetime> {
         let of = |wanted: &[u8]| {
             let mut all = self.by_type.iter();
@@ -87,7 +89,7 @@ pub const DIRECTIVES: &[Directive] = &[
 /// [`headers::response`](crate::modules::headers::response).
 pub fn response(record: &mut Record) {
     let config = record.config.clone();
-    let config = &config.expires;
+    let config = config.of::<Config>();
     let is_error = (400..600).contains(&record.status);
     if config.active != Some(true) || is_error || record.is_sub_request {
         return;
@@ -131,8 +133,8 @@ enum Base {
 
 fn active(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     let is_on = arguments.first().is_some_and(|word| word.eq_ignore_ascii_case(b"on"));
-    config.expires.is_set = true;
-    config.expires.active = Some(is_on);
+    config.of_mut::<Config>().is_set = true;
+    config.of_mut::<Config>().active = Some(is_on);
     Ok(())
 }
 
@@ -141,7 +143,7 @@ fn by_type(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result
     let Some(slash) = content_type.iter().rposition(|&byte| byte == b'/') else {
         return Err("Invalid mimetype: should contain a slash".into());
     };
-    let config = &mut config.expires;
+    let config = config.of_mut::<Config>();
     config.is_set = true;
     config.has_wildcards |= content_type.get(slash + 1..) == Some(b"*");
     let lifetime = parse(code).map_err(|error| {
@@ -158,8 +160,8 @@ fn default(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result
     let [code] = arguments else { return Err(String::new()) };
     let lifetime =
         parse(code).map_err(|error| format!("'ExpiresDefault {}': {error}", lossy(code)))?;
-    config.expires.is_set = true;
-    config.expires.default = Some(lifetime);
+    config.of_mut::<Config>().is_set = true;
+    config.of_mut::<Config>().default = Some(lifetime);
     Ok(())
 }
 
@@ -269,9 +271,11 @@ mod tests {
 
     #[test]
     fn a_child_without_wildcards_turns_those_of_the_parent_off() {
-        let parent =
-            apply(DIRECTIVES, &["ExpiresByType image/* A3", "ExpiresActive on"]).unwrap().expires;
-        let child = apply(DIRECTIVES, &["ExpiresDefault A1"]).unwrap().expires;
+        let parent = apply(DIRECTIVES, &["ExpiresByType image/* A3", "ExpiresActive on"])
+            .unwrap()
+            .of::<Config>()
+            .clone();
+        let child = apply(DIRECTIVES, &["ExpiresDefault A1"]).unwrap().of::<Config>().clone();
         assert_eq!(parent.lifetime(b"image/png").unwrap().seconds, 3);
         assert_eq!(parent.merged(&child).lifetime(b"image/png").unwrap().seconds, 1);
         assert_eq!(parent.merged(&Config::default()).lifetime(b"image/png").unwrap().seconds, 3);

@@ -3,13 +3,13 @@
 //! The only filter that changes a response here is `DEFLATE`; [`compression`] decides about it. The names of
 //! others are known, so that directives with them are no errors.
 
-use crate::config::DirConfig;
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
 use crate::modules::negotiation::token;
 use crate::modules::pattern::Condition;
 use crate::modules::services::Services;
-use crate::modules::support::{lossy, merge, without_parameters};
 use crate::record::Record;
+use crate::support::{lossy, merge, without_parameters};
 use crate::world::{Level, World};
 
 /// Bytes below which Apache does not compress: the overhead of gzip and of the header fields.
@@ -32,21 +32,10 @@ pub struct Config {
     is_cleared: bool,
 }
 
-impl Config {
-    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
-    pub(crate) fn is_constant(&self) -> bool {
-        let mut providers = self.smart.iter().flat_map(|filter| &filter.providers);
-        providers.all(|provider| matches!(provider.when, When::Types(_)))
-    }
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::Filter;
 
-    /// Returns true if a condition of a response may take a sub-request.
-    pub(crate) fn looks_up(&self) -> bool {
-        let mut providers = self.smart.iter().flat_map(|filter| &filter.providers);
-        providers.any(|provider| matches!(&provider.when, When::Expression(condition) if condition.expr().looks_up()))
-    }
-
-    /// Replaces `SetOutputFilter` and `SetInputFilter`; appends chains.
-    pub fn merged(&self, child: &Config) -> Config {
+    fn merged(&self, child: &Config) -> Config {
         let mut smart = self.smart.clone();
         for filter in &child.smart {
             match smart.iter_mut().find(|other| other.name == filter.name) {
@@ -65,6 +54,19 @@ impl Config {
             is_cleared: self.is_cleared || child.is_cleared,
         }
     }
+
+    fn is_constant(&self) -> bool {
+        let mut providers = self.smart.iter().flat_map(|filter| &filter.providers);
+        providers.all(|provider| matches!(provider.when, When::Types(_)))
+    }
+}
+
+impl Config {
+    /// Returns true if a condition of a response may take a sub-request.
+    pub(crate) fn looks_up(&self) -> bool {
+        let mut providers = self.smart.iter().flat_map(|filter| &filter.providers);
+        providers.any(|provider| matches!(&provider.when, When::Expression(condition) if condition.expr().looks_up()))
+    }
 }
 
 /// Directives of this module.
@@ -82,7 +84,7 @@ pub const DIRECTIVES: &[Directive] = &[
         Override::FILE_INFO,
         "filter (or ; delimited list of filters) to be run on the request content",
         |config, _, arguments| {
-            config.filter.output = Some(names(arguments));
+            config.of_mut::<Config>().output = Some(names(arguments));
             Ok(())
         },
     ),
@@ -92,7 +94,7 @@ pub const DIRECTIVES: &[Directive] = &[
         Override::FILE_INFO,
         "filter (or ; delimited list of filters) to be run on the request body",
         |config, _, arguments| {
-            config.filter.input = Some(names(arguments));
+            config.of_mut::<Config>().input = Some(names(arguments));
             Ok(())
         },
     ),
@@ -247,7 +249,7 @@ pub fn output_filters(
     services: &dyn Services,
     by_extension: &[Vec<u8>],
 ) -> Vec<Vec<u8>> {
-    let config = &record.config.filter;
+    let config = record.config.of::<Config>();
     let mut names = by_extension.to_vec();
     names.extend(config.output.iter().flatten().cloned());
     for name in &config.chain {
@@ -264,7 +266,7 @@ pub fn output_filters(
 
 /// Returns the names of `SetInputFilter`, in lower case.
 pub fn input_filters(record: &Record) -> Vec<Vec<u8>> {
-    record.config.filter.input.clone().unwrap_or_default()
+    record.config.of::<Config>().input.clone().unwrap_or_default()
 }
 
 /// Filter that chooses one of several.
@@ -316,7 +318,7 @@ fn is_encoded(record: &Record) -> bool {
     let of_tables = tables.iter().filter_map(|table| table.get(b"Content-Encoding"));
     let mut all = of_tables.chain(record.content_encoding.as_deref());
     all.any(|encodings| {
-        let mut names = encodings.split(|&byte| byte == b',').map(crate::modules::support::trimmed);
+        let mut names = encodings.split(|&byte| byte == b',').map(crate::support::trimmed);
         names.any(|name| !matches!(name, b"" | b"identity" | b"7bit" | b"8bit" | b"binary"))
     })
 }
@@ -376,9 +378,9 @@ fn by_type(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result
     for name in list.split(|&byte| byte == b';').filter(|name| !name.is_empty()) {
         let smart = [b"BYTYPE:", name].concat();
         let types = types.iter().map(|name| name.to_vec()).collect();
-        add_provider(&mut config.filter, &smart, name, When::Types(types))?;
-        if !config.filter.chain.contains(&smart) {
-            config.filter.chain.push(smart);
+        add_provider(config.of_mut::<Config>(), &smart, name, When::Types(types))?;
+        if !config.of::<Config>().chain.contains(&smart) {
+            config.of_mut::<Config>().chain.push(smart);
         }
     }
     Ok(())
@@ -420,7 +422,7 @@ const KNOWN: &[&str] = &[
 
 fn declare(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     let Some(name) = arguments.first() else { return Ok(()) };
-    let config = &mut config.filter;
+    let config = config.of_mut::<Config>();
     config.smart.retain(|filter| filter.name != *name);
     if config.smart.len() < MAX_FILTERS {
         config.smart.push(Smart { name: name.to_vec(), providers: Vec::new() });
@@ -432,12 +434,12 @@ fn provider(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Resul
     let [smart, name, expression] = arguments else { return Ok(()) };
     let condition = Condition::parse(expression)
         .map_err(|error| format!("Error parsing FilterProvider expression:{error}"))?;
-    add_provider(&mut config.filter, smart, name, When::Expression(condition))
+    add_provider(config.of_mut::<Config>(), smart, name, When::Expression(condition))
 }
 
 fn protocol(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     let Some(filter) = config
-        .filter
+        .of::<Config>()
         .smart
         .iter()
         .find(|filter| arguments.first() == Some(&filter.name.as_slice()))
@@ -454,7 +456,7 @@ fn protocol(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Resul
 
 fn chain(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     let Some(argument) = arguments.first() else { return Ok(()) };
-    let config = &mut config.filter;
+    let config = config.of_mut::<Config>();
     let (action, name) = match argument.split_first() {
         Some((&action @ (b'+' | b'-' | b'=' | b'!' | b'@'), name)) => (action, name.to_vec()),
         _ => (b'+', argument.to_vec()),
@@ -486,7 +488,7 @@ mod tests {
 
     fn decided(lines: &[&str], content_type: &str, accepted: &str, env: &str) -> Compression {
         let mut config = DirConfig::default();
-        config.filter = config.filter.merged(&apply(DIRECTIVES, lines).unwrap().filter).into();
+        config = config.merged(&apply(DIRECTIVES, lines).unwrap());
         let mut record = record(config);
         record.content_type = Some(content_type.into());
         if !accepted.is_empty() {

@@ -3,12 +3,12 @@
 //! `RequestHeader` is applied last in the fixups ([`request`]). `Header` is applied when the response is about to
 //! be sent: [`response`], or [`error_response`] for an answer of the server's own (an error, a redirect).
 
-use crate::config::DirConfig;
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
 use crate::modules::pattern::{Condition, Pattern, Text, TooMuchWork, replaced};
 use crate::modules::services::Services;
-use crate::modules::support::{lossy, merge, word};
 use crate::record::Record;
+use crate::support::{lossy, merge, word};
 use crate::table::Table;
 use crate::work;
 use crate::world::{Level, World};
@@ -24,9 +24,18 @@ pub struct Config {
     always: Vec<Entry>,
 }
 
-impl Config {
-    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
-    pub(crate) fn is_constant(&self) -> bool {
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::Headers;
+
+    fn merged(&self, child: &Config) -> Config {
+        Config {
+            request: [self.request.as_slice(), &child.request].concat(),
+            onsuccess: [self.onsuccess.as_slice(), &child.onsuccess].concat(),
+            always: [self.always.as_slice(), &child.always].concat(),
+        }
+    }
+
+    fn is_constant(&self) -> bool {
         let is_constant = |entry: &Entry| {
             let is_text = match &entry.value {
                 Value::Format(pieces) => {
@@ -40,20 +49,13 @@ impl Config {
         };
         self.request.is_empty() && self.onsuccess.iter().chain(&self.always).all(is_constant)
     }
+}
 
+impl Config {
     /// Returns true if a condition of a response may take a sub-request.
     pub(crate) fn looks_up(&self) -> bool {
         let condition = |entry: &Entry| matches!(&entry.when, When::Expression(condition) if condition.expr().looks_up());
         self.onsuccess.iter().chain(&self.always).any(condition)
-    }
-
-    /// Applies the child's directives after the parent's.
-    pub fn merged(&self, child: &Config) -> Config {
-        Config {
-            request: [self.request.as_slice(), &child.request].concat(),
-            onsuccess: [self.onsuccess.as_slice(), &child.onsuccess].concat(),
-            always: [self.always.as_slice(), &child.always].concat(),
-        }
     }
 
     /// Returns true if no header field of a response can change.
@@ -83,20 +85,20 @@ pub const DIRECTIVES: &[Directive] = &[
 /// Applies `RequestHeader`: the last of the fixups.
 pub fn request(record: &mut Record, world: &dyn World, services: &dyn Services) {
     let config = record.config.clone();
-    apply_all(&config.headers.request, Target::Request, record, world, services);
+    apply_all(&config.of::<Config>().request, Target::Request, record, world, services);
 }
 
 /// Applies `Header always` and `Header` to a response.
 pub fn response(record: &mut Record, world: &dyn World, services: &dyn Services) {
     let config = record.config.clone();
-    apply_all(&config.headers.always, Target::Always, record, world, services);
-    apply_all(&config.headers.onsuccess, Target::Response, record, world, services);
+    apply_all(&config.of::<Config>().always, Target::Always, record, world, services);
+    apply_all(&config.of::<Config>().onsuccess, Target::Response, record, world, services);
 }
 
 /// Applies `Header always` to an answer of the server's own.
 pub fn error_response(record: &mut Record, world: &dyn World, services: &dyn Services) {
     let config = record.config.clone();
-    apply_all(&config.headers.always, Target::Always, record, world, services);
+    apply_all(&config.of::<Config>().always, Target::Always, record, world, services);
 }
 
 #[derive(Debug, Clone)]
@@ -171,8 +173,8 @@ fn header(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<
     }
     let entry = parse(&action, line, target, "Header")?;
     match target {
-        Target::Always => config.headers.always.push(entry),
-        _ => config.headers.onsuccess.push(entry),
+        Target::Always => config.of_mut::<Config>().always.push(entry),
+        _ => config.of_mut::<Config>().onsuccess.push(entry),
     }
     Ok(())
 }
@@ -184,7 +186,7 @@ fn request_header(
 ) -> Result<(), String> {
     let mut line = *arguments.first().unwrap_or(&&b""[..]);
     let action = word(&mut line);
-    config.headers.request.push(parse(&action, line, Target::Request, "RequestHeader")?);
+    config.of_mut::<Config>().request.push(parse(&action, line, Target::Request, "RequestHeader")?);
     Ok(())
 }
 
@@ -272,7 +274,7 @@ fn parse_clause(clause: &[u8]) -> Result<When, String> {
         return Ok(When::Never);
     }
     let rest = |length: usize| clause.get(length..).unwrap_or_default();
-    if crate::modules::support::has_prefix(clause, b"env=") {
+    if crate::support::has_prefix(clause, b"env=") {
         let (name, is_negated) = match rest(4).strip_prefix(b"!") {
             Some(name) => (name, true),
             None => (rest(4), false),
@@ -284,7 +286,7 @@ fn parse_clause(clause: &[u8]) -> Result<When, String> {
         }
         return Ok(When::Environment { name: name.to_vec(), is_negated });
     }
-    if crate::modules::support::has_prefix(clause, b"expr=") {
+    if crate::support::has_prefix(clause, b"expr=") {
         let condition = Condition::parse(rest(5));
         return condition
             .map(When::Expression)
@@ -543,7 +545,7 @@ fn apply(
 fn has_element(list: &[u8], element: &[u8]) -> bool {
     let mut rest = list;
     while !rest.is_empty() {
-        rest = crate::modules::support::skip_space(rest);
+        rest = crate::support::skip_space(rest);
         let (mut end, mut is_quoted) = (0, false);
         while let Some(&byte) = rest.get(end) {
             if byte == b',' && !is_quoted {

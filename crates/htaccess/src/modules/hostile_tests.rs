@@ -10,6 +10,7 @@ use crate::modules::{
     access_compat, auth_basic, authn_file, authz, authz_groupfile, autoindex, env, expires, filter,
     headers, mime, negotiation, setenvif,
 };
+use crate::options::Options;
 use crate::record::Record;
 use crate::world::{Later, World};
 
@@ -123,7 +124,7 @@ proptest! {
             directory: b"/site/",
             section: None,
             methods: None,
-            options: crate::modules::core::Options::ANY,
+            options: Options::ANY,
         };
         let mut config = DirConfig::default();
         for (module, index, words) in &directives {

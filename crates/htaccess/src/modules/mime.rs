@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 pub use types::Types;
 
-use crate::config::DirConfig;
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
-use crate::modules::support::{is_space, lossy, trimmed};
 use crate::record::{FileKind, Record};
+use crate::support::{is_space, lossy, trimmed};
 
 /// Type of a directory.
 pub const DIRECTORY_TYPE: &[u8] = b"httpd/unix-directory";
@@ -30,10 +30,10 @@ pub struct Config {
     default_charset: Option<Option<Vec<u8>>>,
 }
 
-impl Config {
-    /// Lays the child's extensions over those of the parent, then removes what the child removes: its own
-    /// additions, too.
-    pub fn merged(&self, child: &Config) -> Config {
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::Mime;
+
+    fn merged(&self, child: &Config) -> Config {
         let mut extensions = Arc::clone(&self.extensions);
         for (name, added) in child.extensions.iter() {
             let extension = Arc::make_mut(&mut extensions).entry(name.clone()).or_default();
@@ -102,7 +102,8 @@ pub const DIRECTIVES: &[Directive] = &[
         class: Override::FILE_INFO,
         usage: "language to use for documents with no other language file extension",
         apply: |config, _, arguments| {
-            config.mime.default_language = arguments.first().map(|word| word.to_vec());
+            config.of_mut::<Config>().default_language =
+                arguments.first().map(|word| word.to_vec());
             Ok(())
         },
     },
@@ -137,7 +138,7 @@ pub const DIRECTIVES: &[Directive] = &[
         usage: "Set to 'yes' to allow mod_mime to use path info for type checking",
         apply: |config, _, arguments| {
             let is_on = arguments.first().is_some_and(|word| word.eq_ignore_ascii_case(b"on"));
-            config.mime.uses_path_info = Some(is_on);
+            config.of_mut::<Config>().uses_path_info = Some(is_on);
             Ok(())
         },
     },
@@ -177,10 +178,10 @@ pub fn type_checker(record: &mut Record, types: &Types) -> Found {
     }
     let config = record.config.clone();
     let mut name = record.filename.clone();
-    if config.mime.uses_path_info == Some(true) {
+    if config.of::<Config>().uses_path_info == Some(true) {
         name.extend_from_slice(&record.path_info);
     }
-    let found = found(&config.mime, types, &name, record.content_type.as_deref());
+    let found = found(config.of::<Config>(), types, &name, record.content_type.as_deref());
     if found.content_type.is_some() {
         record.content_type.clone_from(&found.content_type);
     }
@@ -196,7 +197,7 @@ pub fn type_checker(record: &mut Record, types: &Types) -> Found {
     }
     record.content_languages.extend(found.content_languages.iter().cloned());
     if record.content_languages.is_empty() {
-        record.content_languages.extend(config.mime.default_language.clone());
+        record.content_languages.extend(config.of::<Config>().default_language.clone());
     }
     if found.handler.is_some() {
         record.handler.clone_from(&found.handler);
@@ -350,7 +351,7 @@ fn set(config: &mut DirConfig, arguments: &[&[u8]], field: Field) -> Result<(), 
     let [value, extensions @ ..] = arguments else { return Ok(()) };
     for extension in extensions {
         let name = extension.strip_prefix(b".").unwrap_or(extension).to_ascii_lowercase();
-        let extensions = Arc::make_mut(&mut config.mime.extensions);
+        let extensions = Arc::make_mut(&mut config.of_mut::<Config>().extensions);
         extensions.entry(name).or_default().set(field, value.to_ascii_lowercase());
     }
     Ok(())
@@ -359,7 +360,7 @@ fn set(config: &mut DirConfig, arguments: &[&[u8]], field: Field) -> Result<(), 
 fn unset(config: &mut DirConfig, arguments: &[&[u8]], field: Field) -> Result<(), String> {
     for extension in arguments {
         let name = extension.strip_prefix(b".").unwrap_or(extension).to_ascii_lowercase();
-        config.mime.removals.push((name, field));
+        config.of_mut::<Config>().removals.push((name, field));
     }
     Ok(())
 }
@@ -370,7 +371,7 @@ fn multiviews_match(
     arguments: &[&[u8]],
 ) -> Result<(), String> {
     for word in arguments {
-        let set = &mut config.mime.multiviews;
+        let set = &mut config.of_mut::<Config>().multiviews;
         match word.to_ascii_lowercase().as_slice() {
             b"any" if set.negotiated_only || set.handlers || set.filters => {
                 return Err("Any is incompatible with NegotiatedOnly, Filters and Handlers".into());
@@ -400,7 +401,7 @@ fn default_charset(
     arguments: &[&[u8]],
 ) -> Result<(), String> {
     let name = arguments.first().copied().unwrap_or_default();
-    config.mime.default_charset = Some(match name.to_ascii_lowercase().as_slice() {
+    config.of_mut::<Config>().default_charset = Some(match name.to_ascii_lowercase().as_slice() {
         b"off" => None,
         b"on" => Some(b"iso-8859-1".to_vec()),
         _ => Some(name.to_vec()),
@@ -459,7 +460,7 @@ fn divided(content_type: &[u8]) -> Option<(Vec<u8>, Parameters)> {
     loop {
         let equals = rest.iter().position(|&byte| byte == b'=')?;
         let (name, value) = rest.split_at(equals);
-        let value = crate::modules::support::skip_space(value.get(1..)?);
+        let value = crate::support::skip_space(value.get(1..)?);
         let name = trimmed(name);
         if name.is_empty() || !name.iter().all(|&byte| is_token(byte)) {
             return None;
@@ -506,7 +507,7 @@ mod tests {
     use crate::modules::testing::{apply, record};
 
     fn checked(lines: &[&str], path: &str) -> String {
-        let config = Config::default().merged(&apply(DIRECTIVES, lines).unwrap().mime);
+        let config = Config::default().merged(apply(DIRECTIVES, lines).unwrap().of::<Config>());
         let found = found(&config, &Types::built_in(), path.as_bytes(), None);
         let text = |value: &Option<Vec<u8>>| value.as_deref().map_or("-".into(), lossy);
         let languages: Vec<String> =
@@ -553,7 +554,7 @@ mod tests {
 
     #[test]
     fn parts_without_meaning_are_exceptions() {
-        let config = apply(DIRECTIVES, &["AddLanguage en .en"]).unwrap().mime;
+        let config = apply(DIRECTIVES, &["AddLanguage en .en"]).unwrap().of::<Config>().clone();
         let all = |path: &str| found(&config, &Types::built_in(), path.as_bytes(), None).exceptions;
         assert_eq!(all("/a.QQ.en"), Some(vec![b"a".to_vec(), b"QQ".to_vec()]));
         assert_eq!(all("/a.qq"), None);
@@ -561,7 +562,7 @@ mod tests {
 
     #[test]
     fn default_charset_is_for_plain_text_and_html() {
-        let config = |line: &str| apply(DIRECTIVES, &[line]).unwrap().mime;
+        let config = |line: &str| apply(DIRECTIVES, &[line]).unwrap().of::<Config>().clone();
         for (line, content_type, expected) in [
             ("AddDefaultCharset UTF-8", "text/html", "text/html; charset=UTF-8"),
             ("AddDefaultCharset on", "text/plain", "text/plain; charset=iso-8859-1"),

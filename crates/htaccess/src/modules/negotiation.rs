@@ -24,8 +24,8 @@ use variant::{MAX_VARIANTS, Variant};
 
 use crate::config::DirConfig;
 use crate::directive::{Arguments, Directive, Override, Place};
-use crate::modules::support::lossy;
 use crate::record::{FileKind, Record};
+use crate::support::lossy;
 use crate::work;
 use crate::world::{Later, Level, World};
 
@@ -47,7 +47,7 @@ pub const DIRECTIVES: &[Directive] = &[
         class: Override::FILE_INFO,
         usage: "space-delimited list of MIME language abbreviations",
         apply: |config, _, arguments| {
-            let languages = config.negotiation.languages.get_or_insert_default();
+            let languages = config.of_mut::<Config>().languages.get_or_insert_default();
             languages.extend(arguments.iter().map(|word| word.to_vec()));
             Ok(())
         },
@@ -162,8 +162,7 @@ pub async fn handle_map(
     }
     let path = record.uri.strip_suffix(record.path_info.as_slice()).unwrap_or(&record.uri);
     let end = memchr::memrchr(b'/', path).map_or(0, |slash| slash + 1);
-    let mut target =
-        crate::modules::support::escape_path(path.get(..end).unwrap_or_default(), true);
+    let mut target = crate::support::escape_path(path.get(..end).unwrap_or_default(), true);
     target.extend_from_slice(&best.name);
     target.extend_from_slice(&record.path_info);
     if let Some(args) = &record.args {
@@ -313,7 +312,7 @@ impl State {
             &mut self.variants,
             &self.accepted,
             &self.preferences,
-            &record.config.clone().negotiation,
+            record.config.clone().of::<Config>(),
             record,
         );
         if !is_choice {
@@ -354,7 +353,7 @@ impl State {
                 candidate => variant.candidate = candidate,
             }
         }
-        let name = crate::modules::support::escape_segment(&variant.name);
+        let name = crate::support::escape_segment(&variant.name);
         if let Some(candidate) = &mut variant.candidate {
             let sub = &mut candidate.record;
             if sub.err_headers_out.get(b"TCN").is_some()
@@ -396,7 +395,7 @@ fn names_all(wanted: &[u8], exceptions: &[Vec<u8>]) -> bool {
 
 fn force(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(), String> {
     for word in arguments {
-        let force = &mut config.negotiation.force;
+        let force = &mut config.of_mut::<Config>().force;
         let is_none = *force == Some(Force { prefer: false, fallback: false });
         match word.to_ascii_lowercase().as_slice() {
             b"none" if force.is_some() && !is_none => {

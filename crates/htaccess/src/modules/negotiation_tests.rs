@@ -1,6 +1,7 @@
 use super::*;
 use crate::modules::mime::{self, Types};
 use crate::modules::testing::{Stub, apply_line, now, record};
+use crate::options::Options;
 
 struct Files<'a> {
     stub: &'a Stub,
@@ -34,7 +35,7 @@ fn request(
         directory: b"/site/",
         section: None,
         methods: None,
-        options: crate::modules::core::Options::ANY,
+        options: Options::ANY,
     };
     let base = ["LanguagePriority en de fr", "ForceLanguagePriority Prefer Fallback"];
     for line in base {
@@ -44,7 +45,7 @@ fn request(
     for line in lines {
         apply_line(DIRECTIVES, &mut child, &place, line).unwrap();
     }
-    config.negotiation = config.negotiation.merged(&child.negotiation).into();
+    config = config.merged(&child);
     for line in [
         "AddLanguage en .en",
         "AddLanguage fr .fr",

@@ -1,6 +1,6 @@
 //! Settings of PHP: `php_value` and `php_flag`, as mod_php reads them.
 
-use crate::config::DirConfig;
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
 
 /// Settings of PHP, by name.
@@ -10,16 +10,19 @@ pub struct Config {
     pub settings: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Config {
-    /// Returns the directives of a directory with those of a directory or section below it.
-    pub fn merged(&self, child: &Config) -> Config {
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::Php;
+
+    fn merged(&self, child: &Config) -> Config {
         let mut merged = self.clone();
         for (name, value) in &child.settings {
             merged.set(name, value);
         }
         merged
     }
+}
 
+impl Config {
     fn set(&mut self, name: &[u8], value: &[u8]) {
         match self.settings.iter_mut().find(|(known, _)| known == name) {
             Some((_, known)) => *known = value.to_vec(),
@@ -38,7 +41,7 @@ impl Config {
 fn is_true(value: &[u8]) -> bool {
     match value.to_ascii_lowercase().as_slice() {
         b"on" | b"yes" | b"true" => true,
-        text => crate::modules::support::atoi(text) != 0,
+        text => crate::support::atoi(text) != 0,
     }
 }
 
@@ -62,13 +65,13 @@ pub const DIRECTIVES: &[Directive] = &[
 
 fn value(config: &mut DirConfig, _: &Place<'_>, words: &[&[u8]]) -> Result<(), String> {
     let value = if words[1].eq_ignore_ascii_case(b"none") { b"" } else { words[1] };
-    config.php.set(words[0], value);
+    config.of_mut::<Config>().set(words[0], value);
     Ok(())
 }
 
 fn flag(config: &mut DirConfig, _: &Place<'_>, words: &[&[u8]]) -> Result<(), String> {
     let is_on = words[1].eq_ignore_ascii_case(b"on") || words[1] == b"1";
-    config.php.set(words[0], if is_on { b"1" } else { b"0" });
+    config.of_mut::<Config>().set(words[0], if is_on { b"1" } else { b"0" });
     Ok(())
 }
 

@@ -25,7 +25,7 @@ pub use self::fixup::{fixup, force_type};
 pub use self::outcome::Outcome;
 pub(crate) use self::pass::END_NOTE;
 pub use self::trace::{Event, Trace};
-use crate::config::DirConfig;
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
 use crate::record::Record;
 
@@ -62,20 +62,10 @@ mod option {
     pub const IGNORE_CONTEXT_INFO: u16 = 1 << 7;
 }
 
-impl Config {
-    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
-    pub(crate) fn is_constant(&self) -> bool {
-        self.is_on != Some(true) || self.rules.iter().all(|rule| rule.is_constant())
-    }
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::Rewrite;
 
-    /// Returns true if there are rules that apply.
-    pub fn is_active(&self) -> bool {
-        self.is_present && self.is_on == Some(true) && !self.rules.is_empty()
-    }
-
-    /// Merges the directives of a directory below, or of a section. A child with any directive of the module
-    /// replaces the rules.
-    pub fn merged(&self, child: &Config) -> Config {
+    fn merged(&self, child: &Config) -> Config {
         if !child.is_present || !self.is_present {
             return if child.is_present { child.clone() } else { self.clone() };
         }
@@ -103,6 +93,17 @@ impl Config {
             conditions: Vec::new(),
             rules,
         }
+    }
+
+    fn is_constant(&self) -> bool {
+        self.is_on != Some(true) || self.rules.iter().all(|rule| rule.is_constant())
+    }
+}
+
+impl Config {
+    /// Returns true if there are rules that apply.
+    pub fn is_active(&self) -> bool {
+        self.is_present && self.is_on == Some(true) && !self.rules.is_empty()
     }
 
     fn has(&self, bit: u16) -> bool {
@@ -158,7 +159,7 @@ pub const DIRECTIVES: &[Directive] = &[
 
 /// Returns the module's part of a configuration, and remembers the directory.
 fn config<'c>(config: &'c mut DirConfig, place: &Place<'_>) -> &'c mut Config {
-    let config = &mut config.rewrite;
+    let config = config.of_mut::<Config>();
     if !config.is_present {
         config.is_present = true;
         // The rules of a section see the whole path: Apache takes the section's argument for a directory.

@@ -2,12 +2,12 @@
 
 use memchr::memmem::Finder;
 
-use crate::config::DirConfig;
+use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
 use crate::modules::pattern::{Condition, Groups, Pattern, replaced};
 use crate::modules::services::Services;
-use crate::modules::support::{lossy, word};
 use crate::record::Record;
+use crate::support::{lossy, word};
 use crate::table::Table;
 use crate::world::{Level, World};
 
@@ -17,16 +17,16 @@ pub struct Config {
     rules: Vec<Rule>,
 }
 
-impl Config {
-    /// See [`DirConfig::is_constant`](crate::config::DirConfig::is_constant).
-    pub(crate) fn is_constant(&self) -> bool {
-        let is_harmless = |name: &[u8]| HARMLESS.iter().any(|known| known.as_bytes() == name);
-        self.rules.iter().all(|rule| rule.variables.iter().all(|(name, _)| is_harmless(name)))
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::Setenvif;
+
+    fn merged(&self, child: &Config) -> Config {
+        Config { rules: [self.rules.as_slice(), &child.rules].concat() }
     }
 
-    /// Applies the child's rules after those of the parent.
-    pub fn merged(&self, child: &Config) -> Config {
-        Config { rules: [self.rules.as_slice(), &child.rules].concat() }
+    fn is_constant(&self) -> bool {
+        let is_harmless = |name: &[u8]| HARMLESS.iter().any(|known| known.as_bytes() == name);
+        self.rules.iter().all(|rule| rule.variables.iter().all(|(name, _)| is_harmless(name)))
     }
 }
 
@@ -90,7 +90,7 @@ pub fn header_parser(
     let config = record.config.clone();
     // As Apache: an expression without a match of its own refers to the groups of the match before.
     let mut last: Option<(Vec<u8>, Option<Groups>)> = None;
-    for rule in &config.setenvif.rules {
+    for rule in &config.of::<Config>().rules {
         let Some(mut matched) = rule.matched(record, world, services) else { continue };
         if matched.1.is_some() {
             last = Some(matched.clone());
@@ -266,7 +266,7 @@ fn add(
     if pattern.is_empty() {
         return Err(format!("Missing regular expression for {directive}"));
     }
-    let rules = &mut config.setenvif.rules;
+    let rules = &mut config.of_mut::<Config>().rules;
     let identity = (name.to_ascii_lowercase(), pattern.clone(), ignore_case);
     // As Apache: a rule like the one before adds to its variables.
     if let Some(last) = rules.last_mut()
@@ -310,7 +310,7 @@ fn set_env_if_expr(
         variables: Table::default(),
     };
     variables(&mut rule.variables, line, "SetEnvIfExpr")?;
-    config.setenvif.rules.push(rule);
+    config.of_mut::<Config>().rules.push(rule);
     Ok(())
 }
 

@@ -9,8 +9,9 @@ use crate::directive::{Arguments, Directive, Place};
 use crate::expr::{Context, Scope};
 use crate::modules::pattern::{Condition, Text};
 use crate::modules::services::Services;
-use crate::modules::support::{skip_space, word, words};
+use crate::options::Options;
 use crate::record::{Connection, FileInfo, FileKind, Record};
+use crate::support::{skip_space, word, words};
 use crate::world::{Broken, Later, Level, Reading, World};
 
 /// A world of fixed files.
@@ -129,7 +130,7 @@ pub fn apply(directives: &[Directive], lines: &[&str]) -> Result<DirConfig, Stri
         directory: b"/site/",
         section: None,
         methods: None,
-        options: crate::modules::core::Options::ANY,
+        options: Options::ANY,
     };
     for line in lines {
         apply_line(directives, &mut config, &place, line)?;

@@ -3,13 +3,13 @@
 use super::failure::Failure;
 use super::section_kind::Kind;
 use super::tree::Node;
-use super::words::Words;
 use crate::base::Base;
 use crate::budget;
-use crate::config::{DirConfig, Methods};
+use crate::config::{DirConfig, begin_directive};
 use crate::directive::{self, Arguments, Directive, Place};
+use crate::method::Methods;
 use crate::registry;
-use crate::shared;
+use crate::words::Words;
 
 /// Most words that a directive takes at once (Apache's `AP_MAX_ARGC`).
 const MAX_WORDS: usize = 64;
@@ -161,7 +161,7 @@ fn call(
     };
     let mut apply = |words: &[Vec<u8>]| {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        budget::add_directive(shared::begin(&words))?;
+        budget::add_directive(begin_directive(&words))?;
         apply(config, place, &words)
     };
     let has = |words: &[Vec<u8>], count: usize| {

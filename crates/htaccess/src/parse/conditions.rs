@@ -3,10 +3,10 @@
 
 use std::cmp::Ordering;
 
-use super::words::Words;
 use crate::base::Base;
 use crate::modules::pattern::Pattern;
 use crate::registry;
+use crate::words::Words;
 
 /// What a condition may ask.
 pub(super) struct Context<'a> {

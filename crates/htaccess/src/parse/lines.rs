@@ -1,5 +1,7 @@
 //! Lines of a file: continuation lines joined, white space at both ends removed.
 
+use crate::support::is_space;
+
 /// Longest line in bytes, with its continuation lines and the line feed.
 const MAX_LINE_BYTES: usize = 8192;
 
@@ -63,11 +65,6 @@ fn trim(line: &mut Vec<u8>) {
     line.truncate(end);
     let start = line.iter().position(|&byte| !is_space(byte)).unwrap_or(0);
     line.drain(..start);
-}
-
-/// Returns true for white space of C's `isspace`.
-pub(super) fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
 #[cfg(test)]

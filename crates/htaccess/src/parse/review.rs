@@ -2,8 +2,8 @@
 
 use super::compile;
 use super::tree::{Node, Reader};
-use super::words::Words;
 use crate::base::Base;
+use crate::words::Words;
 use crate::world::Broken;
 
 /// A line of a file.

@@ -7,12 +7,14 @@ use super::compiler::{Compiler, Scope};
 use super::failure::Failure;
 use super::section_kind::Kind;
 use super::tree::Node;
-use super::words::Words;
 use crate::budget;
-use crate::config::{DirConfig, Methods};
+use crate::config::DirConfig;
 use crate::method;
+use crate::method::Methods;
+use crate::modules::core;
 use crate::modules::core::{Branch, FilesSection, IfSection, NamePattern};
 use crate::modules::pattern::Condition;
+use crate::words::Words;
 
 impl Compiler<'_> {
     pub(super) fn section(
@@ -78,7 +80,10 @@ impl Compiler<'_> {
             let name = kind.name();
             return Err(fail(format!("Multiple {name}> arguments not (yet) supported.")));
         }
-        config.core.files.push(Arc::new(FilesSection { pattern, config: Arc::new(inner) }));
+        config
+            .of_mut::<core::Config>()
+            .files
+            .push(Arc::new(FilesSection { pattern, config: Arc::new(inner) }));
         Ok(())
     }
 
@@ -110,7 +115,7 @@ impl Compiler<'_> {
         };
         let inner = self.inside(node, b"*If")?;
         if !matches!(branch, Branch::If(_)) {
-            let last = config.core.branches.last().map(|last| &last.branch);
+            let last = config.of::<core::Config>().branches.last().map(|last| &last.branch);
             if !matches!(last, Some(Branch::If(_) | Branch::ElseIf(_))) {
                 let text = "<Else> or <ElseIf> section without previous <If> or <ElseIf> section \
                             in same scope";
@@ -120,7 +125,10 @@ impl Compiler<'_> {
         if !words.rest().is_empty() {
             return Err(fail(format!("Multiple {}> arguments not supported.", kind.name())));
         }
-        config.core.branches.push(Arc::new(IfSection { branch, config: Arc::new(inner) }));
+        config
+            .of_mut::<core::Config>()
+            .branches
+            .push(Arc::new(IfSection { branch, config: Arc::new(inner) }));
         Ok(())
     }
 

@@ -2,7 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::allow::Allow;
-use crate::modules::core::Options;
+use crate::modules::core;
+use crate::options::Options;
 
 fn parse(text: &[u8], base: &Base) -> Result<DirConfig, String> {
     compile(text, b"/site/.htaccess", b"/site/", base, &|path| path == b"/there")
@@ -14,7 +15,7 @@ fn error(text: &str) -> String {
 }
 
 fn options(text: &str) -> Options {
-    parse(text.as_bytes(), &Base::default()).unwrap().core.options.get()
+    parse(text.as_bytes(), &Base::default()).unwrap().of::<core::Config>().options.get()
 }
 
 const OFF: Options = Options::NONE;
@@ -154,7 +155,7 @@ fn classes_decide_what_is_allowed() {
     let base =
         Base { allow: Allow::parse(&["FileInfo", "Nonfatal=All"]).unwrap(), ..Base::default() };
     let config = parse(b"Options None\nFoo\n", &base).unwrap();
-    assert_eq!(config.core.options.get(), DEFAULT);
+    assert_eq!(config.of::<core::Config>().options.get(), DEFAULT);
     assert_eq!(config.warnings.len(), 2);
     let base = Base { allow: Allow::parse(&["Options=Indexes"]).unwrap(), ..Base::default() };
     assert_eq!(

@@ -6,8 +6,8 @@
 use super::conditions;
 use super::failure::Failure;
 use super::lines::{Lines, TooLong};
-use super::words::Words;
 use crate::base::Base;
+use crate::words::Words;
 
 /// Deepest nesting of sections.
 const MAX_DEPTH: usize = 100;

@@ -1,4 +1,4 @@
-use crate::modules::support::lossy;
+use crate::support::lossy;
 use crate::testing::Site;
 
 #[test]

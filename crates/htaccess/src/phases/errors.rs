@@ -2,11 +2,12 @@
 
 use super::handler::is_body_too_large;
 use super::server::{MAX_REDIRECTS, Server};
+use crate::modules::core;
 use crate::modules::core::{ErrorDocument, is_known, is_url};
 use crate::modules::services::Services;
-use crate::modules::support::lossy;
 use crate::outcome::{Action, ErrorPage, Outcome};
 use crate::record::Record;
+use crate::support::lossy;
 use crate::table::Table;
 use crate::uri;
 use crate::world::Level;
@@ -79,7 +80,7 @@ impl Server<'_> {
     }
 
     fn error_document(&self, record: &Record, status: u16) -> Option<Document> {
-        let document = record.config.core.error_document(status)?;
+        let document = record.config.of::<core::Config>().error_document(status)?;
         let value = |text| {
             self.text(record, text).unwrap_or_else(|error| {
                 let text = format!("Can't evaluate error document: {error}");

@@ -2,12 +2,13 @@
 
 use super::index::REWRITTEN;
 use super::server::{Progress, Server};
-use crate::modules::core::PathInfo;
+use crate::modules::core;
 use crate::modules::rewrite::{Event, Outcome as Rewriting, Trace};
 use crate::modules::services::Services;
-use crate::modules::support::lossy;
 use crate::modules::{alias, auth_basic, env, headers, negotiation, rewrite, setenvif};
+use crate::record::PathInfo;
 use crate::record::Record;
+use crate::support::lossy;
 use crate::world::Level;
 
 /// Describes a step of rewriting.
@@ -65,7 +66,7 @@ impl Server<'_> {
 
     /// Applies the rules of mod_rewrite. A redirect inside the server waits for the other fix-ups.
     fn rewrite(&self, record: &mut Record) -> Progress {
-        let follows_links = record.config.core.options.get().allows_rewriting();
+        let follows_links = record.config.of::<core::Config>().options.get().allows_rewriting();
         let world = self.world;
         let mut tell = |event: Event<'_>| world.explain(&|| described(&event));
         let trace: Trace<'_> = if world.is_explaining() { Some(&mut tell) } else { None };
@@ -90,7 +91,7 @@ impl Server<'_> {
     /// `ForceType`, `SetHandler`, `AcceptPathInfo`.
     fn override_type(&self, record: &mut Record) -> Progress {
         let config = record.config.clone();
-        let config = &config.core;
+        let config = config.of::<core::Config>();
         if let Some(kind) = config.force_type.as_deref().filter(|kind| *kind != b"none") {
             record.content_type = Some(kind.to_vec());
             record.is_type_trusted = true;

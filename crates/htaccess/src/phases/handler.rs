@@ -5,11 +5,15 @@ use super::server::Server;
 use crate::handler_name;
 use crate::method;
 use crate::modules::autoindex::{self, Directory, Insert};
-use crate::modules::core::{Options, PathInfo, Signature};
+use crate::modules::core;
+use crate::modules::core::Signature;
 use crate::modules::negotiation::{MAP_TYPE, Map, handle_map};
-use crate::modules::support::{escape_html, lossy};
+use crate::modules::php;
+use crate::options::Options;
 use crate::outcome::{Action, PHP_HANDLER, Script};
+use crate::record::PathInfo;
 use crate::record::{FileKind, Record};
+use crate::support::{escape_html, lossy};
 use crate::uri;
 use crate::world::{FileRule, Later, Level, Reading};
 
@@ -126,7 +130,8 @@ impl Server<'_> {
         if !matches!(record.method.as_slice(), b"GET" | b"HEAD") {
             return Ok(None);
         }
-        let is_enabled = record.config.core.options.get().contains(Options::INDEXES);
+        let is_enabled =
+            record.config.of::<core::Config>().options.get().contains(Options::INDEXES);
         let page = autoindex::handle(record, self.world, self, is_enabled).await?;
         Ok(Some(Action::Page(page)))
     }
@@ -138,7 +143,7 @@ impl Server<'_> {
         if record.accepts_path_info == PathInfo::Reject && !record.path_info.is_empty() {
             return Err(404);
         }
-        if !config.php.runs_scripts() {
+        if !config.of::<php::Config>().runs_scripts() {
             return Ok(None);
         }
         let name = String::from_utf8_lossy(&record.filename);
@@ -169,8 +174,8 @@ impl Server<'_> {
             method: record.method.clone(),
             query: record.args.clone().unwrap_or_default(),
             variables: variables(record),
-            settings: config.php.settings.clone(),
-            passes_auth: config.core.pass_auth == Some(true),
+            settings: config.of::<php::Config>().settings.clone(),
+            passes_auth: config.of::<core::Config>().pass_auth == Some(true),
             shows_source: matches!(runs, Runs::Source),
             foreign_handler: match runs {
                 Runs::Foreign(name) => Some(name.to_vec()),
@@ -259,7 +264,7 @@ impl Directory for Server<'_> {
     }
 
     fn signature(&self, record: &Record) -> Vec<u8> {
-        let signature = record.config.core.signature.unwrap_or(Signature::Off);
+        let signature = record.config.of::<core::Config>().signature.unwrap_or(Signature::Off);
         if signature == Signature::Off {
             return Vec::new();
         }
@@ -290,7 +295,7 @@ pub(super) const ALLOWED: &str = "GET,POST,OPTIONS,HEAD";
 /// Returns true if the request announces a longer body than `LimitRequestBody` allows. An error document does
 /// not read the body.
 pub(super) fn is_body_too_large(record: &Record) -> bool {
-    let limit = record.config.core.limit_request_body.filter(|limit| *limit > 0);
+    let limit = record.config.of::<core::Config>().limit_request_body.filter(|limit| *limit > 0);
     let Some(limit) = limit.filter(|_| record.status == 200) else { return false };
     let length =
         record.headers_in.get(b"Content-Length").and_then(|text| std::str::from_utf8(text).ok());
@@ -299,7 +304,7 @@ pub(super) fn is_body_too_large(record: &Record) -> bool {
 
 /// Path and query as the client sent them, from the first line of its request.
 fn request_uri(record: &Record) -> Vec<u8> {
-    if record.config.core.has_current_uri == Some(true) {
+    if record.config.of::<core::Config>().has_current_uri == Some(true) {
         return uri::escaped(&record.uri);
     }
     let mut words = record.request_line.splitn(3, |&byte| byte == b' ');
@@ -340,7 +345,7 @@ fn variables(record: &Record) -> Vec<(Vec<u8>, Vec<u8>)> {
         set(b"AUTH_TYPE", kind);
     }
     if let Some(previous) = &record.previous {
-        if record.config.core.qualify_redirect_url == Some(true) {
+        if record.config.of::<core::Config>().qualify_redirect_url == Some(true) {
             set(b"REDIRECT_URL", &uri::construct_url(record, &previous.uri));
         } else if !previous.uri.is_empty() {
             set(b"REDIRECT_URL", &previous.uri);

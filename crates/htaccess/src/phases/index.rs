@@ -1,6 +1,7 @@
 //! mod_dir: slashes, index files and fallback resources.
 
 use super::server::{Progress, Server};
+use crate::modules::dir;
 use crate::modules::rewrite::adopt_cookies;
 use crate::record::{FileKind, Record};
 use crate::uri;
@@ -26,7 +27,7 @@ impl Server<'_> {
             return Ok(());
         }
         let config = record.config.clone();
-        let config = &config.dir;
+        let config = config.of::<dir::Config>();
         if !record.uri.ends_with(b"/") {
             return self.add_slash(record, config.slash != Some(false));
         }
@@ -82,7 +83,7 @@ impl Server<'_> {
 
     async fn fixup_fallback(&self, record: &mut Record) -> Progress {
         let config = record.config.clone();
-        let Some(path) = config.dir.fallback() else { return Ok(()) };
+        let Some(path) = config.of::<dir::Config>().fallback() else { return Ok(()) };
         let target = with_query(path, record.args.as_deref());
         let sub = self.lookup_own_path(record, &target).await;
         if sub.status == 200 && sub.file.kind == FileKind::File {

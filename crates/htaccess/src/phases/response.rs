@@ -7,7 +7,9 @@ use super::handler::{ALLOWED, REFUSED_METHOD};
 use super::script_variables;
 use super::server::Server;
 use super::services::add_vary;
+use crate::config::ModuleConfig;
 use crate::modules::accept_list::{elements, join_vary};
+use crate::modules::core;
 use crate::modules::filter::{self, Compression};
 use crate::modules::{expires, headers, mime};
 use crate::outcome::Action;
@@ -44,7 +46,7 @@ impl Server<'_> {
         // Conditions see the length of a file; the connection writes the field itself.
         let shows_length = matches!(action, Action::File)
             && compression != Compression::Gzip
-            && !record.config.headers.is_constant();
+            && !record.config.of::<headers::Config>().is_constant();
         if shows_length {
             record.headers_out.set("Content-Length", record.file.size.to_string());
         }
@@ -53,7 +55,7 @@ impl Server<'_> {
         } else {
             // A request without a handler is handled by its type, which `%{HANDLER}` shows only now.
             if let Action::Script(script) = action
-                && !record.config.headers.is_constant()
+                && !record.config.of::<headers::Config>().is_constant()
             {
                 script_variables::add(record, script);
             }
@@ -96,7 +98,7 @@ impl Server<'_> {
 
     /// `ContentDigest`.
     pub(super) async fn add_digest(&self, record: &mut Record) {
-        if record.config.core.content_digest != Some(true) {
+        if record.config.of::<core::Config>().content_digest != Some(true) {
             return;
         }
         let sum = Reading::Digest(MAX_DIGEST_BYTES);
@@ -154,7 +156,7 @@ impl Server<'_> {
             return;
         }
         if let Some(kind) = &record.content_type {
-            let kind = mime::sent_type(&record.config.mime, kind);
+            let kind = mime::sent_type(record.config.of::<mime::Config>(), kind);
             record.headers_out.set("Content-Type", kind);
         }
         if let Some(encoding) = &record.content_encoding {

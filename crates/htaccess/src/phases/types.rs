@@ -1,16 +1,18 @@
 //! Type, language and encoding of a file: negotiation, then suffixes.
 
 use super::server::{Progress, Server};
-use crate::modules::core::Options;
+use crate::modules::core;
 use crate::modules::mime;
 use crate::modules::negotiation::{self, Candidate, Lookup, Multiviews};
+use crate::options::Options;
 use crate::record::{FileKind, Record};
 use crate::world::Later;
 
 impl Server<'_> {
     /// Determines the media type, encodings and handler of the file.
     pub(super) async fn find_type(&self, record: &mut Record) -> Progress {
-        let has_multiviews = record.config.core.options.get().contains(Options::MULTI_VIEWS);
+        let has_multiviews =
+            record.config.of::<core::Config>().options.get().contains(Options::MULTI_VIEWS);
         if has_multiviews && record.file.kind == FileKind::None {
             let found = negotiation::type_checker(record, self.world, self, true).await?;
             if let Multiviews::Chosen(sub) = found {

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use super::closed;
 use super::server::{Progress, Server};
 use crate::config::DirConfig;
-use crate::modules::core::{Branch, Options};
-use crate::modules::support::lossy;
+use crate::modules::core;
+use crate::modules::core::Branch;
+use crate::options::Options;
 use crate::record::{FileInfo, FileKind, Record};
+use crate::support::lossy;
 use crate::work;
 use crate::world::{FileRule, Level};
 
@@ -83,7 +85,7 @@ impl Server<'_> {
             if reads_files {
                 *is_closed |= self.read_directives(&path[..end], &mut chain, &mut pending)?;
             }
-            let options = chain.core.options.get();
+            let options = chain.of::<core::Config>().options.get();
             let rest = &path[end..];
             if rest.is_empty() {
                 break;
@@ -210,7 +212,7 @@ impl Server<'_> {
 
     /// Adds the sections that match the name of the file, the last segment of its path.
     pub(super) fn file_walk(&self, record: &mut Record) {
-        if record.config.core.files.is_empty() {
+        if record.config.of::<core::Config>().files.is_empty() {
             return;
         }
         let name = match memchr::memrchr(b'/', &record.filename) {
@@ -218,7 +220,7 @@ impl Server<'_> {
             None => &record.filename,
         };
         let mut sections: Option<Arc<DirConfig>> = None;
-        for section in &record.config.core.files {
+        for section in &record.config.of::<core::Config>().files {
             if !section.pattern.matches(name) {
                 continue;
             }
@@ -245,7 +247,7 @@ impl Server<'_> {
     pub(super) fn if_walk(&self, record: &mut Record) -> Progress {
         let mut scope = record.config.clone();
         for _ in 0..MAX_NESTED_SECTIONS {
-            if scope.core.branches.is_empty() {
+            if scope.of::<core::Config>().branches.is_empty() {
                 return Ok(());
             }
             let Some(sections) = self.true_sections(record, &scope) else { return Ok(()) };
@@ -258,7 +260,7 @@ impl Server<'_> {
     fn true_sections(&self, record: &mut Record, scope: &DirConfig) -> Option<Arc<DirConfig>> {
         let mut sections: Option<Arc<DirConfig>> = None;
         let mut was_true = false;
-        for section in &scope.core.branches {
+        for section in &scope.of::<core::Config>().branches {
             if work::must_stop() {
                 return sections;
             }

@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use bytes::Bytes;
 use howdah_files::{FileLocation, ServeOutcome};
 use howdah_htaccess::engine::{Action, Engine, ErrorPage};
+use howdah_htaccess::modules::core;
 use howdah_htaccess::modules::filter::Compression;
 use howdah_htaccess::record::Record;
 use howdah_htaccess::world::{Level, World};
@@ -104,7 +105,7 @@ impl SiteRequest<'_, '_> {
             record.status = response.status;
             for (name, value) in response.fields.iter() {
                 let is_tag = name.eq_ignore_ascii_case(b"etag") && !is_script;
-                if is_tag && record.config.core.etag.parts().is_none() {
+                if is_tag && record.config.of::<core::Config>().etag.parts().is_none() {
                     continue;
                 }
                 if !name.eq_ignore_ascii_case(b"content-type") {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use howdah_htaccess::engine::{Action, Script};
 use howdah_htaccess::handler_name;
+use howdah_htaccess::modules::core;
 use howdah_htaccess::record::Record;
 use howdah_htaccess::world::{Level, World};
 use howdah_http::exchange::{Exchange, InterimFields};
@@ -61,7 +62,7 @@ impl SiteRequest<'_, '_> {
                 server_port: record.connection.server_port,
             })),
         };
-        if let Some(limit) = record.config.core.limit_request_body
+        if let Some(limit) = record.config.of::<core::Config>().limit_request_body
             && limit > 0
             && let Err(error) = exchange.limit_body(limit)
         {

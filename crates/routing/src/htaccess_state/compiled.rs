@@ -184,7 +184,11 @@ mod tests {
     fn the_memory_of_compiled_files_has_a_limit() {
         let files = CompiledFiles::default();
         let size = MAX_COMPILED_BYTES / 4 - 1000;
-        let compiled = || Ok(Arc::new(DirConfig { size, ..DirConfig::default() }));
+        let compiled = || {
+            let mut config = DirConfig::default();
+            config.size = size;
+            Ok(Arc::new(config))
+        };
         for number in 0..20_u8 {
             files.put(&[b'/', number, b'/'], stamp(1), compiled());
             let table = files.table.lock().unwrap();

@@ -7,9 +7,9 @@ use super::provider::{Provider, forward_names};
 use super::{Config, Node, Section};
 use crate::modules::auth_file::TooManyWait;
 use crate::modules::services::Services;
-use crate::modules::support::lossy;
 use crate::modules::{access_compat, authz_groupfile};
 use crate::record::Record;
+use crate::support::lossy;
 use crate::work;
 use crate::world::{Level, World};
 
@@ -20,10 +20,10 @@ impl Lookups {
         let config = record.config.clone();
         let mut lookups = Lookups::default();
         let mut wanted = Wanted::default();
-        if let Some(section) = &config.authz.section {
+        if let Some(section) = &config.of::<super::Config>().section {
             wanted.add(section, record);
         }
-        if wanted.hosts || access_compat::needs_host_names(&config.access_compat) {
+        if wanted.hosts || access_compat::needs_host_names(config.of::<access_compat::Config>()) {
             lookups.hosts = world.host_names(&record.connection.remote_addr).await;
         }
         for text in wanted.names {
@@ -49,7 +49,7 @@ impl Lookups {
         world: &dyn World,
     ) -> Result<(), TooManyWait> {
         let mut wanted = Wanted::default();
-        if let Some(section) = &record.config.authz.section {
+        if let Some(section) = &record.config.of::<super::Config>().section {
             wanted.add(section, record);
         }
         if let (Some(user), true) = (&record.user, wanted.groups) {

@@ -3,9 +3,9 @@
 use super::answer::{Answer, Lookups};
 use super::check::evaluate;
 use crate::modules::services::Services;
-use crate::modules::support::lossy;
 use crate::modules::{access_compat, auth_basic};
 use crate::record::Record;
+use crate::support::lossy;
 use crate::world::{Level, World};
 
 /// Decides whether a request may go on; the error is the status of the answer (401, 403, 500). Sets the user and
@@ -21,8 +21,9 @@ pub async fn authorize(
     let config = record.config.clone();
     let mut lookups = Lookups::new(record, world, services).await;
     lookups.find_groups(record, world).await.map_err(|_| 503_u16)?;
-    let is_allowed = access_compat::is_allowed(&config.access_compat, record, &lookups.hosts);
-    let is_any = config.access_compat.is_satisfied_by_any(&record.method);
+    let is_allowed =
+        access_compat::is_allowed(config.of::<access_compat::Config>(), record, &lookups.hosts);
+    let is_any = config.of::<access_compat::Config>().is_satisfied_by_any(&record.method);
     if !is_allowed {
         log_denied(record, world);
     }
@@ -32,7 +33,7 @@ pub async fn authorize(
         _ => {}
     }
     let auth_type = auth_basic::auth_type(record, world, services);
-    match evaluate(&config.authz, record, world, services, &lookups) {
+    match evaluate(config.of::<super::Config>(), record, world, services, &lookups) {
         None if auth_type.is_some() => {
             let message = "AuthType configured with no corresponding authorization directives";
             world.log(Level::Error, message);
@@ -58,7 +59,7 @@ pub async fn authorize(
     }
     let user = record.user.clone().unwrap_or_default();
     lookups.find_groups(record, world).await.map_err(|_| 503_u16)?;
-    match evaluate(&config.authz, record, world, services, &lookups) {
+    match evaluate(config.of::<super::Config>(), record, world, services, &lookups) {
         None | Some(Answer::Granted) => Ok(()),
         Some(Answer::DeniedNoUser) => {
             let uri = lossy(&record.uri);
@@ -76,7 +77,7 @@ pub async fn authorize(
             }
             let (user, uri) = (lossy(&user), lossy(&record.uri));
             world.log(Level::Error, &format!("user {user}: authorization failure for \"{uri}\": "));
-            if config.authz.forbidden_on_failure == Some(true) {
+            if config.of::<super::Config>().forbidden_on_failure == Some(true) {
                 return Err(403);
             }
             auth_basic::note_failure(record, world, services);

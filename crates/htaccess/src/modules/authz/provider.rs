@@ -4,11 +4,11 @@ use super::answer::{Answer, Lookups};
 use crate::method;
 use crate::modules::pattern::{Condition, Text};
 use crate::modules::services::Services;
-use crate::modules::support::{
-    Subnet, SubnetError, address_of, client_address, has_prefix, in_domain, lossy, words,
-};
 use crate::query::Found;
 use crate::record::{FileKind, Record};
+use crate::support::{
+    Subnet, SubnetError, address_of, client_address, has_prefix, in_domain, lossy, words,
+};
 use crate::world::{Level, World};
 
 /// Test of a `Require` line.

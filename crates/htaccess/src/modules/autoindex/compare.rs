@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::turns::let_others_run;
-use crate::modules::support::is_space;
+use crate::support::is_space;
 use crate::world::World;
 
 /// Most characters of a pattern's classes that are looked at.

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::modules::negotiation::Candidate;
 use crate::modules::rewrite::adopt_cookies;
-use crate::modules::support::{lossy, matches_wildcard, without_parameters};
 use crate::record::{FileKind, Record};
+use crate::support::{lossy, matches_wildcard, without_parameters};
 use crate::work;
 use crate::world::{FileRule, Level, Reading, World};
 

@@ -10,8 +10,8 @@ use super::{
     SUPPRESS_DESCRIPTION, SUPPRESS_ICON, SUPPRESS_LAST_MODIFIED, SUPPRESS_PREAMBLE, SUPPRESS_RULES,
     SUPPRESS_SIZE, SUPPRESS_SORTING, TABLE, TRACK_MODIFIED, VERSION_SORT, Width, XHTML,
 };
-use crate::modules::support::{escape_html, escape_path, lossy};
 use crate::record::Record;
+use crate::support::{escape_html, escape_path, lossy};
 use crate::world::{Level, World};
 
 /// Answers a request for a directory with its listing. `is_enabled` is `Options Indexes`. Sets the content type,
@@ -41,7 +41,7 @@ pub async fn handle(
         return Err(403);
     };
     let whole = record.config.clone();
-    let config = &whole.autoindex;
+    let config = whole.of::<super::Config>();
     let content_type = config.content_type.as_deref().unwrap_or(b"text/html");
     let charset = config.charset.as_deref().unwrap_or(b"UTF-8");
     record.content_type = Some(match charset.is_empty() {

@@ -3,11 +3,12 @@
 use std::num::IntErrorKind;
 
 use super::error_document::{ErrorDocument, put, shared};
-use super::settings::{PathInfo, Signature};
+use super::settings::Signature;
 use crate::config::DirConfig;
 use crate::directive::{Apply, Arguments, Directive, Override, Place};
 use crate::modules::pattern::Text;
-use crate::modules::support::atoi;
+use crate::record::PathInfo;
+use crate::support::atoi;
 
 type Outcome = Result<(), String>;
 
@@ -32,7 +33,7 @@ pub const DIRECTIVES: &[Directive] = &[
         accept_path_info,
     ),
     directive("CGIPassAuth", Arguments::Flag, Override::AUTH_CONFIG, "", |config, _, words| {
-        config.core.pass_auth = Some(is_on(words[0]));
+        config.of_mut::<super::Config>().pass_auth = Some(is_on(words[0]));
         Ok(())
     }),
     directive(
@@ -43,7 +44,7 @@ pub const DIRECTIVES: &[Directive] = &[
         cgi_var,
     ),
     directive("ContentDigest", Arguments::Flag, Override::OPTIONS, "", |config, _, words| {
-        config.core.content_digest = Some(is_on(words[0]));
+        config.of_mut::<super::Config>().content_digest = Some(is_on(words[0]));
         Ok(())
     }),
     directive(
@@ -59,7 +60,7 @@ pub const DIRECTIVES: &[Directive] = &[
         Override::FILE_INFO,
         "Controls whether memory-mapping may be used to read files",
         |config, _, words| {
-            config.core.enable_mmap = Some(on_or_off(words[0])?);
+            config.of_mut::<super::Config>().enable_mmap = Some(on_or_off(words[0])?);
             Ok(())
         },
     ),
@@ -69,7 +70,7 @@ pub const DIRECTIVES: &[Directive] = &[
         Override::FILE_INFO,
         "Controls whether sendfile may be used to transmit files",
         |config, _, words| {
-            config.core.enable_sendfile = Some(on_or_off(words[0])?);
+            config.of_mut::<super::Config>().enable_sendfile = Some(on_or_off(words[0])?);
             Ok(())
         },
     ),
@@ -80,13 +81,13 @@ pub const DIRECTIVES: &[Directive] = &[
         "Change responses for HTTP errors",
         |config, _, words| {
             if let Some((status, document)) = ErrorDocument::parse(words[0], words[1])? {
-                put(&mut config.core.error_documents, status, document);
+                put(&mut config.of_mut::<super::Config>().error_documents, status, document);
             }
             Ok(())
         },
     ),
     directive("FileETag", Arguments::Raw, Override::FILE_INFO, "", |config, _, words| {
-        config.core.etag.add(words[0])
+        config.of_mut::<super::Config>().etag.add(words[0])
     }),
     directive(
         "ForceType",
@@ -94,7 +95,8 @@ pub const DIRECTIVES: &[Directive] = &[
         Override::FILE_INFO,
         "a mime type that overrides other configured type",
         |config, _, words| {
-            config.core.force_type = Some(shared(&words[0].to_ascii_lowercase()));
+            config.of_mut::<super::Config>().force_type =
+                Some(shared(&words[0].to_ascii_lowercase()));
             Ok(())
         },
     ),
@@ -104,7 +106,7 @@ pub const DIRECTIVES: &[Directive] = &[
         Override::ALL,
         "Limit (in bytes) on maximum size of request message body",
         |config, _, words| {
-            config.core.limit_request_body = Some(number(words[0])?);
+            config.of_mut::<super::Config>().limit_request_body = Some(number(words[0])?);
             Ok(())
         },
     ),
@@ -117,12 +119,12 @@ pub const DIRECTIVES: &[Directive] = &[
             // What is no number is 0, which is unlimited.
             let limit = u64::try_from(atoi(words[0]))
                 .map_err(|_| "LimitXMLRequestBody requires a non-negative integer.".to_owned())?;
-            config.core.limit_xml_request_body = Some(limit);
+            config.of_mut::<super::Config>().limit_xml_request_body = Some(limit);
             Ok(())
         },
     ),
     directive("Options", Arguments::Raw, Override::OPTIONS, "", |config, place, words| {
-        config.core.options.add(words[0], place.options)
+        config.of_mut::<super::Config>().options.add(words[0], place.options)
     }),
     directive(
         "QualifyRedirectURL",
@@ -130,7 +132,7 @@ pub const DIRECTIVES: &[Directive] = &[
         Override::FILE_INFO,
         "",
         |config, _, words| {
-            config.core.qualify_redirect_url = Some(is_on(words[0]));
+            config.of_mut::<super::Config>().qualify_redirect_url = Some(is_on(words[0]));
             Ok(())
         },
     ),
@@ -151,7 +153,7 @@ pub const DIRECTIVES: &[Directive] = &[
         "a handler name that overrides any other configured handler",
         |config, _, words| {
             let handler = Text::parse(words[0]);
-            config.core.handler =
+            config.of_mut::<super::Config>().handler =
                 Some(handler.map_err(|error| format!("Can't parse expression : {error}"))?);
             Ok(())
         },
@@ -187,12 +189,13 @@ fn number(word: &[u8]) -> Result<u64, String> {
 }
 
 fn accept_path_info(config: &mut DirConfig, _: &Place<'_>, words: &[&[u8]]) -> Outcome {
-    config.core.accept_path_info = Some(match words[0].to_ascii_lowercase().as_slice() {
-        b"on" => PathInfo::Accept,
-        b"off" => PathInfo::Reject,
-        b"default" => PathInfo::Default,
-        _ => return Err("AcceptPathInfo must be set to on, off or default".to_owned()),
-    });
+    config.of_mut::<super::Config>().accept_path_info =
+        Some(match words[0].to_ascii_lowercase().as_slice() {
+            b"on" => PathInfo::Accept,
+            b"off" => PathInfo::Reject,
+            b"default" => PathInfo::Default,
+            _ => return Err("AcceptPathInfo must be set to on, off or default".to_owned()),
+        });
     Ok(())
 }
 
@@ -201,23 +204,25 @@ fn cgi_var(config: &mut DirConfig, _: &Place<'_>, words: &[&[u8]]) -> Outcome {
         let name = String::from_utf8_lossy(words[0]);
         return Err(format!("Unrecognized CGI variable: \"{name}\""));
     }
-    config.core.has_current_uri = Some(match words[1].to_ascii_lowercase().as_slice() {
-        b"current-uri" => true,
-        b"original-uri" => false,
-        _ => {
-            let text = "Valid rules for REQUEST_URI are 'current-uri' and 'original-uri'";
-            return Err(text.to_owned());
-        }
-    });
+    config.of_mut::<super::Config>().has_current_uri =
+        Some(match words[1].to_ascii_lowercase().as_slice() {
+            b"current-uri" => true,
+            b"original-uri" => false,
+            _ => {
+                let text = "Valid rules for REQUEST_URI are 'current-uri' and 'original-uri'";
+                return Err(text.to_owned());
+            }
+        });
     Ok(())
 }
 
 fn signature(config: &mut DirConfig, _: &Place<'_>, words: &[&[u8]]) -> Outcome {
-    config.core.signature = Some(match words[0].to_ascii_lowercase().as_slice() {
-        b"on" => Signature::On,
-        b"off" => Signature::Off,
-        b"email" => Signature::Email,
-        _ => return Err("ServerSignature: use one of: off | on | email".to_owned()),
-    });
+    config.of_mut::<super::Config>().signature =
+        Some(match words[0].to_ascii_lowercase().as_slice() {
+            b"on" => Signature::On,
+            b"off" => Signature::Off,
+            b"email" => Signature::Email,
+            _ => return Err("ServerSignature: use one of: off | on | email".to_owned()),
+        });
     Ok(())
 }

@@ -1,18 +1,6 @@
 //! Values of settings of responses.
 
-use crate::parse::words::Words;
-
-/// `AcceptPathInfo`: a path may go on behind a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PathInfo {
-    /// Scripts and files accept it.
-    Accept,
-    /// Scripts accept it, files do not.
-    #[default]
-    Default,
-    /// Neither scripts nor files accept it.
-    Reject,
-}
+use crate::words::Words;
 
 /// `ServerSignature`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

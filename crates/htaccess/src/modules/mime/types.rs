@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::modules::support::{is_space, words};
+use crate::support::{is_space, words};
 
 /// Types of Debian's package `media-types`, for systems without the file.
 const BUILT_IN: &str = include_str!("types.txt");

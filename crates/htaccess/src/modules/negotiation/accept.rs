@@ -1,7 +1,7 @@
 //! `Accept` and its like.
 
-use crate::modules::support::{atoi, is_space, skip_space};
 use crate::record::Record;
+use crate::support::{atoi, is_space, skip_space};
 
 /// Type that Apache gives to scripts in a negotiation.
 pub(super) const SCRIPT_TYPE: &[u8] = b"application/x-httpd-cgi";

@@ -223,7 +223,7 @@ fn set_language_quality(
     }
     let priorities = config.languages.as_deref().unwrap_or_default();
     let index = |language: &Vec<u8>| {
-        let is_prefix = |name: &Vec<u8>| crate::modules::support::has_prefix(language, name);
+        let is_prefix = |name: &Vec<u8>| crate::support::has_prefix(language, name);
         priorities.iter().position(is_prefix)
     };
     let Some(index) = variant.languages.iter().filter_map(index).min() else { return };

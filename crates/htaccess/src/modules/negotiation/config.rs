@@ -1,5 +1,7 @@
 //! Directives of a directory: which languages win.
 
+use crate::config::{ModuleConfig, Slot};
+
 /// Which languages win.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
@@ -7,9 +9,10 @@ pub struct Config {
     pub(super) force: Option<Force>,
 }
 
-impl Config {
-    /// Replaces the parent's values by those that the child has.
-    pub fn merged(&self, child: &Config) -> Config {
+impl ModuleConfig for Config {
+    const SLOT: Slot = Slot::Negotiation;
+
+    fn merged(&self, child: &Config) -> Config {
         Config {
             languages: child.languages.clone().or_else(|| self.languages.clone()),
             force: child.force.or(self.force),

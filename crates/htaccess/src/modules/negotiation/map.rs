@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::accept;
 use super::variant::{MAX_VARIANTS, Variant};
-use crate::modules::support::{is_space, lossy, skip_space, trimmed};
 use crate::record::Record;
+use crate::support::{is_space, lossy, skip_space, trimmed};
 use crate::world::{Level, Reading, World};
 
 /// Largest type map in bytes.
@@ -130,7 +130,7 @@ impl<'a> Reader<'a> {
             return Some(Line::Separator);
         }
         let mut field = line.to_vec();
-        if crate::modules::support::has_prefix(&field, b"body:") {
+        if crate::support::has_prefix(&field, b"body:") {
             return Some(Line::Field(field));
         }
         loop {

@@ -2,8 +2,8 @@
 
 use super::state::State;
 use super::variant::Variant;
-use crate::modules::support::{escape_html, escape_segment, merge};
 use crate::record::Record;
+use crate::support::{escape_html, escape_segment, merge};
 
 /// Sets `Alternates`, `Vary` and `TCN`, in the table for errors, so that all answers have them.
 pub(super) fn set_headers(state: &State, record: &mut Record, is_choice: bool) {

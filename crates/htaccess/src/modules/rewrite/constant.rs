@@ -66,12 +66,13 @@ fn is_harmless(template: &Template) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::modules::rewrite::DIRECTIVES;
+    use crate::config::ModuleConfig;
+    use crate::modules::rewrite::{Config, DIRECTIVES};
     use crate::modules::testing::apply;
 
     fn is_constant(lines: &[&str]) -> bool {
         let lines = [&["RewriteEngine On"], lines].concat();
-        apply(DIRECTIVES, &lines).unwrap().rewrite.is_constant()
+        apply(DIRECTIVES, &lines).unwrap().of::<Config>().is_constant()
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub fn fixup(
     mut trace: Trace<'_>,
 ) -> Outcome {
     let directives = Arc::clone(&record.config);
-    let config = &directives.rewrite;
+    let config = directives.of::<super::Config>();
     if !config.is_present || config.is_on != Some(true) {
         return Outcome::Declined;
     }

@@ -1,8 +1,8 @@
-//! `Options`.
+//! Options of a directory: the directive `Options`.
 
 use std::ops::BitOr;
 
-use crate::parse::words::Words;
+use crate::words::Words;
 
 /// Options, as bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -100,7 +100,7 @@ impl OptionsSetting {
     }
 
     /// Adds the words of a directive. The error is the text that Apache logs.
-    pub(super) fn add(&mut self, line: &[u8], allowed: Options) -> Result<(), String> {
+    pub(crate) fn add(&mut self, line: &[u8], allowed: Options) -> Result<(), String> {
         let mixed = || "Either all Options must start with + or -, or no Option may.".to_owned();
         let (mut is_first, mut is_relative, mut is_all_or_none) = (true, false, false);
         let mut words = Words::new(line);
@@ -156,7 +156,7 @@ impl OptionsSetting {
     }
 
     /// Returns the setting of a directory with that of one below it.
-    pub(super) fn merged(self, child: OptionsSetting) -> OptionsSetting {
+    pub(crate) fn merged(self, child: OptionsSetting) -> OptionsSetting {
         if child.set.is_some() {
             return child;
         }

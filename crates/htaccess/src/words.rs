@@ -1,6 +1,6 @@
 //! Words of a line, as Apache's `ap_getword_conf` divides it.
 
-use super::lines::is_space;
+use crate::support::{is_space, skip_space};
 
 /// Words of a line, from the left.
 #[derive(Debug, Clone)]
@@ -60,11 +60,6 @@ impl<'a> Words<'a> {
             words.push(word);
         }
     }
-}
-
-fn skip_space(text: &[u8]) -> &[u8] {
-    let start = text.iter().position(|&byte| !is_space(byte)).unwrap_or(text.len());
-    &text[start..]
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use howdah_text::{html, percent};
 
-use crate::config::Methods;
+use crate::method::Methods;
 use crate::record::Record;
 use crate::table::Table;
 
