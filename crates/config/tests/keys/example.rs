@@ -75,13 +75,20 @@ fn add(document: &mut Value, shape: &Shape, key: &Key) {
     object.insert(key.name.to_owned(), value);
 }
 
-/// Returns a value of a key, if any value of its type will do.
+/// Returns a value of a key: the default, any one if the type has only valid ones, or the text that the meaning gives
+/// as an example.
 fn value_of(key: &Key) -> Option<Value> {
+    if let Kind::Switch = key.kind {
+        return Some((key.default != "true").into());
+    }
     let default = serde_json::from_str(key.default).ok();
     default.filter(|default| accepts(&key.kind, default)).or(match key.kind {
-        Kind::Switch => Some(true.into()),
         Kind::Integer(low, _) | Kind::Seconds(low) | Kind::Bytes(low) => Some(low.max(1).into()),
         Kind::Word(words) => words.first().map(|word| (*word).into()),
+        Kind::Text | Kind::Texts => {
+            let (_, rest) = key.about.split_once("such as `")?;
+            serde_json::from_str(rest.split('`').next()?).ok()
+        }
         _ => None,
     })
 }
