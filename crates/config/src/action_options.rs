@@ -48,7 +48,6 @@ pub(crate) static KEYS: &[Key] = &[
              year, each unless the response has the field",
         )
         .inherited(),
-    Key::switch("noindex", false, "Asks search engines not to list the responses").inherited(),
     Key::new("cors", Kind::Object(&CORS), "Other origins whose scripts may read responses")
         .default("none")
         .details("See below")
@@ -162,8 +161,6 @@ pub struct ActionOptions {
     pub compress: bool,
     /// True if responses get the security header fields (`security_headers`).
     pub security_headers: bool,
-    /// True if search engines are asked not to list responses (`noindex`).
-    pub noindex: bool,
     /// Other origins whose scripts may read responses.
     pub cors: Option<Cors>,
     /// Buffering of messages of other servers.
@@ -216,7 +213,6 @@ impl ActionOptions {
                 .unwrap_or_default(),
             compress: object.switch("compress")?,
             security_headers: object.switch("security_headers")?,
-            noindex: object.switch("noindex")?,
             cors: object.read("cors", Cors::read)?,
             buffering: Buffering::read(object)?,
             cache: object.read("cache", CacheOption::read)?,

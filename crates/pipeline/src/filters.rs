@@ -7,6 +7,5 @@ pub mod cors;
 pub mod error_page;
 pub mod header_changes;
 pub mod kernel_copy;
-pub mod noindex;
 pub mod own_tags;
 pub mod security_headers;

@@ -41,8 +41,7 @@ use howdah_sys::log::Level;
 use self::respond::respond_to_client;
 use crate::context::Context;
 use crate::filters::{
-    bandwidth, caching, charset, cors, header_changes, kernel_copy, noindex, own_tags,
-    security_headers,
+    bandwidth, caching, charset, cors, header_changes, kernel_copy, own_tags, security_headers,
 };
 use crate::refusals;
 use crate::thread::{Progress, RouterThread};
@@ -113,7 +112,6 @@ impl Handler for RequestHandler {
         let logs = logs(&snapshot, effects, request);
         cors::apply(effects.cors, request, &mut response);
         security_headers::apply(effects.security_headers, request, &mut response);
-        noindex::apply(effects.noindex, &mut response);
         caching::apply(effects.caching, request, &mut response);
         charset::apply(effects.charset, &mut response);
         let changes = effects.response_headers;

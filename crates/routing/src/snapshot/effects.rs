@@ -22,8 +22,6 @@ pub struct Effects<'s> {
     pub error_pages: &'s [ErrorPage],
     /// True if an action asks for the fields.
     pub security_headers: bool,
-    /// True if an action asks for it.
-    pub noindex: bool,
     /// From the last action that has `cors`.
     pub cors: Option<&'s Cors>,
     /// Each member is from the last action that sets it.
@@ -85,7 +83,6 @@ impl Default for Effects<'_> {
             compress: true,
             error_pages: &[],
             security_headers: false,
-            noindex: false,
             cors: None,
             buffering: Buffering::default(),
             caching: Caching::default(),
@@ -121,7 +118,6 @@ impl<'s> Effects<'s> {
             response_headers,
             compress,
             security_headers,
-            noindex,
             cors,
             buffering,
             cache,
@@ -140,7 +136,6 @@ impl<'s> Effects<'s> {
         self.response_headers = response_headers;
         self.compress &= compress;
         self.security_headers |= security_headers;
-        self.noindex |= noindex;
         self.cors = cors.as_ref().or(self.cors);
         self.buffering = buffering.or(self.buffering);
         self.caching = self.caching.or(caching);
