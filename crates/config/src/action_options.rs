@@ -48,8 +48,6 @@ pub(crate) static KEYS: &[Key] = &[
              year, each unless the response has the field",
         )
         .inherited(),
-    Key::new("robots", Kind::Text, "The field `X-Robots-Tag` of responses, such as `\"noindex\"`")
-        .inherited(),
     Key::new("cors", Kind::Object(&CORS), "Other origins whose scripts may read responses")
         .default("none")
         .details("See below")
@@ -163,8 +161,6 @@ pub struct ActionOptions {
     pub compress: bool,
     /// True if responses get the security header fields (`security_headers`).
     pub security_headers: bool,
-    /// The value of `X-Robots-Tag` (`robots`).
-    pub robots: Option<String>,
     /// Other origins whose scripts may read responses.
     pub cors: Option<Cors>,
     /// Buffering of messages of other servers.
@@ -217,7 +213,6 @@ impl ActionOptions {
                 .unwrap_or_default(),
             compress: object.switch("compress")?,
             security_headers: object.switch("security_headers")?,
-            robots: object.read("robots", read_charset)?,
             cors: object.read("cors", Cors::read)?,
             buffering: Buffering::read(object)?,
             cache: object.read("cache", CacheOption::read)?,

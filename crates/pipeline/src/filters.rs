@@ -8,5 +8,4 @@ pub mod error_page;
 pub mod header_changes;
 pub mod kernel_copy;
 pub mod own_tags;
-pub mod robots;
 pub mod security_headers;

@@ -41,8 +41,7 @@ use howdah_sys::log::Level;
 use self::respond::respond_to_client;
 use crate::context::Context;
 use crate::filters::{
-    bandwidth, caching, charset, cors, header_changes, kernel_copy, own_tags, robots,
-    security_headers,
+    bandwidth, caching, charset, cors, header_changes, kernel_copy, own_tags, security_headers,
 };
 use crate::refusals;
 use crate::thread::{Progress, RouterThread};
@@ -115,7 +114,6 @@ impl Handler for RequestHandler {
         security_headers::apply(effects.security_headers, request, &mut response);
         caching::apply(effects.caching, request, &mut response);
         charset::apply(effects.charset, &mut response);
-        robots::apply(effects.robots, &mut response);
         let changes = effects.response_headers;
         let server = || thread.limits().server.clone();
         header_changes::apply(changes, request, exchange.started_at, server, &mut response);

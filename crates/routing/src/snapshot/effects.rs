@@ -30,8 +30,6 @@ pub struct Effects<'s> {
     pub caching: Caching<'s>,
     /// From the last action that sets it.
     pub charset: Option<&'s str>,
-    /// From the last action that sets it.
-    pub robots: Option<&'s str>,
     /// True if an action lets another action check requests.
     pub is_authorized: bool,
     /// From the last action that has mirrors.
@@ -89,7 +87,6 @@ impl Default for Effects<'_> {
             buffering: Buffering::default(),
             caching: Caching::default(),
             charset: None,
-            robots: None,
             is_authorized: false,
             mirror: &[],
             cache: None,
@@ -126,7 +123,6 @@ impl<'s> Effects<'s> {
             cache,
             caching,
             charset,
-            robots,
             max_body_size,
             servers,
             access_log: _,
@@ -144,7 +140,6 @@ impl<'s> Effects<'s> {
         self.buffering = buffering.or(self.buffering);
         self.caching = self.caching.or(caching);
         self.charset = charset.as_deref().or(self.charset);
-        self.robots = robots.as_deref().or(self.robots);
         self.is_authorized |= action.auth_request.is_some();
         if !action.mirror.is_empty() {
             self.mirror = &action.mirror;
