@@ -84,7 +84,7 @@ fn normalised(name: &str) -> String {
 
 /// Returns true for a key of any object of a document.
 fn is_key(name: &str) -> bool {
-    howdah_config::schema().to_string().contains(&format!("\"{name}\":{{"))
+    howdah_config::DOCUMENT.all().iter().any(|shape| shape.key(name).is_some())
 }
 
 /// Returns a cell of a table as it stands in messages: without links, and with quoted keys.
