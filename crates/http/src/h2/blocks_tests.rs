@@ -111,8 +111,18 @@ fn what_ends_the_connection_is_not_read_on() {
         frame(HEADERS, 5, 1, &[0xff, 0]),                         // an entry that is not there
         frame(HEADERS, 5, 1, &[0x3f, 0xe2, 0x1f]),                // too much room
         frame(HEADERS, 5, 1, &[0xff, 0x80, 0x80, 0x80, 0x80, 0]), // too long a number
-        frame(HEADERS, 5, 1, &[0x04, 5, b'/']),                   // cut
-        frame(HEADERS, 5 | PADDED, 1, &[]),                       // no length of the padding
+        // Too long a number, with a value that would do.
+        frame(
+            HEADERS,
+            5,
+            1,
+            &[&[0x04, 0x7f, 0x80, 0x80, 0x80, 0x80, 0][..], &[b'#'; 127]].concat(),
+        ),
+        frame(HEADERS, 5, 1, &[0x7e, 0x82]), // the name of an entry that is not there
+        // An entry that a smaller table has no room for any more.
+        frame(HEADERS, 5, 1, b"\x40\x01x\x01y\x20\xbe"),
+        frame(HEADERS, 5, 1, &[0x04, 5, b'/']), // cut
+        frame(HEADERS, 5 | PADDED, 1, &[]),     // no length of the padding
         [frame(HEADERS, 1 | PADDED, 1, &[]), frame(CONTINUATION, 4, 1, b"\x82\x86\x04\x02/#")]
             .concat(),
         frame(HEADERS, 1, 1, &[0x82]),      // no CONTINUATION
@@ -145,6 +155,31 @@ fn padding_is_no_field_and_must_fit_the_frame() {
         let padded = frame(HEADERS, 5 | PADDED, 1, &payload);
         assert_eq!(flaws(&[padded, flawed.clone()].concat(), 5), expected, "{padding}");
     }
+}
+
+#[test]
+fn the_table_has_the_newest_entries_that_fit() {
+    // The size of an entry: its name and value, and 32 bytes.
+    let entry = |value: usize| {
+        let mut block = b"\x40\x01x".to_vec();
+        Encoder::number(&mut block, 0, 7, value);
+        [block, vec![b'y'; value]].concat()
+    };
+    let mut reader = Reader::default();
+    let mut size_after = |block: &[u8]| {
+        reader.read(block);
+        reader.end();
+        reader.size()
+    };
+    assert_eq!(size_after(&entry(4096 - 33)), 4096, "it fills the table");
+    assert_eq!(size_after(&entry(0)), 33, "there is room for no other one");
+    assert_eq!(size_after(&entry(4096 - 66)), 4096);
+    assert_eq!(size_after(&entry(4096 - 32)), 0, "it is larger than the table");
+    for _ in 0..1000 {
+        assert!(size_after(&entry(100)) <= 4096);
+    }
+    assert_eq!(size_after(&[0x3f, 0x1f + 0x80, 1]), 133, "a table for 190 bytes");
+    assert_eq!(size_after(&[0x20]), 0);
 }
 
 #[test]
