@@ -12,7 +12,6 @@ mod environment;
 mod htaccess;
 mod manual;
 mod php_programs;
-mod router_queries;
 mod serve;
 mod server_user;
 mod version;
@@ -30,7 +29,7 @@ const PERMANENT_FAILURE: u8 = 78;
 fn main() -> ExitCode {
     let title = std::env::args_os().next().unwrap_or_default();
     if title == howdah_supervisor::ROUTER_TITLE {
-        return internal(|socket| howdah_router::process::run(socket, router_queries::start));
+        return internal(howdah_router::process::run);
     }
     if title == howdah_supervisor::CONTROL_TITLE {
         return internal(howdah_control::process::run);

@@ -1,11 +1,11 @@
 //! What administrators can ask a store: counters, the most requested entries, the entries of a URL.
 
+use howdah_questions::{CacheEntry, CacheStatus, CachedUrl, DiskStatus, LastMiss};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::decisions::Decision;
 use crate::disk::file;
 use crate::disk::record::{Stored, variant_of};
 use crate::entry::Entry;
@@ -17,113 +17,50 @@ use crate::store::Store;
 /// Longest time for which the disk is searched.
 const MAX_SEARCH: Duration = Duration::from_secs(1);
 
-/// Where a stored response is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StoredIn {
-    /// In memory only.
-    Memory,
-    /// On the disk only.
-    Disk,
-    /// In both.
-    Both,
-}
-
-impl StoredIn {
-    /// Returns the words for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            StoredIn::Memory => "memory",
-            StoredIn::Disk => "disk",
-            StoredIn::Both => "memory and disk",
-        }
-    }
-}
-
-/// A stored response, described.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EntryReport {
-    /// Host, path and query of the request that it was computed for.
-    pub url: String,
-    /// Status.
-    pub status: u16,
-    /// Where it is.
-    pub stored_in: StoredIn,
-    /// Bytes in memory, or on the disk if only that has it.
-    pub bytes: u64,
-    /// Requests that it has answered since it came into memory.
-    pub requests: u64,
-    /// Age in seconds.
-    pub age: u64,
-    /// Seconds for which it is fresh, negative if it is not.
-    pub ttl: i64,
-    /// A soft purge has made it stale.
-    pub is_purged: bool,
-    /// It is validated before each use.
-    pub no_cache: bool,
-    /// Lifetime in seconds.
-    pub lifetime: u64,
-    /// What states the lifetime.
-    pub source: Option<Source>,
-    /// Seconds for which it may be sent stale while it is refreshed.
-    pub stale_while_revalidate: u64,
-    /// Seconds for which it may be sent stale if it cannot be refreshed.
-    pub stale_if_error: u64,
-    /// Number of tags.
-    pub tags: usize,
-    /// Request fields that select it, with their values.
-    pub selection: Vec<(String, Option<String>)>,
-}
-
-/// What is known about a URL.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UrlReport {
-    /// Stored responses.
-    pub entries: Vec<EntryReport>,
-    /// The disk has more than could be searched.
-    pub is_partial: bool,
-    /// The last request that was not answered from the cache.
-    pub last: Option<Decision>,
-}
+/// Where a stored response is: in memory, on the disk, or in both.
+const MEMORY: &str = "memory";
+pub(crate) const DISK: &str = "disk";
+pub(crate) const BOTH: &str = "memory and disk";
 
 /// Fields whose values are for one client, and not repeated.
 const SECRET: [&[u8]; 3] = [b"authorization", b"cookie", b"proxy-authorization"];
 
 impl Store {
-    /// Returns the counters and the size by their names.
-    pub fn report(&self) -> Vec<(&'static str, u64)> {
+    /// Returns the counters and the size.
+    pub fn report(&self) -> CacheStatus {
         let counters = &self.counters;
         let number = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
-        let mut report = vec![
-            ("entries", self.memory().entries()),
-            ("bytes", self.memory().bytes()),
-            ("memory", self.config().memory),
-            ("hits", number(&counters.hits)),
-            ("stale", number(&counters.stale_hits)),
-            ("collapsed", number(&counters.collapsed)),
-            ("misses", number(&counters.misses)),
-            ("bypassed", number(&counters.bypassed)),
-            ("revalidated", number(&counters.revalidated)),
-            ("stored", number(&counters.stored)),
-            ("refused", number(&counters.refused)),
-            ("purges", number(&counters.purges)),
-        ];
-        if let Some(disk) = self.disk() {
-            let (entries, bytes) = disk.usage();
-            report.extend([
-                ("disk_entries", entries),
-                ("disk_bytes", bytes),
-                ("disk_size", disk.size()),
-                ("disk_ready", u64::from(disk.is_ready())),
-                ("disk_reads", number(&disk.reads)),
-                ("disk_errors", number(&disk.errors)),
-            ]);
+        let disk = self.disk().map(|disk| {
+            let (disk_entries, disk_bytes) = disk.usage();
+            DiskStatus {
+                disk_entries,
+                disk_bytes,
+                disk_size: disk.size(),
+                disk_ready: u64::from(disk.is_ready()),
+                disk_reads: number(&disk.reads),
+                disk_errors: number(&disk.errors),
+            }
+        });
+        CacheStatus {
+            entries: self.memory().entries(),
+            bytes: self.memory().bytes(),
+            memory: self.config().memory,
+            hits: number(&counters.hits),
+            stale: number(&counters.stale_hits),
+            collapsed: number(&counters.collapsed),
+            misses: number(&counters.misses),
+            bypassed: number(&counters.bypassed),
+            revalidated: number(&counters.revalidated),
+            stored: number(&counters.stored),
+            refused: number(&counters.refused),
+            purges: number(&counters.purges),
+            disk,
         }
-        report
     }
 
     /// Returns the entries that have answered most requests, at most `max`: those that only the
     /// disk has come last, the newest first. Blocks.
-    pub fn top(&self, max: usize, now: u64) -> Vec<EntryReport> {
+    pub fn top(&self, max: usize, now: u64) -> Vec<CacheEntry> {
         let mut all = self.entries();
         let uses = |(entry, _): &(Arc<Entry>, _)| std::cmp::Reverse(entry.uses.load(Relaxed));
         if all.len() > max {
@@ -137,7 +74,7 @@ impl Store {
     }
 
     /// Returns what is known about a URL: host, decoded path, query. Blocks.
-    pub fn inspect(&self, host: &[u8], path: &[u8], query: &[u8], now: u64) -> UrlReport {
+    pub fn inspect(&self, host: &[u8], path: &[u8], query: &[u8], now: u64) -> CachedUrl {
         let (url, any_query) = (Subject::url(host, path, query), Subject::path(host, path));
         let is_for =
             |entry: &Entry| entry.place.url == url || entry.place.tags.contains(&any_query);
@@ -146,11 +83,17 @@ impl Store {
         let mut entries = self.describe_all(&in_memory, now);
         let (others, is_whole) = self.only_on_disk(usize::MAX, now, is_for);
         entries.extend(others);
-        UrlReport { entries, is_partial: !is_whole, last: self.decisions.of(url) }
+        let last_miss = self.decisions.of(url).map(|last| LastMiss {
+            seconds: now.saturating_sub(last.at),
+            status: last.status,
+            cache_status: last.outcome.to_string(),
+            decided_by: last.cause.into(),
+        });
+        CachedUrl { entries, partial: !is_whole, last_miss }
     }
 
     /// Describes entries that are in memory.
-    fn describe_all(&self, entries: &[(Arc<Entry>, Verdict)], now: u64) -> Vec<EntryReport> {
+    fn describe_all(&self, entries: &[(Arc<Entry>, Verdict)], now: u64) -> Vec<CacheEntry> {
         let mut on_disk = HashSet::new();
         if let Some(disk) = self.disk() {
             let wanted: HashSet<_> = entries.iter().map(|(entry, _)| Arc::as_ptr(entry)).collect();
@@ -161,11 +104,7 @@ impl Store {
             });
         }
         let describe = |(entry, state): &(Arc<Entry>, Verdict)| {
-            let stored_in = if on_disk.contains(&Arc::as_ptr(entry)) {
-                StoredIn::Both
-            } else {
-                StoredIn::Memory
-            };
+            let stored_in = if on_disk.contains(&Arc::as_ptr(entry)) { BOTH } else { MEMORY };
             describe(entry, *state, stored_in, now)
         };
         entries.iter().map(describe).collect()
@@ -178,7 +117,7 @@ impl Store {
         max: usize,
         now: u64,
         is_wanted: impl Fn(&Entry) -> bool,
-    ) -> (Vec<EntryReport>, bool) {
+    ) -> (Vec<CacheEntry>, bool) {
         let mut found = Vec::new();
         let objects = self.disk().map(|disk| disk.all()).unwrap_or_default();
         let start = Instant::now();
@@ -199,7 +138,7 @@ impl Store {
             });
             let verdict = self.purges.judge(&entry, &self.owner(&owner).purges);
             if !in_memory && verdict != Verdict::Gone {
-                let mut report = describe(&entry, verdict, StoredIn::Disk, now);
+                let mut report = describe(&entry, verdict, DISK, now);
                 report.bytes = object.capacity();
                 found.push(report);
             }
@@ -208,7 +147,7 @@ impl Store {
     }
 }
 
-fn describe(entry: &Entry, state: Verdict, stored_in: StoredIn, now: u64) -> EntryReport {
+fn describe(entry: &Entry, state: Verdict, stored_in: &'static str, now: u64) -> CacheEntry {
     let (terms, place) = (&entry.terms, &entry.place);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut url = text(place.host()) + &text(place.path());
@@ -220,22 +159,28 @@ fn describe(entry: &Entry, state: Verdict, stored_in: StoredIn, now: u64) -> Ent
     let value = |name: &[u8], value: &[u8]| {
         if SECRET.contains(&name) { "(not shown)".to_owned() } else { crate::cause::shown(value) }
     };
-    EntryReport {
+    let ttl = i64::try_from(lifetime).unwrap_or(0).saturating_sub_unsigned(age);
+    let state = match state {
+        Verdict::Stale(_) => "purged softly",
+        _ if terms.no_cache => "validated before each use",
+        _ if ttl > 0 => "fresh",
+        _ => "stale",
+    };
+    CacheEntry {
         url,
         status: entry.status,
-        stored_in,
+        state: state.into(),
+        stored_in: stored_in.into(),
         bytes: entry.weight() as u64,
         requests: entry.uses.load(Relaxed),
         age,
-        ttl: i64::try_from(lifetime).unwrap_or(0).saturating_sub_unsigned(age),
-        is_purged: matches!(state, Verdict::Stale(_)),
-        no_cache: terms.no_cache,
+        ttl,
         lifetime: terms.lifetime,
-        source: terms.source,
+        decided_by: terms.source.map_or("a validator", Source::name).into(),
         stale_while_revalidate: terms.stale_while_revalidate,
         stale_if_error: terms.stale_if_error,
         tags: place.tags.len(),
-        selection: { entry.selection.iter() }
+        vary: { entry.selection.iter() }
             .map(|(name, known)| (text(name), known.as_ref().map(|known| value(name, known))))
             .collect(),
     }
@@ -292,8 +237,8 @@ mod tests {
         let found = store.inspect(b"example.org", b"/a", b"b", NOW);
         let [one] = &found.entries[..] else { panic!("{found:?}") };
         assert_eq!(one.url, "example.org/a?b");
-        let foo = ("foo".to_owned(), Some("1".to_owned()));
-        assert!(one.selection.contains(&foo) && !format!("{one:?}").contains("secret"));
-        assert_eq!(store.report()[0], ("entries", 2));
+        assert_eq!(one.vary["foo"].as_deref(), Some("1"));
+        assert!(!format!("{one:?}").contains("secret"));
+        assert_eq!(store.report().entries, 2);
     }
 }

@@ -1,5 +1,7 @@
 //! `howdah cache`: purges, counters, the most requested pages, and what is known about a URL.
 
+use howdah_questions::{CacheEntry, CacheStatus, CachedUrl, Named, Status};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::{CacheArgs, CacheCommand, PurgeArgs};
@@ -24,28 +26,26 @@ pub(super) fn run(client: &Client, args: CacheArgs) -> Result<(), Failure> {
             Ok(())
         }
         CacheCommand::Stat { json } => {
-            let mut status = client.request("GET", "/status", b"")?;
-            let mut caches = status["caches"].take();
-            if let (Some(name), Some(members)) = (name, caches.as_object_mut()) {
-                members.retain(|known, _| known == name);
-            }
-            write_out(&if json { json_text(&caches) } else { stat(&caches) })
+            let mut caches = client.get::<Status>("/status")?.caches;
+            caches.retain(|known, _| name.is_none_or(|name| name == known));
+            write_out(&if json { json_text(&to_value(&caches)) } else { stat(&caches) })
         }
         CacheCommand::Top { number, json } => {
-            let mut top = client.request("GET", &path("top"), b"")?;
-            for entries in top.as_object_mut().into_iter().flat_map(|caches| caches.values_mut()) {
-                if let Some(entries) = entries.as_array_mut() {
-                    entries.truncate(number);
-                }
-            }
-            write_out(&if json { json_text(&top) } else { table_of_top(&top) })
+            let mut top: Named<Vec<CacheEntry>> = client.get(&path("top"))?;
+            top.values_mut().for_each(|entries| entries.truncate(number));
+            write_out(&if json { json_text(&to_value(&top)) } else { table_of_top(&top) })
         }
         CacheCommand::Inspect { url, json } => {
             let target = path("inspect") + "/" + &encode(&url);
             let found = client.request("GET", &target, b"")?;
-            write_out(&if json { json_text(&found) } else { explain(&url, &found) })
+            write_out(&if json { json_text(&found) } else { explain(&url, &client.read(found)?) })
         }
     }
+}
+
+/// Returns an answer as a value.
+fn to_value(answer: &impl Serialize) -> Value {
+    serde_json::to_value(answer).unwrap_or_default()
 }
 
 /// Returns the requests of a purge.
@@ -70,144 +70,138 @@ fn bodies(purge: &PurgeArgs) -> Vec<Value> {
 
 const NO_CACHE: &str = "The configuration has no \"cache\".\n";
 
-/// Columns of counters: heading and member.
-const COUNTERS: [(&str, &str); 9] = [
-    ("ENTRIES", "entries"),
-    ("HITS", "hits"),
-    ("STALE", "stale"),
-    ("COLLAPSED", "collapsed"),
-    ("MISSES", "misses"),
-    ("BYPASSED", "bypassed"),
-    ("STORED", "stored"),
-    ("REFUSED", "refused"),
-    ("PURGES", "purges"),
-];
-
 /// Returns the table of caches.
-fn stat(caches: &Value) -> String {
-    let Some(caches) = caches.as_object().filter(|caches| !caches.is_empty()) else {
+fn stat(caches: &Named<CacheStatus>) -> String {
+    if caches.is_empty() {
         return NO_CACHE.to_owned();
-    };
-    let heading = ["CACHE", "HIT RATIO", "MEMORY", "OF"].into_iter();
-    let heading = heading.chain(COUNTERS.map(|(heading, _)| heading));
-    let mut rows = vec![heading.map(str::to_owned).collect::<Vec<_>>()];
+    }
+    let headings = [
+        "CACHE",
+        "HIT RATIO",
+        "MEMORY",
+        "OF",
+        "ENTRIES",
+        "HITS",
+        "STALE",
+        "COLLAPSED",
+        "MISSES",
+        "BYPASSED",
+        "STORED",
+        "REFUSED",
+        "PURGES",
+    ];
+    let mut rows = vec![headings.map(str::to_owned).to_vec()];
     for (name, cache) in caches {
-        let number = |member: &str| cache.get(member).and_then(Value::as_u64).unwrap_or(0);
-        let hits = number("hits") + number("stale") + number("collapsed");
-        let ratio = match hits + number("misses") {
+        let hits = u128::from(cache.hits) + u128::from(cache.stale) + u128::from(cache.collapsed);
+        let ratio = match hits + u128::from(cache.misses) {
             0 => "-".to_owned(),
-            all => format!("{} %", u128::from(hits) * 100 / u128::from(all)),
+            all => format!("{} %", hits * 100 / all),
         };
-        let sizes = [printable(name), ratio, size(number("bytes")), size(number("memory"))];
-        rows.push(sizes.into_iter().chain(COUNTERS.map(|(_, m)| number(m).to_string())).collect());
+        let CacheStatus { entries, hits, stale, collapsed, misses, bypassed, .. } = cache;
+        let CacheStatus { stored, refused, purges, .. } = cache;
+        let counters = [entries, hits, stale, collapsed, misses, bypassed, stored, refused, purges];
+        let sizes = [printable(name), ratio, size(cache.bytes), size(cache.memory)];
+        rows.push(sizes.into_iter().chain(counters.map(ToString::to_string)).collect());
     }
     columns(&rows, &[0])
 }
 
 /// Returns the table of the most requested pages.
-fn table_of_top(caches: &Value) -> String {
-    let mut pages = Vec::new();
-    for (name, entries) in caches.as_object().into_iter().flatten() {
-        for entry in entries.as_array().into_iter().flatten() {
-            let text = |member: &str| match entry.get(member) {
-                Some(Value::String(text)) => printable(text),
-                Some(value) => value.to_string(),
-                None => "-".to_owned(),
-            };
-            let requests = entry.get("requests").and_then(Value::as_u64).unwrap_or(0);
-            let bytes = entry.get("bytes").and_then(Value::as_u64).unwrap_or(0);
-            let row = ["requests", "status", "age", "ttl"].map(text).into_iter();
-            let row = row
-                .chain([size(bytes), text("where"), printable(name), text("url")])
-                .collect::<Vec<_>>();
-            pages.push((requests, row));
-        }
-    }
+fn table_of_top(caches: &Named<Vec<CacheEntry>>) -> String {
+    let all = caches.iter().flat_map(|(name, entries)| entries.iter().map(move |one| (name, one)));
+    let mut pages: Vec<_> = all.collect();
     if pages.is_empty() {
         return "No page is stored.\n".to_owned();
     }
-    pages.sort_by_key(|(requests, _)| std::cmp::Reverse(*requests));
+    pages.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.requests));
     let heading = ["REQUESTS", "STATUS", "AGE", "TTL", "SIZE", "IN", "CACHE", "PAGE"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    rows.extend(pages.into_iter().map(|(_, row)| row));
+    rows.extend(pages.into_iter().map(|(name, entry)| {
+        vec![
+            entry.requests.to_string(),
+            entry.status.to_string(),
+            entry.age.to_string(),
+            entry.ttl.to_string(),
+            size(entry.bytes),
+            printable(&entry.stored_in),
+            printable(name),
+            printable(&entry.url),
+        ]
+    }));
     columns(&rows, &[5, 6, 7])
 }
 
 /// Returns what is known about a URL, in words.
-fn explain(url: &str, caches: &Value) -> String {
+fn explain(url: &str, caches: &Named<CachedUrl>) -> String {
     let mut text = String::new();
-    for (name, found) in caches.as_object().into_iter().flatten() {
-        let entries = found.get("entries").and_then(Value::as_array);
-        for entry in entries.into_iter().flatten() {
-            text += &describe(name, entry);
-        }
-        if found.get("partial").is_some() {
+    for (name, found) in caches {
+        text.extend(found.entries.iter().map(|entry| describe(name, entry)));
+        if found.partial {
             text += "The disk has more pages than could be searched in a second.\n";
         }
-        let Some(last) = found.get("last_miss") else { continue };
-        let word = |member: &str| last.get(member).and_then(Value::as_str).unwrap_or_default();
-        let number = |member: &str| last.get(member).and_then(Value::as_u64).unwrap_or(0);
+        let Some(last) = &found.last_miss else { continue };
         text += &format!(
             "The last request that cache \"{}\" did not answer was {} seconds ago, with status {}:\n  {}\n",
             printable(name),
-            number("seconds"),
-            number("status"),
-            printable(word("cache_status")),
+            last.seconds,
+            last.status,
+            printable(&last.cache_status),
         );
-        if !word("decided_by").is_empty() {
-            text += &format!("  decided by {}\n", printable(word("decided_by")));
+        if !last.decided_by.is_empty() {
+            text += &format!("  decided by {}\n", printable(&last.decided_by));
         }
     }
-    match text.is_empty() {
-        true => format!(
-            "Nothing is stored for {0}, and no request for it is remembered. Request it, with the same host and \
-             query, and try again. If there is still nothing, no action with \"cache\" answers it: the response has no \
-             field Cache-Status then.\n",
-            printable(url)
-        ),
-        false => text,
+    if !text.is_empty() {
+        return text;
     }
+    format!(
+        "Nothing is stored for {0}, and no request for it is remembered. Request it, with the same host and \
+         query, and try again. If there is still nothing, no action with \"cache\" answers it: the response \
+         has no field Cache-Status then.\n",
+        printable(url)
+    )
 }
 
-fn describe(cache: &str, entry: &Value) -> String {
-    let word = |member: &str| entry.get(member).and_then(Value::as_str).unwrap_or_default();
-    let number = |member: &str| entry.get(member).and_then(Value::as_i64).unwrap_or(0);
+fn describe(cache: &str, entry: &CacheEntry) -> String {
     let mut text = format!(
         "Stored in cache \"{}\": status {}, {}, asked for {} times.\n",
         printable(cache),
-        number("status"),
-        printable(word("state")),
-        number("requests"),
+        entry.status,
+        printable(&entry.state),
+        entry.requests,
     );
-    text += &match number("ttl") {
-        ttl @ 1.. => format!("  {} seconds old, fresh for {ttl} more", number("age")),
-        ttl => format!("  {} seconds old, expired {} seconds ago", number("age"), -ttl),
+    text += &match entry.ttl {
+        ttl @ 1.. => format!("  {} seconds old, fresh for {ttl} more", entry.age),
+        ttl => format!("  {} seconds old, expired {} seconds ago", entry.age, ttl.unsigned_abs()),
     };
-    text += &format!("; lifetime of {} by {}\n", number("lifetime"), printable(word("decided_by")));
-    for (name, member) in [
-        ("while it is refreshed", "stale_while_revalidate"),
-        ("if it cannot be refreshed", "stale_if_error"),
+    text += &format!("; lifetime of {} by {}\n", entry.lifetime, printable(&entry.decided_by));
+    for (name, seconds) in [
+        ("while it is refreshed", entry.stale_while_revalidate),
+        ("if it cannot be refreshed", entry.stale_if_error),
     ] {
-        if number(member) > 0 {
-            text += &format!("  sent stale for {} seconds {name}\n", number(member));
+        if seconds > 0 {
+            text += &format!("  sent stale for {seconds} seconds {name}\n");
         }
     }
-    for (name, value) in entry.get("vary").and_then(Value::as_object).into_iter().flatten() {
-        let value = value.as_str().map_or("(absent)".to_owned(), printable);
+    for (name, value) in &entry.vary {
+        let value = value.as_deref().map_or("(absent)".to_owned(), printable);
         text += &format!("  only for requests with {}: {value}\n", printable(name));
     }
-    let bytes = u64::try_from(number("bytes")).unwrap_or(0);
-    let place = match word("where") {
+    let place = match &*entry.stored_in {
         "disk" => "on the disk",
         "memory and disk" => "in memory, and on the disk",
         _ => "in memory",
     };
-    text + &format!("  {} {place}, {} tags\n", size(bytes), number("tags"))
+    text + &format!("  {} {place}, {} tags\n", size(entry.bytes), entry.tags)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
 
     #[test]
     fn each_purge_is_one_request() {
@@ -234,9 +228,9 @@ mod tests {
         let caches = json!({"default": {
             "entries": 3, "bytes": 2 << 20, "memory": 64 << 20, "hits": 97, "stale": 1, "misses": 2
         }});
-        let text = stat(&caches);
+        let text = stat(&read(caches));
         assert!(text.contains("98 %") && text.contains("64 MB"), "{text}");
-        assert_eq!(stat(&Value::Null), NO_CACHE);
+        assert_eq!(stat(&Named::default()), NO_CACHE);
     }
 
     #[test]
@@ -251,21 +245,21 @@ mod tests {
                 "decided_by": "Set-Cookie: sid\u{1b}"
             }
         }});
-        let text = explain("a.org/", &found);
+        let text = explain("a.org/", &read(found));
         for part in
             ["fresh for 50 more", "by max-age of Cache-Control", "decided by Set-Cookie: sid"]
         {
             assert!(text.contains(part), "{text}");
         }
         assert!(!text.contains('\u{1b}'));
-        assert!(explain("a.org/", &json!({"a": {"entries": []}})).contains("Request it"));
+        assert!(explain("a.org/", &read(json!({"a": {"entries": []}}))).contains("Request it"));
     }
 
     #[test]
     fn the_most_requested_page_of_all_caches_is_first() {
         let page = |url: &str, requests: u64| json!({"url": url, "requests": requests, "bytes": 1});
         let top = json!({"a": [page("a.org/1", 5)], "b": [page("b.org/2", 9), page("b.org/3", 1)]});
-        let text = table_of_top(&top);
+        let text = table_of_top(&read(top));
         let places = ["b.org/2", "a.org/1", "b.org/3"].map(|page| text.find(page).unwrap());
         assert!(places.is_sorted(), "{text}");
     }

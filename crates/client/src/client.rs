@@ -14,6 +14,7 @@ use howdah_control::{Token, needs_token, socket, token_file};
 use howdah_sys::process_tree;
 use howdah_text::percent;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -96,6 +97,18 @@ impl Client {
             Endpoint::Unix(address) => Ok(listener(&connect_unix(address)?)),
             Endpoint::Tcp(address) => connect_tcp(address).map(|_| None),
         }
+    }
+
+    /// Requests an answer of the server.
+    pub(super) fn get<T: DeserializeOwned>(&self, target: &str) -> Result<T, Failure> {
+        self.read(self.request("GET", target, b"")?)
+    }
+
+    /// Reads an answer.
+    pub(super) fn read<T: DeserializeOwned>(&self, answer: Value) -> Result<T, Failure> {
+        serde_json::from_value(answer).map_err(|error| {
+            Failure::Failed(format!("{}: the answer cannot be read: {error}", self.address))
+        })
     }
 
     /// Sends a request and returns the value in the response, if the request succeeded.

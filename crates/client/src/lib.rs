@@ -28,8 +28,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use howdah_questions::Status;
 use howdah_sys::plain::without_numbers;
 use howdah_text::percent;
+use serde::Deserialize;
 use serde_json::Value;
 
 pub use args::{Command, DEFAULT_CONTROL};
@@ -77,7 +79,7 @@ fn execute(command: Command) -> Result<(), Failure> {
             let status = client.request("GET", "/status", b"")?;
             match json {
                 true => write_out(&json_text(status.get("limits").unwrap_or(&Value::Null))),
-                false => write_out(&limits::table(&status)),
+                false => write_out(&limits::table(&client.read::<Status>(status)?.limits)),
             }
         }
         Command::Ping(args) => ping::run(connect(&args.server)?, &args),
@@ -86,20 +88,25 @@ fn execute(command: Command) -> Result<(), Failure> {
             let body: &[u8] = if args.restart { br#"{"restart": true}"# } else { b"" };
             let answer = client.request("POST", "/control/reload", body)?;
             print_outcome(&answer)?;
-            tell_parts_out(&answer, args.tolerant)
+            tell_parts_out(&client.read::<Status>(answer)?, args.tolerant)
         }
         Command::Restart(args) => restart(&args),
         Command::Status(args) => {
             let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);
-            let (target, table): (_, fn(&Value) -> String) = match &args.application {
-                Some(name) => (format!("/pools/{}", encode(name)), pools::describe),
-                None => ("/status".to_owned(), status::table),
+            let target = match &args.application {
+                Some(name) => format!("/pools/{}", encode(name)),
+                None => "/status".to_owned(),
             };
-            let status = client.request("GET", &target, b"")?;
+            let answer = client.request("GET", &target, b"")?;
             if args.problems {
-                return problems(&status, args.json);
+                problems(&client.read(answer)?, args.json)
+            } else if args.json {
+                write_out(&json_text(&answer))
+            } else if args.application.is_some() {
+                write_out(&pools::describe(&client.read(answer)?))
+            } else {
+                write_out(&status::table(&client.read(answer)?))
             }
-            if args.json { write_out(&json_text(&status)) } else { write_out(&table(&status)) }
         }
         Command::Top(args) => {
             let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);
@@ -108,10 +115,9 @@ fn execute(command: Command) -> Result<(), Failure> {
         Command::Upgrade(args) => {
             let client = connect(&args.server)?;
             let done = client.request("POST", "/control/upgrade", b"")?;
-            let version = done.get("version").and_then(Value::as_str).unwrap_or_default();
-            let pid = done.get("pid").and_then(Value::as_u64).unwrap_or_default();
+            let Upgraded { version, pid } = client.read(done)?;
             write_out(&format!("Upgrade done: howdah {version}, process {pid}, serves.\n"))?;
-            let status = client.with_timeout(STATUS_TIMEOUT).request("GET", "/status", b"")?;
+            let status = client.with_timeout(STATUS_TIMEOUT).get("/status")?;
             tell_parts_out(&status, args.tolerant)
         }
         Command::WorkerCheck(args) => worker_check::run(&connect(&args.server)?, &args),
@@ -123,25 +129,32 @@ fn execute(command: Command) -> Result<(), Failure> {
             if args.json {
                 write_out(&json_text(&tuning))
             } else {
-                write_out(&tune::explain(&tuning))
+                write_out(&tune::explain(&client.read(tuning)?))
             }
         }
     }
 }
 
+/// The answer to an upgrade.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Upgraded {
+    version: String,
+    pid: u32,
+}
+
 /// Prints the parts of the configuration of the server at this address that are out, if it answers.
 pub fn print_parts_out(address: &str, token_file: Option<&Path>) {
     let client = Client::new(address, token_file);
-    let status = client
-        .and_then(|client| client.with_timeout(STATUS_TIMEOUT).request("GET", "/status", b""));
+    let status = client.and_then(|client| client.with_timeout(STATUS_TIMEOUT).get("/status"));
     if let Ok(status) = status {
         let _ = tell_parts_out(&status, true);
     }
 }
 
 /// Prints the parts of the configuration that are out. Fails if there are any, unless that is `tolerated`.
-fn tell_parts_out(answer: &Value, tolerated: bool) -> Result<(), Failure> {
-    let out = status::problems::out(answer);
+fn tell_parts_out(status: &Status, tolerated: bool) -> Result<(), Failure> {
+    let out = status::problems::out(status);
     out.iter().for_each(|line| eprintln!("howdah: {line}"));
     match out.is_empty() || tolerated {
         true => Ok(()),
@@ -150,7 +163,7 @@ fn tell_parts_out(answer: &Value, tolerated: bool) -> Result<(), Failure> {
 }
 
 /// Prints what needs attention. Fails if there is anything.
-fn problems(status: &Value, json: bool) -> Result<(), Failure> {
+fn problems(status: &Status, json: bool) -> Result<(), Failure> {
     let lines = status::problems::lines(status);
     match (json, lines.is_empty()) {
         (true, _) => write_out(&json_text(&status::problems::value(status)))?,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use howdah_questions::Status;
 use serde_json::Value;
 
 use crate::args::PingArgs;
@@ -13,7 +14,7 @@ use crate::output::{one_line, printable, write_out};
 /// `--ready`, if the server has no listener or an application that cannot run.
 pub(super) fn run(client: Client, args: &PingArgs) -> Result<(), Failure> {
     let client = client.with_timeout(Duration::from_secs_f64(args.timeout));
-    let status = client.request("GET", "/status", b"")?;
+    let status: Status = client.get("/status")?;
     if args.ready {
         let config = client.request("GET", "/config", b"")?;
         if let Some(problem) = obstacle(&config, &status) {
@@ -27,14 +28,13 @@ pub(super) fn run(client: Client, args: &PingArgs) -> Result<(), Failure> {
 }
 
 /// Returns the reason why visitors cannot be served, if there is one.
-fn obstacle(config: &Value, status: &Value) -> Option<String> {
+fn obstacle(config: &Value, status: &Status) -> Option<String> {
     let listeners = config.get("listeners").and_then(Value::as_object);
     if listeners.is_none_or(|listeners| listeners.is_empty()) {
         return Some("not ready: the configuration has no listener".to_owned());
     }
-    let applications = status.get("applications").and_then(Value::as_object);
-    applications.into_iter().flatten().find_map(|(name, application)| {
-        let problem = application.get("problem")?.as_str()?;
+    status.applications.iter().find_map(|(name, application)| {
+        let problem = application.problem.as_deref()?;
         Some(format!("not ready: {} cannot run: {}", printable(name), one_line(problem)))
     })
 }
@@ -47,11 +47,13 @@ mod tests {
     #[test]
     fn a_server_is_ready_if_it_listens_and_its_applications_run() {
         let listening = json!({"listeners": {"*:80": {}}});
-        let blog = |status: Value| json!({"applications": {"blog": status}});
-        assert_eq!(obstacle(&listening, &blog(json!({"state": "unloaded"}))), None);
-        assert_eq!(obstacle(&listening, &json!({})), None);
+        let blog = |status: Value| {
+            serde_json::from_value(json!({"applications": {"blog": status}})).unwrap()
+        };
+        assert_eq!(obstacle(&listening, &blog(json!({"processes": {}}))), None);
+        assert_eq!(obstacle(&listening, &Status::default()), None);
         for config in [json!({}), json!({"listeners": {}}), json!({"listeners": 1})] {
-            let problem = obstacle(&config, &json!({})).unwrap();
+            let problem = obstacle(&config, &Status::default()).unwrap();
             assert!(problem.contains("no listener"), "{problem}");
         }
         let problem = obstacle(&listening, &blog(json!({"problem": "no PHP\u{1b}[2J"}))).unwrap();

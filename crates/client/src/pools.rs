@@ -2,41 +2,75 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use howdah_questions::{Named, Status};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::output::printable;
 use crate::status::{Use, columns, memory as memory_of_all};
 
-/// Responses of `/pools` and `/status` with their time.
+/// Answers of `/pools` and `/status` with their time.
 pub(super) struct Sample {
     /// The applications by name.
-    pub(super) pools: Value,
+    pub(super) pools: Named<Pool>,
     /// The status of the server.
-    pub(super) status: Value,
+    pub(super) status: Status,
     /// Time of the sample on a monotonic clock.
     pub(super) at: Duration,
 }
 
+/// The fields of a pool that a screen shows. Times are in microseconds.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(super) struct Pool {
+    process_manager: String,
+    accepted_conn: u64,
+    listen_queue: u64,
+    active_processes: u64,
+    idle_processes: u64,
+    total_processes: u64,
+    max_processes: u64,
+    slow_requests: u64,
+    waiting_time: u64,
+    procs: Vec<Process>,
+}
+
+/// A process of a pool. The memory is in bytes, the time in microseconds.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct Process {
+    pid: u64,
+    state: String,
+    requests: u64,
+    request_duration: u64,
+    request_method: String,
+    request_uri: String,
+    query_string: String,
+    memory: u64,
+}
+
 /// Formats one pool: all fields, then the processes.
-pub(super) fn describe(pool: &Value) -> String {
+pub(super) fn describe(pool: &Map<String, Value>) -> String {
     let mut text = String::new();
-    for (name, value) in pool.as_object().into_iter().flatten() {
+    for (name, value) in pool {
+        let number = value.as_u64().unwrap_or(0);
         let value = match (name.as_str(), value) {
             (_, Value::Array(_) | Value::Object(_)) => continue,
             ("start-time", _) => continue, // "start-since" says the same
-            ("start-since", _) => duration(number(pool, name) * 1_000_000),
-            ("waiting-time" | "max-waiting-time", _) => duration(number(pool, name)),
-            ("memory-peak", _) => bytes(number(pool, name)),
+            ("start-since", _) => duration(number * 1_000_000),
+            ("waiting-time" | "max-waiting-time", _) => duration(number),
+            ("memory-peak", _) => bytes(number),
             (_, Value::String(text)) => printable(text),
             (_, value) => value.to_string(),
         };
         text.push_str(&format!("{:<22}{value}\n", name.replace('-', " ") + ":"));
     }
-    let rows = processes(&[("", pool)]);
-    if !rows.is_empty() {
+    let procs = pool.get("procs").map(Vec::<Process>::deserialize);
+    let procs = procs.and_then(Result::ok).unwrap_or_default();
+    if !procs.is_empty() {
         let headings = PROCESS_HEADINGS.iter().filter(|heading| **heading != "APPLICATION");
         let mut all = vec![headings.map(|heading| (*heading).to_owned()).collect()];
-        all.extend(rows.into_iter().map(|mut row| {
+        all.extend(rows_of(procs.iter().map(|process| ("", process)).collect()).map(|mut row| {
             row.remove(1);
             row
         }));
@@ -54,16 +88,14 @@ pub(super) fn screen(
     size: (usize, usize),
 ) -> Vec<String> {
     let (width, height) = size;
-    let pools: Vec<_> = { sample.pools.as_object().into_iter().flatten() }
-        .map(|(name, pool)| (name.as_str(), pool))
-        .collect();
-    let sum = |key: &str| pools.iter().map(|(_, pool)| number(pool, key)).sum::<u64>();
+    let pools = &sample.pools;
+    let sum = |number: fn(&Pool) -> u64| pools.values().map(number).sum::<u64>();
     let mut lines = vec![
         format!(
             "howdah top (q quits)  {clock}  {} of {} processes active, {} waiting",
-            sum("active-processes"),
-            sum("total-processes"),
-            sum("listen-queue"),
+            sum(|pool| pool.active_processes),
+            sum(|pool| pool.total_processes),
+            sum(|pool| pool.listen_queue),
         ),
         match memory_of_all(&sample.status) {
             memory if memory.is_empty() => memory,
@@ -72,26 +104,28 @@ pub(super) fn screen(
     ];
     let mut rows = vec![POOL_HEADINGS.map(str::to_owned).to_vec()];
     rows.extend(pools.iter().map(|(name, pool)| {
-        let of = |key: &str| number(pool, key).to_string();
         let php = Use::of(&sample.status, name);
         vec![
             printable(name),
-            pool["process-manager"].as_str().map(printable).unwrap_or_default(),
-            of("active-processes"),
-            of("idle-processes"),
-            of("max-processes"),
-            of("listen-queue"),
-            duration(number(pool, "waiting-time")),
+            printable(&pool.process_manager),
+            pool.active_processes.to_string(),
+            pool.idle_processes.to_string(),
+            pool.max_processes.to_string(),
+            pool.listen_queue.to_string(),
+            duration(pool.waiting_time),
             rate(sample, before, name),
-            of("slow-requests"),
-            bytes(memory(pool)),
+            pool.slow_requests.to_string(),
+            bytes(pool.procs.iter().map(|process| process.memory).sum()),
             php.share,
             php.state,
         ]
     }));
     lines.extend(columns(&rows, &[0, 1, 11]).lines().map(str::to_owned));
     let mut rows = vec![PROCESS_HEADINGS.map(str::to_owned).to_vec()];
-    rows.extend(processes(&pools));
+    let processes = pools
+        .iter()
+        .flat_map(|(name, pool)| pool.procs.iter().map(move |process| (name.as_str(), process)));
+    rows.extend(rows_of(processes.collect()));
     lines.push(String::new());
     lines.extend(columns(&rows, &[1, 2, 6]).lines().map(str::to_owned));
     lines.truncate(height);
@@ -116,52 +150,35 @@ const PROCESS_HEADINGS: [&str; 7] =
     ["PID", "APPLICATION", "STATE", "TIME", "REQUESTS", "MEMORY", "REQUEST"];
 
 /// Returns a row for each process: first those with a request, the longest request first.
-fn processes(pools: &[(&str, &Value)]) -> Vec<Vec<String>> {
-    let of_pool = |(name, pool): &(&str, &Value)| {
-        let name = printable(name);
-        let processes = pool["procs"].as_array().cloned().unwrap_or_default();
-        processes.into_iter().map(move |process| (name.clone(), process))
-    };
-    let mut all: Vec<_> = pools.iter().flat_map(of_pool).collect();
-    let is_idle = |process: &Value| process["state"] != "Running";
-    all.sort_by_key(|(_, process)| {
-        let longest_first = u64::MAX - number(process, "request-duration");
-        let order = if is_idle(process) { number(process, "pid") } else { longest_first };
-        (is_idle(process), order)
+fn rows_of(mut processes: Vec<(&str, &Process)>) -> impl Iterator<Item = Vec<String>> {
+    processes.sort_by_key(|(_, process)| {
+        let is_idle = process.state != "Running";
+        let longest_first = u64::MAX - process.request_duration;
+        (is_idle, if is_idle { process.pid } else { longest_first })
     });
-    let row = |(name, process): (String, Value)| {
-        let word = |key: &str| process[key].as_str().map(printable).unwrap_or_default();
-        let query = word("query-string");
+    processes.into_iter().map(|(name, process)| {
+        let query = printable(&process.query_string);
         let question = if query.is_empty() { "" } else { "?" };
+        let (method, uri) = (printable(&process.request_method), printable(&process.request_uri));
         vec![
-            number(&process, "pid").to_string(),
-            name,
-            word("state"),
-            duration(number(&process, "request-duration")),
-            number(&process, "requests").to_string(),
-            bytes(number(&process, "memory")),
-            format!("{} {}{question}{query}", word("request-method"), word("request-uri")),
+            process.pid.to_string(),
+            printable(name),
+            printable(&process.state),
+            duration(process.request_duration),
+            process.requests.to_string(),
+            bytes(process.memory),
+            format!("{method} {uri}{question}{query}"),
         ]
-    };
-    all.into_iter().map(row).collect()
+    })
 }
 
 /// Returns requests per second since the previous sample.
 fn rate(sample: &Sample, before: Option<&Sample>, name: &str) -> String {
-    let accepted = |sample: &Sample| number(&sample.pools[name], "accepted-conn");
+    let accepted = |sample: &Sample| sample.pools.get(name).map_or(0, |pool| pool.accepted_conn);
     let Some(before) = before.filter(|before| before.at < sample.at) else { return "-".to_owned() };
     // A lower count: the application was reconfigured meanwhile.
     let requests = accepted(sample).saturating_sub(accepted(before));
     format!("{:.0}", requests as f64 / (sample.at - before.at).as_secs_f64())
-}
-
-fn memory(pool: &Value) -> u64 {
-    let processes = pool["procs"].as_array().into_iter().flatten();
-    processes.map(|process| number(process, "memory")).sum()
-}
-
-fn number(value: &Value, key: &str) -> u64 {
-    value.get(key).and_then(Value::as_u64).unwrap_or(0)
 }
 
 /// Formats microseconds with two or three significant digits.
@@ -235,7 +252,7 @@ PID  STATE      TIME  REQUESTS    MEMORY  REQUEST
   9  Running    4 ms         7  12.0 MiB  GET /a\u{fffd}[2J?b=c
   5  Idle     900 us         7  12.0 MiB  GET /a\u{fffd}[2J?b=c
 ";
-        let text = describe(&pools(10)["blog"]);
+        let text = describe(pools(10)["blog"].as_object().unwrap());
         let trimmed: String = text.lines().map(|line| line.trim_end().to_owned() + "\n").collect();
         assert_eq!(trimmed, expected);
     }
@@ -243,8 +260,8 @@ PID  STATE      TIME  REQUESTS    MEMORY  REQUEST
     #[test]
     fn a_screen_has_rates_and_fits_its_size() {
         let sample = |accepted, seconds| Sample {
-            pools: pools(accepted),
-            status: status(),
+            pools: serde_json::from_value(pools(accepted)).unwrap(),
+            status: serde_json::from_value(status()).unwrap(),
             at: Duration::from_secs(seconds),
         };
         let lines = screen(&sample(110, 4), Some(&sample(10, 2)), "12:00:00", (100, 40));

@@ -5,7 +5,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path as FilePath;
 use std::sync::{Arc, Mutex};
 
-use howdah_control::{Command as Asked, Done, Refusal, Reply, Status, Store, translate};
+use howdah_control::{Command as Asked, Done, Refusal, Reply, Store, translate};
 use howdah_questions::Question;
 use serde_json::json;
 
@@ -86,7 +86,7 @@ fn answer(mut connection: UnixStream, store: &Mutex<Store>) {
             }
             Asked::GetConfig(path) => Ok(store.get(&path)),
             Asked::Ask { question: Question::Status, part } => {
-                Ok(howdah_control::status_part(&Status::default().to_value(), &part))
+                Ok(howdah_control::status_part(&Status::default(), &part))
             }
             Asked::Reload { .. } => Ok(Done::Reloaded.into()),
             Asked::Ask { question: Question::Restart { application: name }, .. } => {

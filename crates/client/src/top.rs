@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use howdah_sys::{clock, signals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
-use serde_json::Value;
 
 use crate::client::Client;
 use crate::failure::Failure;
@@ -23,8 +22,8 @@ pub(super) fn run(client: &Client, pause: Duration) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Failed(format!("the terminal: {error}"));
     let begun = Instant::now();
     let sample = || -> Result<Sample, Failure> {
-        let pools = client.request("GET", "/pools", b"")?;
-        let status = client.request("GET", "/status", b"")?;
+        let pools = client.get("/pools")?;
+        let status = client.get("/status")?;
         Ok(Sample { pools, status, at: begun.elapsed() })
     };
     // Without a server, this fails before the screen opens.
@@ -42,7 +41,7 @@ pub(super) fn run(client: &Client, pause: Duration) -> Result<(), Failure> {
             Wake::Timeout => match sample() {
                 Ok(next) => before = Some(std::mem::replace(&mut now, next)),
                 // The server may be restarting.
-                Err(Failure::Unreachable(_)) => now.pools = Value::Null,
+                Err(Failure::Unreachable(_)) => now.pools.clear(),
                 Err(failure) => return Err(failure),
             },
         }

@@ -2,71 +2,63 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
+use howdah_questions::{MoreMemory, Tuning};
 
+use crate::output::{one_line, printable};
 use crate::status::size;
 
 /// Returns the text for a response of `/control/applications/NAME/tune`.
-pub(super) fn explain(tuning: &Value) -> String {
-    let at = |pointer: &str| tuning.pointer(pointer);
-    let number = |pointer: &str| at(pointer).and_then(Value::as_u64).unwrap_or(0);
-    let word = |pointer: &str| at(pointer).and_then(Value::as_str).unwrap_or_default();
-    let bytes = |pointer: &str| at(pointer).and_then(Value::as_u64).map(size);
-    let percent = |pointer: &str, factor: f64| {
-        at(pointer).and_then(Value::as_f64).map(|share| format!("{:.0} %", share * factor))
-    };
+pub(super) fn explain(tuning: &Tuning) -> String {
+    let Tuning { measured, automatic, .. } = tuning;
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let unknown = || "not measured yet".to_owned();
-    let (max, automatic) = (number("/max"), number("/automatic/processes"));
 
-    let name = crate::output::printable(word("/application"));
-    let mut text = match word("/configured") {
-        "auto" => format!("{name}: at most {}", processes(max)),
-        "static" => format!("{name}: always {}, as configured", processes(max)),
-        _ => format!("{name}: at most {}, as configured", processes(max)),
+    let name = printable(&tuning.application);
+    let max = processes(tuning.max);
+    let mut text = match &*tuning.configured {
+        "auto" => format!("{name}: at most {max}"),
+        "static" => format!("{name}: always {max}, as configured"),
+        _ => format!("{name}: at most {max}, as configured"),
     };
-    let _ = writeln!(text, "; {} now", number("/running"));
-    if let Some(problem) = at("/problem").and_then(Value::as_str) {
-        let _ = writeln!(text, "Problem: {}", crate::output::one_line(problem));
+    let _ = writeln!(text, "; {} now", tuning.running);
+    if let Some(problem) = &tuning.problem {
+        let _ = writeln!(text, "Problem: {}", one_line(problem));
     }
     text.push_str("\nMeasured\n");
     let mut row = |name: &str, value: String| {
         let _ = writeln!(text, "  {name:<22}{value}");
     };
-    let idle = percent("/measured/processors_idle", 100.0);
-    let idle = idle.map(|idle| format!(", {idle} idle")).unwrap_or_default();
-    row("Processors", format!("{}{idle}", number("/measured/processors")));
-    let total = bytes("/measured/memory").unwrap_or_default();
-    let room = bytes("/measured/memory_for_processes").unwrap_or_default();
+    let idle = measured.processors_idle.map(|idle| format!(", {} idle", percent(idle)));
+    row("Processors", format!("{}{}", measured.processors, idle.unwrap_or_default()));
+    let (total, room) = (size(measured.memory), size(measured.memory_for_processes));
     row("Memory", format!("{total}, of which {room} for processes"));
-    if let Some(budget) = bytes("/measured/memory_budget") {
-        let used = bytes("/measured/memory_used").unwrap_or_default();
+    if let Some(budget) = measured.memory_budget.map(size) {
+        let used = size(measured.memory_used);
         row("Budget", format!("{budget} for all applications, which have {used}"));
     }
-    if let Some(share) = bytes("/measured/memory_share") {
+    if let Some(share) = measured.memory_share.map(size) {
         row("Share", format!("{share} for processes, as other applications have requests"));
     }
-    if let Some(pressure) = percent("/measured/memory_pressure", 1.0).filter(|p| p != "0 %") {
+    let pressure = measured.memory_pressure.map(|pressure| format!("{pressure:.0} %"));
+    if let Some(pressure) = pressure.filter(|pressure| pressure != "0 %") {
         row("Memory pressure", format!("processes wait for memory {pressure} of the time"));
     }
-    row("A process, at most", bytes("/measured/process_peak").unwrap_or_else(unknown));
-    let share = percent("/measured/process_on_processor", 100.0);
+    row("A process, at most", measured.process_peak.map_or_else(unknown, size));
+    let share = measured.process_on_processor.map(percent);
     let share = share.map(|share| format!("{share} of the time, otherwise it waits"));
     row("  on a processor", share.unwrap_or_else(unknown));
-    let script = bytes("/measured/script_may_take").unwrap_or_default();
-    row("  could take", format!("{script}, from memory_limit"));
-    let (prototype, all) = (bytes("/measured/prototype"), bytes("/measured/processes"));
-    let (prototype, all) = (prototype.unwrap_or_default(), all.unwrap_or_default());
+    row("  could take", format!("{}, from memory_limit", size(measured.script_may_take)));
+    let (prototype, all) = (size(measured.prototype), size(measured.processes));
     row("Prototype, processes", format!("{prototype}, {all} (PSS)"));
 
     let _ = write!(text, "\nAutomatic sizing\n");
     let mut row = |name: &str, value: String| {
         let _ = writeln!(text, "  {name:<22}{value}");
     };
-    let kept = bytes("/automatic/kept_free").unwrap_or_default();
-    let by_memory = processes(number("/automatic/by_memory"));
+    let (kept, by_memory) = (size(automatic.kept_free), processes(automatic.by_memory));
     row("Memory is for", format!("{by_memory}; {kept} stay free for a script that takes much"));
-    row("Processors are for", processes(number("/automatic/by_processors")));
-    let why = match word("/automatic/limit") {
+    row("Processors are for", processes(automatic.by_processors));
+    let why = match &*automatic.limit {
         "memory" => "more would not fit into memory",
         "share" => "more would take the memory that other applications need",
         "pressure" => "memory is under pressure already",
@@ -74,19 +66,18 @@ pub(super) fn explain(tuning: &Value) -> String {
         "processors" => "more would only wait for processors",
         _ => "there are never more",
     };
-    row("Chosen", format!("{}: {why}", processes(automatic)));
-    let more = match (bytes("/more_memory/bytes"), number("/more_memory/processes")) {
-        (Some(bytes), more) => format!("{bytes} more would allow {}", processes(more)),
-        (None, _) => "more would change nothing".to_owned(),
-    };
-    row("More memory", more);
+    row("Chosen", format!("{}: {why}", processes(automatic.processes)));
+    let more = tuning.more_memory.map(|MoreMemory { processes: more, bytes }| {
+        format!("{} more would allow {}", size(bytes), processes(more))
+    });
+    row("More memory", more.unwrap_or_else(|| "more would change nothing".to_owned()));
 
-    let _ = write!(text, "\nFor PHP-FPM (www.conf)\n{}", fpm(word("/configured"), max));
+    let _ = write!(text, "\nFor PHP-FPM (www.conf)\n{}", fpm(&tuning.configured, tuning.max));
     text
 }
 
 /// Returns the nearest pool settings of PHP-FPM.
-fn fpm(configured: &str, max: u64) -> String {
+fn fpm(configured: &str, max: u32) -> String {
     if configured == "static" {
         return format!("  pm = static\n  pm.max_children = {max}\n");
     }
@@ -101,7 +92,7 @@ fn fpm(configured: &str, max: u64) -> String {
     )
 }
 
-fn processes(count: u64) -> String {
+fn processes(count: u32) -> String {
     match count {
         1 => "1 process".to_owned(),
         count => format!("{count} processes"),
@@ -116,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_was_measured_and_chosen_is_explained() {
-        let text = explain(&json!({
+        let tuning = json!({
             "application": "blog\u{1b}", "configured": "auto", "max": 6, "running": 4,
             "measured": {
                 "processors": 4, "processors_idle": 0.31, "memory": 536_870_912,
@@ -131,7 +122,8 @@ mod tests {
                 "kept_free": 83_886_080,
             },
             "more_memory": { "processes": 11, "bytes": 314_572_800 },
-        }));
+        });
+        let text = explain(&serde_json::from_value(tuning).unwrap());
         assert_eq!(
             text,
             "\
@@ -165,10 +157,10 @@ For PHP-FPM (www.conf)
 
     #[test]
     fn what_is_not_known_is_not_invented() {
-        let text = explain(&Value::Null);
+        let text = explain(&Tuning::default());
         assert!(text.contains("A process, at most    not measured yet"), "{text}");
         let fixed = json!({"application": "a", "configured": "static", "max": 1});
-        let text = explain(&fixed);
+        let text = explain(&serde_json::from_value(fixed).unwrap());
         assert!(text.starts_with("a: always 1 process, as configured; 0 now"), "{text}");
         assert!(text.ends_with("  pm = static\n  pm.max_children = 1\n"), "{text}");
     }
@@ -177,7 +169,7 @@ For PHP-FPM (www.conf)
     fn php_fpm_takes_the_settings_for_every_number() {
         for max in 1..200 {
             let text = fpm("auto", max);
-            let values: Vec<u64> =
+            let values: Vec<u32> =
                 text.lines().filter_map(|line| line.split(" = ").nth(1)?.parse().ok()).collect();
             let [max, start, least, most] = values[..] else { panic!("{text}") };
             assert!(1 <= least && least <= start && start <= most && most <= max, "{text}");

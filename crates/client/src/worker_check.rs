@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use compare::Expected;
+use howdah_questions::{ApplicationStatus, PhpStatus, WorkerStatus};
 use serde_json::Value;
 use servers::{Copy, Place};
 use visitor::Visitor;
@@ -93,9 +94,9 @@ pub(super) fn run(client: &Client, args: &WorkerCheckArgs) -> Result<(), Failure
     let control = Client::new(&format!("unix:{}", resident.control.display()), None)?;
     // Beside other applications, the copy starts also if the worker script does not work.
     let part = |part: &str| format!("/{part}/{}", encode(&name));
-    let status = control.request("GET", &part("status/php"), b"")?;
-    if status["worker"].is_null() {
-        let application = control.request("GET", &part("status/applications"), b"")?;
+    let php: PhpStatus = control.get(&part("status/php"))?;
+    if php.worker.is_none() {
+        let application: ApplicationStatus = control.get(&part("status/applications"))?;
         return Err(Failure::Failed(not_booted(&name, &application, &resident.last_problem())));
     }
     let findings = compare(&url, args.pages, &classic, &resident)?;
@@ -103,7 +104,7 @@ pub(super) fn run(client: &Client, args: &WorkerCheckArgs) -> Result<(), Failure
     if pool["accepted-conn"] == 0 {
         return Err(Failure::Failed(not_reached(&name, &url, &running, &findings)));
     }
-    let worker = control.request("GET", &part("status/php"), b"")?["worker"].take();
+    let worker = control.get::<PhpStatus>(&part("status/php"))?.worker.unwrap_or_default();
     write_out(&report(&name, &findings, &worker))?;
     match findings.different.len() {
         0 => Ok(()),
@@ -113,8 +114,9 @@ pub(super) fn run(client: &Client, args: &WorkerCheckArgs) -> Result<(), Failure
 }
 
 /// Returns the message for a worker script that does not ask for a request.
-fn not_booted(name: &str, application: &Value, logged: &str) -> String {
-    let problem = application["problem"].as_str().filter(|text| !text.contains("started again"));
+fn not_booted(name: &str, application: &ApplicationStatus, logged: &str) -> String {
+    let problem = application.problem.as_deref();
+    let problem = problem.filter(|text| !text.contains("started again"));
     format!(
         "the worker script of the application \"{}\" does not start: {}\nIt must load the framework and then \
          call frankenphp_handle_request() in a loop; \"worker\" of the application, or --script, names it",
@@ -194,7 +196,7 @@ fn compare(url: &Url, pages: usize, classic: &Copy, resident: &Copy) -> Result<F
     Ok(findings)
 }
 
-fn report(name: &str, findings: &Findings, worker: &Value) -> String {
+fn report(name: &str, findings: &Findings, worker: &WorkerStatus) -> String {
     let Findings { pages, different, not_comparable, classic, resident, .. } = findings;
     let name = printable(name);
     let mut text = match pages {
@@ -220,10 +222,9 @@ fn report(name: &str, findings: &Findings, worker: &Value) -> String {
             not_comparable.clone(),
         );
     }
-    let retired = worker["retired"].as_object();
-    let retired: Vec<_> = retired
-        .into_iter()
-        .flatten()
+    let retired: Vec<_> = worker
+        .retired
+        .iter()
         .filter(|(reason, _)| *reason != "requests")
         .map(|(reason, count)| format!("{}: {count}", printable(reason)))
         .collect();
@@ -246,7 +247,6 @@ fn report(name: &str, findings: &Findings, worker: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn urls_have_a_scheme_a_host_and_a_target() {
@@ -273,7 +273,9 @@ mod tests {
             classic: vec![Duration::from_millis(9); 3],
             resident: vec![Duration::from_millis(2); 3],
         };
-        let text = report("shop", &findings, &json!({"retired": {"exit": 3, "requests": 2}}));
+        let retired = [("exit".to_owned(), 3), ("requests".to_owned(), 2)];
+        let worker = WorkerStatus { retired: retired.into(), ..WorkerStatus::default() };
+        let text = report("shop", &findings, &worker);
         assert!(
             text.contains("Different in worker mode: 30\n  /0: status 500 instead of 200\n"),
             "{text}"

@@ -13,6 +13,7 @@ use howdah_cache::peers::Peers;
 use howdah_cache::purge::Purge;
 use howdah_limits::rules::SharedBlock;
 use howdah_limits::shared::{Answer, Claim};
+use howdah_questions::ClusterStatus;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::sync::Notify;
@@ -22,7 +23,7 @@ use crate::connect::{Allowance, Connector, describe};
 use crate::message::{Message, Sender};
 use crate::missed::{self, PURGE};
 use crate::script::{self, BLOCK, COUNT};
-use crate::state::{ClusterReport, State};
+use crate::state::State;
 use crate::waiting::{Outgoing, Waiting};
 
 /// Number of purges that the stream keeps at least.
@@ -148,7 +149,7 @@ impl Counting {
     }
 
     /// Returns the state of the connection, and counters.
-    pub fn report(&self) -> ClusterReport {
+    pub fn report(&self) -> ClusterStatus {
         let is_connected = self.connected.load().is_some() && self.is_answering.load(Relaxed);
         self.state.report(is_connected)
     }

@@ -30,4 +30,3 @@ mod waiting;
 
 pub use self::counting::Counting;
 pub use self::member::Cluster;
-pub use self::state::ClusterReport;

@@ -10,6 +10,7 @@ use aws_lc_rs::rand;
 use howdah_cache::peers::Peers;
 use howdah_cache::store::Store;
 use howdah_config::{self as config, Settings};
+use howdah_questions::ClusterStatus;
 use howdah_sys::log::{Level, Log};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -17,7 +18,7 @@ use tokio::sync::oneshot;
 use crate::connect::Connector;
 use crate::counting::Counting;
 use crate::receiving::Receiving;
-use crate::state::{ClusterReport, State};
+use crate::state::State;
 
 /// This server's part of a cluster.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ impl Cluster {
     }
 
     /// Returns the state of the connection, if the configuration names a server.
-    pub fn report(&self) -> Option<ClusterReport> {
+    pub fn report(&self) -> Option<ClusterStatus> {
         self.counting().map(|counting| counting.report())
     }
 

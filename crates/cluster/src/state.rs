@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use howdah_questions::{ClusterStatus, CountedRequests, SharedPurges};
 use howdah_sys::log::{Level, Log};
 
 /// Minimum time between two log lines about purges that were missed.
@@ -31,27 +32,6 @@ pub struct State {
     pub missed: AtomicU64,
     /// Time of the last log line about that.
     missed_logged_at: Mutex<Option<Instant>>,
-}
-
-/// Report about the server that several servers share.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ClusterReport {
-    /// Its address.
-    pub server: String,
-    /// It answers.
-    pub is_connected: bool,
-    /// Requests that were counted by it.
-    pub counted: u64,
-    /// Requests that were counted by this server alone.
-    pub alone: u64,
-    /// Purges that were passed on.
-    pub purges_sent: u64,
-    /// Purges that came from other servers.
-    pub purges_received: u64,
-    /// Messages and answers that were invalid.
-    pub invalid: u64,
-    /// Number of times that more was purged, as purges may have been missed.
-    pub missed: u64,
 }
 
 impl State {
@@ -115,16 +95,20 @@ impl State {
     }
 
     /// Returns the counters.
-    pub fn report(&self, is_connected: bool) -> ClusterReport {
-        ClusterReport {
+    pub fn report(&self, connected: bool) -> ClusterStatus {
+        ClusterStatus {
             server: self.address.clone(),
-            is_connected,
-            counted: self.counted.load(Relaxed),
-            alone: self.alone.load(Relaxed),
-            purges_sent: self.sent.load(Relaxed),
-            purges_received: self.received.load(Relaxed),
+            connected,
+            requests: CountedRequests {
+                counted: self.counted.load(Relaxed),
+                alone: self.alone.load(Relaxed),
+            },
+            purges: SharedPurges {
+                sent: self.sent.load(Relaxed),
+                received: self.received.load(Relaxed),
+                missed: self.missed.load(Relaxed),
+            },
             invalid: self.invalid.load(Relaxed),
-            missed: self.missed.load(Relaxed),
         }
     }
 }

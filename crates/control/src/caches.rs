@@ -1,12 +1,11 @@
-//! Caches of responses: `caches` in `/status`, and what is purged and inspected below
-//! `/control/caches`.
+//! Reads what is purged and inspected below `/control/caches`.
 
 use howdah_config::json;
 use howdah_http::authority;
 use howdah_http::target::Target;
 use howdah_questions::{Purge, Question};
 use howdah_text::percent;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use crate::refusal::Refusal;
 
@@ -22,15 +21,6 @@ const MAX_TAGS: usize = 1024;
 
 /// Maximum length of a URL.
 const MAX_URL: usize = 32 << 10;
-
-/// Counters of a cache since it was made, and its content.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CacheStatus {
-    /// Its name.
-    pub name: String,
-    /// Numbers by their names.
-    pub numbers: Vec<(&'static str, u64)>,
-}
 
 /// A URL, without scheme.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -175,21 +165,10 @@ fn invalid(detail: impl Into<String>) -> Refusal {
     Refusal::InvalidPurge { detail: detail.into() }
 }
 
-/// Returns the caches by their names.
-pub(crate) fn to_value(caches: &[CacheStatus]) -> Value {
-    let cache = |cache: &CacheStatus| {
-        let numbers = cache.numbers.iter().map(|(name, number)| (*name, *number));
-        (
-            cache.name.clone(),
-            numbers.map(|(name, n)| (name.to_owned(), json!(n))).collect::<Map<_, _>>(),
-        )
-    };
-    caches.iter().map(cache).map(|(name, map)| (name, map.into())).collect::<Map<_, _>>().into()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
 

@@ -24,15 +24,12 @@ mod bundle;
 mod caches;
 mod certificate;
 mod change;
-mod cluster;
 mod command;
 mod guard;
-mod limits;
 mod path;
 mod print;
 mod private_key;
 pub mod process;
-mod protection;
 mod refusal;
 mod reply;
 pub mod socket;
@@ -44,23 +41,15 @@ mod translate;
 mod validity;
 
 pub use bundle::{Bundle, MAX_BUNDLE};
-pub use caches::CacheStatus;
 pub use certificate::{CertificateName, list_certificates};
 pub use change::Change;
-pub use cluster::ClusterStatus;
 pub use command::Command;
 pub use guard::{Transport, guard, needs_token};
-pub use limits::{LimitStatus, RefusedKey};
 pub use path::Path;
 pub use print::print;
-pub use protection::{ProcessProtection, ProtectionStatus};
 pub use refusal::Refusal;
 pub use reply::{Done, Reply};
-pub use status::{
-    ApplicationStatus, CertificateStatus, Connections, Handshakes, ListenerStatus, MemoryStatus,
-    Module, OpcacheStatus, OutStatus, Processes, ProgramStatus, Renewal, ServerStatus, Status,
-    UpstreamStatus, WorkerStatus, status_part,
-};
+pub use status::status_part;
 pub use store::{Prepared, Store};
 pub use token::{MAX_TOKEN, Token};
 pub use translate::translate;

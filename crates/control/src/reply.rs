@@ -2,6 +2,7 @@
 //! Unit has the outcome.
 
 use howdah_config::Error;
+use howdah_questions::PartStatus;
 use serde_json::{Value, json};
 
 use crate::print::print;
@@ -81,8 +82,8 @@ impl Reply {
     }
 
     /// Adds the parts of the configuration that are out, as `/status` has them.
-    pub fn with_parts_out(self, out: Value) -> Reply {
-        self.with("out", out)
+    pub fn with_parts_out(self, out: &[PartStatus]) -> Reply {
+        self.with("out", json!(out))
     }
 
     /// Adds the new process after an upgrade.

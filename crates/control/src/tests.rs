@@ -1,7 +1,7 @@
 //! Requests and replies, as in Unit's own tests.
 
 use howdah_config::{Config, json};
-use howdah_questions::{Question, Subject};
+use howdah_questions::{Question, Status, Subject};
 use serde_json::{Value, json};
 
 use super::*;
@@ -51,7 +51,7 @@ impl Server {
             Command::GetEverything => Reply::value(json!({
                 "certificates": self.certificates,
                 "config": self.store.document(),
-                "status": Status::default().to_value(),
+                "status": Status::default(),
             })),
             Command::PutCertificate { name, bundle } => {
                 match self
@@ -106,7 +106,7 @@ fn answered(question: &Question, part: &Path) -> Reply {
         Question::Ping | Question::TopCaches { .. } | Question::InspectCaches { .. } => {
             Reply::value(json!({}))
         }
-        Question::Status => status_part(&Status::default().to_value(), part),
+        Question::Status => status_part(&Status::default(), part),
         Question::Pools { .. } => match part.find(&json!({"blog": {"idle-processes": 3}})) {
             Some(value) => Reply::value(value.clone()),
             None => Refusal::NoSuchValue.into(),

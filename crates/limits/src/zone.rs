@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use howdah_config::{Config, LimitRule, Template};
+use howdah_questions::{LimitStatus, RefusedKey};
 
 use crate::Nanos;
 use crate::at_once::AtOnce;
@@ -13,6 +14,9 @@ use crate::key::KeyHash;
 use crate::penalty::{Penalty, Punishment};
 use crate::ranking::{Ranked, Ranking};
 use crate::table::Table;
+
+/// Number of keys with refusals in a report.
+const MAX_REPORTED_KEYS: usize = 20;
 
 /// Counters by key.
 #[derive(Debug)]
@@ -51,29 +55,6 @@ pub struct Counters {
     pub dry_run: AtomicU64,
     /// Blocks that began.
     pub blocks: AtomicU64,
-}
-
-/// State of a zone at one moment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ZoneReport {
-    /// Name of the zone, or path of the only rule.
-    pub name: String,
-    /// Requests with a key.
-    pub requests: u64,
-    /// Requests that had to wait.
-    pub delayed: u64,
-    /// Refused requests.
-    pub refused: u64,
-    /// Refused requests that were not answered.
-    pub closed: u64,
-    /// Requests that a dry run would have refused.
-    pub dry_run: u64,
-    /// Blocks that began.
-    pub blocks: u64,
-    /// Keys with a debt or a refusal that is not forgotten.
-    pub keys: u64,
-    /// Requests whose key was not kept because the table was full.
-    pub untracked: u64,
 }
 
 /// A refusal by the rate of a zone.
@@ -165,25 +146,26 @@ impl Zone {
         self.table.update(key, now, |state| rate.take_back(&mut state.due));
     }
 
-    /// Returns the state of the zone.
-    pub fn report(&self, now: Nanos) -> ZoneReport {
+    /// Returns the counters, and the keys with the most refusals.
+    pub fn report(&self, now: Nanos) -> LimitStatus {
         let counters = &self.counters;
-        ZoneReport {
-            name: self.name.clone(),
+        let refused = |ranked: Ranked| RefusedKey {
+            key: ranked.key,
+            refused: ranked.refused,
+            error: ranked.error,
+            seconds: now.saturating_sub(ranked.last) / 1_000_000_000,
+        };
+        LimitStatus {
             requests: counters.requests.load(Relaxed),
             delayed: counters.delayed.load(Relaxed),
             refused: counters.refused.load(Relaxed),
             closed: counters.closed.load(Relaxed),
             dry_run: counters.dry_run.load(Relaxed),
-            blocks: counters.blocks.load(Relaxed),
+            penalties: counters.blocks.load(Relaxed),
             keys: self.table.len(now) as u64,
             untracked: self.table.untracked(),
+            top: self.ranking.top(MAX_REPORTED_KEYS).into_iter().map(refused).collect(),
         }
-    }
-
-    /// Returns up to `max` keys with the most refusals.
-    pub fn top(&self, max: usize) -> Vec<Ranked> {
-        self.ranking.top(max)
     }
 }
 

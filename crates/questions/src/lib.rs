@@ -6,9 +6,25 @@
 //! another.
 #![forbid(unsafe_code)]
 
+mod applications;
 mod bytes;
+mod caches;
 mod purge;
 mod question;
+mod status;
 
+use std::borrow::Cow;
+
+use indexmap::IndexMap;
+
+pub use applications::*;
+pub use caches::*;
 pub use purge::Purge;
 pub use question::{Question, Subject};
+pub use status::*;
+
+/// Parts by their names, in the order in which they are shown.
+pub type Named<T> = IndexMap<String, T>;
+
+/// A word of a fixed set, which the reader does not have to know.
+pub type Word = Cow<'static, str>;

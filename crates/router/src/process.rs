@@ -8,8 +8,10 @@
 //! 3. `event_loop`: from then on the control thread (`control_thread`) keeps each application at
 //!    the number of workers that it needs (`pools`), applies new configurations, renews
 //!    certificates (`certificate_reload`), brings back what is out (`out`, `listeners`), answers the supervisor's pings (`ping`), and carries out
-//!    commands of the control API (`command`) until it stops (`shutdown`).
+//!    commands of certificate renewal (`command`) until it stops (`shutdown`). Questions of the control
+//!    API are answered beside it (`answers`).
 
+mod answers;
 mod appeared;
 mod apply;
 mod cache_files;
@@ -35,12 +37,12 @@ mod prepare;
 mod programs;
 mod question;
 mod read_file;
-mod report;
 mod restart;
 mod sandbox;
 mod shutdown;
 mod spec;
 mod start;
+mod status;
 mod thread_loop;
 mod threads;
 mod tls;
@@ -49,21 +51,12 @@ mod trigger;
 
 use std::os::fd::OwnedFd;
 
-pub use self::caches::UrlReports;
-pub use self::command::{Commands, Queries};
 pub use self::out::{Extent, OutPart, PartKind};
-pub use self::report::{
-    ApplicationReport, CacheReport, LimitReport, MemoryReport, PoolsReport, Report, TlsReport,
-    Tuning,
-};
 pub use self::sandbox::{ProcessProtection, Protection};
 pub use self::spec::{spec, tls_sources};
-pub use howdah_cache::report::EntryReport;
-pub use howdah_upstream::servers::server::ServerReport;
 
-/// Runs the router on the supervisor's socket. `answer_queries` spawns a task on the runtime of the
-/// control thread that answers the control processes. Returns the exit status.
-pub fn run(socket: OwnedFd, answer_queries: impl FnOnce(Queries)) -> u8 {
+/// Runs the router on the supervisor's socket. Returns the exit status.
+pub fn run(socket: OwnedFd) -> u8 {
     howdah_sys::signals::ignore_pipe();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -75,7 +68,7 @@ pub fn run(socket: OwnedFd, answer_queries: impl FnOnce(Queries)) -> u8 {
             return 1;
         }
     };
-    let served = runtime.block_on(start::serve(socket, answer_queries));
+    let served = runtime.block_on(start::serve(socket));
     // A helper thread may wait for a disk that does not answer.
     runtime.shutdown_background();
     match served {

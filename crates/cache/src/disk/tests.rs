@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use crate::entry::Content;
 use crate::purge::Purge;
-use crate::report::StoredIn;
+use crate::report::{BOTH, DISK};
 use crate::space::layout::{self, Geometry};
 use crate::store::{Lookup, Store};
 use crate::testing::{NOW, entry_for, stored_beside_invalidations};
@@ -126,13 +126,13 @@ fn pages_that_only_the_disk_has_are_shown_too() {
     settle(&store);
     let top = store.top(100, NOW);
     let count = |wanted| top.iter().filter(|entry| entry.stored_in == wanted).count();
-    let (both, disk) = (count(StoredIn::Both), count(StoredIn::Disk));
+    let (both, disk) = (count(BOTH), count(DISK));
     assert!(both > 5 && disk > 5 && both + disk == 30, "{both} {disk}");
     assert_eq!(store.top(3, NOW).len(), 3);
     for number in 0..30 {
         let found = store.inspect(b"example.org", format!("/{number}").as_bytes(), b"", NOW);
         assert_eq!(found.entries.len(), 1, "{number}");
-        assert!(!found.is_partial && found.entries[0].bytes >= 50_000);
+        assert!(!found.partial && found.entries[0].bytes >= 50_000);
     }
     // Nothing was read into memory for that, and what was purged is not shown.
     assert_eq!(store.disk().unwrap().reads.load(Relaxed), 0);

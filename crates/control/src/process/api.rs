@@ -429,7 +429,8 @@ impl Api {
             Ok(status) => status,
             Err(detail) => return Refusal::NoAnswer { detail }.into(),
         };
-        let is_managed = !status["certificates"][name]["renewal"].is_null();
+        let is_managed =
+            status.certificates.get(name).is_some_and(|certificate| certificate.renewal.is_some());
         if self.store.borrow().uses_certificate(name) || is_managed {
             return Refusal::CertificateInUse.into();
         }

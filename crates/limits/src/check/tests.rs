@@ -57,7 +57,7 @@ impl Fixture {
         self.check(client, ms).is_ok()
     }
 
-    fn report(&self) -> crate::zone::ZoneReport {
+    fn report(&self) -> howdah_questions::LimitStatus {
         self.zones.all()[0].report(SECOND)
     }
 }
@@ -184,7 +184,7 @@ fn clients_that_go_on_are_blocked_and_then_not_answered() {
     assert!(limit.admits(A, 90_000), "pardoned after a time without requests");
     assert!(limit.check(A, 90_000).is_err_and(|refusal| !refusal.close));
     let report = limit.report();
-    assert_eq!((report.blocks, report.closed), (2, 3));
+    assert_eq!((report.penalties, report.closed), (2, 3));
 }
 
 #[test]

@@ -5,16 +5,13 @@ use std::time::SystemTime;
 
 use howdah_cache::freshness::seconds_since_1970;
 use howdah_cache::purge::Purge;
-use howdah_cache::report::{EntryReport, UrlReport};
 use howdah_cache::store::Store;
+use howdah_questions::{CacheEntry, CachedUrl, Named};
 
 use super::command::Commands;
 
 /// Number of entries of each cache in a list of those that are requested most.
 const MAX_TOP: usize = 100;
-
-/// Names of caches, each with what is known about a URL.
-pub type UrlReports = Vec<(String, UrlReport)>;
 
 impl Commands {
     /// Purges stored responses. Returns false if there is no cache of this name, or none at all.
@@ -25,10 +22,7 @@ impl Commands {
     }
 
     /// Returns the entries that were requested most, by cache; `None` as for a purge.
-    pub async fn top_of_caches(
-        &self,
-        cache: Option<&str>,
-    ) -> Option<Vec<(String, Vec<EntryReport>)>> {
+    pub async fn top_of_caches(&self, cache: Option<&str>) -> Option<Named<Vec<CacheEntry>>> {
         let stores = self.stores(cache);
         let top = |store: &Arc<Store>| (store.config().name.clone(), store.top(MAX_TOP, now()));
         // Entries are read from the disk.
@@ -43,7 +37,7 @@ impl Commands {
         host: Vec<u8>,
         path: Vec<u8>,
         query: Vec<u8>,
-    ) -> Option<UrlReports> {
+    ) -> Option<Named<CachedUrl>> {
         let stores = self.stores(cache);
         let found = move |store: &Arc<Store>| {
             (store.config().name.clone(), store.inspect(&host, &path, &query, now()))

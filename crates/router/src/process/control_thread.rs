@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::closed_listeners::ClosedListeners;
 use super::link::{Link, Message};
-use super::out::{Found, OutParts, PartKind};
+use super::out::{Found, OutPart, OutParts, PartKind};
 use super::out_parts;
 use super::pools::Pools;
 use super::programs::Programs;
@@ -111,7 +111,12 @@ impl ControlThread {
         match question {
             Question::Report { done } => {
                 self.update_out_parts();
-                drop(done.send((self.pools.report(), self.out.list())));
+                let mut status = self.pools.status();
+                let list = self.out.list();
+                let (warnings, out) = list.iter().partition(|part| part.extent.is_warning());
+                let parts = |list: Vec<&OutPart>| list.into_iter().map(OutPart::status).collect();
+                (status.warnings, status.out) = (parts(warnings), parts(out));
+                drop(done.send(status));
             }
             Question::Tune { name, done } => drop(done.send(self.pools.tuning(&name))),
             Question::Restart { name, done } => {

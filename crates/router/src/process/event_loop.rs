@@ -14,9 +14,10 @@ use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_local;
 
+use super::answers;
 use super::appeared::AppearanceWatch;
 use super::certificate_reload::CertificateWatch;
-use super::command::{Commands, Queries};
+use super::command::Commands;
 use super::control_thread::{ControlThread, sleep_until};
 use crate::geo_databases::GeoWatch;
 
@@ -49,7 +50,7 @@ impl EventLoop {
         php: Vec<(String, String)>,
         on_demand: Receiver<OnDemandRequest>,
         holds_renewals: bool,
-    ) -> (Self, Queries) {
+    ) -> Self {
         let board = AcmeReports::default();
         let (handle, commands) = Commands::new(&control, php, board.clone());
         let mut renewer = Renewer::new(
@@ -66,7 +67,8 @@ impl EventLoop {
         let renewed = control.shared.snapshot.load_full();
         renewer.follow(&renewed.config);
         let (control_processes, links) = unbounded_channel();
-        let event_loop = EventLoop {
+        answers::start(links, handle);
+        EventLoop {
             control,
             commands,
             control_processes,
@@ -75,8 +77,7 @@ impl EventLoop {
             appearance_watch: AppearanceWatch::default(),
             renewer,
             renewed,
-        };
-        (event_loop, Queries { links, commands: handle })
+        }
     }
 
     /// Handles events until the supervisor stops the router or has gone.

@@ -6,6 +6,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use howdah_questions::PartStatus;
+
+use super::status::http_date;
+
 /// The kind of a part of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PartKind {
@@ -83,6 +87,18 @@ pub struct OutPart {
     pub reason: String,
     /// Since when.
     pub since: SystemTime,
+}
+
+impl OutPart {
+    /// Returns the part as the control API shows it.
+    pub(super) fn status(&self) -> PartStatus {
+        PartStatus {
+            kind: self.kind.word().into(),
+            name: self.name.clone(),
+            reason: self.reason.clone(),
+            since: http_date(self.since),
+        }
+    }
 }
 
 impl fmt::Display for OutPart {

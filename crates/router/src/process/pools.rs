@@ -18,6 +18,7 @@ mod reports;
 mod restarts;
 mod retired;
 mod tick;
+mod tuning;
 mod unload;
 mod wanted;
 
@@ -31,6 +32,7 @@ use ::howdah_config as config;
 use howdah_php_pool::queue::{Instance, Queue};
 use howdah_php_pool::sizing::shortage::MemoryShortage;
 use howdah_pipeline::thread::Shared;
+use howdah_questions::Status;
 use howdah_sys::log::Level;
 
 use self::application::PooledApplication;
@@ -42,7 +44,6 @@ use self::wanted::WantedRestarts;
 use super::link::Link;
 use super::machine::Machine;
 use super::out::{Extent, Found, PartKind};
-use super::report::{PoolsReport, Tuning};
 use super::threads::Threads;
 use super::traces::Traces;
 
@@ -247,22 +248,18 @@ impl Pools {
         self.applications.iter().map(|app| app.config.name.clone()).collect()
     }
 
-    /// Returns the state of each application of the current configuration, sorted by name.
-    pub(super) fn report(&mut self) -> PoolsReport {
-        let mut applications: Vec<_> =
-            self.applications.iter().map(PooledApplication::report).collect();
-        applications.sort_by(|a, b| a.name.cmp(&b.name));
-        PoolsReport { applications, memory: self.memory_report() }
-    }
-
-    /// Explains the number of an application's workers; `None` if the application does not exist.
-    pub(super) fn tuning(&mut self, name: &str) -> Option<Tuning> {
-        let memory = self.memory_report();
-        let app = self.applications.iter().find(|app| app.config.name == name)?;
-        let ((measured, decision), (prototype, workers)) =
-            (app.sizing.explain(), app.memory_usage());
-        let (problem, running, processes) = (app.problem(), app.workers(), app.config.processes);
-        Some(Tuning { processes, problem, running, measured, decision, prototype, workers, memory })
+    /// Returns the status with the state of each application of the current configuration, sorted by
+    /// name.
+    pub(super) fn status(&mut self) -> Status {
+        let mut status = Status { memory: self.memory_report(), ..Status::default() };
+        for app in &self.applications {
+            let (application, php) = app.report();
+            status.applications.insert(app.config.name.clone(), application);
+            status.php.insert(app.config.name.clone(), php);
+        }
+        status.applications.sort_unstable_keys();
+        status.php.sort_unstable_keys();
+        status
     }
 
     /// Ends all workers when they are idle. The server stops, and no request comes any more.

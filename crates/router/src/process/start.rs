@@ -31,7 +31,6 @@ use howdah_wire::messages::ToSupervisor;
 use tokio::sync::mpsc::{Receiver, unbounded_channel};
 
 use super::closed_listeners::ClosedListeners;
-use super::command::Queries;
 use super::control_thread::ControlThread;
 use super::event_loop::EventLoop;
 use super::hello::Hello;
@@ -47,7 +46,7 @@ use super::trigger::{StartPolicy, Trigger};
 const TURN: Duration = Duration::from_micros(100);
 
 /// Runs the router on the supervisor's socket to its end.
-pub(super) async fn serve(socket: OwnedFd, answer_queries: impl FnOnce(Queries)) -> io::Result<()> {
+pub(super) async fn serve(socket: OwnedFd) -> io::Result<()> {
     memory::return_large_blocks();
     let link = Rc::new(Link::new(socket)?);
     let mut hello = Hello::receive(&link).await?;
@@ -79,8 +78,7 @@ pub(super) async fn serve(socket: OwnedFd, answer_queries: impl FnOnce(Queries))
     control.pools.required.clear();
     link.send(&ToSupervisor::Serving {})?;
     control.sandbox.log_missing(&control.shared.log);
-    let (event_loop, queries) = EventLoop::new(control, php, on_demand, holds_renewals);
-    answer_queries(queries);
+    let event_loop = EventLoop::new(control, php, on_demand, holds_renewals);
     memory::release_start_memory();
     event_loop.run().await
 }

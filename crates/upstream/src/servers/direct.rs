@@ -98,8 +98,11 @@ mod tests {
         for ((before, same), after) in before.iter().zip(&same).zip(&after) {
             assert!(Arc::ptr_eq(before, same));
             let report = after.report();
-            let known: Vec<_> =
-                report.iter().map(|s| (s.address.as_str(), s.state, s.failures)).collect();
+            let known: Vec<_> = report
+                .servers
+                .iter()
+                .map(|(name, s)| (name.as_str(), &*s.state, s.failures))
+                .collect();
             assert_eq!(known, [("127.0.0.2:80", "failing", 1), ("127.0.0.3:80", "up", 0)]);
             assert!(Arc::ptr_eq(
                 before.servers[1].fastcgi_connections(),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use howdah_config::{self as config, Address};
+use howdah_questions::{ServerRequests, ServerStatus};
 
 use crate::connections::idle_pool::PoolKey;
 use crate::connections::shared_pool::SharedPool;
@@ -54,22 +55,6 @@ struct Health {
     passive_health: Mutex<PassiveHealth>,
     /// Time in ms of the server's recovery; 0 if its slow start is over.
     recovered: AtomicU64,
-}
-
-/// Status of a server, for the control API.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerReport {
-    /// Address that the server listens on.
-    pub address: String,
-    /// `up`, `failing` (in a pause after failed requests), `unhealthy` (health checks), `draining`,
-    /// or `unknown` if its name has no address.
-    pub state: &'static str,
-    /// Number of active requests.
-    pub active: u32,
-    /// Number of requests that were passed to the server.
-    pub requests: u64,
-    /// Number of requests that failed.
-    pub failures: u64,
 }
 
 impl Server {
@@ -206,21 +191,21 @@ impl Server {
         }
     }
 
-    /// Returns the status of the server.
-    pub(super) fn report(&self, now: Duration) -> ServerReport {
-        ServerReport {
-            address: self.address.to_string(),
-            state: match () {
-                () if self.address.name().is_some() => "unknown",
-                () if self.health.is_unhealthy.load(Relaxed) => "unhealthy",
-                () if self.is_failing(now) => "failing",
-                () if self.config.drain => "draining",
-                () => "up",
-            },
-            active: self.load.active.load(SeqCst),
-            requests: self.load.requests.load(Relaxed),
-            failures: self.load.failures.load(Relaxed),
-        }
+    /// Returns the address and the status of the server.
+    pub(super) fn report(&self, now: Duration) -> (String, ServerStatus) {
+        let state = match () {
+            () if self.address.name().is_some() => "unknown",
+            () if self.health.is_unhealthy.load(Relaxed) => "unhealthy",
+            () if self.is_failing(now) => "failing",
+            () if self.config.drain => "draining",
+            () => "up",
+        };
+        let requests = ServerRequests {
+            active: self.load.active.load(SeqCst).into(),
+            total: self.load.requests.load(Relaxed),
+        };
+        let failures = self.load.failures.load(Relaxed);
+        (self.address.to_string(), ServerStatus { state: state.into(), requests, failures })
     }
 
     /// Returns the time after which a pause of the server ends; `None` if it has none.

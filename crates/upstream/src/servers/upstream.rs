@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use howdah_config::{self as config, Address};
 use howdah_http::message::ConnectionInfo;
+use howdah_questions::UpstreamStatus;
 use howdah_tls::TlsClient;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
@@ -20,7 +21,7 @@ use crate::failure::Failure;
 use crate::log_limit::LogLimit;
 use crate::queue::Queue;
 use crate::servers::retry_budget::RetryBudget;
-use crate::servers::server::{Server, ServerReport};
+use crate::servers::server::Server;
 
 /// One or more servers that answer the same requests.
 #[derive(Debug)]
@@ -206,9 +207,9 @@ impl Upstream {
     }
 
     /// Returns the status of all servers.
-    pub fn report(&self) -> Vec<ServerReport> {
+    pub fn report(&self) -> UpstreamStatus {
         let now = self.now();
-        self.servers.iter().map(|server| server.report(now)).collect()
+        UpstreamStatus { servers: self.servers.iter().map(|server| server.report(now)).collect() }
     }
 }
 

@@ -161,7 +161,7 @@ fn no_request_is_left_waiting_whatever_threads_do_at_the_same_time() {
             scope.spawn(move || requests(thread));
         }
     });
-    assert!(upstream.report().iter().all(|server| server.active == 0));
+    assert!(upstream.report().servers.values().all(|server| server.requests.active == 0));
     assert!(acquire(&upstream, &[1]).is_some());
 }
 
@@ -223,7 +223,7 @@ fn a_change_of_health_checks_forgets_no_active_request() {
         fall: 1,
     });
     let after = Upstream::new(&config, None).following(Some(&before));
-    assert_eq!(after.report()[0].active, 1);
+    assert_eq!(after.report().servers[0].requests.active, 1);
     let mut waiting = wait(&after, &[]);
     drop(active);
     assert!(poll(&mut waiting).is_some());

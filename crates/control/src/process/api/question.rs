@@ -1,6 +1,7 @@
 //! Questions to the router.
 
 use howdah_questions::{Question, Subject};
+use serde_json::Value;
 
 use super::Api;
 use crate::path::Path;
@@ -12,9 +13,14 @@ impl Api {
     /// Asks the router, and returns a part of the answer.
     pub(super) async fn ask(&self, question: Question, part: &Path) -> Reply {
         let answer = match &question {
-            Question::Status => self.status().await.map(Some),
+            Question::Status => {
+                return match self.status().await {
+                    Ok(status) => status_part(&status, part),
+                    Err(detail) => Refusal::NoAnswer { detail }.into(),
+                };
+            }
             Question::Restart { application } => return self.restart(application.clone()).await,
-            _ => self.router.ask(&question).await,
+            _ => self.router.ask::<Value>(&question).await,
         };
         let answer = match answer {
             Ok(Some(answer)) => answer,
@@ -23,7 +29,6 @@ impl Api {
         };
         match (&question, part.find(&answer)) {
             (Question::PurgeCaches { .. }, _) => Done::Purged.into(),
-            (Question::Status, _) => status_part(&answer, part),
             (_, Some(value)) => Reply::value(value.clone()),
             (Question::Pools { application: Some(name) }, None)
                 if !self.store.borrow().has_application(name) =>

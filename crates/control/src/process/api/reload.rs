@@ -63,8 +63,8 @@ impl Api {
         let reply = Reply::from(Done::Reloaded);
         // The reload is done: without the status, it is told without it.
         let status = self.router.status().await.ok();
-        match status.as_ref().and_then(|status| status.get("out")) {
-            Some(out) => reply.with_parts_out(out.clone()),
+        match status.filter(|status| !status.out.is_empty()) {
+            Some(status) => reply.with_parts_out(&status.out),
             None => reply,
         }
     }

@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
+use howdah_questions::{DocumentStatus, Refused, Replaced, Status};
 use howdah_text::date::rfc3339;
-use serde_json::{Value, json};
 
 use super::Api;
 
 impl Api {
     /// Returns the content of `/status`: that of the router, whether the document at its source is refused, and which
     /// process of the server was replaced last.
-    pub(super) async fn status(&self) -> Result<Value, String> {
+    pub(super) async fn status(&self) -> Result<Status, String> {
         let mut status = self.router.status().await?;
-        let Some(members) = status.as_object_mut() else { return Ok(status) };
-        if let Some((since, reason)) = &*self.refused.borrow() {
-            let refused = json!({"since": date(*since), "reason": reason});
-            members.insert("document".to_owned(), json!({"refused": refused}));
-        }
-        if let Some((at, reason)) = &*self.replaced.borrow() {
-            members.insert("replaced".to_owned(), json!({"at": date(*at), "reason": reason}));
-        }
+        status.document = self.refused.borrow().as_ref().map(|(since, reason)| {
+            let refused = Refused { since: date(*since), reason: reason.clone() };
+            DocumentStatus { refused }
+        });
+        let replaced = self.replaced.borrow();
+        let replaced = replaced.as_ref();
+        status.replaced =
+            replaced.map(|(at, reason)| Replaced { at: date(*at), reason: reason.clone() });
         Ok(status)
     }
 

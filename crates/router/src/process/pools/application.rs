@@ -9,13 +9,17 @@ use howdah_php_pool::pool::{Pool, PoolState};
 use howdah_php_pool::queue::{Busy, Instance, Load, Queue};
 use howdah_php_pool::sizing::application::Sizing;
 use howdah_pipeline::thread::ThreadCommand;
+use howdah_questions::{
+    ActiveRequests, ApplicationMemory, ApplicationStatus, OpcacheMemory, OpcacheStatus, PhpStatus,
+    Processes, WorkerStatus,
+};
 use howdah_routing::snapshot::Snapshot;
+use howdah_wire::frame::OpcacheUsage;
 use howdah_wire::messages::Problem;
 use howdah_wire::queue::WorkerId;
 
 use super::kept::Kept;
 use super::restarts::{LONG_LIFE, Restarts};
-use crate::process::report::{ApplicationReport, BootReport};
 use crate::process::threads::Threads;
 
 /// An application that runs or is being prepared.
@@ -31,7 +35,7 @@ pub(super) struct PooledApplication {
     /// The current instance shares the start of PHP with other applications.
     pub(super) shares_start: bool,
     /// The last start of the worker script of a resident application.
-    pub(super) boot: Option<BootReport>,
+    pub(super) boot: Option<WorkerStatus>,
     /// Time since which the prototype has had no worker and no request; `None` if it has.
     pub(super) unused_since: Option<Instant>,
     /// Must be able to serve before it is adopted. Other applications load PHP with their first
@@ -297,33 +301,45 @@ impl PooledApplication {
     }
 
     /// Returns its state for the control API.
-    pub(super) fn report(&self) -> ApplicationReport {
+    pub(super) fn report(&self) -> (ApplicationStatus, PhpStatus) {
         let load = self.queue.load();
         let running = u64::from(self.workers());
         let active = u64::from(load.in_slots) + u64::from(load.waiting);
         // A prototype that loads PHP for waiting requests counts as a starting worker.
         let is_loading = self.ready_since.is_none() && active > 0;
-        let (prototype_bytes, worker_bytes) = self.memory_usage();
+        let (prototype, processes) = self.memory_usage();
         let status = self.queue.status(false);
-        ApplicationReport {
-            name: self.config.name.clone(),
-            state: match (&self.instance, self.ready_since) {
-                (_, Some(_)) => "loaded",
-                (Some(_), None) => "loading",
-                (None, None) => "unloaded",
+        let state = match (&self.instance, self.ready_since) {
+            (_, Some(_)) => "loaded",
+            (Some(_), None) => "loading",
+            (None, None) => "unloaded",
+        };
+        let start = if self.shares_start { "shared" } else { "own" };
+        let retired = status.retired.into_iter();
+        let retired = retired.map(|(reason, count)| (reason.name().to_owned(), count)).collect();
+        let application = ApplicationStatus {
+            processes: Processes {
+                running,
+                starting: u64::from(self.starting.max(u32::from(is_loading))),
+                idle: running.saturating_sub(u64::from(load.in_slots)),
             },
-            shares_start: self.ready_since.map(|_| self.shares_start),
-            prototype_bytes,
-            worker_bytes,
-            running,
-            starting: u64::from(self.starting.max(u32::from(is_loading))),
-            idle: running.saturating_sub(u64::from(load.in_slots)),
-            active,
+            requests: ActiveRequests { active },
             problem: self.problem(),
-            boot: self.boot.clone(),
+        };
+        let php = PhpStatus {
+            state: state.into(),
+            memory: ApplicationMemory { prototype, processes },
+            start: self.ready_since.map(|_| start.into()),
             given_up: status.given_up,
-            retired: status.retired,
-            opcache: status.opcache,
-        }
+            worker: self.boot.clone().map(|worker| WorkerStatus { retired, ..worker }),
+            opcache: status.opcache.map(opcache),
+        };
+        (application, php)
     }
+}
+
+fn opcache(usage: OpcacheUsage) -> OpcacheStatus {
+    let OpcacheUsage { is_enabled, used, free, wasted, scripts, hits, misses, restarts } = usage;
+    let memory = OpcacheMemory { used, free, wasted };
+    OpcacheStatus { enabled: is_enabled, memory, scripts, hits, misses, restarts }
 }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use howdah_php_pool::sizing::meter::MachineState;
 use howdah_php_pool::sizing::shares::divide;
+use howdah_questions::MemoryStatus;
 
 use super::Pools;
 use super::application::PooledApplication;
-use crate::process::report::MemoryReport;
 
 /// Minimum interval between two divisions.
 const DIVISION_INTERVAL: Duration = Duration::from_millis(100);
@@ -58,9 +58,9 @@ impl Pools {
     }
 
     /// Returns the memory of all PHP processes.
-    pub(super) fn memory_report(&mut self) -> MemoryReport {
+    pub(super) fn memory_report(&mut self) -> MemoryStatus {
         let used = self.used_bytes(|_| true);
-        MemoryReport { budget: self.machine.state(None).budget, used }
+        MemoryStatus { budget: self.machine.state(None).budget, used }
     }
 
     /// Returns the memory of the prototypes and workers of some applications in bytes, as last

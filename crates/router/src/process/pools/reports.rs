@@ -15,6 +15,7 @@ use howdah_php_pool::sizing::application::Measurement;
 use howdah_php_pool::sizing::meter::Activity;
 use howdah_php_pool::thread::ControlRequest;
 use howdah_pipeline::thread::ThreadCommand;
+use howdah_questions::WorkerStatus;
 use howdah_sys::log::Level;
 use howdah_sys::signals::SIGKILL;
 use howdah_wire::messages::{Exit, FromSupervisor, Problem, ProblemKind, ToSupervisor};
@@ -22,7 +23,6 @@ use howdah_wire::queue::WorkerId;
 
 use super::restarts::LONG_LIFE;
 use super::{FALLS_BACK, Pools};
-use crate::process::report::BootReport;
 
 /// Returns the name of a worker in the log. One that ends at once has no process id: the supervisor could
 /// not look it up any more.
@@ -176,8 +176,12 @@ impl Pools {
     fn on_booted(&mut self, number: u32, boot_us: u64, has_template: bool, without: &str) {
         let log = Arc::clone(&self.shared.log);
         let Some(app) = self.by_number(number) else { return };
-        let fallback = None;
-        app.boot = Some(BootReport { generation: number, boot_us, has_template, fallback });
+        app.boot = Some(WorkerStatus {
+            generation: number,
+            boot_ms: boot_us / 1000,
+            template: has_template,
+            ..WorkerStatus::default()
+        });
         let (name, ms) = (&app.config.name, boot_us / 1000);
         let started = format_args!("\"{name}\" worker script has started in {ms} ms");
         match has_template {
@@ -203,7 +207,7 @@ impl Pools {
         log.write(Level::Alert, format_args!("application \"{name}\": {FALLS_BACK}: {problem}"));
         let before = app.boot.take().unwrap_or_default();
         let fallback = Some(problem);
-        app.boot = Some(BootReport { generation: number, has_template: false, fallback, ..before });
+        app.boot = Some(WorkerStatus { generation: number, template: false, fallback, ..before });
     }
 
     /// Restarts the application of an instance soon, if it is in use. `reason` is for the log.

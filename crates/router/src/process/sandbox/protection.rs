@@ -2,6 +2,7 @@
 //! check`.
 
 use howdah_config::{Application, Config, Sandbox};
+use howdah_questions::ProcessProtection as ProtectionStatus;
 use howdah_sys::credentials::{self, Credentials};
 use howdah_sys::process;
 use howdah_sys::sandbox::landlock;
@@ -161,6 +162,15 @@ impl Protection {
 }
 
 impl ProcessProtection {
+    /// Returns the isolation as the control API shows it.
+    pub(in crate::process) fn status(self) -> ProtectionStatus {
+        ProtectionStatus {
+            restrictions: self.restrictions.into_iter().map(|one| one.name().into()).collect(),
+            namespaces: self.namespaces.into_iter().map(Into::into).collect(),
+            user: self.user,
+        }
+    }
+
     /// Explains the isolation in words that follow the name of the process.
     fn explain(&self) -> String {
         let kept: Vec<_> = self.restrictions.iter().map(|one| one.explain()).collect();

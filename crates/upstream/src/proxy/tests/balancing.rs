@@ -1,7 +1,8 @@
 //! Servers that fail, full servers, and sticky clients.
 
+use howdah_questions::ServerStatus;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::*;
 use crate::servers::selection::Affinity;
@@ -98,7 +99,7 @@ fn threads_that_select_at_the_same_time_do_not_exceed_a_servers_maximum() {
         ..config::UpstreamServer::new(Address::Inet(([127, 0, 0, 1], 1).into()), 1.0)
     };
     let upstream = Arc::new(Upstream::new(&config::Upstream::new("u", vec![server]), None));
-    let (threads, most) = (4, AtomicU32::new(0));
+    let (threads, most) = (4, AtomicU64::new(0));
     let together = Barrier::new(threads);
     let requests = || {
         let selector = Selector::new(1);
@@ -106,7 +107,7 @@ fn threads_that_select_at_the_same_time_do_not_exceed_a_servers_maximum() {
             together.wait();
             let active = upstream.try_acquire(&selector, &[], &Affinity::default());
             together.wait(); // all have selected, and none has ended its request
-            most.fetch_max(upstream.report()[0].active, Relaxed);
+            most.fetch_max(upstream.report().servers[0].requests.active, Relaxed);
             together.wait();
             drop(active);
         }
@@ -197,8 +198,12 @@ fn servers_that_stay_keep_their_state() {
         let active = before.acquire(thread.selector(), &[0], &affinity).await.unwrap().unwrap();
         // The name has other addresses now; two of the old ones remain.
         let after = upstream(&[3, 2, 1]).following(Some(&before));
-        let states: Vec<_> =
-            after.report().iter().map(|s| (s.state, s.active, s.requests, s.failures)).collect();
+        let report = after.report();
+        let state = |s: &ServerStatus| {
+            (s.state.to_string(), s.requests.active, s.requests.total, s.failures)
+        };
+        let states: Vec<_> = report.servers.values().map(state).collect();
+        let states: Vec<_> = states.iter().map(|(s, a, t, f)| (s.as_str(), *a, *t, *f)).collect();
         assert_eq!(states, [("up", 0, 0, 0), ("up", 1, 1, 0), ("failing", 0, 1, 1)]);
         // Active requests of the previous generation count, and a waiting request is notified of
         // their end.
@@ -233,7 +238,8 @@ fn a_server_stays_unhealthy_for_the_same_checks_only() {
     };
     let before = Arc::new(checked("/a"));
     before.set_healthy(&before.servers[0], false);
-    let state = |upstream: Upstream| upstream.following(Some(&before)).report()[0].state;
+    let state =
+        |upstream: Upstream| upstream.following(Some(&before)).report().servers[0].state.clone();
     assert_eq!(state(checked("/a")), "unhealthy");
     assert_eq!(state(checked("/b")), "up");
     assert_eq!(

@@ -1,21 +1,19 @@
-//! Answers of the router to the control process, which serves the control API.
-
-mod caches;
-mod status;
-mod tuning;
+//! Answers to the questions of control processes, which serve the control API.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-use howdah_questions::Question;
-use howdah_router::process::{Commands, Queries};
+use howdah_questions::{Named, Question};
 use howdah_sys::packets::{Packets, to_memory};
 use howdah_wire::messages::{FromRouter, ToRouter};
-use serde_json::Value;
+use serde::Serialize;
+use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Answers every control process that the supervisor starts.
-pub fn start(queries: Queries) {
-    let Queries { mut links, commands } = queries;
+use super::command::Commands;
+
+/// Answers every control process that the supervisor starts. `links` has the router's end of a socket
+/// for each.
+pub(super) fn start(mut links: UnboundedReceiver<OwnedFd>, commands: Commands) {
     tokio::task::spawn_local(async move {
         while let Some(link) = links.recv().await {
             tokio::task::spawn_local(serve(link, commands.clone()));
@@ -34,10 +32,10 @@ async fn serve(link: OwnedFd, commands: Commands) {
                 Ok(question) => answer(question, &commands).await,
                 Err(error) => Err(format!("the question cannot be read: {error}")),
             };
-            let memory = match &answer {
-                Ok(Some(value)) => to_memory(value.to_string().as_bytes()).map(Some),
+            let memory = match answer {
+                Ok(Some(text)) => to_memory(&text).map(Some),
                 Ok(None) => Ok(None),
-                Err(error) => Err(std::io::Error::other(error.clone())),
+                Err(error) => Err(std::io::Error::other(error)),
             };
             let error = memory.as_ref().err().map(|error| error.to_string()).unwrap_or_default();
             let answer = FromRouter::Answer { number, error }.encode();
@@ -49,34 +47,35 @@ async fn serve(link: OwnedFd, commands: Commands) {
     }
 }
 
-/// Returns the answer to a question; `None` if its subject does not exist.
-async fn answer(question: Question, commands: &Commands) -> Result<Option<Value>, String> {
-    Ok(match question {
-        Question::Ping => Some(Value::Bool(true)),
-        Question::Status => Some(status::of(commands.report().await).to_value()),
+/// Returns the answer to a question as JSON; `None` if its subject does not exist.
+async fn answer(question: Question, commands: &Commands) -> Result<Option<Vec<u8>>, String> {
+    match question {
+        Question::Ping => some(true),
+        Question::Status => some(commands.status().await),
         Question::Pools { application } => {
             let pools = commands.pools(application.as_deref());
             let pools = pools.iter().map(|pool| (pool.name.clone(), pool.to_value()));
-            Some(Value::Object(pools.collect()))
+            some(pools.collect::<Named<_>>())
         }
-        Question::Tuning { application } => {
-            let found = commands.tune(application.clone()).await;
-            found.map(|found| tuning::to_value(&application, &found))
-        }
+        Question::Tuning { application } => json(commands.tune(application).await),
+        Question::Restart { application } => some(commands.restart(application).await?),
         Question::PurgeCaches { cache, purge, is_soft } => {
             let found = commands.purge_caches(cache.as_deref(), &purge, is_soft);
-            found.then_some(Value::Bool(true))
+            json(found.then_some(true))
         }
-        Question::TopCaches { cache } => {
-            commands.top_of_caches(cache.as_deref()).await.as_deref().map(caches::top)
-        }
+        Question::TopCaches { cache } => json(commands.top_of_caches(cache.as_deref()).await),
         Question::InspectCaches { cache, host, path, query } => {
-            let found = commands.inspect_caches(cache.as_deref(), host, path, query).await;
-            found.as_ref().map(caches::url)
+            json(commands.inspect_caches(cache.as_deref(), host, path, query).await)
         }
-        Question::Restart { application } => {
-            commands.restart(application).await?;
-            Some(Value::Bool(true))
-        }
-    })
+    }
+}
+
+/// Returns an answer as JSON.
+fn some(answer: impl Serialize) -> Result<Option<Vec<u8>>, String> {
+    json(Some(answer))
+}
+
+/// Returns an answer as JSON, if there is one.
+fn json(answer: Option<impl Serialize>) -> Result<Option<Vec<u8>>, String> {
+    answer.map(|answer| serde_json::to_vec(&answer)).transpose().map_err(|error| error.to_string())
 }
