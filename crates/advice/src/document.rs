@@ -1,9 +1,10 @@
 //! Advice about a document: settings that are legal and nearly always a mistake.
 //!
-//! [`advise`] examines only the document. `absent` finds refusals that leave out
-//! requests, `effect` conditions without effect and steps that no request reaches, `caches` those that store nothing,
-//! `habits` what is written as for nginx, `addresses` listeners that are in the way of each other, `loops` routes
-//! that pass requests round, `unused` parts that nothing leads to, `upstreams` settings that need others, `variables` finds variables in strings in which they are not
+//! [`advise`] examines only the document. `absent` finds refusals that leave out requests, `effect`
+//! conditions without effect and steps that no request reaches, `caches` those that store nothing,
+//! `habits` what is written as for nginx, `addresses` listeners that are in the way of each other,
+//! `loops` routes that pass requests round, `unused` parts that nothing leads to, `upstreams`
+//! settings that need others, `variables` finds variables in strings in which they are not
 //! expanded.
 
 mod absent;

@@ -1,8 +1,9 @@
 //! Names of nginx, PHP-FPM, Apache, HAProxy and Caddy, with their equivalents.
 //!
-//! The tables only serve messages: none of these names is accepted. `hints.tsv` has examples; its columns are names,
-//! a key that the object must have (`-` for any) and the hint. For other directives, messages have the text of
-//! the tables in `docs/coming-from-*.md`, which are generated from `nginx.tsv`, `apache.tsv` and `php-fpm.tsv`.
+//! The tables only serve messages: none of these names is accepted. `hints.tsv` has examples; its
+//! columns are names, a key that the object must have (`-` for any) and the hint. For other
+//! directives, messages have the text of the tables in `docs/coming-from-*.md`, which are generated
+//! from `nginx.tsv`, `apache.tsv` and `php-fpm.tsv`.
 
 #[cfg(test)]
 mod tests;
@@ -14,7 +15,8 @@ const NGINX: &str = include_str!("foreign/nginx.tsv");
 const APACHE: &str = include_str!("foreign/apache.tsv");
 const PHP_FPM: &str = include_str!("foreign/php-fpm.tsv");
 
-/// First parts of keys such as `upstream.timeouts.read` in the tables, and the objects that they stand for.
+/// First parts of keys such as `upstream.timeouts.read` in the tables, and the objects that they
+/// stand for.
 const OBJECTS: [(&str, &str, &str); 12] = [
     ("http", "\"settings\"/\"http\"/", ""),
     ("settings", "\"settings\"/", ""),
@@ -74,8 +76,9 @@ fn directive(name: &str, in_application: bool) -> Option<String> {
     Some(format!("in Howdah: {}", without_markup(text)))
 }
 
-/// Returns a name in the form in which names are compared. PHP-FPM's `php_admin_value[memory_limit]` and `env[PATH]`
-/// have a member in their names, and Apache's sections have brackets.
+/// Returns a name in the form in which names are compared. PHP-FPM's
+/// `php_admin_value[memory_limit]` and `env[PATH]` have a member in their names, and Apache's
+/// sections have brackets.
 fn normalised(name: &str) -> String {
     let name = name.split('[').next().unwrap_or(name).trim_matches(['<', '>']);
     let name = name.to_ascii_lowercase().replace(['-', '.'], "_");
@@ -116,7 +119,8 @@ fn without_markup(cell: &str) -> String {
     text
 }
 
-/// Returns code of a table as it stands in messages: `http.send_timeout` is `"settings"/"http"/"send_timeout"`.
+/// Returns code of a table as it stands in messages: `http.send_timeout` is
+/// `"settings"/"http"/"send_timeout"`.
 fn quoted(code: &str) -> String {
     if code.contains('"') {
         return code.to_owned();

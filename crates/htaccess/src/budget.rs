@@ -1,7 +1,7 @@
 //! What compiling a file may cost: memory and processor time.
 //!
-//! A file is compiled on a thread that serves other sites, and its compiled form stays in memory. A file of a
-//! megabyte can ask for a thousand times as much of both, by patterns that repeat groups.
+//! A file is compiled on a thread that serves other sites, and its compiled form stays in memory. A
+//! file of a megabyte can ask for a thousand times as much of both, by patterns that repeat groups.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::memory::{Charge, SiteMemory};
 use crate::work::processor_time;
 
-/// Maximum processor time for a file. Files of ordinary sites need less than a hundredth. Builds without
-/// optimization are slower.
+/// Maximum processor time for a file. Files of ordinary sites need less than a hundredth. Builds
+/// without optimization are slower.
 const MAX_TIME: Duration = Duration::from_millis(if cfg!(debug_assertions) { 4000 } else { 200 });
 /// Maximum size of all patterns of a file, estimated before they are compiled, in bytes.
 const MAX_PATTERN_BYTES: usize = 4 << 20;
@@ -35,7 +35,8 @@ thread_local! {
     static BUDGET: RefCell<Option<Budget>> = const { RefCell::new(None) };
 }
 
-/// Compiles a file of a site. Returns the result, its approximate memory in bytes, and the limit that was exceeded.
+/// Compiles a file of a site. Returns the result, its approximate memory in bytes, and the limit
+/// that was exceeded.
 pub(crate) fn limited<T>(
     memory: Option<&Arc<SiteMemory>>,
     compile: impl FnOnce() -> T,
@@ -81,7 +82,8 @@ pub(crate) fn add_pattern(size: usize, text: usize) -> Result<(), &'static str> 
     })
 }
 
-/// Counts a compiled variant of a pattern. Afterwards, when the file is in use, its charge is what counts.
+/// Counts a compiled variant of a pattern. Afterwards, when the file is in use, its charge is what
+/// counts.
 ///
 /// # Errors
 ///
@@ -90,10 +92,7 @@ pub(crate) fn add_variant(bytes: usize, charge: Option<&Arc<Charge>>) -> Result<
     if BUDGET.with_borrow(Option::is_some) {
         return add(bytes, |_| false);
     }
-    match charge.is_none_or(|charge| charge.add(bytes)) {
-        true => Ok(()),
-        false => Err(SITE_IS_FULL),
-    }
+    if charge.is_none_or(|charge| charge.add(bytes)) { Ok(()) } else { Err(SITE_IS_FULL) }
 }
 
 /// Counts a directive of this approximate memory in bytes.

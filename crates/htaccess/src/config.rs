@@ -1,8 +1,10 @@
-//! Directives of a directory, a section or a whole chain of directories, compiled: Apache's `ap_conf_vector_t`.
+//! Directives of a directory, a section or a whole chain of directories, compiled: Apache's
+//! `ap_conf_vector_t`.
 //!
-//! Each module has a slot for its directives ([`ModuleConfig`]). A directory inherits the directives of the modules
-//! that its own `.htaccess` does not use. Their tables may be large, and directories many: they are not copied. What
-//! has been added is counted, so that the memory of merged configurations can be limited.
+//! Each module has a slot for its directives ([`ModuleConfig`]). A directory inherits the
+//! directives of the modules that its own `.htaccess` does not use. Their tables may be large, and
+//! directories many: they are not copied. What has been added is counted, so that the memory of
+//! merged configurations can be limited.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -12,7 +14,8 @@ use std::sync::{Arc, OnceLock};
 use crate::budget;
 use crate::memory::Charges;
 
-/// Approximate memory in bytes of what a directive adds, beside its words: entries of lists and their allocations.
+/// Approximate memory in bytes of what a directive adds, beside its words: entries of lists and
+/// their allocations.
 const BYTES_OF_A_DIRECTIVE: usize = 384;
 
 /// Number of slots.
@@ -179,14 +182,15 @@ impl DirConfig {
         merged
     }
 
-    /// Returns true if a file that `<IfFile>` asked for has come or gone: the `.htaccess` must be compiled again.
+    /// Returns true if a file that `<IfFile>` asked for has come or gone: the `.htaccess` must be
+    /// compiled again.
     pub fn is_outdated(&self, exists: &dyn Fn(&[u8]) -> bool) -> bool {
         self.probes.iter().any(|(path, was_there)| exists(path) != *was_there)
     }
 
-    /// Returns true if the head of the answer to a GET for a whole file, without compression, depends on the file
-    /// alone unless a rule has replaced its path: no directive looks at the client, at header fields, at the time or
-    /// at other files. False if in doubt.
+    /// Returns true if the head of the answer to a GET for a whole file, without compression,
+    /// depends on the file alone unless a rule has replaced its path: no directive looks at the
+    /// client, at header fields, at the time or at other files. False if in doubt.
     pub fn is_constant(&self) -> bool {
         self.modules.iter().flatten().all(|shared| shared.content.is_constant())
     }

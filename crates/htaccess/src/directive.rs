@@ -72,7 +72,8 @@ pub struct Place<'a> {
     pub line: u32,
     /// Directory of the file, absolute, with a slash at the end.
     pub directory: &'a [u8],
-    /// Name or pattern of the `<Files>` or `<FilesMatch>` around it, `*If` in an `<If>`; `None` outside.
+    /// Name or pattern of the `<Files>` or `<FilesMatch>` around it, `*If` in an `<If>`; `None`
+    /// outside.
     pub section: Option<&'a [u8]>,
     /// Methods of the `<Limit>` around it; `None` without one.
     pub methods: Option<&'a crate::method::Methods>,
@@ -80,16 +81,16 @@ pub struct Place<'a> {
     pub options: Options,
 }
 
-/// Adds a directive at a place to the configuration; the words are its arguments. The error is the text that
-/// Apache logs.
+/// Adds a directive at a place to the configuration; the words are its arguments. The error is the
+/// text that Apache logs.
 pub type Apply = fn(&mut DirConfig, &Place<'_>, &[&[u8]]) -> Result<(), String>;
 
 /// A directive of a module.
 #[derive(Debug)]
 pub struct Directive {
-    /// Name, in Apache's spelling; compared without case. A section's name begins with `<`: its function gets
-    /// the rest of the line, then come the directives inside, then the function of `</Name>`, if there is
-    /// one.
+    /// Name, in Apache's spelling; compared without case. A section's name begins with `<`: its
+    /// function gets the rest of the line, then come the directives inside, then the function of
+    /// `</Name>`, if there is one.
     pub name: &'static str,
     /// How the rest of the line is divided.
     pub arguments: Arguments,

@@ -4,8 +4,8 @@
 //! 2. The server sends a file, runs a script, or sends the text that it got.
 //! 3. [`Engine::finish`] applies `Header`, `Expires` and the like to the response.
 //!
-//! If the second step fails before a response has begun (the file is gone, no worker is free), [`Engine::fail`]
-//! looks for an `ErrorDocument`.
+//! If the second step fails before a response has begun (the file is gone, no worker is free),
+//! [`Engine::fail`] looks for an `ErrorDocument`.
 
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ pub struct Engine {
     pub(crate) site: Site,
 }
 
-/// Compiles a `.htaccess`, for [`World::directives`]. `exists` says whether there is something at a path
-/// (`<IfFile>`); it should say no outside of the site.
+/// Compiles a `.htaccess`, for [`World::directives`]. `exists` says whether there is something at a
+/// path (`<IfFile>`); it should say no outside of the site.
 ///
 /// # Errors
 ///
@@ -78,14 +78,14 @@ impl Engine {
         &self.site.base
     }
 
-    /// Takes a request through all phases. The record needs its connection, `request_line`, `method`,
-    /// `protocol`, `unparsed_uri` and `headers_in`.
+    /// Takes a request through all phases. The record needs its connection, `request_line`,
+    /// `method`, `protocol`, `unparsed_uri` and `headers_in`.
     pub async fn handle(&self, record: Record, world: &dyn World) -> Outcome {
         self.limited(Server { site: &self.site, world }.handle(record)).await
     }
 
-    /// Looks for the answer to an error that the server had with the outcome of a request. An error of a script
-    /// that has answered is its own: Apache with mod_php has no error document for it.
+    /// Looks for the answer to an error that the server had with the outcome of a request. An error
+    /// of a script that has answered is its own: Apache with mod_php has no error document for it.
     pub async fn fail(&self, record: Record, status: u16, world: &dyn World) -> Outcome {
         self.limited(Server { site: &self.site, world }.fail(record, status)).await
     }
@@ -96,17 +96,19 @@ impl Engine {
         outcome
     }
 
-    /// Applies directives to the head of a response: after this, `record.status` and `record.headers_out` are
-    /// what to send. Before it, the server puts the status and the header fields of a file or script there, with
-    /// the type in `content_type`.
+    /// Applies directives to the head of a response: after this, `record.status` and
+    /// `record.headers_out` are what to send. Before it, the server puts the status and the header
+    /// fields of a file or script there, with the type in `content_type`.
     ///
-    /// Returns whether the body is to be compressed; the server sets `Content-Encoding` if it does so.
+    /// Returns whether the body is to be compressed; the server sets `Content-Encoding` if it does
+    /// so.
     pub fn finish(&self, record: &mut Record, action: &Action, world: &dyn World) -> Compression {
         Server { site: &self.site, world }.finish(record, action)
     }
 
-    /// Returns true if a condition for the head of a response may take a sub-request: what that wants to know is known only
-    /// after [`Engine::finish`], which is then to be run again with the same record.
+    /// Returns true if a condition for the head of a response may take a sub-request: what that
+    /// wants to know is known only after [`Engine::finish`], which is then to be run again with the
+    /// same record.
     pub fn finish_looks_up(record: &Record) -> bool {
         record.config.of::<headers::Config>().looks_up()
             || record.config.of::<filter::Config>().looks_up()

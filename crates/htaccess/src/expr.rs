@@ -1,8 +1,9 @@
-//! Apache's expressions (`ap_expr`) as a `.htaccess` can use them: conditions (`<If>`, `Require expr`,
-//! `RewriteCond expr`) and texts with variables (`ErrorDocument`, `Redirect`, `Header … "expr=…"`).
+//! Apache's expressions (`ap_expr`) as a `.htaccess` can use them: conditions (`<If>`, `Require
+//! expr`, `RewriteCond expr`) and texts with variables (`ErrorDocument`, `Redirect`, `Header …
+//! "expr=…"`).
 //!
-//! The language is that of Apache 2.4; functions that read files are refused, as Apache refuses them in a
-//! `.htaccess`. Expressions are parsed once and evaluated for each request.
+//! The language is that of Apache 2.4; functions that read files are refused, as Apache refuses
+//! them in a `.htaccess`. Expressions are parsed once and evaluated for each request.
 
 mod ascii;
 mod context;
@@ -58,7 +59,8 @@ impl Expr {
         evaluate::Evaluation { record, scope, context }.condition(&self.root)
     }
 
-    /// Evaluates the condition, and adds the header fields that it depends on to the response's `Vary`.
+    /// Evaluates the condition, and adds the header fields that it depends on to the response's
+    /// `Vary`.
     pub fn holds(&self, record: &mut Record, scope: &dyn Scope) -> Result<bool, Failure> {
         let mut context = Context::default();
         let result = self.evaluate(record, scope, &mut context)?;

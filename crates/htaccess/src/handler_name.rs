@@ -1,26 +1,29 @@
 //! Names of handlers that stand for PHP.
 //!
-//! Each host has its own: `application/x-httpd-ea-php82` (cPanel), `application/x-lsphp84` (LiteSpeed),
-//! `x-httpd-php81`, `fcgid-script`, `proxy:unix:/run/php/php8.2-fpm.sock|fcgi://localhost` (PHP-FPM). A site that has
-//! moved keeps such lines.
+//! Each host has its own: `application/x-httpd-ea-php82` (cPanel), `application/x-lsphp84`
+//! (LiteSpeed), `x-httpd-php81`, `fcgid-script`,
+//! `proxy:unix:/run/php/php8.2-fpm.sock|fcgi://localhost` (PHP-FPM). A site that has moved keeps
+//! such lines.
 
 /// Returns true if a handler, in lower case, names PHP and does not show its source.
 pub fn names_php(handler: &[u8]) -> bool {
     has(handler, b"php") && !handler.ends_with(b"-source")
 }
 
-/// Returns true if a handler, in lower case, names a way to run PHP that may also stand for other programs.
+/// Returns true if a handler, in lower case, names a way to run PHP that may also stand for other
+/// programs.
 pub(crate) fn may_name_php(handler: &[u8]) -> bool {
     handler == b"fcgid-script" || handler.starts_with(b"proxy:") && has(handler, b"fcgi://")
 }
 
-/// Returns true if a media type, in lower case, is a name of PHP's handler: Apache takes a type for a handler if
-/// there is no other.
+/// Returns true if a media type, in lower case, is a name of PHP's handler: Apache takes a type for
+/// a handler if there is no other.
 pub(crate) fn is_php_type(media_type: &[u8]) -> bool {
     media_type.starts_with(b"application/x-") && names_php(media_type)
 }
 
-/// Returns the version of PHP in the name of a handler: `8.4` for `application/x-lsphp84`, `7` for `php7-script`.
+/// Returns the version of PHP in the name of a handler: `8.4` for `application/x-lsphp84`, `7` for
+/// `php7-script`.
 pub fn php_version(handler: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(handler).ok()?.to_ascii_lowercase();
     text.match_indices("php").find_map(|(at, _)| {

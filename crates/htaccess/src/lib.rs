@@ -1,12 +1,15 @@
-//! Apache's `.htaccess` files: parsed once, merged along the directories of a path, applied to a request in the
-//! order of Apache's phases.
+//! Apache's `.htaccess` files: parsed once, merged along the directories of a path, applied to a
+//! request in the order of Apache's phases.
 //!
-//! The crate knows neither sockets nor the server: a [`record::Record`] is the request, a [`world::World`] is
-//! the file system and whatever takes time. The behaviour is that of Apache 2.4 with `AllowOverride All`.
+//! The crate knows neither sockets nor the server: a [`record::Record`] is the request, a
+//! [`world::World`] is the file system and whatever takes time. The behaviour is that of Apache 2.4
+//! with `AllowOverride All`.
 //!
 //! - [`config::DirConfig`] has the directives that hold for a directory, a slot for each module.
-//! - [`modules`] has the directives, one module of Apache each, and what they do to a request; [`registry`] lists them.
-//! - [`parse`] turns the bytes of a file into a [`config::DirConfig`]: lines, words, sections, directives.
+//! - [`modules`] has the directives, one module of Apache each, and what they do to a request;
+//!   [`registry`] lists them.
+//! - [`parse`] turns the bytes of a file into a [`config::DirConfig`]: lines, words, sections,
+//!   directives.
 //! - [`phases`] runs the modules in Apache's order.
 //! - [`engine`] is the entrance for a server.
 #![forbid(unsafe_code)]

@@ -1,8 +1,10 @@
-//! Memory of compiled directives: counted for each site and for all sites together, and refused beyond a limit.
+//! Memory of compiled directives: counted for each site and for all sites together, and refused
+//! beyond a limit.
 //!
-//! What a file has been compiled to may be kept by several threads, and by requests that run. It therefore counts until
-//! the last of them has dropped it: a [`Charge`] belongs to all configurations that have anything of a file. A pattern
-//! adds to it when a subject needs another variant of the pattern.
+//! What a file has been compiled to may be kept by several threads, and by requests that run. It
+//! therefore counts until the last of them has dropped it: a [`Charge`] belongs to all
+//! configurations that have anything of a file. A pattern adds to it when a subject needs another
+//! variant of the pattern.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -90,7 +92,8 @@ impl Charge {
         Charge { site: Arc::clone(site), bytes: AtomicUsize::new(0) }
     }
 
-    /// Counts bytes. Returns false, and counts nothing, if the site or all sites would have too many.
+    /// Counts bytes. Returns false, and counts nothing, if the site or all sites would have too
+    /// many.
     pub(crate) fn add(&self, bytes: usize) -> bool {
         let is_added = self.site.add(bytes);
         if is_added {

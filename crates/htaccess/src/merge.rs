@@ -11,7 +11,8 @@ use crate::config::DirConfig;
 /// Most pairs that are kept; beyond that, all are forgotten.
 const MAX_PAIRS: usize = 8192;
 
-/// Approximate memory in bytes of all results of a site on a thread; beyond that, all are forgotten.
+/// Approximate memory in bytes of all results of a site on a thread; beyond that, all are
+/// forgotten.
 const MAX_BYTES: usize = 8 << 20;
 
 /// Approximate memory in bytes of all results of all threads; beyond that, results are not kept.
@@ -20,13 +21,14 @@ const MAX_TOTAL_BYTES: usize = 64 << 20;
 /// Approximate memory in bytes of the results that all threads keep.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns true if all results take nearly as much memory as they may: a thread should forget its own.
+/// Returns true if all results take nearly as much memory as they may: a thread should forget its
+/// own.
 pub fn is_full() -> bool {
     KEPT.load(Relaxed) > MAX_TOTAL_BYTES / 4 * 3
 }
 
-/// Results of merges by the addresses of parent and child. An entry keeps both alive, so that an address stands
-/// for one configuration as long as the entry is there.
+/// Results of merges by the addresses of parent and child. An entry keeps both alive, so that an
+/// address stands for one configuration as long as the entry is there.
 #[derive(Debug, Default)]
 pub struct Merges {
     pairs: RefCell<HashMap<(usize, usize), Merged, BuildHasherDefault<AddressHasher>>>,
@@ -42,7 +44,8 @@ struct Merged {
 }
 
 impl Merges {
-    /// Returns the directives of `parent` with those of `child`, the same `Arc` each time for the same pair.
+    /// Returns the directives of `parent` with those of `child`, the same `Arc` each time for the
+    /// same pair.
     pub fn merge(&self, parent: &Arc<DirConfig>, child: &Arc<DirConfig>) -> Arc<DirConfig> {
         let key = (Arc::as_ptr(parent).addr(), Arc::as_ptr(child).addr());
         let mut pairs = self.pairs.borrow_mut();
@@ -72,7 +75,8 @@ impl Merges {
         KEPT.fetch_sub(before, Relaxed);
     }
 
-    /// Forgets all results. To be called after `.htaccess` files have changed, to free what belonged to them.
+    /// Forgets all results. To be called after `.htaccess` files have changed, to free what
+    /// belonged to them.
     pub fn clear(&self) {
         self.pairs.borrow_mut().clear();
         self.count(0);

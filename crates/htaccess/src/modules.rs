@@ -1,4 +1,5 @@
-//! Apache's modules, one file or directory each: configuration, directives, and what they do to a request.
+//! Apache's modules, one file or directory each: configuration, directives, and what they do to a
+//! request.
 
 pub mod accept_list;
 pub mod access_compat;

@@ -3,8 +3,8 @@
 //! 1. [`lines`] joins continuation lines.
 //! 2. [`words`] divides a line.
 //! 3. [`tree`] nests sections and resolves `<IfModule>` and its kin.
-//! 4. [`compiler`] runs the directives of the tree in order; [`sections`] does so for sections that hold for some
-//!    requests only.
+//! 4. [`compiler`] runs the directives of the tree in order; [`sections`] does so for sections that
+//!    hold for some requests only.
 //!
 //! The first error ends the work, as in Apache.
 
@@ -28,13 +28,14 @@ use tree::Reader;
 /// Largest file in bytes.
 const MAX_FILE_BYTES: usize = 4 << 20;
 
-/// Compiles the bytes of a file. `path` is for messages; `directory` is the absolute path of the directory that
-/// the file is in, with a slash at the end; `exists` says whether there is something at an absolute path
-/// (`<IfFile>`).
+/// Compiles the bytes of a file. `path` is for messages; `directory` is the absolute path of the
+/// directory that the file is in, with a slash at the end; `exists` says whether there is something
+/// at an absolute path (`<IfFile>`).
 ///
 /// # Errors
 ///
-/// The first error, with the file, the line and Apache's text: requests below the directory fail with 500.
+/// The first error, with the file, the line and Apache's text: requests below the directory fail
+/// with 500.
 pub fn compile(
     bytes: &[u8],
     path: &[u8],
@@ -66,5 +67,4 @@ pub fn compile(
 }
 
 #[cfg(test)]
-#[path = "parse/tests.rs"]
 mod tests;

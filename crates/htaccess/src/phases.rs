@@ -5,11 +5,12 @@
 //! 3. Variables by header fields (mod_setenvif).
 //! 4. [`access`]: addresses, passwords, `Require`.
 //! 5. [`types`]: negotiation, then types by suffix.
-//! 6. [`fixups`]: forced types and handlers, rewriting, redirects, variables, index files, request header fields.
+//! 6. [`fixups`]: forced types and handlers, rewriting, redirects, variables, index files, request
+//!    header fields.
 //! 7. [`handler`]: what answers.
 //!
-//! [`errors`] turns a status into an answer or an internal redirect. A sub-request ([`sub_request`]) goes through
-//! 1 to 6 and tells what would happen.
+//! [`errors`] turns a status into an answer or an internal redirect. A sub-request
+//! ([`sub_request`]) goes through 1 to 6 and tells what would happen.
 
 mod access;
 mod closed;
@@ -103,10 +104,7 @@ impl<'a> Server<'a> {
         self.authorize(record).await?;
         self.find_type(record).await?;
         let progress = self.fixups(record).await;
-        match work::has_overrun() {
-            true => Err(500),
-            false => progress,
-        }
+        if work::has_overrun() { Err(500) } else { progress }
     }
 
     /// The same as a boxed future, for sub-requests.

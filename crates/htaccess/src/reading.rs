@@ -33,9 +33,10 @@ impl Reading {
         let mut file = file.take(self.limit() as u64 + more);
         if !matches!(self, Reading::Digest(_)) {
             let mut content = Vec::new();
-            return match file.read_to_end(&mut content)? > self.limit() {
-                true => Err(io::ErrorKind::FileTooLarge.into()),
-                false => Ok(content),
+            return if file.read_to_end(&mut content)? > self.limit() {
+                Err(io::ErrorKind::FileTooLarge.into())
+            } else {
+                Ok(content)
             };
         }
         let (mut sum, mut bytes, mut part) = (Md5::new(), 0, vec![0; 64 << 10]);

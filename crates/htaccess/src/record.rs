@@ -64,7 +64,8 @@ pub struct Connection {
     pub server_addr: Vec<u8>,
     /// Port for URLs of the site.
     pub server_port: u16,
-    /// Host of the request without its port, or the listener's address (Apache's `UseCanonicalName Off`).
+    /// Host of the request without its port, or the listener's address (Apache's `UseCanonicalName
+    /// Off`).
     pub server_name: Vec<u8>,
     /// True with TLS.
     pub is_https: bool,
@@ -103,13 +104,13 @@ pub struct Record {
     pub path_info: Vec<u8>,
     /// What `filename` names.
     pub file: FileInfo,
-    /// Time of the last change of the response, in seconds since 1970: that of a file that is sent. 0 before that,
-    /// and for other responses.
+    /// Time of the last change of the response, in seconds since 1970: that of a file that is sent.
+    /// 0 before that, and for other responses.
     pub modified: i64,
     /// Header fields of the request.
     pub headers_in: Table,
-    /// Header fields that the client has sent, if directives hold of a directory whose scripts are not run; see
-    /// `phases::closed`.
+    /// Header fields that the client has sent, if directives hold of a directory whose scripts are
+    /// not run; see `phases::closed`.
     pub client_fields: Option<Arc<Table>>,
     /// Header fields of the response.
     pub headers_out: Table,
@@ -127,7 +128,8 @@ pub struct Record {
     pub handler: Option<Vec<u8>>,
     /// Media type of the response.
     pub content_type: Option<Vec<u8>>,
-    /// True if directives gave the type: it can stand for a handler (`AddType application/x-httpd-php`).
+    /// True if directives gave the type: it can stand for a handler (`AddType
+    /// application/x-httpd-php`).
     pub is_type_trusted: bool,
     /// Whether a path may go on behind the file.
     pub accepts_path_info: PathInfo,
@@ -143,7 +145,8 @@ pub struct Record {
     pub is_body_read: bool,
     /// True if a rule has replaced the path by itself.
     pub is_rewritten: bool,
-    /// True if the head of the response has characters that no field may have: the server answers with 500.
+    /// True if the head of the response has characters that no field may have: the server answers
+    /// with 500.
     pub is_head_invalid: bool,
     /// Header fields of the request that expressions have looked at, for the response's `Vary`.
     pub vary: RefCell<Vec<u8>>,

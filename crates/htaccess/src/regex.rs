@@ -1,12 +1,12 @@
 //! Regular expressions of a `.htaccess`: PCRE2, as in Apache, with limits on work and memory.
 //!
-//! The author of a pattern and the author of a subject may both be hostile. PCRE2 counts the steps of a match
-//! for each position where the match may begin, so the limit of a pattern that is not anchored depends on the
-//! length of the subject: the product of both stays near [`TOTAL_STEPS`]. A match that exceeds its limit is an
-//! [`Overrun`], which answers the request with 500.
+//! The author of a pattern and the author of a subject may both be hostile. PCRE2 counts the steps
+//! of a match for each position where the match may begin, so the limit of a pattern that is not
+//! anchored depends on the length of the subject: the product of both stays near [`TOTAL_STEPS`]. A
+//! match that exceeds its limit is an [`Overrun`], which answers the request with 500.
 //!
-//! Three differences from a plain `pcre2_compile` follow Apache: `.` matches line breaks, names of groups may
-//! repeat, and `$` matches at the end of the subject only.
+//! Three differences from a plain `pcre2_compile` follow Apache: `.` matches line breaks, names of
+//! groups may repeat, and `$` matches at the end of the subject only.
 
 mod invalid;
 mod prepare;
@@ -31,7 +31,8 @@ pub const CAPTURES: usize = 10;
 /// Approximate maximum number of steps of a match on a subject of a usual length.
 const TOTAL_STEPS: usize = 20_000_000;
 
-/// Upper limits of the lengths of subjects, in bytes, and the maximum number of steps at each position.
+/// Upper limits of the lengths of subjects, in bytes, and the maximum number of steps at each
+/// position.
 const CLASSES: [(usize, usize); 5] = [
     (64, TOTAL_STEPS / 64),
     (512, TOTAL_STEPS / 512),
@@ -198,8 +199,8 @@ impl Regex {
         self.captures_at(subject, 0)
     }
 
-    /// As `captures`, for matches that begin at an offset or behind it; what is before the offset counts for
-    /// look-behinds and `^`.
+    /// As `captures`, for matches that begin at an offset or behind it; what is before the offset
+    /// counts for look-behinds and `^`.
     #[inline]
     pub fn captures_at(&self, subject: &[u8], start: usize) -> Result<Option<Captures>, Overrun> {
         if start > subject.len() {
@@ -220,9 +221,10 @@ impl Regex {
         if subject.len() > MAX_SUBJECT_BYTES || work::is_spent() {
             return Err(overrun());
         }
-        let class = match self.prepared.is_anchored {
-            true => 0,
-            false => CLASSES.iter().position(|&(most, _)| subject.len() <= most).unwrap_or(0),
+        let class = if self.prepared.is_anchored {
+            0
+        } else {
+            CLASSES.iter().position(|&(most, _)| subject.len() <= most).unwrap_or(0)
         };
         Ok((class, self.kept(&self.variants[class], class, true)?))
     }
@@ -232,7 +234,8 @@ impl Regex {
         self.kept(&self.interpreted[class], class, false)
     }
 
-    /// Returns a variant, which is compiled when it is needed first. What there was no memory for is tried again.
+    /// Returns a variant, which is compiled when it is needed first. What there was no memory for
+    /// is tried again.
     #[inline]
     fn kept<'r>(
         &'r self,
@@ -321,8 +324,8 @@ fn overrun() -> Overrun {
     Overrun
 }
 
-/// Returns an error for exceeded limits. All others, such as a subject that is not UTF-8 for a pattern that
-/// begins with `(*UTF)`, are no match, as in Apache.
+/// Returns an error for exceeded limits. All others, such as a subject that is not UTF-8 for a
+/// pattern that begins with `(*UTF)`, are no match, as in Apache.
 fn failed(error: &pcre2::Error) -> Result<(), Overrun> {
     match error.code() {
         code::MATCH_LIMIT

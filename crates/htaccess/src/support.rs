@@ -8,8 +8,9 @@ use crate::method::Methods;
 use crate::record::Record;
 use crate::table::Table;
 
-/// Takes the next word of a line, as Apache's `ap_getword_conf`: words end at white space, quotes keep white
-/// space, a backslash escapes a backslash or the quote. Returns an empty word at the end of the line.
+/// Takes the next word of a line, as Apache's `ap_getword_conf`: words end at white space, quotes
+/// keep white space, a backslash escapes a backslash or the quote. Returns an empty word at the end
+/// of the line.
 pub fn word(line: &mut &[u8]) -> Vec<u8> {
     let text = skip_space(line);
     let (quote, body) = match text.first() {
@@ -92,7 +93,8 @@ pub fn lossy(text: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-/// Appends a value to the first one of a name with a comma, as Apache's `apr_table_merge`; adds it to none.
+/// Appends a value to the first one of a name with a comma, as Apache's `apr_table_merge`; adds it
+/// to none.
 pub fn merge(table: &mut Table, name: &[u8], value: &[u8]) {
     let Some(first) = table.get(name) else { return table.add(name, value) };
     let joined = [first, b", ", value].concat();
@@ -112,8 +114,8 @@ pub fn without_parameters(content_type: &[u8]) -> &[u8] {
     trimmed(content_type.get(..end).unwrap_or_default())
 }
 
-/// Returns true if a directive in this `<Limit>` holds for a method. `HEAD` counts as `GET`; a method that
-/// Apache does not know is covered by `<LimitExcept>` only.
+/// Returns true if a directive in this `<Limit>` holds for a method. `HEAD` counts as `GET`; a
+/// method that Apache does not know is covered by `<LimitExcept>` only.
 pub fn covers(methods: Option<&Methods>, method: &[u8]) -> bool {
     let Some(methods) = methods else { return true };
     let method = if method == b"HEAD" { b"GET" } else { method };
@@ -276,7 +278,8 @@ pub fn escape_html(text: &[u8]) -> Vec<u8> {
     escaped
 }
 
-/// Escapes a path for a URL, as Apache's `ap_os_escape_path`; a colon before the first slash gets `./`.
+/// Escapes a path for a URL, as Apache's `ap_os_escape_path`; a colon before the first slash gets
+/// `./`.
 pub fn escape_path(path: &[u8], is_partial: bool) -> Vec<u8> {
     let is_special = |byte: &&u8| matches!(byte, b':' | b'/');
     let has_colon = !is_partial && path.iter().find(is_special) == Some(&b':');
@@ -294,7 +297,8 @@ fn is_of_path(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"$-_.+!*'(),:;@&=/~".contains(&byte)
 }
 
-/// Compares text with a pattern of `*` and `?`, as Apache's `ap_strcmp_match` and `ap_strcasecmp_match`.
+/// Compares text with a pattern of `*` and `?`, as Apache's `ap_strcmp_match` and
+/// `ap_strcasecmp_match`.
 pub fn matches_wildcard(text: &[u8], pattern: &[u8], ignore_case: bool) -> bool {
     let same = |a: u8, b: u8| a == b || (ignore_case && a.eq_ignore_ascii_case(&b));
     let (mut at, mut in_pattern) = (0, 0);

@@ -1,11 +1,11 @@
-//! Ordered multi-map with names that are compared without case (Apache's `apr_table_t`): header fields, notes
-//! and the environment of a request.
+//! Ordered multi-map with names that are compared without case (Apache's `apr_table_t`): header
+//! fields, notes and the environment of a request.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Names and values in the order of their insertion, in one buffer: a request has several tables, and sub-requests
-/// copy them.
+/// Names and values in the order of their insertion, in one buffer: a request has several tables,
+/// and sub-requests copy them.
 #[derive(Clone, Default)]
 pub struct Table {
     text: Vec<u8>,
@@ -111,7 +111,8 @@ impl Table {
         });
     }
 
-    /// Writes the text anew if most of it is unused: rules that run in a loop set a variable many times.
+    /// Writes the text anew if most of it is unused: rules that run in a loop set a variable many
+    /// times.
     fn tidy(&mut self) {
         if self.unused < MIN_UNUSED.max(self.text.len() / 2) {
             return;

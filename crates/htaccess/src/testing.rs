@@ -32,7 +32,8 @@ pub(crate) struct Site {
 type Compiled = (Vec<u8>, Arc<DirConfig>);
 
 impl Site {
-    /// Makes a site of files, given as path and content. A path with a slash at its end is a directory.
+    /// Makes a site of files, given as path and content. A path with a slash at its end is a
+    /// directory.
     pub(crate) fn new(files: &[(&str, &str)]) -> Site {
         Site::with_base(Base::default(), files)
     }

@@ -6,7 +6,8 @@ use howdah_text::percent::is_unreserved;
 use crate::record::Record;
 use crate::support::escape_path;
 
-/// Divides a target into path and query, without scheme, host and fragment. Slashes at the start become one.
+/// Divides a target into path and query, without scheme, host and fragment. Slashes at the start
+/// become one.
 pub fn split(target: &[u8]) -> (&[u8], Option<&[u8]>) {
     let mut target = target;
     if !target.starts_with(b"/")
@@ -37,13 +38,13 @@ fn without_fragment(query: &[u8]) -> &[u8] {
     memchr::memchr(b'#', query).map_or(query, |at| &query[..at])
 }
 
-/// Decodes a path and brings it into normal form: no `.` and `..`, no two slashes in a row (Apache's
-/// `ap_normalize_path` and `ap_unescape_url_ex`).
+/// Decodes a path and brings it into normal form: no `.` and `..`, no two slashes in a row
+/// (Apache's `ap_normalize_path` and `ap_unescape_url_ex`).
 ///
 /// # Errors
 ///
-/// The status: 400 for a bad escape, a path without a slash at its start and one that leaves the root; 404 for
-/// an encoded slash or NUL.
+/// The status: 400 for a bad escape, a path without a slash at its start and one that leaves the
+/// root; 404 for an encoded slash or NUL.
 pub fn decoded(path: &[u8]) -> Result<Vec<u8>, u16> {
     if path == b"*" {
         return Ok(path.to_vec());
@@ -149,7 +150,8 @@ pub fn parent(path: &[u8]) -> &[u8] {
     memchr::memrchr(b'/', path).map_or(&[], |at| &path[..=at])
 }
 
-/// Returns the length of the script's part of a path that ends in `path_info` (Apache's `ap_find_path_info`).
+/// Returns the length of the script's part of a path that ends in `path_info` (Apache's
+/// `ap_find_path_info`).
 pub fn script_length(uri: &[u8], path_info: &[u8]) -> usize {
     let (mut at, mut info) = (uri.len(), path_info.len());
     while at > 0 {

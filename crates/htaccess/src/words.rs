@@ -20,9 +20,9 @@ impl<'a> Words<'a> {
 
     /// Takes a word; it is empty at the end of the line, or if it is a pair of quotes.
     ///
-    /// A word ends at white space, or at the closing quote if it begins with one; a quote that is never closed
-    /// reaches to the end of the line. A backslash stands before a backslash, and before the quote inside of
-    /// quotes; everywhere else it is a character.
+    /// A word ends at white space, or at the closing quote if it begins with one; a quote that is
+    /// never closed reaches to the end of the line. A backslash stands before a backslash, and
+    /// before the quote inside of quotes; everywhere else it is a character.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let line = skip_space(self.rest);
         let quote = line.first().copied().filter(|byte| matches!(byte, b'"' | b'\''));

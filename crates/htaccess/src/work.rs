@@ -1,24 +1,26 @@
 //! The time that a request may take from its thread.
 //!
-//! A match has a limit of its own ([`regex`](crate::regex)), but a file may have a thousand patterns that stay
-//! just below it, rounds that repeat them, and a sub-request for each file of a large directory. All of this
-//! runs on a thread that serves others. The time of a request is therefore counted while it runs, not while it
-//! waits, and matches and sub-requests fail once it is spent.
+//! A match has a limit of its own ([`regex`](crate::regex)), but a file may have a thousand
+//! patterns that stay just below it, rounds that repeat them, and a sub-request for each file of a
+//! large directory. All of this runs on a thread that serves others. The time of a request is
+//! therefore counted while it runs, not while it waits, and matches and sub-requests fail once it
+//! is spent.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-/// Time after which the processor time of a request is looked at. The slowest of ordinary sites need less than a
-/// hundredth.
+/// Time after which the processor time of a request is looked at. The slowest of ordinary sites
+/// need less than a hundredth.
 const MAX_TIME: Duration = Duration::from_millis(500);
 
-/// Processor time that a request may then still use: on a busy machine, it may have waited for a processor.
+/// Processor time that a request may then still use: on a busy machine, it may have waited for a
+/// processor.
 const MAX_MORE: Duration = Duration::from_millis(200);
 
-/// The same for one run, which nothing interrupts: until the request waits or lets others run. Builds without
-/// optimization are slower.
+/// The same for one run, which nothing interrupts: until the request waits or lets others run.
+/// Builds without optimization are slower.
 const MAX_RUN_TIME: Duration = Duration::from_millis(if cfg!(debug_assertions) { 300 } else { 15 });
 
 /// Processor time that a run may then still use.
@@ -28,8 +30,8 @@ const MAX_MORE_OF_RUN: Duration =
 /// Time after which a run lets others run, where it can.
 const SHORT_RUN: Duration = Duration::from_millis(1);
 
-/// Time that sub-requests of conditions may take of one run, which cannot be interrupted. Builds without optimization
-/// are slower.
+/// Time that sub-requests of conditions may take of one run, which cannot be interrupted. Builds
+/// without optimization are slower.
 const MAX_LOOK_UP_TIME: Duration =
     Duration::from_millis(if cfg!(debug_assertions) { 300 } else { 12 });
 
@@ -52,12 +54,13 @@ thread_local! {
     static HAS_OVERRUN: Cell<bool> = const { Cell::new(false) };
     /// The run has prepared patterns, which are kept.
     static HAS_PREPARED: Cell<bool> = const { Cell::new(false) };
-    /// Time of sub-requests of conditions in this run, and the number of those that run inside of each other.
+    /// Time of sub-requests of conditions in this run, and the number of those that run inside of
+    /// each other.
     static LOOK_UPS: Cell<(Duration, u32)> = const { Cell::new((Duration::ZERO, 0)) };
 }
 
-/// Runs a future with a limit on the time that it runs. Also returns true if a run was stopped that has prepared
-/// patterns: they are kept, so that the same work gets further the next time.
+/// Runs a future with a limit on the time that it runs. Also returns true if a run was stopped that
+/// has prepared patterns: they are kept, so that the same work gets further the next time.
 pub async fn limited<T>(future: impl Future<Output = T>) -> (T, bool) {
     let mut future = pin!(future);
     let (mut rest, mut more) = (MAX_TIME, MAX_MORE);
@@ -100,7 +103,8 @@ pub fn checked<T>(run: impl FnOnce() -> T) -> (T, bool) {
     (result, HAS_OVERRUN.replace(outer_overrun))
 }
 
-/// Runs a sub-request of a condition; `None`, which fails the request, if there is no time left for it.
+/// Runs a sub-request of a condition; `None`, which fails the request, if there is no time left for
+/// it.
 pub fn look_up<T>(run: impl FnOnce() -> T) -> Option<T> {
     let (used, depth) = LOOK_UPS.get();
     if depth == 0 && used >= MAX_LOOK_UP_TIME {
@@ -125,8 +129,8 @@ pub(crate) fn record_prepared() {
     HAS_PREPARED.set(true);
 }
 
-/// Returns true, and fails the request, if it has no time left. For work without patterns that a hostile file can
-/// repeat.
+/// Returns true, and fails the request, if it has no time left. For work without patterns that a
+/// hostile file can repeat.
 pub(crate) fn must_stop() -> bool {
     let is_over = is_spent();
     if is_over {
@@ -140,8 +144,8 @@ pub(crate) fn is_long() -> bool {
     DEADLINE.get().is_some_and(|deadline| deadline.start.elapsed() >= SHORT_RUN)
 }
 
-/// Returns true if a pattern of the request that runs has exceeded a limit: whether it matches is not known, so
-/// a directive that denies access may not have been applied.
+/// Returns true if a pattern of the request that runs has exceeded a limit: whether it matches is
+/// not known, so a directive that denies access may not have been applied.
 pub fn has_overrun() -> bool {
     HAS_OVERRUN.get()
 }
@@ -255,7 +259,8 @@ mod tests {
 
     #[test]
     fn a_response_whose_fields_could_not_be_decided_is_an_error() {
-        // A pattern that explodes on a value of the client, in front of a field that protects the page.
+        // A pattern that explodes on a value of the client, in front of a field that protects the
+        // page.
         for directive in [
             "Header set X-Frame-Options DENY \"expr=%{HTTP:Attack} !~ /^(a|aa)+$/\"\n",
             "Header set X-Name \"expr=%{HTTP:Attack}\"\nHeader edit X-Name ^(a|aa)+$ b\n",

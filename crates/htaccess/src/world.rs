@@ -19,11 +19,13 @@ pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 pub struct Broken {
     /// What the log says: file, line, directive, reason.
     pub message: String,
-    /// True for a file that is there but cannot be read: requests are refused with 403 in place of 500.
+    /// True for a file that is there but cannot be read: requests are refused with 403 in place of
+    /// 500.
     pub is_unreadable: bool,
     /// True if the log has the reason already.
     pub is_logged: bool,
-    /// True if the file is still to be read and compiled: the server runs the request again, once that is done.
+    /// True if the file is still to be read and compiled: the server runs the request again, once
+    /// that is done.
     pub is_pending: bool,
 }
 
@@ -51,8 +53,8 @@ impl Broken {
 
 /// The server around the engine.
 pub trait World {
-    /// Looks at an absolute path without following a link in its last segment; `None` if there is nothing. A
-    /// path outside of the root is not looked at, whatever links say.
+    /// Looks at an absolute path without following a link in its last segment; `None` if there is
+    /// nothing. A path outside of the root is not looked at, whatever links say.
     fn lstat(&self, path: &[u8]) -> Option<FileInfo>;
 
     /// As `lstat`, with links followed.
@@ -67,15 +69,16 @@ pub trait World {
     /// Reads a file: passwords, groups, a type map, the text around a listing.
     fn read<'a>(&'a self, path: &'a [u8], reading: Reading) -> Later<'a, io::Result<Arc<[u8]>>>;
 
-    /// Returns true if a file is source of scripts by its name, which the server never sends. Names of scripts of the
-    /// base are known to the engine.
+    /// Returns true if a file is source of scripts by its name, which the server never sends. Names
+    /// of scripts of the base are known to the engine.
     fn is_source(&self, path: &[u8]) -> bool {
         let _ = path;
         false
     }
 
-    /// Returns what the server's configuration says about a file, whatever directives say. `path` is that of the
-    /// answer, after rewrites, index files and negotiation; the path of a directory ends with a slash.
+    /// Returns what the server's configuration says about a file, whatever directives say. `path`
+    /// is that of the answer, after rewrites, index files and negotiation; the path of a directory
+    /// ends with a slash.
     fn rule(&self, path: &[u8]) -> FileRule {
         let _ = path;
         FileRule::Open
@@ -92,11 +95,13 @@ pub trait World {
         )
     }
 
-    /// Checks a password against its stored form (bcrypt, apr1, SHA, crypt); `None` if too many checks wait.
+    /// Checks a password against its stored form (bcrypt, apr1, SHA, crypt); `None` if too many
+    /// checks wait.
     fn verify<'a>(&'a self, password: &'a [u8], stored: &'a [u8]) -> Later<'a, Option<bool>>;
 
-    /// Says whether results are needed at once from now on, and returns what held before. While they are, a search or
-    /// a check that takes time stays pending; the request may be run again once its result is there.
+    /// Says whether results are needed at once from now on, and returns what held before. While
+    /// they are, a search or a check that takes time stays pending; the request may be run again
+    /// once its result is there.
     fn set_immediate(&self, is_immediate: bool) -> bool {
         is_immediate
     }
@@ -115,7 +120,8 @@ pub trait World {
         Box::pin(async {})
     }
 
-    /// Is told what directives do to a request, step by step. `step` makes the text; the default does not call it.
+    /// Is told what directives do to a request, step by step. `step` makes the text; the default
+    /// does not call it.
     fn explain(&self, step: &dyn Fn() -> String) {
         let _ = step;
     }

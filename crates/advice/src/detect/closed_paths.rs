@@ -1,9 +1,9 @@
 //! Parts of a site that zero configuration closes: directories in which no script runs, and files
 //! that are not sent.
 //!
-//! Applications ship such rules as `.htaccess` files, which may be missing or not read. The same parts are
-//! closed here: directories for uploads, and data and sources with ordinary names. Only the applications
-//! of [`APPLICATIONS`] are recognised.
+//! Applications ship such rules as `.htaccess` files, which may be missing or not read. The same
+//! parts are closed here: directories for uploads, and data and sources with ordinary names. Only
+//! the applications of [`APPLICATIONS`] are recognised.
 
 use std::path::Path;
 
@@ -27,8 +27,8 @@ pub struct ClosedPaths {
 
 /// An application that is recognised by a file.
 struct Application {
-    /// Files in the document root; the application has at least one of them. `../` is the project of a public
-    /// directory.
+    /// Files in the document root; the application has at least one of them. `../` is the project
+    /// of a public directory.
     evidence: &'static [&'static str],
     without_scripts: &'static [&'static str],
     directories: &'static [&'static str],
@@ -148,8 +148,8 @@ impl ClosedPaths {
         let mut refused: Vec<_> = expressions.collect();
         // Some file systems ignore case.
         refused.extend(below(&self.directories).map(|below| format!("~(?i){below}")));
-        // The settings for `.htaccess` files say the same about the paths that their rules lead to. Apache's pattern
-        // has more names of scripts.
+        // The settings for `.htaccess` files say the same about the paths that their rules lead to.
+        // Apache's pattern has more names of scripts.
         let names = if has_htaccess { "ph(p|ar|tml)" } else { "php" };
         refused.extend(below(&self.without_scripts).map(|b| format!(r"~(?is){b}.*\.{names}(/|$)")));
         if !refused.is_empty() {
@@ -166,8 +166,8 @@ impl ClosedPaths {
         steps
     }
 
-    /// Adds the same to the settings for `.htaccess` files: it holds for the files that their rules lead to, and a
-    /// file that somebody has uploaded cannot make PHP run pictures.
+    /// Adds the same to the settings for `.htaccess` files: it holds for the files that their rules
+    /// lead to, and a file that somebody has uploaded cannot make PHP run pictures.
     pub(super) fn add_to_htaccess(&self, settings: &mut Value) {
         let mut closed: Vec<_> = self.paths.iter().map(|path| format!("~{path}")).collect();
         closed.extend(below(&self.directories).map(|below| format!("~(?i){below}")));

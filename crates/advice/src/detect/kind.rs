@@ -58,11 +58,13 @@ pub(super) fn recognise(directory: &Path) -> Result<Kind, DetectError> {
     if has_index {
         return Ok(Kind::FrontController { framework: framework(directory)? });
     }
-    match has_scripts(directory) {
-        true => Ok(Kind::PhpFiles),
-        false if is_empty(directory) => Ok(Kind::Empty),
-        false => Ok(Kind::Static),
-    }
+    Ok(if has_scripts(directory) {
+        Kind::PhpFiles
+    } else if is_empty(directory) {
+        Kind::Empty
+    } else {
+        Kind::Static
+    })
 }
 
 /// Returns true if there is nothing in a directory.

@@ -91,9 +91,10 @@ impl Site {
             // The script of the classic mode, with which `howdah worker-check` compares.
             let script = self.front_controller().unwrap_or(worker.script);
             application["script"] = json!(script);
-            application["worker"] = match script == worker.script {
-                true => json!(true),
-                false => json!({"script": worker.script}),
+            application["worker"] = if script == worker.script {
+                json!(true)
+            } else {
+                json!({"script": worker.script})
             };
             let variable = |(name, value): &(&str, String)| ((*name).to_owned(), json!(value));
             let environment: Map<_, _> = worker.environment.iter().map(variable).collect();
@@ -181,11 +182,12 @@ impl Site {
     }
 }
 
-/// Apache's options for directories. Listings are left out: a directory shows its files only if a `.htaccess`
-/// file says so.
+/// Apache's options for directories. Listings are left out: a directory shows its files only if a
+/// `.htaccess` file says so.
 const OPTIONS: &str = "FollowSymLinks";
 
-/// Returns the step that refuses names that begin with a dot. Apache sends such files: `.env`, `.git/config`.
+/// Returns the step that refuses names that begin with a dot. Apache sends such files: `.env`,
+/// `.git/config`.
 fn hidden_names() -> Value {
     json!({"match": {"uri": [r"~/\.", "!/.well-known/*"]}, "action": {"return": 404}})
 }

@@ -1,5 +1,5 @@
-//! Advice on steps that refuse requests without the right field, cookie or argument: a request that has none of the
-//! name passes them.
+//! Advice on steps that refuse requests without the right field, cookie or argument: a request that
+//! has none of the name passes them.
 
 use serde_json::Value;
 

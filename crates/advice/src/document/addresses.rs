@@ -1,5 +1,5 @@
-//! Listeners that are in the way of each other: the system lets a program listen on an address of a port, or on all
-//! addresses of it, not on both.
+//! Listeners that are in the way of each other: the system lets a program listen on an address of a
+//! port, or on all addresses of it, not on both.
 
 use super::line::{Advice, add};
 use howdah_config::{Address, Config, Listener, path};

@@ -1,12 +1,13 @@
-//! Advice on caches whose conditions hold for every page of a site, and on times of browser caches that do.
+//! Advice on caches whose conditions hold for every page of a site, and on times of browser caches
+//! that do.
 
 use super::line::{Advice, add};
 use howdah_config::{
     Action, ActionKind, CacheOption, Expiry, Match, Shown, Template, path as path_of,
 };
 
-/// Checks the cache of an action at `place`: nginx's usual conditions on `$request_uri` have `index.php`, and would hold
-/// for the script to which `try` leads all pages.
+/// Checks the cache of an action at `place`: nginx's usual conditions on `$request_uri` have
+/// `index.php`, and would hold for the script to which `try` leads all pages.
 pub(super) fn of_cache(place: &str, action: &Action, all: &mut Vec<Advice>) {
     let Some(CacheOption::On(cache)) = &action.options.cache else { return };
     let Some((key, path)) = front_controller(action) else { return };
@@ -20,8 +21,9 @@ pub(super) fn of_cache(place: &str, action: &Action, all: &mut Vec<Advice>) {
     }
 }
 
-/// Checks the `expires` of an action at `place`: nginx's `try_files` leaves the location, and its `expires`, for the
-/// script. Here browsers and caches in front would keep pages of users for as long as files.
+/// Checks the `expires` of an action at `place`: nginx's `try_files` leaves the location, and its
+/// `expires`, for the script. Here browsers and caches in front would keep pages of users for as
+/// long as files.
 pub(super) fn of_expires(place: &str, action: &Action, all: &mut Vec<Advice>) {
     let Some(expires) = &action.options.caching.expires else { return };
     let Some(("try", path)) = front_controller(action) else { return };
@@ -39,8 +41,8 @@ pub(super) fn of_expires(place: &str, action: &Action, all: &mut Vec<Advice>) {
     }
 }
 
-/// Checks `Cache-Control` among the `response_headers` of an action at `place`, which takes the place of that of the
-/// script.
+/// Checks `Cache-Control` among the `response_headers` of an action at `place`, which takes the
+/// place of that of the script.
 pub(super) fn of_cache_control(place: &str, action: &Action, all: &mut Vec<Advice>) {
     let Some(("try", path)) = front_controller(action) else { return };
     let permits = |value: &str| {

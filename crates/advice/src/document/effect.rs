@@ -186,10 +186,7 @@ fn of_patterns(place: &str, value: &Value, subject: Subject, all: &mut Vec<Advic
         return Holds::Never;
     }
     let includes_all = including.is_empty() || including.contains(&Holds::Always);
-    match includes_all && is(&excluding, Holds::Never) {
-        true => Holds::Always,
-        false => Holds::Depends,
-    }
+    if includes_all && is(&excluding, Holds::Never) { Holds::Always } else { Holds::Depends }
 }
 
 /// Returns the reason why no request can match a pattern. Regular expressions are not examined.
@@ -245,9 +242,10 @@ fn of_scheme(config: &Config, value: &Value) -> Holds {
         let forwarded = listener.forwarded.as_ref().or(listener.client_ip.as_ref());
         listener.tls.is_some() || forwarded.is_some_and(|forwarded| forwarded.protocol.is_some())
     };
-    match is_https && !config.listeners.is_empty() && !config.listeners.iter().any(may_be) {
-        true => Holds::Never,
-        false => Holds::Depends,
+    if is_https && !config.listeners.is_empty() && !config.listeners.iter().any(may_be) {
+        Holds::Never
+    } else {
+        Holds::Depends
     }
 }
 

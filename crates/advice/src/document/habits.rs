@@ -73,8 +73,9 @@ pub(super) fn of_variables(document: &Value, all: &mut Vec<Advice>) {
     }
 }
 
-/// Returns the first of these patterns for paths that protects one path and leaves out those below it, unless
-/// another one has them: nginx's `location /admin` and Apache's `<Location /admin>` are about both.
+/// Returns the first of these patterns for paths that protects one path and leaves out those below
+/// it, unless another one has them: nginx's `location /admin` and Apache's `<Location /admin>` are
+/// about both.
 pub(super) fn leaves_paths_below<'p>(action: &Action, patterns: &[&'p str]) -> Option<&'p str> {
     let access = &action.access;
     let is_protected = access.allow.is_some()

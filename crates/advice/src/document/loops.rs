@@ -4,7 +4,8 @@ use howdah_config::{Action, ActionKind, Config, Pass, Route, Target, path};
 
 use super::line::{Advice, add};
 
-/// Finds routes from which each step of a circle leads to the next, and no step changes the request.
+/// Finds routes from which each step of a circle leads to the next, and no step changes the
+/// request.
 pub(super) fn of_routes(config: &Config, all: &mut Vec<Advice>) {
     // A route is reported with the first route of its circle in the document.
     let index = |name: &Option<String>| config.routes.iter().position(|route| route.name == *name);
@@ -38,8 +39,8 @@ pub(super) fn of_routes(config: &Config, all: &mut Vec<Advice>) {
     }
 }
 
-/// Returns the routes on the way from a route to itself, each with the action that leaves it. Routes that are known
-/// are not entered.
+/// Returns the routes on the way from a route to itself, each with the action that leaves it.
+/// Routes that are known are not entered.
 fn circle_of(
     start: usize,
     next: &[Vec<(usize, String)>],

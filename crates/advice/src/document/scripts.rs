@@ -27,8 +27,8 @@ pub(super) fn refuses_scripts(action: &Action) -> bool {
         && share.fallback.is_none())
 }
 
-/// Returns the first of these patterns for paths that restricts a script by an action and leaves out the same script
-/// with a path behind its name, and the pattern that has both.
+/// Returns the first of these patterns for paths that restricts a script by an action and leaves
+/// out the same script with a path behind its name, and the pattern that has both.
 pub(super) fn leaves_path_info<'p>(
     config: &Config,
     action: &Action,
@@ -51,9 +51,10 @@ pub(super) fn leaves_path_info<'p>(
         None => None,
     });
     let (pattern, both) = open?;
-    let path = match pattern.starts_with('~') {
-        true => "/a.php/b".to_owned(),
-        false => format!("{}/b", pattern.replace('*', "a")),
+    let path = if pattern.starts_with('~') {
+        "/a.php/b".to_owned()
+    } else {
+        format!("{}/b", pattern.replace('*', "a"))
     };
     runs(config, path.as_bytes()).then_some((pattern, both))
 }

@@ -6,8 +6,8 @@ use howdah_config::{
     Action, ActionKind, Config, Part, Pass, Share, Shown, Target, Template, Variable,
 };
 
-/// Checks whether pages of a `fallback` lack `response_headers` of its share, whose action is at `place`. Fields about
-/// files, such as their lifetime, are not for pages.
+/// Checks whether pages of a `fallback` lack `response_headers` of its share, whose action is at
+/// `place`. Fields about files, such as their lifetime, are not for pages.
 pub(super) fn of_fallback(place: &str, action: &Action, all: &mut Vec<Advice>) {
     const OF_FILES: [&str; 4] = ["cache-control", "expires", "pragma", "vary"];
     let ActionKind::Share(share) = &action.kind else { return };

@@ -374,8 +374,8 @@ fn a_script_that_is_restricted_without_the_paths_behind_it_is_named() {
     assert_eq!(files, [""; 0], "scripts with paths behind them do not run");
 }
 
-/// Scenario: nginx's `if ($http_x_token != "x") { return 403; }` as a condition with `!`, which a request without
-/// the field does not meet.
+/// Scenario: nginx's `if ($http_x_token != "x") { return 403; }` as a condition with `!`, which a
+/// request without the field does not meet.
 #[test]
 fn a_refusal_that_leaves_out_requests_without_the_field_is_named() {
     let of = |conditions: Value, action: Value, other: Value| {

@@ -62,7 +62,8 @@ pub(super) fn of_document(config: &Config, all: &mut Vec<Advice>) {
     }
 }
 
-/// Passes all strings of a value, and the key that each belongs to. Recursion is bounded by the depth of the document.
+/// Passes all strings of a value, and the key that each belongs to. Recursion is bounded by the
+/// depth of the document.
 fn strings<'v>(value: &'v Value, key: &'v str, found: &mut dyn FnMut(&'v str, &'v str)) {
     match value {
         Value::String(text) => found(key, text),

@@ -11,7 +11,8 @@ pub(super) fn unfilled(document: &Value, all: &mut Vec<Advice>) {
     visit(document, &mut keys, all);
 }
 
-/// Finds references to variables of the environment in that of applications, as a shell replaces them.
+/// Finds references to variables of the environment in that of applications, as a shell replaces
+/// them.
 pub(super) fn of_shells(document: &Value, all: &mut Vec<Advice>) {
     let applications = document.get("applications").and_then(Value::as_object);
     for (application, value) in applications.into_iter().flatten() {

@@ -125,7 +125,8 @@ fn keys_of_other_servers_are_answered_with_the_key_here() {
     }
 }
 
-/// Returns the directives of a section of PHP-FPM's table that are no keys of an application or the document.
+/// Returns the directives of a section of PHP-FPM's table that are no keys of an application or the
+/// document.
 fn of_php_fpm(section: &str) -> Vec<&'static str> {
     let of_section = PHP_FPM.split("\n\n").find_map(|rows| rows.strip_prefix(section)).unwrap();
     let rows = of_section.lines().filter_map(|row| row.split_once('\t'));

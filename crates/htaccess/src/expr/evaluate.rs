@@ -49,7 +49,8 @@ impl<'a> Evaluation<'a, '_> {
             }
             Cond::In(word, list) => {
                 let word = self.word(word)?;
-                // From the last one on, as by Apache: `Vary` has the fields up to the one that matches.
+                // From the last one on, as by Apache: `Vary` has the fields up to the one that
+                // matches.
                 if work::must_stop() {
                     return Err(Failure::Overrun);
                 }

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use howdah_text::{base64, hex};
 use sha1::Digest;
 
-/// Decodes percent escapes. `%2f` stays; a wrong escape or `%00` makes the text empty, as in Apache.
+/// Decodes percent escapes. `%2f` stays; a wrong escape or `%00` makes the text empty, as in
+/// Apache.
 pub(super) fn unescape(text: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;

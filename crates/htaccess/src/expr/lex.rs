@@ -1,5 +1,5 @@
-//! Divides an expression into tokens, as Apache's scanner does: its states are a stack, and the longest token
-//! wins.
+//! Divides an expression into tokens, as Apache's scanner does: its states are a stack, and the
+//! longest token wins.
 
 /// A piece of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -55,8 +55,8 @@ fn prefix(bits: u32) -> u128 {
     if bits == 0 { 0 } else { u128::MAX << (128 - bits.min(128)) }
 }
 
-/// Reads an address as inet_aton(3) does: one to four numbers, decimal, octal or hexadecimal, of which the last one fills
-/// the rest: `10.1.2`, `0x7f.1`.
+/// Reads an address as inet_aton(3) does: one to four numbers, decimal, octal or hexadecimal, of
+/// which the last one fills the rest: `10.1.2`, `0x7f.1`.
 fn numeric(text: &str) -> Option<IpAddr> {
     let parts: Vec<&str> = text.split('.').collect();
     let (last, first) = parts.split_last()?;

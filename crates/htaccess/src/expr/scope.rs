@@ -9,16 +9,16 @@ pub trait Scope {
     /// Returns the file system and the log.
     fn world(&self) -> &dyn World;
 
-    /// Looks a URL path up without serving it (Apache's `ap_sub_req_lookup_uri`): the result has the file, its
-    /// type and the `status` that the request would have. A path without a leading slash is relative to the
-    /// request's.
+    /// Looks a URL path up without serving it (Apache's `ap_sub_req_lookup_uri`): the result has
+    /// the file, its type and the `status` that the request would have. A path without a leading
+    /// slash is relative to the request's.
     fn look_up_uri(&self, record: &Record, uri: &[u8]) -> Record;
 
     /// As `look_up_uri`, with the path of a file, absolute or relative to the request's file.
     fn look_up_file(&self, record: &Record, path: &[u8]) -> Record;
 
-    /// Returns the decoded path of the request that this sub-request belongs to. Sub-requests for the path of
-    /// their own request would recurse.
+    /// Returns the decoded path of the request that this sub-request belongs to. Sub-requests for
+    /// the path of their own request would recurse.
     fn main_uri<'r>(&'r self, record: &'r Record) -> Option<&'r [u8]>;
 
     /// Returns the name of the client, or its address without one (`%{REMOTE_HOST}`).
@@ -26,7 +26,8 @@ pub trait Scope {
         record.connection.remote_addr.clone()
     }
 
-    /// Returns a variable of the server's own environment. By default, there is none: it is not the customer's.
+    /// Returns a variable of the server's own environment. By default, there is none: it is not the
+    /// customer's.
     fn environment(&self, _name: &[u8]) -> Option<Vec<u8>> {
         None
     }
@@ -51,8 +52,8 @@ pub trait Scope {
         0
     }
 
-    /// Looks a key up in a `RewriteMap` of the server's configuration; `None` if the map or the key does not
-    /// exist. A `.htaccess` defines none.
+    /// Looks a key up in a `RewriteMap` of the server's configuration; `None` if the map or the key
+    /// does not exist. A `.htaccess` defines none.
     fn map(&self, _name: &[u8], _key: &[u8]) -> Option<Vec<u8>> {
         None
     }

@@ -151,7 +151,8 @@ fn conditions_have_apaches_values() {
         ("-1 -lt 0", true),
         ("'' =~ /^$/", true),
         ("'abc' =~ /(b)/ && '$1' == 'b'", true),
-        // A pattern with groups that does not match drops the captures, one without groups keeps them.
+        // A pattern with groups that does not match drops the captures, one without groups keeps
+        // them.
         ("'abc' =~ /(b)/ && 'x' !~ /(y)/ && $1 == 'b'", false),
         ("'abc' =~ /(b)/ && 'x' =~ /x/ && $0 == 'b'", true),
     ];

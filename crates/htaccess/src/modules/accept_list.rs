@@ -3,8 +3,8 @@
 use crate::support::{is_space, trimmed};
 use crate::table::Table;
 
-/// Returns the elements of a list, without white space outside of quotes and in lower case, as Apache's
-/// `ap_get_list_item`.
+/// Returns the elements of a list, without white space outside of quotes and in lower case, as
+/// Apache's `ap_get_list_item`.
 pub fn elements(list: &[u8]) -> Vec<Vec<u8>> {
     let mut all = vec![Vec::new()];
     let (mut is_quoted, mut bytes) = (false, list.iter().copied());
@@ -27,8 +27,8 @@ pub fn elements(list: &[u8]) -> Vec<Vec<u8>> {
     all
 }
 
-/// Joins all fields `Vary` of a response into one without repetitions, separated by commas only, as Apache's core
-/// does for each response before it is sent.
+/// Joins all fields `Vary` of a response into one without repetitions, separated by commas only, as
+/// Apache's core does for each response before it is sent.
 pub fn join_vary(headers: &mut Table) {
     let mut names: Vec<Vec<u8>> = Vec::new();
     for field in headers.all(b"Vary") {

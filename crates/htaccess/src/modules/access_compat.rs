@@ -1,4 +1,5 @@
-//! `mod_access_compat`: `Order`, `Allow`, `Deny`, `Satisfy`. A file with any of these replaces all of its parents'.
+//! `mod_access_compat`: `Order`, `Allow`, `Deny`, `Satisfy`. A file with any of these replaces all
+//! of its parents'.
 
 use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};

@@ -15,7 +15,8 @@ use crate::world::{Level, World};
 /// Directives of mod_alias.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// Redirects by path or pattern. Those of the directory below come first, in the order of its file.
+    /// Redirects by path or pattern. Those of the directory below come first, in the order of its
+    /// file.
     redirects: Vec<Arc<Redirect>>,
     /// A redirect of everything below the directory.
     all: Option<(Option<Text>, u16)>,
@@ -182,7 +183,8 @@ fn add(
     Ok(())
 }
 
-/// Looks for a redirect of a request. Returns its status, with `Location` set, or the status of another answer.
+/// Looks for a redirect of a request. Returns its status, with `Location` set, or the status of
+/// another answer.
 pub fn fixup(record: &mut Record, world: &dyn World, services: &dyn Services) -> Option<u16> {
     let config = record.config.clone();
     let config = config.of::<Config>();
@@ -278,8 +280,8 @@ fn escape_url(url: &[u8]) -> Vec<u8> {
     escaped
 }
 
-/// Matches a path at its slashes: any number of them stands for one. Returns the length of the match in the
-/// request's path.
+/// Matches a path at its slashes: any number of them stands for one. Returns the length of the
+/// match in the request's path.
 fn path_matches(path: &[u8], uri: &[u8]) -> Option<usize> {
     let (mut at, mut from) = (0, 0);
     while let Some(&byte) = path.get(at) {

@@ -1,4 +1,5 @@
-//! `mod_auth_basic` and `mod_authn_core`: `AuthType`, `AuthName`, `AuthBasicProvider` and their like.
+//! `mod_auth_basic` and `mod_authn_core`: `AuthType`, `AuthName`, `AuthBasicProvider` and their
+//! like.
 
 use howdah_text::{base64, hex};
 use md5::{Digest, Md5};

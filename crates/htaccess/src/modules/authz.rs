@@ -1,8 +1,9 @@
-//! `mod_authz_core`, `mod_authz_host`, `mod_authz_user`, `mod_authz_owner`: `Require` and its sections.
+//! `mod_authz_core`, `mod_authz_host`, `mod_authz_user`, `mod_authz_owner`: `Require` and its
+//! sections.
 //!
-//! [`authorize`] is the whole of Apache's access and authentication phases. The parser calls the directives
-//! `<RequireAll` and `</RequireAll>` (with `Any` and `None`) around the lines of a section; between them only
-//! directives of class `AuthConfig` may stand.
+//! [`authorize`] is the whole of Apache's access and authentication phases. The parser calls the
+//! directives `<RequireAll` and `</RequireAll>` (with `Any` and `None`) around the lines of a
+//! section; between them only directives of class `AuthConfig` may stand.
 
 mod answer;
 mod check;
@@ -180,7 +181,8 @@ impl Node {
     }
 }
 
-/// Returns the section that takes the next requirement: the innermost open one, or that of bare lines.
+/// Returns the section that takes the next requirement: the innermost open one, or that of bare
+/// lines.
 fn current(config: &mut Config) -> &mut Section {
     match config.open.last_mut() {
         Some(section) => section,
@@ -281,5 +283,4 @@ fn forbidden_on_failure(
 }
 
 #[cfg(test)]
-#[path = "authz_tests.rs"]
 mod tests;

@@ -1,7 +1,7 @@
 //! `mod_autoindex`: listings of directories.
 //!
-//! [`handle`] is the handler of a directory without an index file, for `Options Indexes`. Entries are looked at as
-//! sub-requests, header and readme are run as such: see [`Directory`].
+//! [`handle`] is the handler of a directory without an index file, for `Options Indexes`. Entries
+//! are looked at as sub-requests, header and readme are run as such: see [`Directory`].
 
 mod compare;
 mod entries;
@@ -19,8 +19,8 @@ use crate::world::Later;
 
 /// What a directory's listing needs of the server.
 pub trait Directory: Lookup {
-    /// Runs a sub-request for the header or the readme (`uri` is relative to the request). It is used if its
-    /// status is 200 and it names a regular file.
+    /// Runs a sub-request for the header or the readme (`uri` is relative to the request). It is
+    /// used if its status is 200 and it names a regular file.
     fn insert<'a>(&'a self, record: &'a Record, uri: &'a [u8]) -> Later<'a, Insert>;
 
     /// Returns the text of `ServerSignature`; empty if it is off.
@@ -116,9 +116,10 @@ impl ModuleConfig for Config {
             options = (options | added) & !removed;
         }
         let own_width = |own: Width, other: Width| if own == Width::Unset { other } else { own };
-        let ignored = match child.resets_ignored {
-            true => child.ignored.clone(),
-            false => [child.ignored.as_slice(), &self.ignored].concat(),
+        let ignored = if child.resets_ignored {
+            child.ignored.clone()
+        } else {
+            [child.ignored.as_slice(), &self.ignored].concat()
         };
         Config {
             is_set: true,
@@ -320,7 +321,8 @@ impl Item {
             Some(By::Encoding) => name.to_ascii_lowercase(),
             _ => name.to_vec(),
         };
-        // As in Apache, a section has a name of its own in place of a directory, and hardly ever applies.
+        // As in Apache, a section has a name of its own in place of a directory, and hardly ever
+        // applies.
         let directory = place.section.unwrap_or(place.directory);
         Item { by, name, path: [directory, b"*"].concat(), value: value.to_vec() }
     }
@@ -540,5 +542,4 @@ fn width(value: &[u8], name: &str, min: i64) -> Result<Width, String> {
 }
 
 #[cfg(test)]
-#[path = "autoindex_tests.rs"]
 mod tests;

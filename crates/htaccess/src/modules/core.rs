@@ -1,4 +1,5 @@
-//! Apache's core: sections, options, error documents, types and handlers by force, settings of responses.
+//! Apache's core: sections, options, error documents, types and handlers by force, settings of
+//! responses.
 
 mod directives;
 mod error_document;

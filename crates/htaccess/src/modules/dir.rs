@@ -1,4 +1,5 @@
-//! mod_dir: index files of directories, slashes behind their names, a resource for what is not there.
+//! mod_dir: index files of directories, slashes behind their names, a resource for what is not
+//! there.
 //!
 //! The work on a request needs sub-requests and is in [`crate::phases`].
 

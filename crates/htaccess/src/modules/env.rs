@@ -63,11 +63,12 @@ pub const DIRECTIVES: &[Directive] = &[
     },
 ];
 
-/// Adds the variables to the environment of the request: a fixup after rewriting. `passed` returns variables of
-/// the server's environment.
+/// Adds the variables to the environment of the request: a fixup after rewriting. `passed` returns
+/// variables of the server's environment.
 ///
-/// As in Apache, a variable that the request has already keeps its first value for directives and expressions
-/// (`Table::get`), while scripts, which get all entries in order, see the one of `SetEnv`.
+/// As in Apache, a variable that the request has already keeps its first value for directives and
+/// expressions (`Table::get`), while scripts, which get all entries in order, see the one of
+/// `SetEnv`.
 pub fn fixup(record: &mut Record, passed: &dyn Fn(&[u8]) -> Option<Vec<u8>>) {
     let config = record.config.clone();
     for (name, value) in config.of::<Config>().set.iter() {

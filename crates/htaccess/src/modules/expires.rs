@@ -33,7 +33,8 @@ impl ModuleConfig for Config {
             active: child.active.or(self.active),
             default: child.default.or(self.default),
             by_type,
-            // Apache takes the child's: the parent's `type/*` is lost in a child with directives of its own.
+            // Apache takes the child's: the parent's `type/*` is lost in a child with directives of
+            // its own.
             has_wildcards: child.has_wildcards,
         }
     }

@@ -1,7 +1,8 @@
-//! `mod_filter`, `mod_deflate` and the filters of the core: which filters a response and a request pass.
+//! `mod_filter`, `mod_deflate` and the filters of the core: which filters a response and a request
+//! pass.
 //!
-//! The only filter that changes a response here is `DEFLATE`; [`compression`] decides about it. The names of
-//! others are known, so that directives with them are no errors.
+//! The only filter that changes a response here is `DEFLATE`; [`compression`] decides about it. The
+//! names of others are known, so that directives with them are no errors.
 
 use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
@@ -204,10 +205,10 @@ pub enum Compression {
     Gzip,
 }
 
-/// Decides whether a response is to be compressed, and sets `Vary`. `by_extension` are the output filters of
-/// [`mime::type_checker`](crate::modules::mime::type_checker); `length` is the length of the body if it is known.
-/// Comes before [`headers::response`](crate::modules::headers::response); the fields of the encoding are set
-/// by the caller.
+/// Decides whether a response is to be compressed, and sets `Vary`. `by_extension` are the output
+/// filters of [`mime::type_checker`](crate::modules::mime::type_checker); `length` is the length of
+/// the body if it is known. Comes before [`headers::response`](crate::modules::headers::response);
+/// the fields of the encoding are set by the caller.
 pub fn compression(
     record: &mut Record,
     world: &dyn World,
@@ -236,9 +237,10 @@ pub fn compression(
     }
     merge(&mut record.headers_out, b"Vary", b"Accept-Encoding");
     let is_forced = record.env.get(b"force-gzip").is_some();
-    match is_forced || record.headers_in.get(b"Accept-Encoding").is_some_and(accepts_gzip) {
-        true => Compression::Gzip,
-        false => Compression::Refused,
+    if is_forced || record.headers_in.get(b"Accept-Encoding").is_some_and(accepts_gzip) {
+        Compression::Gzip
+    } else {
+        Compression::Refused
     }
 }
 

@@ -1,7 +1,8 @@
 //! `mod_headers`: `Header` and `RequestHeader`.
 //!
-//! `RequestHeader` is applied last in the fixups ([`request`]). `Header` is applied when the response is about to
-//! be sent: [`response`], or [`error_response`] for an answer of the server's own (an error, a redirect).
+//! `RequestHeader` is applied last in the fixups ([`request`]). `Header` is applied when the
+//! response is about to be sent: [`response`], or [`error_response`] for an answer of the server's
+//! own (an error, a redirect).
 
 use crate::config::{DirConfig, ModuleConfig, Slot};
 use crate::directive::{Arguments, Directive, Override, Place};
@@ -596,5 +597,4 @@ fn edited(
 }
 
 #[cfg(test)]
-#[path = "headers_tests.rs"]
 mod tests;

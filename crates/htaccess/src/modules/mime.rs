@@ -1,5 +1,5 @@
-//! `mod_mime`: type, encoding, language, charset, handler and filters of a file by all of its extensions; and
-//! `AddDefaultCharset` of the core.
+//! `mod_mime`: type, encoding, language, charset, handler and filters of a file by all of its
+//! extensions; and `AddDefaultCharset` of the core.
 
 mod types;
 
@@ -170,7 +170,8 @@ pub struct Found {
     pub exceptions: Option<Vec<Vec<u8>>>,
 }
 
-/// Determines the type of a request's file: the type-checker phase. Returns the filters and exceptions.
+/// Determines the type of a request's file: the type-checker phase. Returns the filters and
+/// exceptions.
 pub fn type_checker(record: &mut Record, types: &Types) -> Found {
     if record.file.kind == FileKind::Directory {
         record.content_type = Some(DIRECTORY_TYPE.to_vec());
@@ -272,8 +273,8 @@ pub fn found(config: &Config, types: &Types, path: &[u8], before: Option<&[u8]>)
     found
 }
 
-/// Returns the `Content-Type` to send: with the charset of `AddDefaultCharset` for `text/plain` and `text/html`
-/// without one.
+/// Returns the `Content-Type` to send: with the charset of `AddDefaultCharset` for `text/plain` and
+/// `text/html` without one.
 pub fn sent_type(config: &Config, content_type: &[u8]) -> Vec<u8> {
     let lower = content_type.to_ascii_lowercase();
     let has = |text: &[u8]| memchr::memmem::find(&lower, text).is_some();
@@ -409,7 +410,8 @@ fn default_charset(
     Ok(())
 }
 
-/// Writes a type again as Apache does, with a charset in place of its own. A type that cannot be read stays.
+/// Writes a type again as Apache does, with a charset in place of its own. A type that cannot be
+/// read stays.
 fn with_charset(content_type: &[u8], charset: Option<&[u8]>) -> Vec<u8> {
     let Some((base, parameters)) = divided(content_type) else { return content_type.to_vec() };
     let (mut text, mut charset) = (base, charset);

@@ -1,8 +1,8 @@
 //! `mod_negotiation`: `MultiViews`, type maps, `LanguagePriority`, `ForceLanguagePriority`.
 //!
-//! [`type_checker`] looks for variants of a name that no file has; [`handle_map`] answers for a type map (handler
-//! `type-map`); [`fixup`] names an encoding as the client does. Variants are looked at through [`Lookup`]: each is
-//! a sub-request.
+//! [`type_checker`] looks for variants of a name that no file has; [`handle_map`] answers for a
+//! type map (handler `type-map`); [`fixup`] names an encoding as the client does. Variants are
+//! looked at through [`Lookup`]: each is a sub-request.
 
 mod accept;
 mod choice;
@@ -72,8 +72,9 @@ pub trait Lookup {
 pub enum Multiviews {
     /// Nothing to negotiate.
     Declined,
-    /// The request goes on as this one (Apache's `ap_internal_fast_redirect`): its file, type, handler and
-    /// header fields. `Content-Location` and its like are in the `err_headers_out` of the request.
+    /// The request goes on as this one (Apache's `ap_internal_fast_redirect`): its file, type,
+    /// handler and header fields. `Content-Location` and its like are in the `err_headers_out` of
+    /// the request.
     Chosen(Box<Record>),
 }
 
@@ -89,9 +90,9 @@ pub enum Map {
 /// Number of variants after which other requests have their turn.
 const LOOKUPS_BETWEEN_PAUSES: u32 = 32;
 
-/// Looks for variants if the request names no file: the type-checker phase, before that of `mod_mime`.
-/// `is_enabled` is `Options MultiViews`. The error is the status of the answer; its list of variants is in the
-/// note `variant-list`.
+/// Looks for variants if the request names no file: the type-checker phase, before that of
+/// `mod_mime`. `is_enabled` is `Options MultiViews`. The error is the status of the answer; its
+/// list of variants is in the note `variant-list`.
 pub async fn type_checker(
     record: &mut Record,
     world: &dyn World,
@@ -147,9 +148,10 @@ pub async fn handle_map(
             return Err(405);
         }
         if !best.media_type.is_empty() {
-            record.content_type = Some(match best.charset.is_empty() {
-                true => best.media_type,
-                false => [best.media_type.as_slice(), b"; charset=", &best.charset].concat(),
+            record.content_type = Some(if best.charset.is_empty() {
+                best.media_type
+            } else {
+                [best.media_type.as_slice(), b"; charset=", &best.charset].concat()
             });
         }
         if !best.languages.is_empty() {
@@ -210,8 +212,8 @@ impl State {
         }
     }
 
-    /// Collects the files whose names begin with that of the request. Returns the path of a type map that is
-    /// among them.
+    /// Collects the files whose names begin with that of the request. Returns the path of a type
+    /// map that is among them.
     async fn read_directory(
         &mut self,
         record: &Record,
@@ -302,10 +304,8 @@ impl State {
             self.is_transparent =
                 record.path_info.is_empty() && !self.variants.iter().any(is_below);
         }
-        self.preferences = match self.is_transparent {
-            true => Preferences::of(record),
-            false => Preferences::default(),
-        };
+        self.preferences =
+            if self.is_transparent { Preferences::of(record) } else { Preferences::default() };
         self.accepted.add_defaults(prefers_scripts, self.preferences.uses_rvsa);
         self.find_lengths(world);
         let (best, is_choice) = best_match(
@@ -421,5 +421,4 @@ fn force(config: &mut DirConfig, _: &Place<'_>, arguments: &[&[u8]]) -> Result<(
 }
 
 #[cfg(test)]
-#[path = "negotiation_tests.rs"]
 mod tests;

@@ -76,8 +76,8 @@ impl Pattern {
     }
 }
 
-/// Replaces `$0` to `$9` in a template by groups of a match in the subject; a backslash keeps the next byte as
-/// it is. Returns `None` if the result is too long.
+/// Replaces `$0` to `$9` in a template by groups of a match in the subject; a backslash keeps the
+/// next byte as it is. Returns `None` if the result is too long.
 pub fn replaced(template: &[u8], subject: &[u8], groups: &Groups) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let mut bytes = template.iter().copied().peekable();

@@ -1,8 +1,9 @@
 //! mod_rewrite: `RewriteEngine`, `RewriteOptions`, `RewriteBase`, `RewriteCond`, `RewriteRule`.
 //!
-//! Rules are compiled when the file is read: patterns, and texts with back-references as segments. A request goes
-//! through [`fixup`] in the phase of fix-ups, with the rules of the deepest directory that has any. What a rule changes
-//! starts a new request inside the server, which goes through all phases again.
+//! Rules are compiled when the file is read: patterns, and texts with back-references as segments.
+//! A request goes through [`fixup`] in the phase of fix-ups, with the rules of the deepest
+//! directory that has any. What a rule changes starts a new request inside the server, which goes
+//! through all phases again.
 
 mod arguments;
 mod condition;
@@ -162,7 +163,8 @@ fn config<'c>(config: &'c mut DirConfig, place: &Place<'_>) -> &'c mut Config {
     let config = config.of_mut::<Config>();
     if !config.is_present {
         config.is_present = true;
-        // The rules of a section see the whole path: Apache takes the section's argument for a directory.
+        // The rules of a section see the whole path: Apache takes the section's argument for a
+        // directory.
         config.directory = place.section.unwrap_or(place.directory).to_vec();
         if !config.directory.ends_with(b"/") {
             config.directory.push(b'/');

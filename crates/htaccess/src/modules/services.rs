@@ -1,5 +1,5 @@
-//! What modules of directives need to know beside the record: values of expressions, clocks, the state of the
-//! server.
+//! What modules of directives need to know beside the record: values of expressions, clocks, the
+//! state of the server.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,8 @@ pub trait Services {
     /// Evaluates a condition. The error is what the log says.
     fn holds(&self, record: &Record, condition: &Condition) -> Result<bool, String>;
 
-    /// Evaluates a condition; a true one has the groups of its last match (`$0` to `$9`), empty without one.
+    /// Evaluates a condition; a true one has the groups of its last match (`$0` to `$9`), empty
+    /// without one.
     fn groups(
         &self,
         record: &Record,

@@ -80,8 +80,8 @@ pub const DIRECTIVES: &[Directive] = &[
     },
 ];
 
-/// Sets the variables of rules that match: the header-parser phase, after the directories and before access. The
-/// error is the status of the answer.
+/// Sets the variables of rules that match: the header-parser phase, after the directories and
+/// before access. The error is the status of the answer.
 pub fn header_parser(
     record: &mut Record,
     world: &dyn World,
@@ -182,9 +182,10 @@ impl Rule {
         let subject = self.subject.of(record);
         match &self.test {
             Test::Contains(text, ignore_case) => {
-                let is_found = match ignore_case {
-                    false => text.find(subject).is_some(),
-                    true => text.find(&subject.to_ascii_lowercase()).is_some(),
+                let is_found = if *ignore_case {
+                    text.find(&subject.to_ascii_lowercase()).is_some()
+                } else {
+                    text.find(subject).is_some()
                 };
                 is_found.then(|| (subject.to_vec(), None))
             }

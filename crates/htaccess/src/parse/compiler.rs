@@ -20,7 +20,8 @@ pub(super) struct Scope<'a> {
     pub section: Option<&'a [u8]>,
     pub methods: Option<&'a Methods>,
     pub parent: Option<&'a Node>,
-    /// Classes that are allowed inside of a section of a module; `None` for all that are allowed outside.
+    /// Classes that are allowed inside of a section of a module; `None` for all that are allowed
+    /// outside.
     pub classes: Option<directive::Override>,
 }
 

@@ -1,5 +1,5 @@
-//! Sections that decide while a file is read: `<IfModule>`, `<IfDefine>`, `<IfFile>`, `<IfVersion>`,
-//! `<IfDirective>`, `<IfSection>`.
+//! Sections that decide while a file is read: `<IfModule>`, `<IfDefine>`, `<IfFile>`,
+//! `<IfVersion>`, `<IfDirective>`, `<IfSection>`.
 
 use std::cmp::Ordering;
 

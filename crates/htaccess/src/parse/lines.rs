@@ -28,8 +28,9 @@ impl<'a> Lines<'a> {
 
     /// Reads the next line; `None` at the end of the file.
     ///
-    /// A NUL ends a line; the rest up to the line feed is lost. A backslash before the line feed continues it;
-    /// Apache looks at the joined text, so that a backslash left from the line before counts for an empty one.
+    /// A NUL ends a line; the rest up to the line feed is lost. A backslash before the line feed
+    /// continues it; Apache looks at the joined text, so that a backslash left from the line before
+    /// counts for an empty one.
     pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, TooLong> {
         let mut line = Vec::new();
         let mut is_continued = false;

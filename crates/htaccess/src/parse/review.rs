@@ -1,4 +1,5 @@
-//! What a `.htaccess` says, for an administrator: its first error, what it denies, and what is not read.
+//! What a `.htaccess` says, for an administrator: its first error, what it denies, and what is not
+//! read.
 
 use super::compile;
 use super::tree::{Node, Reader};

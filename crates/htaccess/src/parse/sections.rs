@@ -1,5 +1,5 @@
-//! Sections that hold for some requests only: `<Files>`, `<FilesMatch>`, `<If>`, `<ElseIf>`, `<Else>`, `<Limit>`,
-//! `<LimitExcept>`; and `Error`, which is an error.
+//! Sections that hold for some requests only: `<Files>`, `<FilesMatch>`, `<If>`, `<ElseIf>`,
+//! `<Else>`, `<Limit>`, `<LimitExcept>`; and `Error`, which is an error.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Tree of a file: directives, and sections with what is inside of them.
 //!
-//! Sections that decide while a file is read (`<IfModule>` and its kin) are resolved here, as in Apache: their
-//! content takes their place, or is skipped up to their end without a look at it.
+//! Sections that decide while a file is read (`<IfModule>` and its kin) are resolved here, as in
+//! Apache: their content takes their place, or is skipped up to their end without a look at it.
 
 use super::conditions;
 use super::failure::Failure;
@@ -74,8 +74,9 @@ impl<'a> Reader<'a> {
         Failure::new(self.lines.number(), text)
     }
 
-    /// Reads up to the end of the file, or up to the line that ends the section `until`. A section that the file
-    /// does not close is an error on the outermost level only: inside of `<IfModule>` Apache takes it as closed.
+    /// Reads up to the end of the file, or up to the line that ends the section `until`. A section
+    /// that the file does not close is an error on the outermost level only: inside of `<IfModule>`
+    /// Apache takes it as closed.
     fn level(&mut self, until: Option<&str>, depth: usize) -> Result<Vec<Node>, Failure> {
         let mut open: Vec<Node> = Vec::new();
         let mut done: Vec<Node> = Vec::new();

@@ -20,7 +20,8 @@ impl Server<'_> {
         result
     }
 
-    /// A request whose directives are those of the request before it, or above it, is not asked again.
+    /// A request whose directives are those of the request before it, or above it, is not asked
+    /// again.
     fn is_authorized_already(&self, record: &mut Record) -> bool {
         let (config, user, auth_type) = match (&record.previous, &record.main) {
             (Some(previous), _) => (&previous.config, &previous.user, &previous.auth_type),

@@ -7,7 +7,8 @@ use crate::engine::{Action, Base, compile};
 use crate::registry::MODULES;
 use crate::testing::Site;
 
-/// In each script of the tree, at each place that something may be read from: a title, a type map with a text, lines.
+/// In each script of the tree, at each place that something may be read from: a title, a type map
+/// with a text, lines.
 const SCRIPT: &str = "URI: a\nContent-Type: text/html\nBody:----x----\nCANARY\n----x----\n\n\
                       <title>CANARY</title>\n<?php $password = 'CANARY'; ?>";
 

@@ -20,10 +20,11 @@ pub(super) enum Next {
 }
 
 impl Server<'_> {
-    /// Answers a request with a status: the text of its error document, a redirect, or the server's own text.
+    /// Answers a request with a status: the text of its error document, a redirect, or the server's
+    /// own text.
     ///
-    /// An error of a request that is the answer to another error has no error document: the first one is
-    /// answered.
+    /// An error of a request that is the answer to another error has no error document: the first
+    /// one is answered.
     pub(super) fn die(&self, mut record: Box<Record>, status: u16) -> Next {
         let status = if is_known(status) { status } else { 500 };
         let is_second = record.status != 200

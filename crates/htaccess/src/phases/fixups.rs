@@ -46,8 +46,8 @@ impl Server<'_> {
         setenvif::header_parser(record, self.world, self)
     }
 
-    /// Runs the modules in the order of Apache's hooks: forced types, rewriting, redirects, variables, index
-    /// files, header fields of the request. The first status ends it.
+    /// Runs the modules in the order of Apache's hooks: forced types, rewriting, redirects,
+    /// variables, index files, header fields of the request. The first status ends it.
     pub(super) async fn fixups(&self, record: &mut Record) -> Progress {
         self.override_type(record)?;
         self.rewrite(record)?;

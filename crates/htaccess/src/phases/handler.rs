@@ -41,7 +41,8 @@ enum Runs<'h> {
 const MAP_HANDLER: &[u8] = b"type-map";
 
 impl Server<'_> {
-    /// Runs the handler of a request. A name that no module knows means the default handler, as in Apache.
+    /// Runs the handler of a request. A name that no module knows means the default handler, as in
+    /// Apache.
     pub(super) async fn invoke(&self, record: &mut Record) -> Handling {
         // A request that goes on under another path has the limit of that one.
         let is_rewritten = record.handler.as_deref() == Some(REWRITTEN);
@@ -100,8 +101,8 @@ impl Server<'_> {
         }
     }
 
-    /// Returns true if a file is source of scripts by its name: it runs, or it is refused. A site that runs none
-    /// leaves that to the server.
+    /// Returns true if a file is source of scripts by its name: it runs, or it is refused. A site
+    /// that runs none leaves that to the server.
     fn is_source(&self, filename: &[u8]) -> bool {
         let Some(scripts) = &self.site.scripts else { return false };
         let name = filename.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -111,9 +112,10 @@ impl Server<'_> {
     /// Returns what the configuration of the server says about the file of a request.
     fn rule(&self, record: &Record) -> FileRule {
         let is_bare = record.file.kind == FileKind::Directory && !record.filename.ends_with(b"/");
-        match is_bare {
-            true => self.world.rule(&[&record.filename[..], b"/"].concat()),
-            false => self.world.rule(&record.filename),
+        if is_bare {
+            self.world.rule(&[&record.filename[..], b"/"].concat())
+        } else {
+            self.world.rule(&record.filename)
         }
     }
 
@@ -158,13 +160,15 @@ impl Server<'_> {
                 self.world.log(Level::Error, &text);
                 return Err(403);
             }
-            // A rule with the flag `H` has replaced the handler that would go on under another path.
+            // A rule with the flag `H` has replaced the handler that would go on under another
+            // path.
             _ if !record.filename.starts_with(b"/") => return Err(500),
             FileKind::File | FileKind::Other => {}
         }
-        let length = match record.path_info.is_empty() {
-            true => record.uri.len(),
-            false => uri::script_length(&record.uri, &record.path_info),
+        let length = if record.path_info.is_empty() {
+            record.uri.len()
+        } else {
+            uri::script_length(&record.uri, &record.path_info)
         };
         let script = Script {
             filename: record.filename.clone(),
@@ -185,7 +189,8 @@ impl Server<'_> {
         Ok(Some(Action::Script(script)))
     }
 
-    /// Sends a file, or says why not. Source of scripts is never sent: where directives turn PHP off, it is refused.
+    /// Sends a file, or says why not. Source of scripts is never sent: where directives turn PHP
+    /// off, it is refused.
     fn file(&self, record: &mut Record, is_source: bool) -> Result<Action, u16> {
         record.is_body_read = true;
         match record.method.as_slice() {
@@ -225,8 +230,8 @@ fn is_php(record: &Record, name: &[u8], is_source: bool) -> bool {
     own.contains(&name) || is_foreign_php(record, name, is_source)
 }
 
-/// Returns true if a handler of another server names PHP for a file. A name that may also stand for other programs
-/// counts for source of PHP only.
+/// Returns true if a handler of another server names PHP for a file. A name that may also stand for
+/// other programs counts for source of PHP only.
 fn is_foreign_php(record: &Record, name: &[u8], is_source: bool) -> bool {
     let is_directory = record.file.kind == FileKind::Directory;
     let is_php = match record.handler {
@@ -292,8 +297,8 @@ pub(super) const REFUSED_METHOD: &[u8] = b"refused-method";
 /// Methods of files.
 pub(super) const ALLOWED: &str = "GET,POST,OPTIONS,HEAD";
 
-/// Returns true if the request announces a longer body than `LimitRequestBody` allows. An error document does
-/// not read the body.
+/// Returns true if the request announces a longer body than `LimitRequestBody` allows. An error
+/// document does not read the body.
 pub(super) fn is_body_too_large(record: &Record) -> bool {
     let limit = record.config.of::<core::Config>().limit_request_body.filter(|limit| *limit > 0);
     let Some(limit) = limit.filter(|_| record.status == 200) else { return false };

@@ -53,7 +53,8 @@ impl Server<'_> {
         if is_own {
             headers::error_response(record, self.world, self);
         } else {
-            // A request without a handler is handled by its type, which `%{HANDLER}` shows only now.
+            // A request without a handler is handled by its type, which `%{HANDLER}` shows only
+            // now.
             if let Action::Script(script) = action
                 && !record.config.of::<headers::Config>().is_constant()
             {
@@ -120,8 +121,8 @@ impl Server<'_> {
         filter::compression(record, self.world, self, &by_suffix, length)
     }
 
-    /// Drops what belonged to the response that did not come about: of its header fields only those for all
-    /// responses stay, and `Location`.
+    /// Drops what belonged to the response that did not come about: of its header fields only those
+    /// for all responses stay, and `Location`.
     fn begin_error(&self, record: &mut Record) {
         if matches!(record.status, 204 | 304) {
             record.content_type = None;

@@ -1,5 +1,5 @@
-//! Variables of CGI in the environment of a request whose script has run: Apache sets them for the script, and
-//! `Header` sees them in the response (`%{HTTP_ORIGIN}e`).
+//! Variables of CGI in the environment of a request whose script has run: Apache sets them for the
+//! script, and `Header` sees them in the response (`%{HTTP_ORIGIN}e`).
 
 use crate::outcome::Script;
 use crate::record::Record;

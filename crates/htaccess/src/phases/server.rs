@@ -3,7 +3,8 @@
 use crate::site::Site;
 use crate::world::World;
 
-/// Most internal redirects of a request, and most requests inside of each other (`LimitInternalRecursion`).
+/// Most internal redirects of a request, and most requests inside of each other
+/// (`LimitInternalRecursion`).
 pub(super) const MAX_REDIRECTS: u8 = 10;
 
 /// A site with the world of a request.

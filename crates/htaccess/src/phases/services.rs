@@ -103,8 +103,9 @@ pub(super) fn add_vary(record: &mut Record) {
     }
 }
 
-/// Runs a sub-request that has to be ready at once. One that waits for a result counts as one without a password; the
-/// world may have the request run again, once it has the result. One for which there is no time left fails.
+/// Runs a sub-request that has to be ready at once. One that waits for a result counts as one
+/// without a password; the world may have the request run again, once it has the result. One for
+/// which there is no time left fails.
 fn at_once(world: &dyn World, lookup: impl Future<Output = Record>, record: &Record) -> Record {
     let failed = |status| Record {
         connection: record.connection.clone(),

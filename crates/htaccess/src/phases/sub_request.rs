@@ -11,8 +11,8 @@ use crate::uri;
 use crate::work;
 
 impl Server<'_> {
-    /// Takes a path, absolute or relative to that of the request, through the phases; the result's `status` is
-    /// 200 or that of the phase that failed.
+    /// Takes a path, absolute or relative to that of the request, through the phases; the result's
+    /// `status` is 200 or that of the phase that failed.
     pub(super) async fn lookup_path(&self, record: &Record, target: &[u8]) -> Record {
         let headers = record.headers_in.clone();
         self.lookup_path_with(record, target, headers).await
@@ -46,8 +46,8 @@ impl Server<'_> {
         sub
     }
 
-    /// Takes an entry of the request's directory through the phases. A directory has a slash behind its path, as
-    /// in a request for it, and stays one if it has an index file.
+    /// Takes an entry of the request's directory through the phases. A directory has a slash behind
+    /// its path, as in a request for it, and stays one if it has an index file.
     pub(super) async fn lookup_entry(&self, record: &Record, name: &[u8]) -> Record {
         let path = [uri::parent(&record.filename), name].concat();
         let file = self.world.stat(&path).unwrap_or_default();
@@ -63,9 +63,10 @@ impl Server<'_> {
     /// Takes a file in the directory of the request through the phases.
     pub(super) async fn lookup_file(&self, record: &Record, name: &[u8]) -> Record {
         let mut sub = sub_request(record, record.headers_in.clone());
-        let length = match record.path_info.is_empty() {
-            true => record.uri.len(),
-            false => uri::script_length(&record.uri, &record.path_info),
+        let length = if record.path_info.is_empty() {
+            record.uri.len()
+        } else {
+            uri::script_length(&record.uri, &record.path_info)
         };
         sub.uri = [uri::parent(&record.uri[..length]), name].concat();
         sub.filename = [uri::parent(&record.filename), name].concat();
@@ -81,8 +82,8 @@ impl Server<'_> {
         sub
     }
 
-    /// Takes a file, absolute or relative to the directory of the request, through the phases. A file elsewhere
-    /// has no path of the site.
+    /// Takes a file, absolute or relative to the directory of the request, through the phases. A
+    /// file elsewhere has no path of the site.
     pub(super) async fn lookup_any_file(&self, record: &Record, path: &[u8]) -> Record {
         let directory = uri::parent(&record.filename);
         let name = path.strip_prefix(directory).filter(|_| !directory.is_empty()).unwrap_or(path);
@@ -90,10 +91,8 @@ impl Server<'_> {
             return self.lookup_file(record, name).await;
         }
         let mut sub = sub_request(record, record.headers_in.clone());
-        sub.filename = match path.starts_with(b"/") {
-            true => path.to_vec(),
-            false => [directory, path].concat(),
-        };
+        sub.filename =
+            if path.starts_with(b"/") { path.to_vec() } else { [directory, path].concat() };
         sub.config = self.site.config.clone();
         if is_refused(&sub) || sub.filename.len() > MAX_PATH_BYTES {
             sub.status = 500;

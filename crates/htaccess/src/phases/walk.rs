@@ -1,4 +1,5 @@
-//! Directives that hold for a request: `.htaccess` files along its path, sections by name, sections by condition.
+//! Directives that hold for a request: `.htaccess` files along its path, sections by name, sections
+//! by condition.
 
 use std::sync::Arc;
 
@@ -21,8 +22,8 @@ const MAX_NAME_BYTES: usize = 255;
 const MAX_NESTED_SECTIONS: usize = 100;
 
 impl Server<'_> {
-    /// Walks from the root to the file. Finds what the path names, how much of it is `path_info`, and the
-    /// directives of the directories on the way.
+    /// Walks from the root to the file. Finds what the path names, how much of it is `path_info`,
+    /// and the directives of the directories on the way.
     pub(super) fn directory_walk(&self, record: &mut Record) -> Progress {
         let root = record.connection.document_root.len();
         if record.filename.len() <= root || record.filename.get(root) != Some(&b'/') {
@@ -57,7 +58,8 @@ impl Server<'_> {
         result
     }
 
-    /// Walks along a path. `is_closed` is set if directives hold of a directory whose scripts are not run.
+    /// Walks along a path. `is_closed` is set if directives hold of a directory whose scripts are
+    /// not run.
     fn walk(
         &self,
         path: &[u8],
@@ -73,8 +75,8 @@ impl Server<'_> {
                 file = FileInfo::default();
             }
         }
-        // As in Apache, directories are merged with each other, and all of them with the server at the end: it is
-        // not the same where a directive changes what stands above it.
+        // As in Apache, directories are merged with each other, and all of them with the server at
+        // the end: it is not the same where a directive changes what stands above it.
         let mut chain = self.site.directory.clone();
         let mut end = root + 1;
         let reads_files = !self.site.base.allow.is_none();
@@ -125,16 +127,17 @@ impl Server<'_> {
         if file.kind == FileKind::Other {
             return Err(Refused::final_error(403, end));
         }
-        let config = match Arc::ptr_eq(&chain, &self.site.directory) {
-            true => self.site.config.clone(),
-            false => self.site.merges.merge(&self.site.server, &chain),
+        let config = if Arc::ptr_eq(&chain, &self.site.directory) {
+            self.site.config.clone()
+        } else {
+            self.site.merges.merge(&self.site.server, &chain)
         };
         Ok(Walk { config, file, end })
     }
 
-    /// Adds the directives of a directory. If they are not known yet, those of the directories below are asked for,
-    /// too, so that the request is run again once for all of them. Returns true if there are directives, and the scripts
-    /// of the directory are not run.
+    /// Adds the directives of a directory. If they are not known yet, those of the directories
+    /// below are asked for, too, so that the request is run again once for all of them. Returns
+    /// true if there are directives, and the scripts of the directory are not run.
     fn read_directives(
         &self,
         directory: &[u8],

@@ -12,8 +12,8 @@ pub(super) struct Prepared {
 
 /// Removes what would change the limits, and translates `$`.
 ///
-/// PCRE2 reads settings at the start of a pattern, such as `(*LIMIT_MATCH=10)`; of two, the second holds. So the
-/// pattern's own limits are removed, and `(*NO_JIT)` with them.
+/// PCRE2 reads settings at the start of a pattern, such as `(*LIMIT_MATCH=10)`; of two, the second
+/// holds. So the pattern's own limits are removed, and `(*NO_JIT)` with them.
 pub(super) fn prepare(pattern: &[u8]) -> Result<Prepared, InvalidPattern> {
     if pattern.len() > MAX_PATTERN_BYTES {
         let reason = format!("longer than {MAX_PATTERN_BYTES} bytes");
@@ -73,8 +73,9 @@ fn split_settings(pattern: &[u8]) -> (String, &[u8]) {
     (kept, rest)
 }
 
-/// Copies a pattern with `\z` for each `$`. PCRE2's `$` matches before a line break at the end as well, Apache
-/// sets `PCRE2_DOLLAR_ENDONLY`. A pattern that may have modes in which `$` differs is copied as it is.
+/// Copies a pattern with `\z` for each `$`. PCRE2's `$` matches before a line break at the end as
+/// well, Apache sets `PCRE2_DOLLAR_ENDONLY`. A pattern that may have modes in which `$` differs is
+/// copied as it is.
 fn translate_dollars(pattern: &[u8], text: &mut Vec<u8>) {
     if memchr::memchr(b'$', pattern).is_none() || has_modes(pattern) {
         return text.extend_from_slice(pattern);
@@ -137,8 +138,8 @@ fn has_modes(pattern: &[u8]) -> bool {
     })
 }
 
-/// Returns true if a pattern begins with `^` or `.*` (`.` matches line breaks), and has no alternative outside of
-/// its groups.
+/// Returns true if a pattern begins with `^` or `.*` (`.` matches line breaks), and has no
+/// alternative outside of its groups.
 fn is_anchored(pattern: &[u8]) -> bool {
     let is_start = match pattern {
         [b'^', b'*' | b'?' | b'{' | b'+', ..] => false,

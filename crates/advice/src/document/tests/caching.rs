@@ -32,7 +32,8 @@ fn a_bypass_for_the_script_of_all_pages_is_named() {
     }
 }
 
-/// Scenario: `location ~ \.(css|xml)$ { expires 1y; try_files $uri /index.php; }`, which nginx leaves for the script.
+/// Scenario: `location ~ \.(css|xml)$ { expires 1y; try_files $uri /index.php; }`, which nginx
+/// leaves for the script.
 #[test]
 fn a_time_of_files_that_pages_would_have_is_named() {
     let of = |list: Value, expires: Value| {

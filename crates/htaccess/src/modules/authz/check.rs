@@ -14,8 +14,8 @@ use crate::work;
 use crate::world::{Level, World};
 
 impl Lookups {
-    /// Looks up what the requirements for a request need; nothing without `Require host`, `Allow from name` and
-    /// the like.
+    /// Looks up what the requirements for a request need; nothing without `Require host`, `Allow
+    /// from name` and the like.
     pub async fn new(record: &Record, world: &dyn World, services: &dyn Services) -> Lookups {
         let config = record.config.clone();
         let mut lookups = Lookups::default();
@@ -38,7 +38,8 @@ impl Lookups {
         lookups
     }
 
-    /// Looks up the groups of the user, if the requirements for a request need them: once, however many do.
+    /// Looks up the groups of the user, if the requirements for a request need them: once, however
+    /// many do.
     ///
     /// # Errors
     ///
@@ -111,9 +112,10 @@ impl Context<'_> {
         for child in &section.children {
             let answer = self.node(child, section.is_and);
             // What ends the section, and what an earlier answer does not outweigh.
-            let (decisive, weak) = match section.is_and {
-                true => (Answer::Denied, Answer::Granted),
-                false => (Answer::Granted, Answer::Denied),
+            let (decisive, weak) = if section.is_and {
+                (Answer::Denied, Answer::Granted)
+            } else {
+                (Answer::Granted, Answer::Denied)
             };
             match answer {
                 Answer::Error => return Answer::Error,

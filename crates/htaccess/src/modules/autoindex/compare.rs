@@ -58,7 +58,8 @@ fn fractions(a: &[u8], b: &[u8]) -> Ordering {
     a.get(..digits(a)).cmp(&b.get(..digits(b)))
 }
 
-/// Sorts by an order that need not be a total one (the standard library's sort may panic then). Other requests have their turn meanwhile.
+/// Sorts by an order that need not be a total one (the standard library's sort may panic then).
+/// Other requests have their turn meanwhile.
 pub(super) async fn sort<T>(
     items: Vec<T>,
     order: &dyn Fn(&T, &T) -> Ordering,
@@ -120,8 +121,8 @@ pub(super) fn has_wildcards(pattern: &[u8]) -> bool {
     false
 }
 
-/// Compares a name with a pattern of `fnmatch`. With `is_shell` a backslash is an ordinary byte, and a dot at the
-/// start must be in the pattern.
+/// Compares a name with a pattern of `fnmatch`. With `is_shell` a backslash is an ordinary byte,
+/// and a dot at the start must be in the pattern.
 pub(super) fn matches(pattern: &[u8], name: &[u8], is_shell: bool) -> bool {
     if pattern.len() > MAX_PATTERN_BYTES {
         return false;

@@ -47,7 +47,8 @@ pub(super) struct View {
 /// Number of entries after which other requests have their turn.
 const ENTRIES_BETWEEN_PAUSES: usize = 32;
 
-/// Reads the entries of a directory, in order. Error: 500, if that takes more time than a request may have. `directory` ends with a slash.
+/// Reads the entries of a directory, in order. Error: 500, if that takes more time than a request
+/// may have. `directory` ends with a slash.
 pub(super) async fn read(
     config: &Config,
     view: &View,
@@ -78,7 +79,8 @@ pub(super) async fn read(
         }
         let Some(candidate) = server.lookup(record, &name).await else { continue };
         adopt_cookies(record, &candidate.record);
-        // A rule may have changed what the name stands for: icons and descriptions are those of the result.
+        // A rule may have changed what the name stands for: icons and descriptions are those of the
+        // result.
         let own = &candidate.record.filename;
         let is_file = candidate.record.file.kind == FileKind::File;
         let path = if is_file && own.starts_with(b"redirect:") { own } else { &path };
@@ -193,9 +195,10 @@ fn describe(config: &Config, path: &[u8]) -> Option<Vec<u8>> {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let found = config.descriptions.iter().find(|description| {
         let subject = if description.is_full_path { path } else { name };
-        match description.has_wildcards {
-            true => matches(&description.pattern, subject, false),
-            false => memchr::memmem::find(subject, &description.pattern).is_some(),
+        if description.has_wildcards {
+            matches(&description.pattern, subject, false)
+        } else {
+            memchr::memmem::find(subject, &description.pattern).is_some()
         }
     });
     found.map(|description| description.text.clone())
@@ -256,9 +259,12 @@ fn order(view: &View, a: &Entry, b: &Entry) -> Ordering {
         (true, false) => natural(&a.name, &b.name, false),
         _ => Ordering::Equal,
     };
-    let by_case = || match ignore_case {
-        true => a.name.to_ascii_lowercase().cmp(&b.name.to_ascii_lowercase()),
-        false => Ordering::Equal,
+    let by_case = || {
+        if ignore_case {
+            a.name.to_ascii_lowercase().cmp(&b.name.to_ascii_lowercase())
+        } else {
+            Ordering::Equal
+        }
     };
     by_key.then_with(by_version).then_with(by_case).then_with(|| a.name.cmp(&b.name))
 }

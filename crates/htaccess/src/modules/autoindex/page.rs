@@ -14,8 +14,8 @@ use crate::record::Record;
 use crate::support::{escape_html, escape_path, lossy};
 use crate::world::{Level, World};
 
-/// Answers a request for a directory with its listing. `is_enabled` is `Options Indexes`. Sets the content type,
-/// and `Last-Modified` with `TrackModified`. The error is the status of the answer.
+/// Answers a request for a directory with its listing. `is_enabled` is `Options Indexes`. Sets the
+/// content type, and `Last-Modified` with `TrackModified`. The error is the status of the answer.
 pub async fn handle(
     record: &mut Record,
     world: &dyn World,
@@ -44,9 +44,10 @@ pub async fn handle(
     let config = whole.of::<super::Config>();
     let content_type = config.content_type.as_deref().unwrap_or(b"text/html");
     let charset = config.charset.as_deref().unwrap_or(b"UTF-8");
-    record.content_type = Some(match charset.is_empty() {
-        true => content_type.to_vec(),
-        false => [content_type, b";charset=", charset].concat(),
+    record.content_type = Some(if charset.is_empty() {
+        content_type.to_vec()
+    } else {
+        [content_type, b";charset=", charset].concat()
     });
     if config.options & TRACK_MODIFIED != 0 {
         record.headers_out.set("Last-Modified", date::http(record.file.modified));
@@ -289,9 +290,10 @@ impl Page<'_> {
 
     async fn table(&mut self, entries: &[Entry], world: &dyn World) {
         let is_styled = self.config.style_sheet.is_some();
-        self.push(&[match is_styled {
-            true => b"  <table id=\"indexlist\">\n   <tr class=\"indexhead\">".as_slice(),
-            false => b"  <table>\n   <tr>",
+        self.push(&[if is_styled {
+            b"  <table id=\"indexlist\">\n   <tr class=\"indexhead\">".as_slice()
+        } else {
+            b"  <table>\n   <tr>"
         }]);
         let mut columns = 1;
         if !self.has(SUPPRESS_ICON) {
@@ -491,9 +493,10 @@ impl Page<'_> {
     fn date(&self, seconds: i64) -> String {
         let date = Date::of(seconds);
         let Date { year, month, day, hour, minute, .. } = date;
-        match self.config.has_old_dates {
-            true => format!("{day:02}-{}-{year:04} {hour:02}:{minute:02}", date.month_name()),
-            false => format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}"),
+        if self.config.has_old_dates {
+            format!("{day:02}-{}-{year:04} {hour:02}:{minute:02}", date.month_name())
+        } else {
+            format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}")
         }
     }
 
@@ -538,9 +541,10 @@ impl Page<'_> {
 /// Returns the link of an entry and the name to show.
 fn names(entry: &Entry) -> (Vec<u8>, Vec<u8>) {
     let anchor = escape_html(&escape_path(&entry.name, false));
-    match entry.is_parent {
-        true => (anchor, b"Parent Directory".to_vec()),
-        false => (anchor, entry.name.clone()),
+    if entry.is_parent {
+        (anchor, b"Parent Directory".to_vec())
+    } else {
+        (anchor, entry.name.clone())
     }
 }
 

@@ -17,8 +17,8 @@ pub enum NamePattern {
 }
 
 impl NamePattern {
-    /// Reads the argument of `<Files>`, a relative path in its shortest form: `.` is the empty name, which
-    /// requests for a directory with a slash at their end have.
+    /// Reads the argument of `<Files>`, a relative path in its shortest form: `.` is the empty
+    /// name, which requests for a directory with a slash at their end have.
     pub(crate) fn name(name: &[u8]) -> NamePattern {
         let mut name = name;
         while let Some(rest) = name.strip_prefix(b"./") {
@@ -50,7 +50,8 @@ impl NamePattern {
 }
 
 impl NamePattern {
-    /// Returns variables for the named groups of a name that matches: `MATCH_NAME` for `(?<name>…)`.
+    /// Returns variables for the named groups of a name that matches: `MATCH_NAME` for
+    /// `(?<name>…)`.
     pub(crate) fn variables(&self, name: &[u8]) -> Vec<(String, Vec<u8>)> {
         let NamePattern::Regex(regex) = self else { return Vec::new() };
         if regex.regex().names().next().is_none() {
@@ -82,7 +83,8 @@ fn has_wildcard(name: &[u8]) -> bool {
     false
 }
 
-/// Matches `*`, `?`, `[…]` and `\`. One star is tried at a time: the work is at most the product of both lengths.
+/// Matches `*`, `?`, `[…]` and `\`. One star is tried at a time: the work is at most the product of
+/// both lengths.
 fn wildcard(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut from) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

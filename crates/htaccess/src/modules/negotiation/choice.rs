@@ -1,4 +1,5 @@
-//! Qualities of variants, and the best of them: Apache's algorithm, and RFC 2296 for clients that ask for it.
+//! Qualities of variants, and the best of them: Apache's algorithm, and RFC 2296 for clients that
+//! ask for it.
 
 use super::accept::{Accepted, Entry};
 use super::config::{Config, Force};
@@ -60,7 +61,8 @@ impl Preferences {
     }
 }
 
-/// Returns the index of the best variant, and whether it may be sent (otherwise the answer is a list).
+/// Returns the index of the best variant, and whether it may be sent (otherwise the answer is a
+/// list).
 pub(super) fn best_match(
     variants: &mut [Variant],
     accepted: &Accepted,
@@ -100,9 +102,10 @@ pub(super) fn best_match(
                 continue;
             };
             let current = best.and_then(|best| variants.get(best));
-            let is_better = match preferences.uses_rvsa {
-                true => is_better_rvsa(variant, current, &mut best_quality),
-                false => is_better(variant, current, &mut best_quality),
+            let is_better = if preferences.uses_rvsa {
+                is_better_rvsa(variant, current, &mut best_quality)
+            } else {
+                is_better(variant, current, &mut best_quality)
             };
             if is_better {
                 best = Some(index);

@@ -1,7 +1,8 @@
-//! Bytes that a text must have for a regular expression to match it: a search for them is cheaper than a match.
+//! Bytes that a text must have for a regular expression to match it: a search for them is cheaper
+//! than a match.
 
-/// Returns bytes that each text has that a regular expression matches: the longest run of plain characters
-/// outside of groups. Anything unusual gives no bytes.
+/// Returns bytes that each text has that a regular expression matches: the longest run of plain
+/// characters outside of groups. Anything unusual gives no bytes.
 pub(super) fn required(pattern: &[u8]) -> Vec<u8> {
     let (mut best, mut run) = (Vec::new(), Vec::new());
     let mut depth = 0_usize;

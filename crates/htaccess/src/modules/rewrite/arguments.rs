@@ -1,5 +1,5 @@
-//! Arguments of `RewriteRule` and `RewriteCond`, which have a syntax of their own: a backslash stays, and nothing
-//! escapes a quote.
+//! Arguments of `RewriteRule` and `RewriteCond`, which have a syntax of their own: a backslash
+//! stays, and nothing escapes a quote.
 
 /// Two or three words.
 pub(super) struct Words<'a> {
@@ -59,7 +59,8 @@ pub(super) fn each_flag<'a>(
         [b'[', inner @ .., b']'] => inner,
         _ => return Err("bad flag delimiters".to_owned()),
     };
-    // A comma takes the bracket's place; what follows the last comma is a flag, unless only spaces follow.
+    // A comma takes the bracket's place; what follows the last comma is a flag, unless only spaces
+    // follow.
     for flag in inner.split(|byte| *byte == b',') {
         let flag = skip_spaces(flag);
         let spaces = flag.iter().rev().take_while(|byte| is_space(**byte)).count();

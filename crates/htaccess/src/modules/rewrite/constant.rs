@@ -9,8 +9,8 @@ use crate::expr::Variable;
 const DECISIVE: [&[u8]; 4] = [b"no-gzip", b"gzip-only-text/html", b"force-gzip", b"force-no-vary"];
 
 impl Rule {
-    /// Returns true if what the rule does depends on the path of a request and the file that it names. A rule that
-    /// substitutes is another matter: the file is not that of the path then.
+    /// Returns true if what the rule does depends on the path of a request and the file that it
+    /// names. A rule that substitutes is another matter: the file is not that of the path then.
     pub fn is_constant(&self) -> bool {
         let flags = &self.flags;
         flags.cookies.is_empty()
@@ -53,7 +53,8 @@ fn is_of_path(segment: &Segment) -> bool {
     }
 }
 
-/// Returns true if a variable that a rule sets says the same for each request, or nobody asks for it.
+/// Returns true if a variable that a rule sets says the same for each request, or nobody asks for
+/// it.
 fn is_harmless(template: &Template) -> bool {
     let is_literal = |segment: &Segment| matches!(segment, Segment::Literal { .. });
     if template.segments.iter().all(is_literal) {

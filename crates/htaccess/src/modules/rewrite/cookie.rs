@@ -5,8 +5,8 @@ use howdah_text::date::Date;
 use crate::expr::number;
 use crate::record::Record;
 
-/// Adds the cookie that a text such as `name:value:domain:minutes:path:secure:httponly:samesite` describes, once a
-/// request. A semicolon at the start makes semicolons the separators.
+/// Adds the cookie that a text such as `name:value:domain:minutes:path:secure:httponly:samesite`
+/// describes, once a request. A semicolon at the start makes semicolons the separators.
 pub(super) fn add(record: &mut Record, text: &[u8]) {
     let (separator, text) = match text {
         [b';', text @ ..] => (b';', text),

@@ -14,11 +14,11 @@ use crate::world::Level;
 pub(super) const TYPE_NOTE: &[u8] = b"rewrite-forced-mimetype";
 pub(super) const HANDLER_NOTE: &[u8] = b"rewrite-forced-handler";
 
-/// Applies the rules of the request's configuration. `follows_links` tells whether `Options` has `FollowSymLinks` or
-/// `SymLinksIfOwnerMatch`, without which rules are forbidden.
+/// Applies the rules of the request's configuration. `follows_links` tells whether `Options` has
+/// `FollowSymLinks` or `SymLinksIfOwnerMatch`, without which rules are forbidden.
 ///
-/// Notes, environment, `Vary`, cookies and the query of the request change; the file name and PATH_INFO do only if
-/// the outcome is not `Declined`.
+/// Notes, environment, `Vary`, cookies and the query of the request change; the file name and
+/// PATH_INFO do only if the outcome is not `Declined`.
 pub fn fixup(
     record: &mut Record,
     scope: &dyn Scope,
@@ -87,7 +87,8 @@ fn run(
         scope.world().log(Level::Error, message);
         return Outcome::Status(403);
     }
-    // In the request for an error document, the answer of a rule is not a second error: it takes the place of the first.
+    // In the request for an error document, the answer of a rule is not a second error: it takes
+    // the place of the first.
     if let Change::Status(status) | Change::Refused(status) = change {
         record.status = 200;
         return Outcome::Status(status);

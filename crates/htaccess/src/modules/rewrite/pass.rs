@@ -64,7 +64,8 @@ pub(super) enum Change {
     Url {
         is_escaped: bool,
     },
-    /// As `Url`, by a rule with the flag `PT`: what it has found counts as a path, even if it is the URL of a redirect.
+    /// As `Url`, by a rule with the flag `PT`: what it has found counts as a path, even if it is
+    /// the URL of a redirect.
     Passed,
     /// The request is answered at once.
     Status(u16),

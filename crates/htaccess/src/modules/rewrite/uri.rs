@@ -66,8 +66,8 @@ pub(super) fn escape_absolute(uri: &[u8], scheme: Scheme) -> Vec<u8> {
     escaped
 }
 
-/// Replaces a prefix of a path by another: `/www/a/x` with `/www/a/` and `/b` becomes `/b/x`. `None` if the path does
-/// not have the prefix.
+/// Replaces a prefix of a path by another: `/www/a/x` with `/www/a/` and `/b` becomes `/b/x`.
+/// `None` if the path does not have the prefix.
 pub(super) fn replace_prefix(path: &[u8], prefix: &[u8], replacement: &[u8]) -> Option<Vec<u8>> {
     let prefix = prefix.strip_suffix(b"/").unwrap_or(prefix);
     let rest = path.strip_prefix(prefix)?.strip_prefix(b"/")?;

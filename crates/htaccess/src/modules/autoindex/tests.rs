@@ -108,7 +108,7 @@ fn site() -> Stub {
 /// Listings of the real Apache for the same files.
 #[test]
 fn listings_are_those_of_apache_byte_for_byte() {
-    let all = include_str!("autoindex/listings.txt");
+    let all = include_str!("listings.txt");
     for case in all.split("=== ").skip(1) {
         let mut parts = case.splitn(5, '\n');
         let mut next = || parts.next().unwrap();
