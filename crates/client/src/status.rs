@@ -184,8 +184,7 @@ fn program(status: &Status) -> String {
     let Some(server) = &status.server else { return String::new() };
     let since = server.started.as_deref().map(printable);
     let since = since.map(|started| format!(" since {started}")).unwrap_or_default();
-    let process = server.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
-    format!("{}, up {}{since}{process}", printable(&server.version), long(server.uptime))
+    format!("{}, up {}{since}", printable(&server.version), long(server.uptime))
 }
 
 /// Formats seconds in the two largest units.

@@ -164,9 +164,6 @@ pub struct ProgramStatus {
     /// Start of the router, with which all counters begin, as an HTTP date.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<String>,
-    /// Process id of the router.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pid: Option<u32>,
 }
 
 /// Restrictions of the server's processes.

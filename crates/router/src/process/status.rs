@@ -40,7 +40,6 @@ impl Commands {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime: start.elapsed().as_secs(),
             started: http_date(started_at),
-            pid: Some(std::process::id()),
         });
         let snapshot = self.shared.snapshot.load();
         let protection = self.sandbox.protection();
