@@ -351,13 +351,6 @@ pub struct WorkerCheckArgs {
 /// Default address of the control API of a server that is started like unitd.
 pub const DEFAULT_CONTROL: &str = "unix:/run/control.howdah.sock";
 
-/// Arguments of `threads`.
-#[derive(Debug, Args)]
-pub struct ThreadsArgs {
-    #[command(flatten)]
-    pub(crate) server: Server,
-}
-
 /// A command with its arguments.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -365,8 +358,6 @@ pub enum Command {
     Config(ConfigArgs),
     /// Show the status of a running server or of an application
     Status(StatusArgs),
-    /// Show the number of threads of a running server
-    Threads(ThreadsArgs),
     /// Show the processes of applications periodically, like top(1)
     Top(TopArgs),
     /// Show the limits of a running server, and the clients that they refuse

@@ -108,10 +108,6 @@ fn execute(command: Command) -> Result<(), Failure> {
                 write_out(&status::table(&client.read(answer)?))
             }
         }
-        Command::Threads(args) => {
-            let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);
-            write_out(&format!("{}\n", client.get::<usize>("/control/threads")?))
-        }
         Command::Top(args) => {
             let client = connect(&args.server)?.with_timeout(STATUS_TIMEOUT);
             top::run(&client, Duration::from_secs_f64(args.interval))

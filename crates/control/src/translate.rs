@@ -86,7 +86,6 @@ fn control(method: &[u8], steps: &[String], body: &[u8]) -> Result<Command, Refu
         [applications, name, tune] if applications == "applications" && tune == "tune" => {
             ask(Question::Tuning { application: name.clone() })
         }
-        [threads] if threads == "threads" => ask(Question::Threads),
         [reload] if reload == "reload" => Command::Reload { restart: false },
         [upgrade] if upgrade == "upgrade" => Command::Upgrade,
         _ if method == b"GET" || method == b"POST" => return Err(Refusal::NoSuchValue),

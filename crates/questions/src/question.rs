@@ -13,8 +13,6 @@ pub enum Question {
     Ping,
     /// The content of `/status`.
     Status,
-    /// The number of router threads.
-    Threads,
     /// The pools of applications by name, with the names of `fpm_get_status()`.
     Pools {
         /// The application; all if `None`.
@@ -76,9 +74,7 @@ impl Question {
     /// Returns what the question is about.
     pub fn subject(&self) -> Subject<'_> {
         match self {
-            Question::Ping | Question::Status | Question::Threads | Question::Pools { .. } => {
-                Subject::Server
-            }
+            Question::Ping | Question::Status | Question::Pools { .. } => Subject::Server,
             Question::Tuning { application } | Question::Restart { application } => {
                 Subject::Application(application)
             }
