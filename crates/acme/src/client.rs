@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use howdah_names as names;
 use howdah_text::date;
 use howdah_tls::authorities;
-use howdah_upstream::names;
 use http::header::{HOST, HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full, Limited};

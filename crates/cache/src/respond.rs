@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use bytes::Bytes;
-use howdah_files::etag::parse_entity_tags;
-use howdah_files::range::{Ranges, parse_range};
 use howdah_http::body::Body;
+use howdah_http::etag::parse_entity_tags;
 use howdah_http::message::{FieldBlock, Fields, Request, Response};
+use howdah_http::range::{Ranges, parse_range};
 use howdah_text::date::parse_http;
 
 use crate::entry::Entry;

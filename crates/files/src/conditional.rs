@@ -3,7 +3,7 @@
 use howdah_http::message::Fields;
 use howdah_text::date::parse_http;
 
-use super::etag::{EntityTag, parse_entity_tags};
+use howdah_http::etag::{EntityTag, parse_entity_tags};
 
 /// Validators of the selected representation (RFC 9110, 8.8).
 #[derive(Debug, Clone, Copy)]

@@ -10,11 +10,11 @@ use bytes::Bytes;
 use howdah_config::Prefix;
 use howdah_http::body::{Body, Piece};
 use howdah_http::message::{FieldBlock, Request, Response};
+use howdah_http::range::{Ranges, parse_range};
 use howdah_text::percent;
 
 use super::conditional::{Conditions, Verdict};
 use super::load::{Content, Variant};
-use super::range::{Ranges, parse_range};
 use super::resolve::wall_seconds;
 
 /// Builds the response to a GET or HEAD. A HEAD gets the response to GET without ranges; the

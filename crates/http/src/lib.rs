@@ -44,4 +44,4 @@ pub mod variables;
 
 pub use body::{feed, spool, temporary_files};
 pub use connection::{drain, eviction, handshake, input, timer, tunnel};
-pub use syntax::{authority, date, encoding, framing, query, reason, refusal, target};
+pub use syntax::{authority, date, encoding, etag, framing, query, range, reason, refusal, target};

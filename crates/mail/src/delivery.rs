@@ -9,11 +9,11 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use howdah_names as names;
 use howdah_sendmail::address::Address;
 use howdah_sendmail::lines::Encoder;
 use howdah_sendmail::{Failure, MAX_MESSAGE_BYTES, MAX_RECIPIENTS, status};
 use howdah_tls::{MailClient, authorities};
-use howdah_upstream::names;
 use howdah_wire::messages::{FromMail, FromSendmail, MailRoute, MailTls, ToSendmail};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::net::TcpStream;

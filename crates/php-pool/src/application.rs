@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use ::howdah_config as config;
 
+use howdah_cgi::target::Targets;
+
 use crate::queue::Queue;
-use crate::target::Targets;
 
 /// Settings, queue and scripts of an application.
 #[derive(Debug)]

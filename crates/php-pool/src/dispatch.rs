@@ -6,6 +6,8 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use howdah_cgi::target::Script;
+use howdah_cgi::{head, params};
 use howdah_http::exchange::Exchange;
 use howdah_http::message::Response;
 use howdah_http::request_body::{self, CollectError, RequestBody};
@@ -16,11 +18,9 @@ use howdah_sys::clock;
 use howdah_wire::request::{HEADER_BYTES, Params, RequestHeader, flags};
 use tokio::time::Instant;
 
-use super::cgi_params;
 use super::pending::{Next, PendingResponse};
 use super::request::{Flow, Purger, RequestContext};
 use super::response;
-use super::target::Script;
 use super::thread::{PhpThread, RequestHandle, is_server_idle};
 use crate::application::Application;
 use crate::queue::QueueError;
@@ -149,10 +149,10 @@ async fn wait(
             biased;
             next = handle.next() => match next {
                 Next::Interim(head) => {
-                    let _ = exchange.interim(head.status, &response::interim_fields(&head)).await;
+                    let _ = exchange.interim(head.status, &head::interim_fields(&head)).await;
                 }
                 Next::Head(head) => {
-                    return match response::check(&head) {
+                    return match head::check(&head) {
                         Ok(head) => response::respond(head, handle, is_head),
                         Err(problem) => {
                             let (log, limit) = (thread.log(), &application.queue.request_lines);
@@ -227,8 +227,8 @@ fn encode(
     let mut params = Params::with_capacity(USUAL_PARAMS_BYTES);
     let length = body.len();
     let software = application.config.server_software.as_deref();
-    cgi_params::write(&mut params, &exchange.request, script, software, length);
-    cgi_params::write_settings(&mut params, &exchange.request, script);
+    params::write(&mut params, &exchange.request, script, software, length);
+    params::write_settings(&mut params, &exchange.request, script);
     let mut descriptors = Vec::new();
     let mut flags = if is_server_idle() { flags::IS_ONLY_REQUEST } else { 0 };
     let room = SLOT_BYTES.checked_sub(HEADER_BYTES + params.as_bytes().len());

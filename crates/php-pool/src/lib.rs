@@ -1,14 +1,14 @@
 //! Router side of PHP: runs a script for a request and returns its response.
 //!
-//! 1. [`target`] selects the script for a request.
+//! 1. [`target`](howdah_cgi::target) selects the script for a request.
 //! 2. [`dispatch`] collects the request's body, in memory and then in an unlinked file, and takes
 //!    the request through the following steps.
-//! 3. [`cgi_params`] writes the CGI parameters that become `$_SERVER`.
+//! 3. [`params`](howdah_cgi::params) writes the CGI parameters that become `$_SERVER`.
 //! 4. [`queue`] queues the request; an idle worker of the application's [`instance`] pulls it from
 //!    shared memory.
 //! 5. [`thread`] takes the frames of the response as fast as the worker writes them; [`pending`]
 //!    keeps the part that the client has not taken yet in a [`spool`](howdah_http::spool).
-//! 6. [`response`] turns the script's head into a response; the connection sends the body at the
+//! 6. [`head`](howdah_cgi::head) checks the script's head, [`response`] turns it into a response; the connection sends the body at the
 //!    client's pace.
 //!
 //! [`output`] logs the standard output and error of workers, within the application's
@@ -20,9 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod application;
-pub mod cgi_params;
 pub mod dispatch;
-mod fpm_settings;
 pub mod instance;
 pub mod output;
 pub mod pending;
@@ -35,7 +33,6 @@ pub mod response;
 pub mod sizing;
 pub mod status;
 pub mod status_page;
-pub mod target;
 pub mod thread;
 pub mod times;
 mod waiting;

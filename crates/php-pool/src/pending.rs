@@ -6,28 +6,15 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use howdah_cgi::head::ScriptHead;
 use howdah_http::request_error::RequestError;
-use howdah_http::spool::{self, Spool};
+use howdah_http::spool::{self, MAX_WAITING, Spool};
 use howdah_wire::frame::{CUT, Head, Kind, Log, Purge, RequestUsage};
 
-/// Maximum number of bytes of a response that wait for the client, in memory and file; above it the
-/// worker waits (nginx's `fastcgi_max_temp_file_size`).
-pub const MAX_WAITING: u64 = 1 << 30;
 /// Maximum size of a log record in bytes; a longer message continues in another record.
 const MAX_LOG_BYTES: usize = 1 << 20;
 /// Maximum number of interim responses that wait for the client; further ones are dropped.
 const MAX_INTERIM: usize = 16;
-
-/// Status and header lines of a script's response, not checked yet.
-#[derive(Debug, PartialEq, Eq)]
-pub struct ScriptHead {
-    /// Status code.
-    pub status: u16,
-    /// Reason phrase, or empty.
-    pub reason: Bytes,
-    /// Lines `Name: value`.
-    pub lines: Vec<Bytes>,
-}
 
 /// Reason why there is no complete response.
 #[derive(Debug, Clone, PartialEq, Eq)]

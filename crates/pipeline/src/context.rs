@@ -5,10 +5,10 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
+use howdah_cgi::params as cgi_params;
 use howdah_files::RequestTime;
 use howdah_http::message::{Request, ShownRequestId, shown_target};
 use howdah_limits::rules::Admission;
-use howdah_php_pool::cgi_params;
 use howdah_routing::route::{Routing, site_of};
 use howdah_routing::snapshot::Snapshot;
 use howdah_sys::log::Level;

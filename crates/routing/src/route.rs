@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use howdah_cgi::target::Targets;
 use howdah_config::{Part, Target, Variable};
 use howdah_files::{Files, RequestTime};
 use howdah_http::body::Body;
@@ -35,7 +36,6 @@ use howdah_http::request_error::RequestError;
 use howdah_http::variables::VariableSource;
 use howdah_http::{authority, respond};
 use howdah_php_pool::status_page;
-use howdah_php_pool::target::Targets;
 use howdah_sys::log::Level;
 
 use crate::request_log::RequestLog;

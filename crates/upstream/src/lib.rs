@@ -7,7 +7,6 @@
 //! - [`servers`]: selects the server of a request, and tracks failing servers.
 //! - [`connections`]: opens and keeps connections.
 //! - [`transfer`]: bodies, timeouts and buffers on a connection.
-//! - [`names`]: addresses of servers that the configuration names.
 #![forbid(unsafe_code)]
 
 pub mod connections;
@@ -16,7 +15,6 @@ pub mod fastcgi;
 pub mod health_checks;
 pub mod http2;
 pub mod log_limit;
-pub mod names;
 pub mod proxy;
 pub mod queue;
 pub mod retry;

@@ -20,6 +20,10 @@ use super::spilled::Spilled;
 use super::{large_buffers, temporary_files};
 use crate::memory::{Charge, FILES, FREE_BYTES, Owner, RESPONSES};
 
+/// Maximum number of bytes of a response that wait for the client, in memory and file; above it their
+/// source waits (nginx's `fastcgi_max_temp_file_size`).
+pub const MAX_WAITING: u64 = 1 << 30;
+
 /// Maximum number of bytes of one response in memory; as much as nginx's eight buffers of 4 or 8
 /// KiB and a socket buffer.
 pub const MAX_MEMORY_BYTES: usize = 128 * 1024;

@@ -4,8 +4,10 @@
 pub mod authority;
 pub mod date;
 pub mod encoding;
+pub mod etag;
 pub mod framing;
 pub mod query;
+pub mod range;
 pub mod reason;
 pub mod refusal;
 pub mod target;

@@ -11,8 +11,8 @@
 use std::future::poll_fn;
 
 use howdah_config::Compression;
-use howdah_files::etag::parse_entity_tags;
 use howdah_http::body::{Body, BodyStream};
+use howdah_http::etag::parse_entity_tags;
 use howdah_http::message::{FieldBlock, Fields, Request, Response};
 use tokio::task::spawn_local;
 

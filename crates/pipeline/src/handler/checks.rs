@@ -13,11 +13,11 @@ use howdah_limits::Nanos;
 use howdah_limits::check::check as check_rules;
 use howdah_limits::rules::{self, Admission, Paths, Refusal, Rule};
 use howdah_limits::shared::Checked;
+use howdah_names::turns::Asker;
 use howdah_routing::route::matching::{self, Scratch};
 use howdah_routing::route::{Check, Decision, Routed, Step};
 use howdah_sys::clock;
 use howdah_sys::log::Level;
-use howdah_upstream::names::turns::Asker;
 
 use super::auth_request;
 use crate::context::Context;

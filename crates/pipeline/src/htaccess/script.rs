@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use howdah_cgi::target::{Directives, Script as PhpScript};
 use howdah_htaccess::engine::{Action, Script};
 use howdah_htaccess::handler_name;
 use howdah_htaccess::modules::core;
@@ -14,7 +15,6 @@ use howdah_htaccess::world::{Level, World};
 use howdah_http::exchange::{Exchange, InterimFields};
 use howdah_http::message::Request;
 use howdah_http::request_error::RequestError;
-use howdah_php_pool::target::{Directives, Script as PhpScript};
 use howdah_routing::route::Origin;
 
 use super::answer::SiteRequest;

@@ -21,11 +21,11 @@ use howdah_htaccess::query::{Found, Query};
 use howdah_htaccess::record::{FileInfo, FileKind};
 use howdah_htaccess::world::{self, Broken, FileRule, Later, Reading, World};
 use howdah_http::message::Request;
+use howdah_names::turns::Asker;
 use howdah_routing::htaccess_state::compiled::{Compiled, Directives, KnownDirectives, Stamp};
 use howdah_routing::htaccess_state::head::{self, Head};
 use howdah_routing::htaccess_state::site::Site;
 use howdah_sys::log::Level;
-use howdah_upstream::names::turns::Asker;
 
 use super::compiling;
 use super::lookups::{Answer, Lookups, Opener, Wanted};

@@ -7,11 +7,11 @@ use std::sync::atomic::AtomicUsize;
 use arc_swap::ArcSwap;
 use howdah_cluster::Cluster;
 use howdah_files::DenialLog;
+use howdah_names::clients::ClientNames;
 use howdah_routing::request_log::RequestLog;
 use howdah_routing::snapshot::Snapshot;
 use howdah_sys::log::Log;
 use howdah_tls::challenges::ChallengeStore;
-use howdah_upstream::names::clients::ClientNames;
 
 use crate::descriptors::DescriptorLimit;
 use crate::listings::Listings;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use howdah_config::Defaults;
+use howdah_names::{self as names, Names};
 use howdah_php_pool::thread::ControlRequest;
 use howdah_pipeline::thread::Shared;
 use howdah_tls::stored::Certificates;
-use howdah_upstream::names::{self, Names};
 use howdah_wire::messages::FromSupervisor;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 

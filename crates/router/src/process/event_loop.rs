@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use howdah_acme::{self as acme, AcmeReports, Renewer};
+use howdah_names as names;
 use howdah_routing::snapshot::Snapshot;
 use howdah_tls::challenges::OnDemandRequest;
-use howdah_upstream::names;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_local;

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use howdah_access_log::{LogFile, LogFiles};
 use howdah_config::{Config, Destination};
 use howdah_http::spool;
+use howdah_names::{self as names, NameTable, Names};
 use howdah_routing::snapshot::Snapshot;
 use howdah_sys::log::Level;
-use howdah_upstream::names::{self, NameTable, Names};
 use howdah_upstream::servers::resolved::ResolvedServers;
 use howdah_wire::messages::{FromSupervisor, ToSupervisor};
 

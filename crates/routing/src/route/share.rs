@@ -4,12 +4,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use howdah_cgi::target::Script;
 use howdah_config::{Candidate, Prefix, Target};
 use howdah_files::{FileLocation, Files, NotServedReason, RequestTime, ScriptPath, ServeOutcome};
 use howdah_http::message::Request;
 use howdah_http::request_error::RequestError;
 use howdah_http::variables::VariableSource;
-use howdah_php_pool::target::Script;
 
 use super::directory::is_below;
 use super::{Decision, Origin, Routing, rewrite};

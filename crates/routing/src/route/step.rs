@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use howdah_cgi::target::Script;
 use howdah_files::listing::Listing;
 use howdah_http::message::Response;
 use howdah_http::request_error::RequestError;
 use howdah_limits::rules::Rule;
 use howdah_php_pool::application::Application;
-use howdah_php_pool::target::Script;
 use howdah_upstream::fastcgi::application::FastCgiApplication;
 use howdah_upstream::servers::upstream::Upstream;
 

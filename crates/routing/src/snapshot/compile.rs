@@ -8,13 +8,13 @@ use std::sync::atomic::AtomicU32;
 
 use howdah_access_log::LogFiles;
 use howdah_cache::store::Store;
+use howdah_cgi::target::Targets;
 use howdah_config::{self as config, Config, Part, Pass, ScriptSources, Template, Variable};
 use howdah_files::mime::MimeTypes;
 use howdah_limits::rules::Rule;
 use howdah_limits::zone::Zones;
 use howdah_php_pool::application::Application;
 use howdah_php_pool::queue::Queue;
-use howdah_php_pool::target::Targets;
 use howdah_upstream::fastcgi::application::FastCgiApplication;
 use howdah_upstream::servers::direct::DirectUpstreams;
 use howdah_upstream::servers::resolved::ResolvedServers;

@@ -11,10 +11,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use howdah_config::Address;
+use howdah_names::stream::Stream;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::connections::stream::Stream;
 use crate::failure::Failure;
 use crate::queue::Queue;
 

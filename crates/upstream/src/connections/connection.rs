@@ -5,13 +5,13 @@ use std::task::{Context, Waker};
 
 use howdah_config::Address;
 use howdah_http::message::ConnectionInfo;
+use howdah_names::either::Either;
+use howdah_names::stream::Stream;
 use howdah_tls::TlsClient;
 use howdah_wire::proxy_protocol::{Header, Version};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
-use crate::connections::either::Either;
-use crate::connections::stream::Stream;
 use crate::failure::Failure;
 
 /// A plain connection (`A`), or one with TLS (`B`).
@@ -32,39 +32,36 @@ pub struct ConnectOptions<'a> {
     pub client: Option<&'a ConnectionInfo>,
 }
 
-impl Connection {
-    /// Connects to a server. The caller limits the time.
-    pub async fn open(options: &ConnectOptions<'_>) -> Result<Connection, Failure> {
-        let mut stream = Stream::connect(options.address).await.map_err(Failure::Connect)?;
-        if let Some(version) = options.proxy_protocol {
-            let addresses = options.client.and_then(|client| client.peer.zip(client.local));
-            let header = Header { addresses, tls: false };
-            let version = if version == 1 { Version::V1 } else { Version::V2 };
-            let mut bytes = Vec::with_capacity(128);
-            header.write(version, &mut bytes);
-            stream.write_all(&bytes).await.map_err(Failure::Send)?;
-        }
-        match options.tls {
-            None => Ok(Either::A(stream)),
-            Some((tls, name)) => {
-                let secure =
-                    tls.connect(stream, name, options.is_http2).await.map_err(Failure::Tls)?;
-                Ok(Either::B(Box::new(secure)))
-            }
+/// Connects to a server. The caller limits the time.
+pub async fn open(options: &ConnectOptions<'_>) -> Result<Connection, Failure> {
+    let mut stream = Stream::connect(options.address).await.map_err(Failure::Connect)?;
+    if let Some(version) = options.proxy_protocol {
+        let addresses = options.client.and_then(|client| client.peer.zip(client.local));
+        let header = Header { addresses, tls: false };
+        let version = if version == 1 { Version::V1 } else { Version::V2 };
+        let mut bytes = Vec::with_capacity(128);
+        header.write(version, &mut bytes);
+        stream.write_all(&bytes).await.map_err(Failure::Send)?;
+    }
+    match options.tls {
+        None => Ok(Either::A(stream)),
+        Some((tls, name)) => {
+            let secure = tls.connect(stream, name, options.is_http2).await.map_err(Failure::Tls)?;
+            Ok(Either::B(Box::new(secure)))
         }
     }
+}
 
-    /// Returns true if an idle connection can be used: it is open, and no unrequested byte has
-    /// arrived.
-    pub fn is_quiet(&mut self) -> bool {
-        match self {
-            Either::A(stream) => stream.is_quiet(),
-            Either::B(stream) => {
-                let mut byte = [0];
-                let mut buffer = ReadBuf::new(&mut byte);
-                let mut context = Context::from_waker(Waker::noop());
-                Pin::new(stream).poll_read(&mut context, &mut buffer).is_pending()
-            }
+/// Returns true if an idle connection can be used: it is open, and no unrequested byte has
+/// arrived.
+pub fn is_quiet(connection: &mut Connection) -> bool {
+    match connection {
+        Either::A(stream) => stream.is_quiet(),
+        Either::B(stream) => {
+            let mut byte = [0];
+            let mut buffer = ReadBuf::new(&mut byte);
+            let mut context = Context::from_waker(Waker::noop());
+            Pin::new(stream).poll_read(&mut context, &mut buffer).is_pending()
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use howdah_config::Address;
 use tokio::time::Instant;
 
-use crate::connections::connection::Connection;
+use crate::connections::connection::{Connection, is_quiet};
 
 /// Identifies interchangeable connections: the server's address, the id of the TLS settings
 /// ([`howdah_tls::TlsClient::id`]), 0 for plain HTTP, and with TLS the name that the certificate was
@@ -36,7 +36,7 @@ impl IdlePool {
         let list = pool.get_mut(key)?;
         // The server is least likely to close the connection that was used last.
         while let Some(Idle { mut stream, expires }) = list.pop() {
-            if Instant::now() < expires && stream.is_quiet() {
+            if Instant::now() < expires && is_quiet(&mut stream) {
                 return Some(stream);
             }
         }
@@ -62,7 +62,7 @@ impl IdlePool {
         let now = Instant::now();
         let mut pool = self.0.borrow_mut();
         pool.retain(|_, list| {
-            list.retain_mut(|idle| now < idle.expires && idle.stream.is_quiet());
+            list.retain_mut(|idle| now < idle.expires && is_quiet(&mut idle.stream));
             !list.is_empty()
         });
         !pool.is_empty()

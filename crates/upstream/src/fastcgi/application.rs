@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use howdah_cgi::target::{Script, Targets};
 use howdah_config::{self as config, ScriptExtensions, Template, Timeouts};
 use howdah_http::handling;
-use howdah_php_pool::target::{Script, Targets};
 
 use super::connection_limit::ConnectionLimit;
 use crate::log_limit::LogLimit;

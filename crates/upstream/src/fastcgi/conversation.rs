@@ -7,11 +7,11 @@ use bytes::{Bytes, BytesMut};
 use howdah_config::Timeouts;
 use howdah_http::spool::SMALL_PART_BYTES;
 use howdah_http::timer::Timer;
+use howdah_names::stream::Stream;
 use howdah_wire::fastcgi::{Answer, Answers, Protocol};
 
 use super::messages::Messages;
 use super::records::{REQUEST_ID, StdinRecords};
-use crate::connections::stream::Stream;
 use crate::failure::{Failure, Malformed};
 use crate::transfer::duplex::Duplex;
 use crate::transfer::response_buffer::TurnLimit;

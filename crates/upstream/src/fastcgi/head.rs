@@ -5,8 +5,8 @@
 //! like those of the router's own workers.
 
 use bytes::{Bytes, BytesMut};
-use howdah_php_pool::pending::ScriptHead;
-use howdah_php_pool::response::{self, CheckedHead};
+use howdah_cgi::head::ScriptHead;
+use howdah_cgi::head::{CheckedHead, check};
 use memchr::memchr_iter;
 
 use crate::failure::Malformed;
@@ -91,7 +91,7 @@ pub fn parse(lines: &Bytes) -> Result<CheckedHead, Malformed> {
         head.lines.push(lines.slice_ref(line));
     }
     head.status = status.unwrap_or(if location { 302 } else { 200 });
-    response::check(&head).map_err(Malformed)
+    check(&head).map_err(Malformed)
 }
 
 fn read_status(value: &[u8]) -> Result<u16, Malformed> {

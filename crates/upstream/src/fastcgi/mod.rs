@@ -29,14 +29,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use howdah_cgi::target::Script;
+use howdah_cgi::{head::CheckedHead, params as cgi_params};
 use howdah_config::{Retry, ServerOptions, Timeouts};
 use howdah_http::exchange::Exchange;
 use howdah_http::message::{Response, ResponseExtras};
 use howdah_http::request_error::RequestError;
 use howdah_http::respond::refuse;
 use howdah_http::variables::VariableSource;
-use howdah_php_pool::target::Script;
-use howdah_php_pool::{cgi_params, response};
+use howdah_names::stream::Stream;
 use howdah_wire::fastcgi::{Role, put_begin, put_params};
 use howdah_wire::request::Params;
 
@@ -47,7 +48,6 @@ use self::conversation::{Conversation, Part};
 use self::head::HeadScan;
 use self::messages::Messages;
 use self::records::{REQUEST_ID, StdinRecords};
-use crate::connections::stream::Stream;
 use crate::failure::{Failure, Malformed};
 use crate::log_limit::LogLimit;
 use crate::retry::{self, Attempt, Owner, Protocol, RequestContext, SendError};
@@ -257,7 +257,7 @@ impl Protocol for FastCgiRequest<'_, '_> {
         };
         let body = ResponseBody::new(conversation, found.rest, found.head.length, context);
         let body = self.buffering.body(body, &found.head.fields);
-        let response::CheckedHead { status, reason, fields, .. } = found.head;
+        let CheckedHead { status, reason, fields, .. } = found.head;
         let extras = content
             .rest()
             .map(|feed| Box::new(ResponseExtras { feed: Some(feed), ..ResponseExtras::default() }));

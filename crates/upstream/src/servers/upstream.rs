@@ -16,7 +16,7 @@ use howdah_tls::TlsClient;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
-use crate::connections::connection::{ConnectOptions, Connection};
+use crate::connections::connection::{self, ConnectOptions, Connection};
 use crate::failure::Failure;
 use crate::log_limit::LogLimit;
 use crate::queue::Queue;
@@ -148,7 +148,7 @@ impl Upstream {
         };
         let (address, proxy_protocol) = (&server.address, self.config.proxy_protocol);
         let is_http2 = self.config.http2;
-        Connection::open(&ConnectOptions { address, proxy_protocol, tls, is_http2, client }).await
+        connection::open(&ConnectOptions { address, proxy_protocol, tls, is_http2, client }).await
     }
 
     /// Returns true for the first caller, which starts the health checks.

@@ -15,9 +15,9 @@ use bytes::Bytes;
 use howdah_http::body::{Body, BodyStream};
 use howdah_http::memory::Owner;
 use howdah_http::message::FieldBlock;
+use howdah_http::spool::MAX_WAITING;
 use howdah_http::spool::Spool;
 use howdah_http::turn::{self, TURN_BYTES};
-use howdah_php_pool::pending::MAX_WAITING;
 use howdah_sys::plain::Plain;
 use tokio::task::{AbortHandle, spawn_local};
 

@@ -12,9 +12,9 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::Bytes;
 use howdah_http::exchange::Exchange;
 use howdah_http::feed::FeedReader;
+use howdah_names::stream::Stream;
 use tokio::io::AsyncWrite;
 
-use crate::connections::stream::Stream;
 use crate::failure::Failure;
 use crate::transfer::content::Content;
 

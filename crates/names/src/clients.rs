@@ -2,7 +2,7 @@
 //! (`Require host`, `Require forward-dns`, `Allow from example.com`).
 //!
 //! Visitors and site owners cause these look-ups. Their results are therefore kept for a while, also those
-//! without a name, and their number is limited, for each site and in total ([`turns`](super::turns)): a request waits for
+//! without a name, and their number is limited, for each site and in total ([`turns`](crate::turns)): a request waits for
 //! its turn at most as long as for an answer. Nothing is kept of a look-up that had no turn.
 
 use std::collections::HashMap;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 
-use super::lookup::{look_up, look_up_name};
-use super::turns::{Asker, Turns};
+use crate::lookup::{look_up, look_up_name};
+use crate::turns::{Asker, Turns};
 
 /// Maximum wait of a request for its turn, and then for the answer.
 const TIMEOUT: Duration = Duration::from_secs(5);

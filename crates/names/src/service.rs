@@ -8,8 +8,8 @@ use howdah_wire::dns::Service;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::lookup::{Found, Problem, look_up, look_up_service};
-use super::target::Target;
+use crate::lookup::{Found, Problem, look_up, look_up_service};
+use crate::target::Target;
 
 /// Maximum number of machines of a service that are looked up.
 const MAX_MACHINES: usize = 64;

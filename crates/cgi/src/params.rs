@@ -14,8 +14,8 @@ use howdah_http::message::{Request, ShownAddress, is_internal_field};
 use howdah_wire::php_values::PhpValues;
 use howdah_wire::request::{Params, Reserved};
 
-use super::fpm_settings;
-use super::target::{Directives, Script};
+use crate::fpm_settings;
+use crate::target::{Directives, Script};
 
 /// Default value of `SERVER_SOFTWARE`.
 pub const SOFTWARE: &str = concat!("Howdah/", env!("CARGO_PKG_VERSION"));

@@ -12,7 +12,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::connections::either::Either;
+use crate::either::Either;
 
 /// Interval between two tries while the backlog of a unix socket is full.
 const BACKLOG_RETRY_INTERVAL: Duration = Duration::from_millis(5);

@@ -16,8 +16,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-use super::files::{FILES, Name};
-use super::system::{System, hosts, name_in_hosts};
+use crate::files::{FILES, Name};
+use crate::system::{System, hosts, name_in_hosts};
 
 /// Time for which an entry of the hosts file is valid.
 const HOSTS_TIME_TO_LIVE: Duration = Duration::from_secs(30);
