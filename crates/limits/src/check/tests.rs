@@ -146,7 +146,7 @@ fn a_dry_run_counts_and_admits() {
     }
     let report = limit.report();
     assert_eq!((report.requests, report.dry_run, report.refused), (5, 3, 0));
-    assert_eq!(limit.zones.all()[0].top(1)[0].key, "192.0.2.1");
+    assert_eq!(limit.zones.all()[0].report(0).top[0].key, "192.0.2.1");
 }
 
 #[test]
