@@ -2,8 +2,8 @@
 //! itself each time. Only the first process has nobody to start it again but the test, which does
 //! so as systemd would.
 //!
-//! Alone in its process: it loads the machine with clients for most of a minute and measures how long
-//! nobody is served.
+//! Alone in its process: it loads the machine with clients for most of a minute and measures how
+//! long nobody is served.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};

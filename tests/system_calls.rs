@@ -18,12 +18,12 @@ use serde_json::json;
 
 const REQUESTS: usize = 100;
 
-/// What happens once a connection is no request's; and where others want the processors, a thread may be woken a few
-/// times more. One call more for each request would be a hundred.
+/// What happens once a connection is no request's; and where others want the processors, a thread
+/// may be woken a few times more. One call more for each request would be a hundred.
 const ONCE: usize = 30;
 
-/// Nor is what happens once a second (timers, a look at the file on the way that leads to it). On a busy
-/// machine, a hundred requests take many seconds.
+/// Nor is what happens once a second (timers, a look at the file on the way that leads to it). On a
+/// busy machine, a hundred requests take many seconds.
 const EACH_SECOND: usize = 10;
 
 /// strace over all threads of one process.
@@ -59,8 +59,8 @@ impl Trace {
         while self.stderr.read_line(&mut self.lines).unwrap() > 0 {}
         self.strace.wait().unwrap();
         let rows = self.lines.lines().filter_map(|line| line.trim().split_once(' '));
-        // Who looks for the next request before it sleeps leaves the processor to others: rarely, as
-        // nothing comes in time here.
+        // Who looks for the next request before it sleeps leaves the processor to others: rarely,
+        // as nothing comes in time here.
         rows.filter_map(|(calls, name)| Some((name.trim().to_owned(), calls.parse().ok()?)))
             .filter(|(name, _)| name != "total" && name != "sched_yield")
             .collect()
@@ -92,7 +92,8 @@ fn warm_server() -> Server {
     server
 }
 
-/// Serves a file in the root and one below four directories, in a site whose directories have these `.htaccess` files.
+/// Serves a file in the root and one below four directories, in a site whose directories have these
+/// `.htaccess` files.
 fn warm_server_with_rules(rules: &[(&str, &str)]) -> Server {
     let mut site = Site::new();
     for name in RULED {
@@ -165,7 +166,8 @@ fn assert_at_most((calls, seconds): &(BTreeMap<String, usize>, usize), each: usi
     assert!(total >= REQUESTS, "nothing was counted: {calls:?}");
     assert!(
         total <= each * REQUESTS + ONCE + EACH_SECOND * seconds,
-        "{total} system calls for {REQUESTS} requests within {seconds} s, at most {each} each: {calls:?}"
+        "{total} system calls for {REQUESTS} requests within {seconds} s, at most {each} each: \
+         {calls:?}"
     );
 }
 
@@ -191,27 +193,30 @@ fn a_script_takes_seven_calls_of_a_worker_that_sleeps() {
     let worker = server.workers()[0];
     let Some(calls) = count(&server, worker, "/hello.php") else { return };
     // To sleep, to wake the router, and for the processor time: futex, write, clock_gettime.
-    // For the script: newfstatat. OPcache's lock: fcntl twice. Whether something lies in standard error,
-    // which belongs to this request and not to the next one: ioctl.
-    // From PHP 8.4 on, its memory manager asks at the end of a request whether the process was forked,
-    // because it protects its lists with a random key: getpid.
+    // For the script: newfstatat. OPcache's lock: fcntl twice. Whether something lies in standard
+    // error, which belongs to this request and not to the next one: ioctl.
+    // From PHP 8.4 on, its memory manager asks at the end of a request whether the process was
+    // forked, because it protects its lists with a random key: getpid.
     let of_newer_php = usize::from(programs::php_is_at_least(8, 4));
     assert_at_most(&calls, 7 + of_newer_php);
 }
 
-/// Asserts that a file takes one call more than without rules, in the root and below four directories.
+/// Asserts that a file takes one call more than without rules, in the root and below four
+/// directories.
 fn assert_one_call_more(server: &Server) {
     for name in RULED {
         let target = format!("/{name}");
         let Some((calls, seconds)) = count(server, server.router(), &target) else { return };
-        // epoll_wait, recvfrom, sendto, and read to ask what has changed on the disk. Once a second, the directories
-        // on the way and their rules are compared with the disk, by each thread.
+        // epoll_wait, recvfrom, sendto, and read to ask what has changed on the disk. Once a
+        // second, the directories on the way and their rules are compared with the disk, by each
+        // thread.
         let extra = 2 * EACH_SECOND * seconds;
         let total: usize = calls.values().sum();
         let allowed = 4 * REQUESTS + ONCE + EACH_SECOND * seconds + extra;
         assert!(total <= allowed, "{total} system calls, {allowed} allowed: {calls:?}");
         let of = |name| calls.get(name).copied().unwrap_or_default();
-        // The rules are neither opened nor read again, and nothing is looked at for a single request.
+        // The rules are neither opened nor read again, and nothing is looked at for a single
+        // request.
         let looks = of("openat") + of("openat2") + of("statx") + of("newfstatat");
         assert!(looks <= ONCE + EACH_SECOND * seconds + extra, "{calls:?}");
     }

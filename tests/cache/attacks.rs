@@ -109,7 +109,8 @@ fn a_request_with_a_body_is_neither_answered_nor_stored() {
     let server = cached(&origin, json!({}));
     let fat = |body: &str| {
         let request = format!(
-            "GET / HTTP/1.1\r\nHost: a.example\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            "GET / HTTP/1.1\r\nHost: a.example\r\nContent-Length: {}\r\nConnection: \
+             close\r\n\r\n{body}",
             body.len()
         );
         server.send(request)
@@ -122,9 +123,14 @@ fn a_request_with_a_body_is_neither_answered_nor_stored() {
 
 #[test]
 fn head_and_get_are_not_mixed_up() {
-    let origin = origin(|head, _| match head.starts_with("HEAD") {
-        true => "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: 4\r\n\r\n".into(),
-        false => page("Cache-Control: max-age=600\r\n", "page"),
+    let origin = origin(|head, _| {
+        if head.starts_with("HEAD") {
+            "HTTP/1.1 200 \
+        OK\r\nCache-Control: max-age=600\r\nContent-Length: 4\r\n\r\n"
+                .into()
+        } else {
+            page("Cache-Control: max-age=600\r\n", "page")
+        }
     });
     let server = cached(&origin, json!({}));
     assert!(!is_hit(&ask(&server, "HEAD", "/", "")));
@@ -187,9 +193,16 @@ fn cookies_of_one_client_reach_no_other() {
 
 #[test]
 fn variants_without_end_push_nothing_out() {
-    let origin = origin(|head, _| match head.starts_with("GET /other") {
-        true => page("Cache-Control: max-age=600\r\n", "other"),
-        false => page("Cache-Control: max-age=600\r\nVary: X-Any\r\n", "x".repeat(60_000)),
+    let origin = origin(|head, _| {
+        if head.starts_with("GET /other") {
+            page(
+                "Cache-Control: \
+        max-age=600\r\n",
+                "other",
+            )
+        } else {
+            page("Cache-Control: max-age=600\r\nVary: X-Any\r\n", "x".repeat(60_000))
+        }
     });
     let server = cached(&origin, json!({"memory": 4_194_304, "max_object": 65536}));
     get(&server, "/other", "");

@@ -13,7 +13,8 @@ use super::origin::{is_hit, origin, page};
 
 fn ask(server: &Server, client: &Arc<ClientConfig>, method: &str, fields: &str) -> Response {
     let request = format!(
-        "{method} /a HTTP/1.1\r\nHost: a.example\r\n{fields}Content-Length: 0\r\nConnection: close\r\n\r\n"
+        "{method} /a HTTP/1.1\r\nHost: a.example\r\n{fields}Content-Length: 0\r\nConnection: \
+         close\r\n\r\n"
     );
     send(server.address, client, "a.example", &request).unwrap()
 }

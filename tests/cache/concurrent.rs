@@ -62,8 +62,8 @@ fn one_request_computes_and_the_others_wait() {
 /// Number of clients of an expired page.
 const MANY: usize = 1000;
 
-/// Starts an origin with a page that has expired, and a server that has it. The first request that the origin gets
-/// for it again has to be allowed; its answer is the other one.
+/// Starts an origin with a page that has expired, and a server that has it. The first request that
+/// the origin gets for it again has to be allowed; its answer is the other one.
 fn expired(fields: &'static str, other: &'static str) -> (Raw, mpsc::Sender<()>, Server) {
     let (allow, allowed) = mpsc::channel();
     let allowed = Mutex::new(allowed);
@@ -79,7 +79,8 @@ fn expired(fields: &'static str, other: &'static str) -> (Raw, mpsc::Sender<()>,
     (origin, allow, server)
 }
 
-/// Sends requests of a thousand clients, and returns their answers. Calls `release` when the server has them all.
+/// Sends requests of a thousand clients, and returns their answers. Calls `release` when the server
+/// has them all.
 fn a_thousand(server: &Server, release: impl FnOnce()) -> Vec<Response> {
     // The limit of this process, which has the other half of each connection.
     let own = std::process::id().to_string();
@@ -101,7 +102,8 @@ fn a_thousand(server: &Server, release: impl FnOnce()) -> Vec<Response> {
     clients.iter_mut().map(|client| client.response()).collect()
 }
 
-/// A thousand visitors of a page that has just expired cost one computation, however many threads the server has.
+/// A thousand visitors of a page that has just expired cost one computation, however many threads
+/// the server has.
 #[test]
 fn a_thousand_clients_of_an_expired_page_cost_one_computation() {
     let new = "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: 6\r\n\r\npage 1";
@@ -269,7 +271,9 @@ fn an_invalidated_response_does_not_come_back_when_it_is_confirmed_late() {
     let origin = origin(move |head, number| {
         if head.contains("If-None-Match") || head.contains("if-none-match") {
             let _ = allowed.lock().unwrap().recv();
-            return "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nCache-Control: max-age=600\r\n\r\n".into();
+            return "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nCache-Control: \
+                    max-age=600\r\n\r\n"
+                .into();
         }
         let fields = match number {
             0 => "ETag: \"a\"\r\nCache-Control: max-age=0\r\n",

@@ -1,4 +1,5 @@
-//! Requests with conditions, ranges and demands on freshness (RFC 9110, 13 and 14; RFC 9111, 4.3 and 5.2.1; RFC 5861).
+//! Requests with conditions, ranges and demands on freshness (RFC 9110, 13 and 14; RFC 9111, 4.3
+//! and 5.2.1; RFC 5861).
 
 use harness::Server;
 use harness::client::Response;
@@ -74,7 +75,8 @@ fn any_response_fits_a_star_and_a_tag_counts_before_a_date() {
 #[test]
 fn a_304_has_the_fields_of_a_cache_and_none_of_the_content() {
     let (_, server) = fresh(
-        "ETag: \"a\"\r\nVary: X-A\r\nContent-Type: text/plain\r\nContent-Location: /x\r\nX-Own: 1\r\n",
+        "ETag: \"a\"\r\nVary: X-A\r\nContent-Type: text/plain\r\nContent-Location: /x\r\nX-Own: \
+         1\r\n",
     );
     let answer = get(&server, "/", "If-None-Match: \"a\"\r\n");
     assert_eq!(answer.status, 304);
@@ -145,13 +147,16 @@ fn a_date_as_new_as_its_response_does_not_join_ranges() {
 
 #[test]
 fn a_part_is_never_taken_for_the_whole() {
-    let origin = origin(|head, _| match head.contains("Range:") {
-        true => response(
-            "206 Partial Content",
-            "Cache-Control: max-age=600\r\nETag: \"a\"\r\nContent-Range: bytes 0-1/10\r\n",
-            "01",
-        ),
-        false => page("Cache-Control: max-age=600\r\nETag: \"a\"\r\n", "0123456789"),
+    let origin = origin(|head, _| {
+        if head.contains("Range:") {
+            response(
+                "206 Partial Content",
+                "Cache-Control: max-age=600\r\nETag: \"a\"\r\nContent-Range: bytes 0-1/10\r\n",
+                "01",
+            )
+        } else {
+            page("Cache-Control: max-age=600\r\nETag: \"a\"\r\n", "0123456789")
+        }
     });
     let server = cached(&origin, json!({}));
     assert_eq!(status_and_text(&get(&server, "/", "Range: bytes=0-1\r\n")), (206, "01".to_owned()));
@@ -281,10 +286,11 @@ fn errors_are_bridged_within_their_window() {
 #[test]
 fn a_304_updates_what_is_stored_but_the_fields_of_the_content() {
     let (origin, server) = stored_then(
-        "Cache-Control: max-age=1\r\nAge: 5\r\nETag: \"a\"\r\nContent-Type: text/plain\r\nX-Old: 1\r\nX-Both: old\r\n",
+        "Cache-Control: max-age=1\r\nAge: 5\r\nETag: \"a\"\r\nContent-Type: text/plain\r\nX-Old: \
+         1\r\nX-Both: old\r\n",
         |_, _| {
-            "HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=600\r\nETag: \"a\"\r\nX-Both: new\r\n\
-             X-New: 1\r\nContent-Length: 99\r\nContent-Encoding: x\r\n\r\n"
+            "HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=600\r\nETag: \"a\"\r\nX-Both: \
+             new\r\nX-New: 1\r\nContent-Length: 99\r\nContent-Encoding: x\r\n\r\n"
                 .to_owned()
         },
     );
@@ -306,9 +312,15 @@ fn a_304_updates_what_is_stored_but_the_fields_of_the_content() {
 #[test]
 fn head_updates_a_stored_page_or_shows_that_it_is_another() {
     let head = |fields: &'static str| {
-        move |head: &str, _: usize| match head.starts_with("HEAD") {
-            true => format!("HTTP/1.1 200 OK\r\n{fields}\r\n"),
-            false => page("Cache-Control: max-age=600\r\nETag: \"b\"\r\n", "new"),
+        move |head: &str, _: usize| {
+            if head.starts_with("HEAD") {
+                format!(
+                    "HTTP/1.1 200 \
+            OK\r\n{fields}\r\n"
+                )
+            } else {
+                page("Cache-Control: max-age=600\r\nETag: \"b\"\r\n", "new")
+            }
         }
     };
     let stored = "Cache-Control: max-age=1\r\nAge: 5\r\nETag: \"a\"\r\nX-Own: old\r\n";

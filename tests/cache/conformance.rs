@@ -1,4 +1,5 @@
-//! What RFC 9111, 9211, 9213 and 5861 say, rule by rule, on the wire: storing, lifetimes, ages, and invalidation.
+//! What RFC 9111, 9211, 9213 and 5861 say, rule by rule, on the wire: storing, lifetimes, ages, and
+//! invalidation.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -38,7 +39,8 @@ fn age(response: &Response) -> u64 {
     response.field("Age").unwrap().parse().unwrap()
 }
 
-/// Starts a server with a page that is stored as `fields` say, and an origin whose later answers are `later`.
+/// Starts a server with a page that is stored as `fields` say, and an origin whose later answers
+/// are `later`.
 pub fn stored_then(
     fields: &str,
     later: impl Fn(&str, usize) -> String + Send + Sync + 'static,
@@ -239,9 +241,12 @@ fn cookies_of_one_visitor_reach_nobody_else() {
 fn unsafe_methods_invalidate_targets_of_the_same_origin_only() {
     let post = |status: &str, fields: &str| {
         let (status, fields) = (status.to_owned(), lines(fields));
-        let origin = origin(move |head, _| match head.starts_with("POST") {
-            true => response(&status, &fields, "done"),
-            false => page("Cache-Control: max-age=600\r\n", "x"),
+        let origin = origin(move |head, _| {
+            if head.starts_with("POST") {
+                response(&status, &fields, "done")
+            } else {
+                page("Cache-Control: max-age=600\r\n", "x")
+            }
         });
         let server = cached(&origin, json!({}));
         for target in ["/", "/b", "/c"] {
@@ -288,8 +293,8 @@ fn a_vary_of_several_fields_is_compared_in_full() {
 #[test]
 fn trailers_are_not_mixed_with_fields() {
     let chunked = "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nTrailer: X-T\r\n\
-                   Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\nX-T: 1\r\nCache-Control: no-store\r\n\
-                   Set-Cookie: a=b\r\n\r\n";
+                   Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\nX-T: 1\r\nCache-Control: \
+                   no-store\r\nSet-Cookie: a=b\r\n\r\n";
     let origin = origin(move |_, _| chunked.to_owned());
     let server = cached(&origin, json!({}));
     assert_eq!(get(&server, "/", "").text(), "body");
@@ -302,11 +307,12 @@ fn trailers_are_not_mixed_with_fields() {
 #[test]
 fn a_stale_page_that_head_refreshes_keeps_its_content() {
     let fields = "Cache-Control: max-age=1, stale-while-revalidate=600|Age: 5";
-    let (origin, server) = stored_then(fields, |head, _| match head.starts_with("HEAD") {
-        true => {
+    let (origin, server) = stored_then(fields, |head, _| {
+        if head.starts_with("HEAD") {
             "HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: 6\r\n\r\n".to_owned()
+        } else {
+            page("Cache-Control: max-age=600\r\n", "page 1")
         }
-        false => page("Cache-Control: max-age=600\r\n", "page 1"),
     });
     assert_eq!(ask(&server, "HEAD", "/", "").status, 200);
     eventually("the page is refreshed", || (origin.asked().len() == 2).then_some(()));

@@ -216,12 +216,18 @@ fn applications_that_share_a_store_do_not_displace_each_other() {
     assert!(status["bytes"].as_u64() <= Some(1 << 20), "{status}");
 }
 
-/// A page is assembled for each visitor: what is compressed for one must not be kept for the others.
+/// A page is assembled for each visitor: what is compressed for one must not be kept for the
+/// others.
 #[test]
 fn an_assembled_page_is_not_kept_compressed() {
-    let origin = origin(|head, number| match head.starts_with("GET /part") {
-        true => page("Cache-Control: no-store\r\n", format!("part {number} {}", "y".repeat(500))),
-        false => {
+    let origin = origin(|head, number| {
+        if head.starts_with("GET /part") {
+            page(
+                "Cache-Control: \
+        no-store\r\n",
+                format!("part {number} {}", "y".repeat(500)),
+            )
+        } else {
             let fields = "Cache-Control: max-age=600\r\nContent-Type: text/html\r\n\
                           Surrogate-Control: max-age=600, content=\"ESI/1.0\"\r\n";
             page(fields, format!("<esi:include src=\"/part\"/>{}", "x".repeat(500)))

@@ -66,7 +66,8 @@ fn status_and_text(response: &Response) -> (u16, String) {
 #[test]
 fn a_page_is_stored_once_and_its_parts_by_their_own_lifetimes() {
     let origin = application(
-        "a<esi:include src=\"/shared\"/>b<esi:remove>c</esi:remove><!--esi d--><esi:include src='/own'/>",
+        "a<esi:include src=\"/shared\"/>b<esi:remove>c</esi:remove><!--esi d--><esi:include \
+         src='/own'/>",
     );
     let server = assembling(&origin);
     let first = get(&server, "/", "Cookie: a=1\r\n");
@@ -106,8 +107,8 @@ fn without_the_key_nothing_is_assembled() {
     assert_eq!(get(&server, "/", "").text(), "ashared 2");
 }
 
-/// An application that is told of a cache with ESI sends markup. If a client could tell it so, the next visitors
-/// would get that markup from the cache.
+/// An application that is told of a cache with ESI sends markup. If a client could tell it so, the
+/// next visitors would get that markup from the cache.
 #[test]
 fn clients_cannot_claim_the_capability_of_a_cache() {
     let origin = origin(|head, _| page("Cache-Control: max-age=600\r\n", head));
@@ -210,7 +211,8 @@ fn an_address_adds_no_field_to_a_request() {
     assert_eq!((response.status, origin.asked().len()), (200, 1));
 }
 
-/// The stored page is markup: no part of it may reach a client, and no validator of it means the assembled page.
+/// The stored page is markup: no part of it may reach a client, and no validator of it means the
+/// assembled page.
 #[test]
 fn conditions_and_ranges_are_not_about_the_stored_page() {
     let origin = application("a<esi:include src=\"/shared\"/>b");
@@ -287,7 +289,8 @@ fn a_page_asks_for_a_limited_number_of_parts_at_once() {
     assert!((2..=6).contains(&most), "{most}");
 }
 
-/// A part that fails is replaced by its second address, by nothing, or ends the page, whatever the others do.
+/// A part that fails is replaced by its second address, by nothing, or ends the page, whatever the
+/// others do.
 #[test]
 fn a_part_that_fails_early_waits_for_no_other() {
     let slow = "<esi:include src='/slow'/>";
@@ -316,7 +319,8 @@ fn a_part_that_fails_early_waits_for_no_other() {
     }
 }
 
-/// Files of any age and size are parts, through the routes of the host, but no files that routes do not give.
+/// Files of any age and size are parts, through the routes of the host, but no files that routes do
+/// not give.
 #[test]
 fn files_are_parts() {
     let parts = ["/files/new.html", "/files/large.html", "/files/new.html"];

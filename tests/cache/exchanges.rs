@@ -1,5 +1,5 @@
-//! What origins do beside well-formed responses: failures, interim responses, dates and fields in odd forms,
-//! validations that say something new.
+//! What origins do beside well-formed responses: failures, interim responses, dates and fields in
+//! odd forms, validations that say something new.
 
 use harness::raw::Raw;
 use serde_json::json;
@@ -64,7 +64,8 @@ fn a_body_that_is_cut_replaces_nothing() {
 
 #[test]
 fn interim_responses_say_nothing_about_storing() {
-    let interim = "HTTP/1.1 103 Early Hints\r\nCache-Control: no-store\r\nSet-Cookie: a=b\r\nX-Early: 1\r\n\r\n";
+    let interim = "HTTP/1.1 103 Early Hints\r\nCache-Control: no-store\r\nSet-Cookie: \
+                   a=b\r\nX-Early: 1\r\n\r\n";
     let origin = origin(move |_, number| match number {
         0 => [interim, &page("Cache-Control: max-age=600\r\n", "page 0")].concat(),
         _ => page("", "new"),

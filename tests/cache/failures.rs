@@ -96,7 +96,8 @@ fn a_page_that_an_error_has_cut_takes_the_place_of_no_good_one() {
     server.wait_for_log("Uncaught Exception: no");
 }
 
-/// Scenario: a page is assembled from parts, and one of them ends by an error in the middle of its content.
+/// Scenario: a page is assembled from parts, and one of them ends by an error in the middle of its
+/// content.
 #[test]
 fn a_part_that_an_error_has_cut_is_not_stored_and_shown_to_nobody_later() {
     let page =

@@ -115,11 +115,12 @@ fn conditions_are_about_the_path_of_the_client_and_that_of_routes() {
 
 #[test]
 fn what_wordpress_forbids_is_not_cached() {
-    let origin = origin(|head, _| match head.starts_with("GET /private") {
-        true => {
+    let origin = origin(|head, _| {
+        if head.starts_with("GET /private") {
             page("Cache-Control: no-cache, must-revalidate, max-age=0, no-store, private\r\n", "x")
+        } else {
+            page("Set-Cookie: wp_lang=de\r\n", "x")
         }
-        false => page("Set-Cookie: wp_lang=de\r\n", "x"),
     });
     let server = cached(&origin, json!({"preset": "wordpress"}));
     for target in ["/private", "/lang"] {

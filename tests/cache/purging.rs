@@ -109,9 +109,14 @@ fn a_soft_purge_leaves_a_response_for_errors_and_refreshes() {
 fn a_script_purges_responses_of_its_host() {
     let server = Site::script(
         "page.php",
-        "header('Cache-Tag: list,post-' . ($_GET['n'] ?? 0)); header('Cache-Control: max-age=600'); echo $_GET['n'] ?? 0;",
+        "header('Cache-Tag: list,post-' . ($_GET['n'] ?? 0)); header('Cache-Control: \
+         max-age=600'); echo $_GET['n'] ?? 0;",
     )
-    .file("save.php", "<?php echo 'saved'; fastcgi_finish_request(); howdah_cache_purge(['post-' . $_GET['n']]);")
+    .file(
+        "save.php",
+        "<?php echo 'saved'; fastcgi_finish_request(); howdah_cache_purge(['post-' \
+                       . $_GET['n']]);",
+    )
     .file("clear.php", "<?php howdah_cache_purge(all: true);")
     .with(json!({"routes": [{"action": {"pass": "applications/site", "cache": {}}}]}))
     .serve();

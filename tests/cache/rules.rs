@@ -76,14 +76,17 @@ fn withheld_fields_are_for_the_first_client_only() {
 
 #[test]
 fn a_stale_response_is_validated_and_updated() {
-    let origin = origin(|head, number| match head.contains("If-None-Match: \"v1\"") {
-        true => "HTTP/1.1 304 Not Modified\r\nETag: \"v1\"\r\nX-Number: 9\r\n\
-                 Cache-Control: max-age=600\r\n\r\n"
-            .to_owned(),
-        false => page(
-            &format!("ETag: \"v1\"\r\nCache-Control: max-age=0\r\nX-Number: {number}\r\n"),
-            "page",
-        ),
+    let origin = origin(|head, number| {
+        if head.contains("If-None-Match: \"v1\"") {
+            "HTTP/1.1 304 \
+                 Not Modified\r\nETag: \"v1\"\r\nX-Number: 9\r\nCache-Control: max-age=600\r\n\r\n"
+                .to_owned()
+        } else {
+            page(
+                &format!("ETag: \"v1\"\r\nCache-Control: max-age=0\r\nX-Number: {number}\r\n"),
+                "page",
+            )
+        }
     });
     let server = cached(&origin, json!({}));
     assert_eq!(get(&server, "/", "").field("X-Number"), Some("0"));
@@ -113,9 +116,12 @@ fn clients_get_304_from_the_cache_and_from_new_responses() {
 
 #[test]
 fn ranges_are_cut_from_complete_responses() {
-    let origin = origin(|head, _| match head.contains("Range") {
-        true => response("206 Partial Content", "Content-Range: bytes 2-3/10\r\n", "23"),
-        false => page("Cache-Control: max-age=600\r\n", "0123456789"),
+    let origin = origin(|head, _| {
+        if head.contains("Range") {
+            response("206 Partial Content", "Content-Range: bytes 2-3/10\r\n", "23")
+        } else {
+            page("Cache-Control: max-age=600\r\n", "0123456789")
+        }
     });
     let server = cached(&origin, json!({}));
     let range = |range: &str| get(&server, "/", &format!("Range: bytes={range}\r\n"));

@@ -44,7 +44,8 @@ fn keys_of_another_kind_break_nothing() {
     assert!(key.starts_with("howdah:limit:z:"), "{key}");
     for value in ["9e99 0", "99999999999999999999999 5", "nan nan", "-1 -1", &"9".repeat(100_000)] {
         valkey.ask(&["SET", &key, value]);
-        // The debt that the server itself knows remains: nine of ten, without an end that never comes.
+        // The debt that the server itself knows remains: nine of ten, without an end that never
+        // comes.
         assert_eq!(servers[0].get("/").status, 200, "{value}");
     }
     valkey.ask(&["DEL", &key]);
@@ -79,7 +80,8 @@ fn a_wrong_password_is_not_logged_and_the_right_one_works() {
     assert!(!unknown.log().contains("right-password"), "{}", unknown.log());
 }
 
-/// Checks that a server serves beside something in the place of Valkey, and how much memory it takes.
+/// Checks that a server serves beside something in the place of Valkey, and how much memory it
+/// takes.
 fn survives(serve: impl Fn(&mut Connection) + Send + Sync + 'static) -> Server {
     let valkey = Raw::new(serve);
     let server = server(&json!(valkey.address.to_string()), limited());

@@ -36,7 +36,8 @@ impl Before {
         assert_eq!(server.get("/index.php").text(), "before");
         let left = fs::read_dir(server.site.state()).unwrap().flatten();
         let mut left: Vec<_> = left.map(|entry| entry.file_name()).collect();
-        // A copy of what is served, and files that tell whether there is room again, are written afterwards.
+        // A copy of what is served, and files that tell whether there is room again, are written
+        // afterwards.
         let is_later = |name: &str| name.starts_with("served.json") || name == "probe.new";
         left.retain(|name| !is_later(&name.to_string_lossy()));
         left.sort();

@@ -1,4 +1,5 @@
-//! `howdah check` and the start: what is not in order is told before a visitor meets it, by both alike.
+//! `howdah check` and the start: what is not in order is told before a visitor meets it, by both
+//! alike.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -136,9 +137,10 @@ fn what_keeps_the_server_from_starting_is_found_with_its_place_and_leaves_no_tra
             };
             said.iter().flatten().any(|said| plain(said).contains(reason)).then_some(())
         });
-        match is_refused {
-            true => assert_eq!(child.wait().unwrap().code(), Some(1), "{path}"),
-            false => assert!(child.try_wait().unwrap().is_none(), "{path}"),
+        if is_refused {
+            assert_eq!(child.wait().unwrap().code(), Some(1), "{path}")
+        } else {
+            assert!(child.try_wait().unwrap().is_none(), "{path}")
         }
         let _ = child.kill();
         child.wait().unwrap();

@@ -1,4 +1,5 @@
-//! A file for each customer, as docs/hosting.md describes it: customers are added, checked, broken and taken away.
+//! A file for each customer, as docs/hosting.md describes it: customers are added, checked, broken
+//! and taken away.
 
 use std::fs;
 use std::net::SocketAddr;

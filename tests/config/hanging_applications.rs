@@ -14,8 +14,8 @@ use harness::{Server, Site, eventually, free_address, merge, open_to_all, progra
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
-/// The time within which something ends that does not wait for an application, on a machine that is busy. One that
-/// waited took 60 seconds.
+/// The time within which something ends that does not wait for an application, on a machine that is
+/// busy. One that waited took 60 seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A site with a script and a control API, and applications that have a `php.ini` of their own.
@@ -228,7 +228,8 @@ fn an_application_that_does_not_start_holds_no_reload_and_no_change() {
     assert!(!served.is_out("hung"));
 }
 
-/// The first change is refused as its application does not start, and the second one does not wait for long.
+/// The first change is refused as its application does not start, and the second one does not wait
+/// for long.
 #[test]
 fn a_change_waits_only_for_a_moment_for_one_whose_application_does_not_start() {
     let served = Served::new(&[]);
@@ -295,7 +296,8 @@ fn an_application_that_cannot_start_anew_keeps_its_processes_and_holds_no_other_
     assert!(!served.is_out("hung"));
 }
 
-/// Applications whose start never returns until there is a file: in a preload script, and in a worker script.
+/// Applications whose start never returns until there is a file: in a preload script, and in a
+/// worker script.
 struct Endless {
     root: PathBuf,
     end: PathBuf,
@@ -423,7 +425,8 @@ fn scripts_of_the_start_that_never_return_are_named_and_recover() {
         eventually(&format!("{name} is named"), || served.is_out(name).then_some(()));
         assert_eq!(served.get(name).0, 503);
         let line = format!(
-            "application \"{name}\": it has not started for 10 s: PHP, its extensions or the {name} script {}",
+            "application \"{name}\": it has not started for 10 s: PHP, its extensions or the \
+             {name} script {}",
             endless.root.join(format!("{name}.php")).display()
         );
         assert!(served.server.log().contains(&line), "{}", served.server.log());

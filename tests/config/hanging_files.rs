@@ -1,5 +1,5 @@
-//! Files that do not answer, never end, or are no files: a change that names one is refused, and the server
-//! goes on.
+//! Files that do not answer, never end, or are no files: a change that names one is refused, and
+//! the server goes on.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// The time within which a change is refused whose file does not answer, with a machine that is busy.
+/// The time within which a change is refused whose file does not answer, with a machine that is
+/// busy.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The time that the server itself waits for a file.
@@ -43,8 +44,8 @@ impl Served {
         self.directory.join(name)
     }
 
-    /// Checks that the server does not wait: a worker that has died is replaced, by the supervisor on request
-    /// of the router, and the control API answers.
+    /// Checks that the server does not wait: a worker that has died is replaced, by the supervisor
+    /// on request of the router, and the control API answers.
     fn goes_on(&self) {
         let begun = Stopwatch::start();
         let pid = || self.server.get("/a.php").text().parse::<u32>().ok();
@@ -170,7 +171,8 @@ fn a_certificate_that_hangs_while_it_is_served_stays_in_use_and_stops_nothing() 
     served.goes_on();
     let client = harness::tls::trusting(&authority.pem());
     assert!(!harness::tls::certificate(address, &client, "localhost").is_empty());
-    // A change that does not touch the certificate is not refused for it, and does not wait for long.
+    // A change that does not touch the certificate is not refused for it, and does not wait for
+    // long.
     let begun = Stopwatch::start();
     let routes = json!([{"action": {"return": 204}}]).to_string();
     served.server.control("PUT", "/config/routes", &routes).succeeded();
@@ -271,7 +273,8 @@ fn a_file_of_users_that_hangs_keeps_its_last_content() {
     });
     let login = |password: &str| {
         let request = format!(
-            "GET /secret HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {password}\r\nConnection: close\r\n\r\n"
+            "GET /secret HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {password}\r\nConnection: \
+             close\r\n\r\n"
         );
         served.server.send(request).status
     };
@@ -322,7 +325,8 @@ fn a_state_directory_that_hangs_delays_the_change_alone() {
         harness::time::sleep(Duration::from_millis(300));
         served.goes_on();
         assert!(!change.is_finished(), "{:?}", change.join());
-        // A router that dies meanwhile is replaced once it is known which configuration it begins with.
+        // A router that dies meanwhile is replaced once it is known which configuration it begins
+        // with.
         drop(hanging);
         change.join().unwrap().succeeded();
     });

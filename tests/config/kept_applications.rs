@@ -1,4 +1,5 @@
-//! A reload that changes an application that serves to one that cannot run: it goes on as it was, and is named.
+//! A reload that changes an application that serves to one that cannot run: it goes on as it was,
+//! and is named.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! Several versions of PHP beside one server: the document chooses, and every message says which there are.
+//! Several versions of PHP beside one server: the document chooses, and every message says which
+//! there are.
 //!
 //! One version is that of the tests. Scripts act as the programs of others, which only print what
 //! `howdah-php --version` prints.

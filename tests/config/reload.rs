@@ -188,8 +188,8 @@ fn a_directory_is_looked_at_again() {
     assert_eq!(server.get("/").text(), "a script");
 }
 
-/// Also of an application that PHP is loaded for with its first request: it is named before a visitor meets the
-/// mistake.
+/// Also of an application that PHP is loaded for with its first request: it is named before a
+/// visitor meets the mistake.
 #[test]
 fn an_application_with_a_mistake_is_out_alone_and_named() {
     let late = |change: Value| {
@@ -304,8 +304,8 @@ fn all_applications_that_can_be_restarted_are_and_the_answer_names_the_one_that_
     assert!(server.log().contains(part), "{}", server.log());
 }
 
-/// A worker script that is broken before a reload: the answer, the status and the log name the application until
-/// the script is mended.
+/// A worker script that is broken before a reload: the answer, the status and the log name the
+/// application until the script is mended.
 #[test]
 fn an_application_that_keeps_its_former_processes_is_named_until_it_has_new_ones() {
     let code = |release: &str| {
@@ -435,8 +435,8 @@ fn a_reload_restarts_an_application_whose_worker_or_preload_script_has_changed()
     harness::open_to_all(place, 0o755);
     let code = |release: &str| {
         format!(
-            "<?php if (function_exists('frankenphp_handle_request')) while (frankenphp_handle_request(\
-             fn () => print(getmypid() . ' {release}')));"
+            "<?php if (function_exists('frankenphp_handle_request')) while \
+             (frankenphp_handle_request(fn () => print(getmypid() . ' {release}')));"
         )
     };
     for release in ["1", "2"] {

@@ -10,7 +10,8 @@ fn conditions_for_responses_know_directories_that_nothing_was_sent_from() {
                       Header set X-No-Url yes \"expr=! -U '/closed/a.txt'\"\n\
                       Header always set X-Open yes \"expr=-U '/open/deep/a.txt'\"\n\
                       Header set X-File yes \"expr=-F '%{DOCUMENT_ROOT}/open/deep/a.txt'\"\n\
-                      FilterDeclare small\nFilterProvider small DEFLATE \"-U '/open/other/a.txt'\"\nFilterChain small\n";
+                      FilterDeclare small\nFilterProvider small DEFLATE \"-U \
+                      '/open/other/a.txt'\"\nFilterChain small\n";
     let server = Site::new()
         .file("closed/.htaccess", "Require all denied\n")
         .file("closed/a.txt", "a")
@@ -41,9 +42,10 @@ fn conditions_for_responses_know_directories_that_nothing_was_sent_from() {
                 .map(|name| response.field(name).map(str::to_owned));
             let yes = || Some("yes".to_owned());
             let gzip = Some("gzip".to_owned());
-            let expected = match is_open {
-                true => [yes(), None, yes(), yes(), gzip],
-                false => [None, yes(), yes(), yes(), gzip],
+            let expected = if is_open {
+                [yes(), None, yes(), yes(), gzip]
+            } else {
+                [None, yes(), yes(), yes(), gzip]
             };
             assert_eq!(seen, expected, "{path} {is_open}");
         }

@@ -1,4 +1,5 @@
-//! `.htaccess` files as a user meets them: `serve DIR`, warnings, `check`, and changes while clients are served.
+//! `.htaccess` files as a user meets them: `serve DIR`, warnings, `check`, and changes while
+//! clients are served.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -70,8 +71,9 @@ fn uploads_of_wordpress_run_no_script_whatever_an_uploaded_file_of_rules_says() 
 #[test]
 fn the_source_of_scripts_is_never_sent_and_handlers_of_a_former_host_run_them() {
     const SECRET: &str = "<?php echo 'ran'; /* SECRET */";
-    let rules = "<FilesMatch \"\\.(php|phtml)$\">\nSetHandler application/x-lsphp51\n</FilesMatch>\n\
-                 AddHandler application/x-httpd-ea-php82 .php7\n";
+    let rules = "<FilesMatch \"\\.(php|phtml)$\">\nSetHandler \
+                 application/x-lsphp51\n</FilesMatch>\nAddHandler application/x-httpd-ea-php82 \
+                 .php7\n";
     let site = Site::new()
         .file(".htaccess", rules)
         .file("index.php", SECRET)
@@ -124,7 +126,8 @@ fn the_source_of_scripts_is_never_sent_and_handlers_of_a_former_host_run_them() 
         for method in ["GET", "HEAD", "POST", "OPTIONS"] {
             let mut client = server.connect();
             client.send(format!(
-                "{method} /off/{path} HTTP/1.1\r\nHost: a\r\nRange: bytes=0-9\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                "{method} /off/{path} HTTP/1.1\r\nHost: a\r\nRange: bytes=0-9\r\nContent-Length: \
+                 0\r\nConnection: close\r\n\r\n"
             ));
             let answer = client.everything();
             let text = String::from_utf8_lossy(&answer);
@@ -138,10 +141,11 @@ fn the_source_of_scripts_is_never_sent_and_handlers_of_a_former_host_run_them() 
 fn closed_directories_stay_closed_for_rules_index_files_negotiation_and_error_documents() {
     // WordPress's own rules for a network in subdirectories.
     let rules = "RewriteEngine On\nRewriteBase /\nRewriteRule ^index\\.php$ - [L]\n\
-                 RewriteCond %{REQUEST_FILENAME} -f [OR]\nRewriteCond %{REQUEST_FILENAME} -d\nRewriteRule ^ - [L]\n\
-                 RewriteRule ^([_0-9a-zA-Z-]+/)?(wp-(content|admin|includes).*) $2 [L]\n\
-                 RewriteRule ^([_0-9a-zA-Z-]+/)?(.*\\.php)$ $2 [L]\nRewriteRule . index.php [L]\n\
-                 ErrorDocument 403 /wp-content/uploads/shell.php\n";
+                 RewriteCond %{REQUEST_FILENAME} -f [OR]\nRewriteCond %{REQUEST_FILENAME} \
+                 -d\nRewriteRule ^ - [L]\nRewriteRule \
+                 ^([_0-9a-zA-Z-]+/)?(wp-(content|admin|includes).*) $2 [L]\nRewriteRule \
+                 ^([_0-9a-zA-Z-]+/)?(.*\\.php)$ $2 [L]\nRewriteRule . index.php \
+                 [L]\nErrorDocument 403 /wp-content/uploads/shell.php\n";
     const SHELL: &str = "<?php echo 'EXECUTED';";
     let uploads = "wp-content/uploads";
     let server = Site::new()
@@ -151,7 +155,12 @@ fn closed_directories_stay_closed_for_rules_index_files_negotiation_and_error_do
         .file(&format!("{uploads}/a.txt"), "picture")
         .file(&format!("{uploads}/shell.php"), SHELL)
         .file(&format!("{uploads}/db.sqlite"), "SQLITE")
-        .file(&format!("{uploads}/x/.htaccess"), "AddType application/x-httpd-php .jpg\nOptions +MultiViews\nDirectoryIndex shell.jpg ../db.sqlite\n")
+        .file(
+            &format!("{uploads}/x/.htaccess"),
+            "AddType application/x-httpd-php .jpg\nOptions \
+                                                  +MultiViews\nDirectoryIndex shell.jpg \
+                                                  ../db.sqlite\n",
+        )
         .file(&format!("{uploads}/x/shell.jpg"), SHELL)
         .file(&format!("{uploads}/x/db.sqlite"), "SQLITE")
         .file("data.sqlite", "SQLITE")
@@ -362,8 +371,8 @@ fn a_file_of_rules_that_root_has_linked_to_another_directory_is_read() {
     assert_eq!((response.status, response.field("X-A")), (200, Some("b")), "{}", server.log());
 }
 
-/// Scenario: Debian's package of WordPress has `.htaccess` as a link of root's to `/etc/wordpress/htaccess`. The router may open
-/// nothing there by itself.
+/// Scenario: Debian's package of WordPress has `.htaccess` as a link of root's to
+/// `/etc/wordpress/htaccess`. The router may open nothing there by itself.
 #[test]
 fn a_link_of_root_opens_the_sandbox_for_its_own_directory_alone() {
     if !requirements::is_root() {

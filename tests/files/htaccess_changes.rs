@@ -1,4 +1,5 @@
-//! `.htaccess` files that change while clients are served, and heads of responses that are known from other requests.
+//! `.htaccess` files that change while clients are served, and heads of responses that are known
+//! from other requests.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,7 +14,8 @@ use serde_json::json;
 
 use super::htaccess::FRONT;
 
-/// Rules of one generation: a rewrite, which takes the request through the rules twice, and a field.
+/// Rules of one generation: a rewrite, which takes the request through the rules twice, and a
+/// field.
 fn rules(generation: u32) -> String {
     let padding = "# a line that makes the file longer than a block\n".repeat(200);
     format!(
@@ -34,7 +36,8 @@ fn generation(response: &Response) -> u32 {
 
 fn write(path: &Path, generation: u32) {
     if generation.is_multiple_of(2) {
-        // In place, as an editor may. It is not emptied before: on a busy machine it could be empty for long.
+        // In place, as an editor may. It is not emptied before: on a busy machine it could be empty
+        // for long.
         let (text, mut file) = (rules(generation), File::options().write(true).open(path).unwrap());
         file.write_all(text.as_bytes()).unwrap();
         file.set_len(text.len() as u64).unwrap();
@@ -129,13 +132,36 @@ fn site_of_all_kinds() -> Site {
     let long = "a line of text that is long enough to be compressed\n".repeat(40);
     let mut site = Site::new()
         .file("index.php", FRONT)
-        .file("constant/.htaccess", "Header set X-A 1\nHeader append X-A 2\nAddType text/x-own .own\n")
+        .file(
+            "constant/.htaccess",
+            "Header set X-A 1\nHeader append X-A 2\nAddType text/x-own \
+                                     .own\n",
+        )
         .file("constant/below/.htaccess", "Header always set X-B \"b c\"\nSetEnv no-gzip 1\n")
         .file("client/.htaccess", "Header set X-C %{agent}e\nSetEnvIf User-Agent (.*) agent=$1\n")
-        .file("sections/.htaccess", "<If \"%{HTTP_USER_AGENT} =~ /two/\">\nHeader set X-D 1\n</If>\n<Files *.own>\nForceType text/y-own\nHeader unset Last-Modified\n</Files>\n")
-        .file("rules/.htaccess", "RewriteEngine On\nRewriteCond %{HTTP_USER_AGENT} two\nRewriteRule ^one\\.own$ two.own\n")
-        .file("blog/.htaccess", "RewriteEngine On\nRewriteRule .* - [E=HTTP_AUTHORIZATION:%{HTTP:Authorization}]\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . one.own\nRewriteRule ^two - [E=no-gzip:%{HTTP:Accept}]\n")
-        .file("access/.htaccess", "SetEnvIf User-Agent two denied\nOrder allow,deny\nAllow from all\nDeny from env=denied\n")
+        .file(
+            "sections/.htaccess",
+            "<If \"%{HTTP_USER_AGENT} =~ /two/\">\nHeader set X-D \
+                                     1\n</If>\n<Files *.own>\nForceType text/y-own\nHeader unset \
+                                     Last-Modified\n</Files>\n",
+        )
+        .file(
+            "rules/.htaccess",
+            "RewriteEngine On\nRewriteCond %{HTTP_USER_AGENT} \
+                                  two\nRewriteRule ^one\\.own$ two.own\n",
+        )
+        .file(
+            "blog/.htaccess",
+            "RewriteEngine On\nRewriteRule .* - \
+                                 [E=HTTP_AUTHORIZATION:%{HTTP:Authorization}]\nRewriteCond \
+                                 %{REQUEST_FILENAME} !-f\nRewriteRule . one.own\nRewriteRule ^two \
+                                 - [E=no-gzip:%{HTTP:Accept}]\n",
+        )
+        .file(
+            "access/.htaccess",
+            "SetEnvIf User-Agent two denied\nOrder allow,deny\nAllow from \
+                                   all\nDeny from env=denied\n",
+        )
         .file("zip/.htaccess", "SetEnvIf User-Agent two no-gzip\n");
     for directory in [
         "",

@@ -2,7 +2,8 @@
 //! `howdah serve DIR` and for a document; the rule itself is tested beside the code.
 //!
 //! As root the links belong to a user of their own and the server runs as `www-data`. Without root,
-//! the links belong to the user that runs the test, and `/etc/passwd` stands for the file of another.
+//! the links belong to the user that runs the test, and `/etc/passwd` stands for the file of
+//! another.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -278,8 +279,8 @@ fn links_inside_the_root_and_to_the_owners_files_are_followed() {
     }
 }
 
-/// As Debian's WordPress has it: the package's links belong to root, and what they lead to partly to
-/// www-data.
+/// As Debian's WordPress has it: the package's links belong to root, and what they lead to partly
+/// to www-data.
 #[test]
 fn links_of_root_lead_where_the_administrator_means_them_to() {
     if !requirements::root() {
@@ -434,8 +435,8 @@ fn candidates_fallbacks_pages_and_delegated_files_follow_no_foreign_link() {
     assert_eq!(sent("X-Accel-Redirect", "/index.html").text(), "home");
 }
 
-/// While a link is swapped between a directory of the root, one whose name hides it and one of another
-/// user, no request gets what lies in the latter two.
+/// While a link is swapped between a directory of the root, one whose name hides it and one of
+/// another user, no request gets what lies in the latter two.
 #[test]
 fn a_link_that_is_swapped_all_the_time_never_shows_a_secret() {
     const SWAPS: u32 = 100_000;

@@ -1,4 +1,5 @@
-//! Files and directories that the server may not open: the answer, and the line that says what to type.
+//! Files and directories that the server may not open: the answer, and the line that says what to
+//! type.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -176,7 +177,8 @@ fn directives_that_are_no_file_and_links_in_a_circle_are_named() {
     for (path, text) in [
         (
             "/fifo/file.txt",
-            "fifo/.htaccess: cannot be opened: it is a named pipe (FIFO) and no regular file: remove it",
+            "fifo/.htaccess: cannot be opened: it is a named pipe (FIFO) and no regular file: \
+             remove it",
         ),
         (
             "/loop/file.txt",

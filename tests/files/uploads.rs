@@ -1,4 +1,5 @@
-//! Directories of uploads, which run no scripts: what a file of rules in them can do to scripts elsewhere.
+//! Directories of uploads, which run no scripts: what a file of rules in them can do to scripts
+//! elsewhere.
 
 use std::fs;
 
@@ -12,7 +13,8 @@ fn rules_in_a_directory_of_uploads_make_nobody_a_user_of_the_site() {
     let rules = "SetEnv REMOTE_USER admin\nSetEnvIf Request_Method . AUTH_TYPE=Basic\n\
                  RewriteEngine On\nRewriteRule ^go$ /index.php [E=PHP_AUTH_USER:admin]\n\
                  RewriteRule ^ - [E=LOGON_USER:admin]\nRequestHeader set X-Remote-User admin\n\
-                 DirectoryIndex /index.php\nFallbackResource /index.php\nErrorDocument 403 /index.php\n";
+                 DirectoryIndex /index.php\nFallbackResource /index.php\nErrorDocument 403 \
+                 /index.php\n";
     let server = Site::new()
         .file("wp-load.php", "")
         .file(".htaccess", "SetEnv OWN 1\n")

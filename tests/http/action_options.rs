@@ -114,7 +114,8 @@ fn an_internal_action_answers_internal_requests_alone() {
 #[test]
 fn error_pages_replace_responses_of_applications_where_the_action_says_so() {
     let code = "$status = (int) ($_GET['status'] ?? 200); http_response_code($status);
-        if ($status == 401) header('WWW-Authenticate: Basic'); header('X-Debug: secret'); setcookie('a', 'b');
+        if ($status == 401) header('WWW-Authenticate: Basic'); header('X-Debug: secret'); \
+        setcookie('a', 'b');
         echo str_repeat('own', 100000);";
     let site = Site::script("a.php", code).file("e.html", "page");
     let page = site.root().join("e.html");

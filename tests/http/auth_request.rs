@@ -3,15 +3,17 @@
 use harness::{Server, Site};
 use serde_json::{Value, json};
 
-/// Admits a request whose cookie `s` is its name, and says who it is from; answers with the status in
-/// the cookie otherwise.
-const CHECK: &str = "header('X-Seen: ' . implode(' ', [$_SERVER['REQUEST_METHOD'], $_SERVER['REQUEST_URI'],
+/// Admits a request whose cookie `s` is its name, and says who it is from; answers with the status
+/// in the cookie otherwise.
+const CHECK: &str = "header('X-Seen: ' . implode(' ', [$_SERVER['REQUEST_METHOD'], \
+                     $_SERVER['REQUEST_URI'],
         $_SERVER['HTTP_X_ORIGINAL_URI'], $_SERVER['HTTP_X_ORIGINAL_METHOD'],
         strlen(file_get_contents('php://input'))]));
     $session = $_COOKIE['s'] ?? '401';
     if (ctype_digit($session)) {
         http_response_code((int) $session);
-        if ($session == 401) { header('WWW-Authenticate: Bearer'); header('WWW-Authenticate: Basic', false); }
+        if ($session == 401) \
+        { header('WWW-Authenticate: Bearer'); header('WWW-Authenticate: Basic', false); }
         if ($session == 302) header('Location: /login');
     } else {
         header('X-User: ' . $session);
@@ -46,7 +48,8 @@ fn serve() -> Server {
 fn ask(server: &Server, fields: &str, body: &str) -> harness::client::Response {
     let length = body.len();
     server.send(format!(
-        "POST /a?b=c HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n{fields}\r\n{body}"
+        "POST /a?b=c HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: \
+         {length}\r\n{fields}\r\n{body}"
     ))
 }
 
@@ -165,7 +168,8 @@ fn a_site_with_htaccess_files_admits_and_refuses_as_its_directives_say() {
         .serve_at(&address);
     let asked = |target: &str, cookie: &str| {
         server.send(format!(
-            "GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-User: root\r\nCookie: s={cookie}\r\n\r\n"
+            "GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-User: root\r\nCookie: \
+             s={cookie}\r\n\r\n"
         ))
     };
     let admitted = asked("/a", "me");

@@ -1,4 +1,5 @@
-//! Many hosts below one directory: each is served from its own, whatever a client sends as the host.
+//! Many hosts below one directory: each is served from its own, whatever a client sends as the
+//! host.
 
 use std::fs;
 

@@ -62,7 +62,9 @@ fn pipelined_requests_are_answered_in_order() {
 fn requests_may_arrive_byte_by_byte() {
     let server = site().serve();
     let mut client = server.connect();
-    for byte in b"POST /a.php?slow HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbodyGET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n" {
+    for byte in b"POST /a.php?slow HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbodyGET /a.txt \
+                  HTTP/1.1\r\nHost: a\r\n\r\n"
+    {
         client.send([*byte]);
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -251,8 +253,10 @@ fn a_chunked_body_beyond_the_limit_is_refused_while_it_comes() {
 #[test]
 fn a_large_upload_takes_disk_and_no_memory() {
     const SIZE: u64 = 300 << 20;
-    let code = "$f = $_FILES['f']; echo $f['error'], ' ', $f['size'], ' ', filesize($f['tmp_name']),
-        ' ', memory_get_peak_usage() < 8 << 20 ? 'little' : memory_get_peak_usage(), ' ', $_POST['after'];";
+    let code =
+        "$f = $_FILES['f']; echo $f['error'], ' ', $f['size'], ' ', filesize($f['tmp_name']),
+        ' ', memory_get_peak_usage() < 8 << 20 ? 'little' : memory_get_peak_usage(), ' ', \
+        $_POST['after'];";
     let server = Site::script("a.php", code)
         .workers(1)
         .with(json!({
@@ -385,12 +389,14 @@ fn an_answer_to_a_body_that_is_still_coming_does_not_break_the_connection() {
     }
 }
 
-/// Scenario: a script names a protected file for the server, and tells a browser early what it needs.
+/// Scenario: a script names a protected file for the server, and tells a browser early what it
+/// needs.
 #[test]
 fn an_early_hint_has_only_fields_that_the_final_response_could_have() {
     let code = "header('Link: </a.css>; rel=preload'); header('X-Accel-Redirect: /secret');
         header('X-Sendfile: /srv/secret'); header('X-Powered-By: PHP'); header('X-Own: 1');
-        headers_send(103); header_remove('X-Accel-Redirect'); header_remove('X-Sendfile'); echo 'ok';";
+        headers_send(103); header_remove('X-Accel-Redirect'); header_remove('X-Sendfile'); echo \
+        'ok';";
     let worker = format!("while (frankenphp_handle_request(function () {{ {code} }}));");
     for (code, is_worker) in [(code, false), (&*worker, true)] {
         let action =

@@ -4,8 +4,8 @@ use harness::http2::{END_HEADERS, END_STREAM, Http2, frame, kind, put_length, re
 use harness::{Server, Site, free_address};
 use serde_json::{Value, json};
 
-pub const FACTS: &str = "<?php echo $_SERVER['SERVER_PROTOCOL'], ' ', $_SERVER['REQUEST_METHOD'], ' ', \
-    $_SERVER['HTTP_COOKIE'] ?? '', ' ', strlen(file_get_contents('php://input'));";
+pub const FACTS: &str = "<?php echo $_SERVER['SERVER_PROTOCOL'], ' ', $_SERVER['REQUEST_METHOD'], \
+    ' ', $_SERVER['HTTP_COOKIE'] ?? '', ' ', strlen(file_get_contents('php://input'));";
 const HINTS: &str = "<?php header('Link: </a.css>; rel=preload'); \
     if (function_exists('headers_send')) { headers_send(103); } echo 'after';";
 const WORK: &str =

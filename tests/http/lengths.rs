@@ -1,4 +1,5 @@
-//! How much is sent: parts of files, files that change meanwhile, and lengths that a script announces.
+//! How much is sent: parts of files, files that change meanwhile, and lengths that a script
+//! announces.
 
 use std::fs;
 use std::time::Duration;

@@ -76,8 +76,8 @@ fn a_refusal_says_when_to_come_again_and_keeps_the_connection() {
 #[test]
 fn requests_of_a_delayed_burst_are_all_served_and_the_next_is_refused() {
     let server = limited("echo 'ok';", json!({"rate": "12/m", "burst": 2, "delay": true}));
-    // For each five seconds that the requests take, one more is served: the last of the burst waits for ten,
-    // and a busy machine may send some of them late.
+    // For each five seconds that the requests take, one more is served: the last of the burst waits
+    // for ten, and a busy machine may send some of them late.
     let mut clients: Vec<_> = (0..12).map(|_| server.connect()).collect();
     let begun = Instant::now();
     for client in &mut clients {
@@ -135,7 +135,8 @@ fn a_limit_of_the_listener_counts_before_routes_and_the_password_after_the_limit
     assert!((0..3).all(|_| other.get("/a.php").status == 401));
 }
 
-/// Serves a site with a front controller: a `rewrite` leads all pages to one path, which has the limit.
+/// Serves a site with a front controller: a `rewrite` leads all pages to one path, which has the
+/// limit.
 fn behind_rewrite(limit: &Value) -> Server {
     let routes = json!({
         "main": [{"action": {"rewrite": "/app.php", "pass": "routes/app"}}],
@@ -147,7 +148,8 @@ fn behind_rewrite(limit: &Value) -> Server {
         .serve_at(&address)
 }
 
-/// Scenario: `rewrite` leads `/user/login` to the script of all pages, in front of the step with the limit.
+/// Scenario: `rewrite` leads `/user/login` to the script of all pages, in front of the step with
+/// the limit.
 #[test]
 fn log_ins_are_counted_behind_a_rewrite_in_every_spelling_of_their_path() {
     let server = behind_rewrite(&json!({"preset": "login", "rate": "1/h", "burst": 3}));
@@ -171,7 +173,8 @@ fn log_ins_are_counted_behind_a_rewrite_in_every_spelling_of_their_path() {
     assert_eq!(post("/cart"), 204);
 }
 
-/// A comparison with the path of the client adds requests to a rule and takes none away: it could be chosen to evade the rule.
+/// A comparison with the path of the client adds requests to a rule and takes none away: it could
+/// be chosen to evade the rule.
 #[test]
 fn the_path_of_the_client_only_adds_requests_to_a_rule() {
     for (rule, target, is_counted) in [

@@ -28,7 +28,8 @@ fn copying(mirror: Value) -> Server {
 fn post(target: &str, body: &str) -> String {
     let length = body.len();
     format!(
-        "POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        "POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\nConnection: \
+         close\r\n\r\n{body}"
     )
 }
 
@@ -51,7 +52,8 @@ fn requests_are_copied_with_their_bodies_and_the_answers_dropped() {
     let copies = asked(&shadow, 2);
     assert!(copies[1].starts_with("POST /tell.php HTTP/1.1\r\n"), "{copies:?}");
     assert!(copies[1].to_ascii_lowercase().contains("content-length: 10\r\n"), "{copies:?}");
-    let chunked = "POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+    let chunked = "POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: \
+                   close\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
     assert_eq!(server.send(chunked).text(), "3");
     assert!(asked(&shadow, 3)[2].starts_with("POST /tell.php HTTP/1.1\r\n"));
 

@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 /// A page whose script compares its tag byte by byte.
 fn page(tag: &str) -> String {
     format!(
-        "$tag = '{tag}'; header(\"ETag: $tag\"); header('X-Asked: ' . ($_SERVER['HTTP_IF_NONE_MATCH'] ?? ''));
-         header('X-Match: ' . ($_SERVER['HTTP_IF_MATCH'] ?? '') . ($_SERVER['HTTP_IF_RANGE'] ?? ''));
+        "$tag = '{tag}'; header(\"ETag: $tag\"); header('X-Asked: ' . \
+         ($_SERVER['HTTP_IF_NONE_MATCH'] ?? ''));
+         header('X-Match: ' . ($_SERVER['HTTP_IF_MATCH'] ?? '') . ($_SERVER['HTTP_IF_RANGE'] ?? \
+         ''));
          if (($_SERVER['HTTP_IF_NONE_MATCH'] ?? '') === $tag) {{ http_response_code(304); exit; }}
          echo str_repeat('hello world ', 500);"
     )
@@ -22,7 +24,8 @@ fn compressed() -> Value {
 
 fn ask(server: &Server, fields: &str) -> Response {
     server.send(format!(
-        "GET /a.php HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n{fields}Connection: close\r\n\r\n"
+        "GET /a.php HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n{fields}Connection: \
+         close\r\n\r\n"
     ))
 }
 
@@ -75,12 +78,17 @@ fn so_does_that_of_a_server() {
         while let Some(head) = connection.request() {
             let text = "hello world ".repeat(500);
             let fields = "Content-Type: text/html\r\nETag: \"abc\"\r\n";
-            let answer = match head.contains("If-None-Match: \"abc\"\r\n") {
-                true => format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n"),
-                false => format!(
-                    "HTTP/1.1 200 OK\r\n{fields}Cache-Control: max-age=0\r\nContent-Length: {}\r\n\r\n{text}",
+            let answer = if head.contains("If-None-Match: \"abc\"\r\n") {
+                format!(
+                    "HTTP/1.1 304 \
+                Not Modified\r\n{fields}\r\n"
+                )
+            } else {
+                format!(
+                    "HTTP/1.1 200 OK\r\n{fields}Cache-Control: max-age=0\r\nContent-Length: \
+                     {}\r\n\r\n{text}",
                     text.len()
-                ),
+                )
             };
             if !connection.send(answer) {
                 return;

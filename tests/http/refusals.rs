@@ -1,5 +1,5 @@
-//! Each request that the server refuses or fails to answer has a line in the log, with the reason and the
-//! key that changes it.
+//! Each request that the server refuses or fails to answer has a line in the log, with the reason
+//! and the key that changes it.
 
 use std::io::Read;
 
@@ -93,7 +93,8 @@ const SCRIPT: &str = "
     if (isset($_GET['sleep'])) sleep((int) $_GET['sleep']);
     if (isset($_GET['kill'])) posix_kill(getmypid(), SIGKILL);";
 
-/// Starts a server with a route for each way to fail, in front of servers that answer nothing and garbage.
+/// Starts a server with a route for each way to fail, in front of servers that answer nothing and
+/// garbage.
 fn failing(silent: &Raw, garbage: &Raw) -> Server {
     let site = Site::script("a.php", SCRIPT);
     let php = |limits: Value| json!({"type": "php", "root": site.root(), "processes": 1, "limits": limits});
@@ -164,7 +165,8 @@ fn a_failure_says_why_and_which_key_changes_it() {
             "/zone",
             2,
             429,
-            "limit a refuses 127.0.0.1 (429): more requests than /routes/1/action/limit/0/rate allows",
+            "limit a refuses 127.0.0.1 (429): more requests than /routes/1/action/limit/0/rate \
+             allows",
         ),
         ("/once", 2, 429, "more requests at once than /routes/2/action/limit/concurrency allows"),
         ("/closed", 1, 502, "cannot connect: "),

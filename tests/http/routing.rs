@@ -256,7 +256,8 @@ fn variables_of_the_document_choose_steps_files_and_fields() {
     assert_eq!(ask(&server, "GET /a.txt?area=evil", "").status, 404);
 }
 
-/// Scenario: `Cookie: debug` without `=` is a cookie without a value for PHP, and evaded each condition on it.
+/// Scenario: `Cookie: debug` without `=` is a cookie without a value for PHP, and evaded each
+/// condition on it.
 #[test]
 fn conditions_know_cookies_without_a_value_as_php_does() {
     let code = "header('Cache-Control: max-age=600');

@@ -1,5 +1,5 @@
-//! Requests that could be read in two ways: where a body ends, which host is meant, and what follows a
-//! request on its connection.
+//! Requests that could be read in two ways: where a body ends, which host is meant, and what
+//! follows a request on its connection.
 
 use harness::{Server, Site};
 use serde_json::json;

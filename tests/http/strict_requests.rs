@@ -1,5 +1,5 @@
-//! Which requests are refused, and that routes, scripts and other servers read the same host and the
-//! same target in those that are not.
+//! Which requests are refused, and that routes, scripts and other servers read the same host and
+//! the same target in those that are not.
 
 use std::net::SocketAddr;
 

@@ -351,8 +351,8 @@ fn lines_reach_a_syslog_server_and_find_it_again_after_a_restart() {
     }
 }
 
-/// The socket of a syslog daemon holds few datagrams: with 8 clients, more than half of all lines were
-/// lost, and a restart of the daemon lost those of a second.
+/// The socket of a syslog daemon holds few datagrams: with 8 clients, more than half of all lines
+/// were lost, and a restart of the daemon lost those of a second.
 #[test]
 fn a_slow_syslog_server_and_its_restart_lose_no_line() {
     let site = Site::new().file("a", "a");

@@ -141,8 +141,8 @@ fn tls_handshakes_that_are_not_complete_give_way() {
     };
     let files = json!({"chain": file("chain.pem", &chain), "key": file("key.pem", &key)});
     let address = free_address().to_string();
-    // Each router thread chooses among its own connections. On a busy machine one of several may have
-    // no other than that of the client that is served below.
+    // Each router thread chooses among its own connections. On a busy machine one of several may
+    // have no other than that of the client that is served below.
     let site = site.with(json!({"settings": {"listen_threads": 1}}));
     let server = serve_at(&address, site, json!({"tls": {"certificate": files}}));
     let client = authority.client(None, &[]);
@@ -189,8 +189,8 @@ fn the_address_of_the_transport_counts_behind_a_balancer() {
     told(&server);
 }
 
-/// The limit of open files may be reached with fewer connections than it allows, as sockets to other
-/// servers are open files, too.
+/// The limit of open files may be reached with fewer connections than it allows, as sockets to
+/// other servers are open files, too.
 #[test]
 fn connections_give_way_to_what_requests_need() {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -74,7 +74,8 @@ fn every_process_writes_the_log_as_json_if_the_environment_asks_for_it() {
 
 #[test]
 fn no_process_writes_records_below_the_level_of_the_log() {
-    let script = "trigger_error('old', E_USER_DEPRECATED); trigger_error('a warning', E_USER_WARNING); echo 'a';";
+    let script = "trigger_error('old', E_USER_DEPRECATED); trigger_error('a warning', \
+                  E_USER_WARNING); echo 'a';";
     for level in [&["--log-level", "warn"][..], &[]] {
         let site =
             Site::script("a.php", script).with(json!({"applications": {"site": {"options": {

@@ -130,8 +130,8 @@ fn an_application_that_has_lost_its_user_is_out_and_the_others_are_upgraded() {
     eventually("it is served again", || (server.get("/lost/").status == 200).then_some(()));
 }
 
-/// Serves two sites: `/a.php` of the first, and `/NAME/` of others with a preload script of their own. Returns the
-/// preload script.
+/// Serves two sites: `/a.php` of the first, and `/NAME/` of others with a preload script of their
+/// own. Returns the preload script.
 fn serve_with_preload(names: &[&str], kind: &str) -> (Server, PathBuf) {
     let server = serve(Site::script("a.php", "echo 'hello';"));
     let preload = server.site.data().join("preload.php");
@@ -176,7 +176,8 @@ fn an_application_whose_preload_script_fails_is_out_and_the_others_are_upgraded(
     assert_eq!(server.get("/shop/").text(), "hello");
 }
 
-/// A preload script that waits for something for ever. It is waited for ten seconds, as it may be slow.
+/// A preload script that waits for something for ever. It is waited for ten seconds, as it may be
+/// slow.
 #[test]
 fn an_application_whose_preload_script_hangs_is_out_and_the_others_are_upgraded() {
     let (server, preload) = serve_with_preload(&["shop"], "php");
@@ -199,8 +200,8 @@ fn an_application_whose_preload_script_hangs_is_out_and_the_others_are_upgraded(
     assert_eq!(server.get("/shop/").text(), "hello");
 }
 
-/// PHP of one version starts for none of its applications, as after a package that is broken: the old server has one that
-/// works.
+/// PHP of one version starts for none of its applications, as after a package that is broken: the
+/// old server has one that works.
 #[test]
 fn a_version_of_php_that_starts_for_none_of_several_applications_changes_nothing() {
     let version = programs::php_version();

@@ -1,5 +1,5 @@
-//! A disk that is full: who is affected, and that the status tells it until there is room, as the table in
-//! docs/hosting.md says.
+//! A disk that is full: who is affected, and that the status tells it until there is room, as the
+//! table in docs/hosting.md says.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Logs that cannot be opened again after log rotation: the status tells it until they can, without another signal.
+//! Logs that cannot be opened again after log rotation: the status tells it until they can, without
+//! another signal.
 
 use std::fs;
 use std::path::Path;

@@ -213,12 +213,11 @@ fn a_key_that_cannot_be_read_any_more_is_told() {
     let server = serve(site, document);
     let key = data.join("a.key");
     // Root may read files without any right, so a link to nothing stands for one for it.
-    match harness::requirements::root() {
-        true => {
-            fs::rename(&key, data.join("away")).unwrap();
-            std::os::unix::fs::symlink("a.key", &key).unwrap();
-        }
-        false => fs::set_permissions(&key, fs::Permissions::from_mode(0o000)).unwrap(),
+    if harness::requirements::root() {
+        fs::rename(&key, data.join("away")).unwrap();
+        std::os::unix::fs::symlink("a.key", &key).unwrap();
+    } else {
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o000)).unwrap()
     }
     let (code, told) = howdah(&server, &["reload"]);
     assert_eq!(code, Some(4), "{told}");

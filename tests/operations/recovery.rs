@@ -1,5 +1,5 @@
-//! Applications that cannot run, or lose their directories while they run: they are told, and are back by themselves
-//! once that is mended.
+//! Applications that cannot run, or lose their directories while they run: they are told, and are
+//! back by themselves once that is mended.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,8 @@ fn put_back(path: &Path) {
     fs::rename(path.with_extension("away"), path).unwrap();
 }
 
-/// Of each site without processes, something is missing that only a start shows, or that a look shows, too.
+/// Of each site without processes, something is missing that only a start shows, or that a look
+/// shows, too.
 #[test]
 fn applications_without_processes_are_back_by_themselves_and_keep_none() {
     let site = Site::new();
@@ -184,7 +185,8 @@ fn a_root_that_goes_missing_while_the_site_runs_is_told_until_it_is_back() {
     assert_eq!(howdah(&server, &["reload"]).0, Some(0));
 }
 
-/// A site that cannot run gets many requests. The errors of its neighbour, and its own later, are logged.
+/// A site that cannot run gets many requests. The errors of its neighbour, and its own later, are
+/// logged.
 #[test]
 fn requests_to_an_application_that_does_not_run_have_one_line_in_the_log() {
     let site = Site::new();
@@ -258,8 +260,8 @@ fn a_root_on_a_drive_that_does_not_answer_is_told_and_others_are_still_looked_at
     names(&server, &[]);
 }
 
-/// Each of its processes runs the worker script itself, as they would share what it has left open. So the prototype goes on
-/// when the script breaks.
+/// Each of its processes runs the worker script itself, as they would share what it has left open.
+/// So the prototype goes on when the script breaks.
 #[test]
 fn processes_that_could_not_start_are_tried_again_without_a_request() {
     let site = Site::new();

@@ -215,8 +215,8 @@ fn a_passed_socket_serves_the_listener_with_its_address() {
     drop(kept);
 }
 
-/// `ListenStream=80` opens one socket for IPv4 and IPv6. Scripts and access rules see IPv4 clients as
-/// such.
+/// `ListenStream=80` opens one socket for IPv4 and IPv6. Scripts and access rules see IPv4 clients
+/// as such.
 #[test]
 fn a_passed_socket_for_both_families_serves_a_listener_for_ipv4() {
     let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
@@ -278,7 +278,8 @@ fn variables_that_are_wrong_do_not_keep_the_server_from_starting() {
     assert_eq!(server.get("/").body, b"served");
 }
 
-/// A script that could notify the service manager could make itself the main process of the service.
+/// A script that could notify the service manager could make itself the main process of the
+/// service.
 #[test]
 fn applications_have_neither_the_variables_nor_the_sockets_of_the_service_manager() {
     let manager = Manager::new();

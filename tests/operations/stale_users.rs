@@ -1,5 +1,5 @@
-//! A user that is deleted or gets another id while its application runs: its processes go on, and only the next start
-//! would fail.
+//! A user that is deleted or gets another id while its application runs: its processes go on, and
+//! only the next start would fail.
 
 use std::fs;
 
@@ -40,8 +40,9 @@ fn a_user_that_changes_while_its_application_runs_is_told_until_it_is_mended() {
     let (code, told) = howdah(&server, &["reload"]);
     let name = users::NAME;
     let reason = format!(
-        "application \"site\": its processes still run as uid {uid}, which has no name any more: there is no user \
-         \"{name}\" on this system; run: useradd --system --uid {uid} {name}, or change \"user\""
+        "application \"site\": its processes still run as uid {uid}, which has no name any more: \
+         there is no user \"{name}\" on this system; run: useradd --system --uid {uid} {name}, or \
+         change \"user\""
     );
     assert_eq!(code, Some(4), "{told}");
     assert!(told.contains(&reason), "{told}");
@@ -63,7 +64,8 @@ fn a_user_that_changes_while_its_application_runs_is_told_until_it_is_mended() {
     let other = uid + 1;
     fs::write(&passwd, known.replace(&format!(":{uid}:"), &format!(":{other}:"))).unwrap();
     let reason = format!(
-        "its processes still run as uid {uid}, and the user \"{name}\" has uid {other} now; run: howdah restart site"
+        "its processes still run as uid {uid}, and the user \"{name}\" has uid {other} now; run: \
+         howdah restart site"
     );
     eventually("it is told", || problems(&server).1.contains(&reason).then_some(()));
     assert_eq!(server.get("/a.php").text(), "hello");

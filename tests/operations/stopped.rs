@@ -1,5 +1,5 @@
-//! Processes of the server that a signal has stopped (SIGSTOP): each is replaced after a second, and named in the log and
-//! by `howdah status`. What does not need it goes on.
+//! Processes of the server that a signal has stopped (SIGSTOP): each is replaced after a second,
+//! and named in the log and by `howdah status`. What does not need it goes on.
 
 use std::collections::HashSet;
 use std::fs;
@@ -14,7 +14,8 @@ use crate::hung_router::howdah;
 
 /// Two sites that share the start of PHP, and what scripts need to send mail.
 fn two_sites(more: Value) -> Server {
-    let code = "if ($_SERVER['QUERY_STRING'] === 'mail') exit(mail('a@example.org', 'Hello', 'x') ? 'sent' : 'not sent');
+    let code = "if ($_SERVER['QUERY_STRING'] === 'mail') exit(mail('a@example.org', 'Hello', 'x') \
+                ? 'sent' : 'not sent');
         echo 'site ', getmypid();";
     let site = Site::script("index.php", code).file("a.txt", "served");
     let control = format!("unix:{}", site.control_socket().display());
@@ -86,8 +87,8 @@ fn a_router_is_replaced_and_connections_wait_for_the_next_one() {
     }
 }
 
-/// The router that is asked ends, and its control process with it: the command says so, and not that
-/// the server is being stopped.
+/// The router that is asked ends, and its control process with it: the command says so, and not
+/// that the server is being stopped.
 #[test]
 fn a_command_says_that_the_router_has_ended_that_was_stopped() {
     let server = two_sites(json!({}));

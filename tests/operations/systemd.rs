@@ -1,5 +1,5 @@
-//! The units of `packaging/systemd`: checked by systemd, and under systemd as the first process of a
-//! container.
+//! The units of `packaging/systemd`: checked by systemd, and under systemd as the first process of
+//! a container.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -192,9 +192,10 @@ fn get(address: SocketAddr) -> std::io::Result<String> {
     connection.write_all(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n")?;
     let mut response = String::new();
     connection.read_to_string(&mut response)?;
-    match response.ends_with("served") {
-        true => Ok(response),
-        false => Err(std::io::Error::other(format!("response: {response:?}"))),
+    if response.ends_with("served") {
+        Ok(response)
+    } else {
+        Err(std::io::Error::other(format!("response: {response:?}")))
     }
 }
 
@@ -256,7 +257,8 @@ fn systemd_starts_reloads_restarts_and_stops_the_server_without_a_refused_connec
     machine.systemctl(&["reload", "howdah"]);
     eventually("the old listener serves again", || get(address).ok());
 
-    // A refused document fails the reload, and nothing else. With several services, each reloads its own.
+    // A refused document fails the reload, and nothing else. With several services, each reloads
+    // its own.
     machine.write("/etc/howdah/howdah.json", "{");
     let reloaded = machine.run(&["systemctl", "reload", "howdah"]);
     assert!(!reloaded.status.success(), "{}", text(&reloaded));

@@ -70,8 +70,8 @@ fn worker_site(place: &Path) -> Value {
     application(place, changes)
 }
 
-/// Thirty sites, each with a path of its own, and everything that they use. The site of the lost certificate and that
-/// of the taken port have no application.
+/// Thirty sites, each with a path of its own, and everything that they use. The site of the lost
+/// certificate and that of the taken port have no application.
 struct Thirty {
     place: Place,
     passwd: PathBuf,
@@ -234,8 +234,8 @@ impl Thirty {
         expected
     }
 
-    /// Checks that the sites `out` are, that all that is broken is named, and that each comes back without a reload
-    /// once it is mended. `pids`: responses of the others, which must not change.
+    /// Checks that the sites `out` are, that all that is broken is named, and that each comes back
+    /// without a reload once it is mended. `pids`: responses of the others, which must not change.
     fn are_out_and_come_back(
         &self,
         server: &Server,
@@ -265,8 +265,8 @@ impl Thirty {
             let is_it = |told: &str| told.contains("[alert]") && in_order(told, &line);
             assert!(log.lines().any(is_it), "docs/hosting.md has {line:?}: {log}");
         }
-        // The check says why in the same words. It knows more of a `php.ini` than PHP says, and not whether
-        // the server has the former content of a file.
+        // The check says why in the same words. It knows more of a `php.ini` than PHP says, and not
+        // whether the server has the former content of a file.
         let is_same = |(kind, name): &(String, String)| kind != "include" && name != "ini";
         for (part, reason) in reasons(server).into_iter().filter(|(part, _)| is_same(part)) {
             assert!(checked.contains(&reason), "{part:?}: {reason}: {checked}");
@@ -346,7 +346,8 @@ fn serve(site: Site, address: &str, document: &Value) -> Server {
     site.with(json!({})).serve_again(address)
 }
 
-/// Returns the log lines of docs/hosting.md that this test is named for, in parts: names of the example are anything.
+/// Returns the log lines of docs/hosting.md that this test is named for, in parts: names of the
+/// example are anything.
 fn documented() -> Vec<Vec<String>> {
     let page = include_str!("../../docs/hosting.md");
     let rows = page.lines().filter(|row| row.ends_with("| `thirty_sites` |"));

@@ -37,8 +37,8 @@ pub(super) fn command(server: &Server) -> Output {
     programs::run(Command::new(programs::howdah()).args(["upgrade", "--control", &socket]))
 }
 
-/// Titles of the processes below the server, without those that come and go: the control process and the
-/// one that looks at files.
+/// Titles of the processes below the server, without those that come and go: the control process
+/// and the one that looks at files.
 pub(super) fn titles(server: &Server) -> Vec<String> {
     server.workers();
     let titles = server.processes().into_iter().map(|process| process.title);

@@ -40,8 +40,8 @@ fn started(server: &Server) -> usize {
     eventually("the counter is there", || server.data("counter").parse().ok())
 }
 
-/// Fifty clients have a hundred requests in the queue at all times. A visitor that sends one now and
-/// then is served by the next worker that is free, and not after the hundred.
+/// Fifty clients have a hundred requests in the queue at all times. A visitor that sends one now
+/// and then is served by the next worker that is free, and not after the hundred.
 #[test]
 fn fifty_attackers_do_not_hold_up_an_honest_visitor() {
     harness::allow_many_files();

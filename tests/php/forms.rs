@@ -15,7 +15,8 @@ const MULTIPART: &str = "multipart/form-data; boundary=B";
 fn form_site() -> Site {
     Site::script(
         "a.php",
-        "echo count($_POST), ' ', count($_FILES), ' ', is_array($_POST['a'] ?? 0) ? count($_POST['a']) : 0, ' ', getmypid();",
+        "echo count($_POST), ' ', count($_FILES), ' ', is_array($_POST['a'] ?? 0) ? \
+         count($_POST['a']) : 0, ' ', getmypid();",
     )
     .file("kill.php", "<?php posix_kill(getmypid(), SIGKILL);")
     .file("fatal.php", "<?php no_such_function();")
@@ -87,7 +88,8 @@ fn uploads_leave_no_file_however_their_request_ends() {
     // Within the body, as complete file and within the script.
     let mut client = server.connect();
     client.send(format!(
-        "POST /a.php HTTP/1.1\r\nHost: a\r\nContent-Type: {MULTIPART}\r\nContent-Length: {}\r\n\r\n",
+        "POST /a.php HTTP/1.1\r\nHost: a\r\nContent-Type: {MULTIPART}\r\nContent-Length: \
+         {}\r\n\r\n",
         whole.len()
     ));
     client.send(&body[..1 << 19]);
@@ -192,7 +194,8 @@ fn a_body_or_file_above_the_limits_of_php_is_in_the_log_once_with_what_to_set() 
     let one = json!({"options": options, "processes": 3});
     let site = Site::script(
         "index.php",
-        "if (isset($_GET['wait'])) for ($n = 0; $n < 500 && count(glob(getenv('DATA') . '/at-*')) < 3; $n++) {
+        "if (isset($_GET['wait'])) for ($n = 0; $n < 500 && count(glob(getenv('DATA') . '/at-*')) \
+         < 3; $n++) {
              touch(getenv('DATA') . '/at-' . getmypid());
              usleep(20000);
          }
@@ -214,7 +217,8 @@ fn a_body_or_file_above_the_limits_of_php_is_in_the_log_once_with_what_to_set() 
     let upload = |target: &str, bytes: usize| {
         let file = "x".repeat(bytes);
         let body = format!(
-            "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a\"\r\n\r\n{file}\r\n--b--\r\n"
+            "--b\r\nContent-Disposition: form-data; name=\"f\"; \
+             filename=\"a\"\r\n\r\n{file}\r\n--b--\r\n"
         );
         server.post(target, "multipart/form-data; boundary=b", body).text().to_owned()
     };

@@ -239,7 +239,8 @@ fn a_script_that_floods_the_log_waits_and_loses_nothing() {
     let floods = [
         "for ($n = 0; $n < 4096; $n++) error_log($n . str_repeat(' word', 800) . ' END');",
         "$error = fopen('php://stderr', 'w');
-         for ($n = 0; $n < 4096; $n++) fwrite($error, $n . str_repeat(' word', 800) . \" END\\n\");",
+         for ($n = 0; $n < 4096; $n++) fwrite($error, $n . str_repeat(' word', 800) . \" \
+         END\\n\");",
     ];
     for flood in floods {
         let site = Site::script("a.php", &format!("{flood} echo 'over';"));

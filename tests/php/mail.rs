@@ -42,8 +42,10 @@ pub(crate) const SEND: &str = "var_dump(mail('a@example.org', 'Hello', \"Line 1\
 fn mail_is_sent_without_a_queue_and_without_rights() {
     let mails = MailServer::start();
     let code = "
-        $fields = ['Cc' => 'c@example.org', 'Bcc' => 'secret@example.org', 'From' => 'Shop <s@example.org>'];
-        var_dump(mail('A <a@example.org>, b@example.org', 'Hello', \"Line 1\\nLine 2\\n.\\n\", $fields, '-fx@example.org'));";
+        $fields = ['Cc' => 'c@example.org', 'Bcc' => 'secret@example.org', 'From' => 'Shop \
+        <s@example.org>'];
+        var_dump(mail('A <a@example.org>, b@example.org', 'Hello', \"Line 1\\nLine 2\\n.\\n\", \
+        $fields, '-fx@example.org'));";
     let server = serve(code, smtp(&mails), json!({}));
     assert!(mail_process(&server).is_none(), "it is started for the first message");
     assert!(sends(&server));
@@ -476,8 +478,8 @@ fn a_real_postfix_takes_and_delivers_what_scripts_send() {
     );
 }
 
-/// Scenario: the end of a prototype ends all processes that its scripts have left, which are children of the
-/// supervisor then, as the mail process is.
+/// Scenario: the end of a prototype ends all processes that its scripts have left, which are
+/// children of the supervisor then, as the mail process is.
 #[test]
 fn the_end_of_an_application_does_not_end_the_mail_process() {
     let mails = MailServer::start();

@@ -95,7 +95,8 @@ fn names_of_mail_servers_are_looked_up_with_the_configured_resolver() {
     assert_eq!(mails.wait_for(1).len(), 1);
 }
 
-/// Scenario: a script takes as many connections as it gets, begins a message on each, and never goes on.
+/// Scenario: a script takes as many connections as it gets, begins a message on each, and never
+/// goes on.
 #[test]
 fn a_script_that_takes_all_its_connections_stops_no_other_site() {
     if Command::new("python3").arg("--version").output().is_err() {
@@ -117,7 +118,8 @@ time.sleep(600)
 "#;
     let mails = MailServer::start();
     let code = "
-        $process = popen('exec python3 ' . escapeshellarg(getenv('DATA') . '/attack.py') . ' 2>&1', 'r');
+        $process = popen('exec python3 ' . escapeshellarg(getenv('DATA') . '/attack.py') . ' \
+        2>&1', 'r');
         echo fgets($process);
         fastcgi_finish_request();
         sleep(600);";

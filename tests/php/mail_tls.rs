@@ -81,8 +81,10 @@ fn a_real_postfix_takes_mail_over_tls_with_a_password() {
 
 /// The message about a certificate of an authority that is not the system's.
 fn unknown_to_the_system() -> &'static str {
-    match std::path::Path::new("/etc/ssl/certs/ca-certificates.crt").exists() {
-        true => "is not issued by an authority in /etc/ssl/certs/ca-certificates.crt",
-        false => "ca-certificates",
+    if std::path::Path::new("/etc/ssl/certs/ca-certificates.crt").exists() {
+        "is not issued by an \
+        authority in /etc/ssl/certs/ca-certificates.crt"
+    } else {
+        "ca-certificates"
     }
 }

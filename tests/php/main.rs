@@ -1,4 +1,5 @@
-//! Applications: their workers, their limits, and what their scripts do to themselves and to the server.
+//! Applications: their workers, their limits, and what their scripts do to themselves and to the
+//! server.
 
 mod crash_loops;
 mod exhaustion;

@@ -151,7 +151,8 @@ fn nobody_else_can_open_the_lock_file_of_opcache() {
     // Who had it open could hold its lock, and PHP would wait for that when it is loaded.
     let server = Site::script(
         "a.php",
-        "echo json_encode([ini_get('opcache.lockfile_path'), opcache_get_status(false) !== false]);",
+        "echo json_encode([ini_get('opcache.lockfile_path'), opcache_get_status(false) !== \
+         false]);",
     )
     .with(json!({}))
     .serve();
@@ -162,8 +163,8 @@ fn nobody_else_can_open_the_lock_file_of_opcache() {
     assert!(!directory.exists(), "it is there only while PHP is loaded");
 }
 
-/// A database that accepts connections and never answers holds all processes of its site. The other sites answer, and the
-/// commands are carried out.
+/// A database that accepts connections and never answers holds all processes of its site. The other
+/// sites answer, and the commands are carried out.
 #[test]
 fn a_site_whose_database_never_answers_holds_nothing_else_up() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

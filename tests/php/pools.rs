@@ -1,5 +1,5 @@
-//! How many workers there are: fixed, within bounds, on demand, or as measured; and that a change of
-//! their number or of all of them costs no request.
+//! How many workers there are: fixed, within bounds, on demand, or as measured; and that a change
+//! of their number or of all of them costs no request.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

@@ -50,7 +50,8 @@ fn is_not_a_workers(server: &Server, target: &str) -> bool {
 fn workers_hold_no_listening_log_or_control_descriptor() {
     let site = Site::script(
         "a.php",
-        "foreach (scandir('/proc/self/fd') as $fd) echo $fd, ' ', @readlink(\"/proc/self/fd/$fd\"), \"\\n\";",
+        "foreach (scandir('/proc/self/fd') as $fd) echo $fd, ' ', \
+         @readlink(\"/proc/self/fd/$fd\"), \"\\n\";",
     );
     let control = format!("unix:{}", site.data().join("control.sock").display());
     let server = site.argument("--control").argument(&control).serve();
@@ -137,14 +138,15 @@ sys.stdin.read()";
     eventually("the file is read once it can be", || (ask() == 204).then_some(()));
 }
 
-/// The descriptor was that of the router, which could write, so that a worker could fill the disk in
-/// the name of the server's user.
+/// The descriptor was that of the router, which could write, so that a worker could fill the disk
+/// in the name of the server's user.
 #[test]
 fn a_worker_can_only_read_the_file_of_a_body() {
     let code = "foreach (scandir('/proc/self/fd') as $number) {
         $file = @readlink('/proc/self/fd/' . $number);
         $facts = @file_get_contents('/proc/self/fdinfo/' . $number);
-        if (str_starts_with((string)$file, '/') && preg_match('/flags:\\s*0?(\\d+)/', $facts, $found))
+        if (str_starts_with((string)$file, '/') && preg_match('/flags:\\s*0?(\\d+)/', $facts, \
+        $found))
             echo (octdec($found[1]) & 3) === 0 ? 'read ' : 'write ', $file, \"\\n\";
     }
     echo strlen(file_get_contents('php://input'));";
@@ -152,7 +154,8 @@ fn a_worker_can_only_read_the_file_of_a_body() {
     let answer = server.post("/a.php", "application/octet-stream", vec![b'x'; 4 << 20]);
     let text = answer.text();
     assert!(text.ends_with(&(4 << 20).to_string()), "{text}");
-    // Its temporary file has no name. Where a file system has no such files, it is in sealed memory.
+    // Its temporary file has no name. Where a file system has no such files, it is in sealed
+    // memory.
     let temporary = server.site.data().with_file_name("tmp").display().to_string();
     let is_body = |line: &&str| line.contains(&temporary) && line.ends_with(" (deleted)");
     let body: Vec<_> = text.lines().filter(is_body).collect();

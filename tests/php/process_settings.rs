@@ -72,9 +72,12 @@ fn requests_of_an_application_are_in_its_own_log() {
 /// As with PHP-FPM, a `php.ini` with such a mistake does not keep its site from being served.
 #[test]
 fn an_extension_that_cannot_be_loaded_is_in_the_log_and_the_site_is_served() {
-    let site = Site::new()
-        .file("index.php", "<?php echo ini_get('memory_limit'), $undefined;")
-        .file("php.ini", "memory_limit = 77M\nextension = nothere.so\nhtml_errors = On\ndisplay_startup_errors = On\ndisplay_errors = On\n");
+    let site =
+        Site::new().file("index.php", "<?php echo ini_get('memory_limit'), $undefined;").file(
+            "php.ini",
+            "memory_limit = 77M\nextension = nothere.so\nhtml_errors = \
+                          On\ndisplay_startup_errors = On\ndisplay_errors = On\n",
+        );
     let file = site.root().join("php.ini");
     let server = site.with(json!({"applications": {"site": {"options": {"file": file}}}})).serve();
     // Messages of scripts are HTML, as the setting says; those of the start are not.

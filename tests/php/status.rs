@@ -203,7 +203,8 @@ fn scripts_get_the_array_of_fpm_get_status() {
     }
     // Also when nobody waits for the answer any more.
     let file = watched(
-        "fastcgi_finish_request(); file_put_contents(getenv('DATA') . '/pool', fpm_get_status()['pool']);",
+        "fastcgi_finish_request(); file_put_contents(getenv('DATA') . '/pool', \
+         fpm_get_status()['pool']);",
         1,
         json!({}),
     );

@@ -26,7 +26,8 @@ const WAITS: &str = "
                      $b->query('SELECT * FROM sqlite_master'); break;
         case 'mysql': new mysqli('127.0.0.1', 'a', 'b', 'c', (int) $_GET['port']); break;
         case 'socket': $s = fsockopen('127.0.0.1', (int) $_GET['port']); fgets($s); break;
-        case 'curl': $c = curl_init('http://127.0.0.1:' . (int) $_GET['port']); curl_exec($c); break;
+        case 'curl': $c = curl_init('http://127.0.0.1:' . (int) $_GET['port']); curl_exec($c); \
+        break;
         case 'handler': pcntl_async_signals(true); foreach ([SIGTERM, SIGALRM, SIGINT] as $s)
                      pcntl_signal($s, function () {}); sleep(30); break;
         case 'shutdown': register_shutdown_function(function () { while (true) {} }); break;

@@ -5,14 +5,15 @@ use std::process::{Command, Output};
 use harness::{Server, Site, programs};
 use serde_json::json;
 
-/// Serves an application in the classic mode whose front controller can also run as a worker script.
-/// `page` handles a request; its own global variables stay in worker mode.
+/// Serves an application in the classic mode whose front controller can also run as a worker
+/// script. `page` handles a request; its own global variables stay in worker mode.
 fn serve(page: &str) -> Server {
     let script = format!(
         "<?php
         $page = function () {{
             $path = strtok($_SERVER['REQUEST_URI'], '?');
-            if ($path === '/') {{ echo '<a href=\"/one\">1</a> <a href=\"two\">2</a> <a href=\"/three?a=b\">3</a>'; }}
+            if ($path === '/') \
+            {{ echo '<a href=\"/one\">1</a> <a href=\"two\">2</a> <a href=\"/three?a=b\">3</a>'; }}
             echo $path, ' token ', bin2hex(random_bytes(4)), ' ';
             {page}
         }};

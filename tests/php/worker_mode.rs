@@ -81,8 +81,8 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// Sends requests from several clients while `act` runs, and returns the versions that they have met.
-/// Each of them must be answered with 200.
+/// Sends requests from several clients while `act` runs, and returns the versions that they have
+/// met. Each of them must be answered with 200.
 pub(super) fn under_load(server: &Server, act: impl FnOnce()) -> Vec<String> {
     let ending = AtomicBool::new(false);
     let answered = AtomicU32::new(0);
@@ -134,8 +134,9 @@ fn a_restart_boots_the_script_again_and_loses_no_request() {
     assert!(after["generation"].as_u64() > before["generation"].as_u64(), "{before} {after}");
 }
 
-/// A worker takes a request as soon as it is forked, and needs its socket for a body in a file. If the
-/// application is restarted before the router knows of the worker, the request must not be lost.
+/// A worker takes a request as soon as it is forked, and needs its socket for a body in a file. If
+/// the application is restarted before the router knows of the worker, the request must not be
+/// lost.
 #[test]
 fn a_restart_loses_no_request_of_a_worker_that_has_just_been_forked() {
     let worker = json!({"script": "worker.php", "requests": 1});

@@ -284,7 +284,8 @@ const ENDS_ZYGOTES: &str = r#"
     }
 "#;
 
-/// A zygote that is never ready, as with an extension that waits for something, costs its memory and no request.
+/// A zygote that is never ready, as with an extension that waits for something, costs its memory
+/// and no request.
 #[test]
 fn a_zygote_that_is_never_ready_is_told_once_and_nobody_waits_for_the_next() {
     let place = place();

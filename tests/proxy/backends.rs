@@ -1,4 +1,5 @@
-//! Applications that are servers of their own, behind the proxy: Node's and Python's, the real ones.
+//! Applications that are servers of their own, behind the proxy: Node's and Python's, the real
+//! ones.
 
 use std::io::Write;
 

@@ -1,5 +1,5 @@
-//! What neither a client nor a server behind the proxy may decide: where a message ends, who the client
-//! is, which fields are passed on.
+//! What neither a client nor a server behind the proxy may decide: where a message ends, who the
+//! client is, which fields are passed on.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -204,8 +204,9 @@ fn a_client_cannot_take_away_fields_by_naming_them_in_connection() {
 #[test]
 fn fields_of_a_connection_end_with_it() {
     let backend = Backend::new(&[
-        b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: X-Secret, keep-alive\r\nX-Secret: s\r\n\
-          Keep-Alive: timeout=5\r\nProxy-Connection: close\r\nUpgrade: h2c\r\nTrailer: X-T\r\n\r\ngood",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: X-Secret, keep-alive\r\nX-Secret: \
+          s\r\nKeep-Alive: timeout=5\r\nProxy-Connection: close\r\nUpgrade: h2c\r\nTrailer: \
+          X-T\r\n\r\ngood",
     ]);
     let server = before(&backend);
     let response = server.send(
@@ -275,7 +276,8 @@ fn responses_with_secrets_can_be_kept_from_compression() {
         .file("page.php", "<?php echo str_repeat('secret ', 1000);")
         .file(
             "marked.php",
-            "<?php header('Cache-Control: private, no-transform'); echo str_repeat('secret ', 1000);",
+            "<?php header('Cache-Control: private, no-transform'); echo str_repeat('secret ', \
+             1000);",
         )
         .file(
             "identity.php",

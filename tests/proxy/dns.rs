@@ -253,8 +253,8 @@ fn a_service_names_servers_with_their_ports() {
     assert_eq!(server.get("/").text(), last.0[0].to_string());
 }
 
-/// Waiting for machines one after the other took ten seconds for each that did not answer, and a machine
-/// without an answer was left out until the time to live of the service was over.
+/// Waiting for machines one after the other took ten seconds for each that did not answer, and a
+/// machine without an answer was left out until the time to live of the service was over.
 #[test]
 fn a_machine_of_a_service_that_is_not_known_yet_keeps_nobody_waiting() {
     let dns = Dns::start(None);

@@ -50,7 +50,8 @@ fn a_script_sees_the_request_through_every_server_and_transport() {
             for _ in 0..3 {
                 client.send(
                     "POST /a.php/i/x?q=1 HTTP/1.1\r\nHost: a\r\nX-A: b\r\nCookie: c=d\r\n\
-                     Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 3\r\n\r\nx=y",
+                     Content-Type: application/x-www-form-urlencoded\r\nContent-Length: \
+                     3\r\n\r\nx=y",
                 );
                 let response = client.response();
                 let seen: Value = serde_json::from_str(&response.text())
@@ -143,8 +144,10 @@ fn parameters_can_be_added_replaced_and_left_out() {
     let response = server.send("GET /a.php HTTP/1.1\r\nHost: example.org\r\n\r\n");
     assert_eq!(response.text(), "for example.org other - 77M");
     // No field of a request becomes one of them.
-    let response = server
-        .send("GET /a.php HTTP/1.1\r\nHost: a\r\nPHP-VALUE: memory_limit=1G\r\nPHP_VALUE: memory_limit=1G\r\n\r\n");
+    let response = server.send(
+        "GET /a.php HTTP/1.1\r\nHost: a\r\nPHP-VALUE: memory_limit=1G\r\nPHP_VALUE: \
+               memory_limit=1G\r\n\r\n",
+    );
     assert_eq!(response.text(), "for a other - 77M");
 }
 

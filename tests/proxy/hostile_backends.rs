@@ -1,5 +1,5 @@
-//! Back ends that are hostile or broken, behind HTTP and behind FastCGI: what their own client gets,
-//! what the log says, and that no other client notices.
+//! Back ends that are hostile or broken, behind HTTP and behind FastCGI: what their own client
+//! gets, what the log says, and that no other client notices.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -151,7 +151,8 @@ fn end() -> Vec<u8> {
 
 const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";
 
-/// A client asks for `/bad` and gets `status`, another one gets what is its own; the log says `why`.
+/// A client asks for `/bad` and gets `status`, another one gets what is its own; the log says
+/// `why`.
 fn check(server: &Server, deed: &Deed, status: u16, why: &str) {
     let bytes = deed.bytes();
     let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();

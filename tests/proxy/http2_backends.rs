@@ -140,9 +140,10 @@ fn a_request_that_the_server_refuses_is_sent_again_and_no_other() {
         let mut is_first = true;
         while let Some(stream) = peer.request() {
             let code: u32 = if peer.number == 0 { 7 } else { 0 };
-            match is_first && code == 7 {
-                true => peer.send(frame(kind::RST_STREAM, 0, stream, &code.to_be_bytes())),
-                false => peer.answer(stream, "200", "taken"),
+            if is_first && code == 7 {
+                peer.send(frame(kind::RST_STREAM, 0, stream, &code.to_be_bytes()))
+            } else {
+                peer.answer(stream, "200", "taken")
             };
             is_first = false;
         }
@@ -500,7 +501,8 @@ fn a_web_socket_is_refused_with_the_reason() {
     let (address, connections) = backend(|_| ());
     let server = before(&[&address], json!({}));
     let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
-                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: \
+                   AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
     assert_eq!(server.send(request).status, 501);
     server.wait_for_log("WebSockets do not pass to servers with \"http2\"");
     assert_eq!(connections.load(Relaxed), 0);

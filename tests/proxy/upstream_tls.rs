@@ -178,8 +178,8 @@ fn what_comes_before_the_handshake_is_no_answer() {
     }
 }
 
-/// A server that reads slowly, and nothing but the head while it is held up. It answers how many bytes of a
-/// body have come, and what they add up to.
+/// A server that reads slowly, and nothing but the head while it is held up. It answers how many
+/// bytes of a body have come, and what they add up to.
 #[derive(Clone)]
 struct Slow {
     address: SocketAddr,
@@ -219,9 +219,12 @@ impl Slow {
         let Some(head) = read_head(&mut stream) else { return Ok(()) };
         let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
         self.asked.fetch_add(1, Relaxed);
-        let is_whole = |body: &[u8]| match head.contains("transfer-encoding: chunked") {
-            true => body.ends_with(b"0\r\n\r\n"),
-            false => head.contains(&format!("content-length: {}\r\n", body.len())),
+        let is_whole = |body: &[u8]| {
+            if head.contains("transfer-encoding: chunked") {
+                body.ends_with(b"0\r\n\r\n")
+            } else {
+                head.contains(&format!("content-length: {}\r\n", body.len()))
+            }
         };
         while self.is_held_up.load(Relaxed) {
             std::thread::sleep(Duration::from_millis(10));

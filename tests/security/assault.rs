@@ -14,8 +14,8 @@ use crate::setup::{IPC_KEY, SHARED_FILE, Setup};
 use harness::time::Stopwatch;
 use harness::{control, processes, tls};
 
-/// What the attacker does, in this order: what leaves no trace comes first, and what may end its own
-/// application last.
+/// What the attacker does, in this order: what leaves no trace comes first, and what may end its
+/// own application last.
 const PHASES: [&str; 7] = ["look", "nudge", "hurt", "exhaust", "junk", "everybody", "own"];
 
 /// Phases that cost no process of the attacker's application.
@@ -114,8 +114,8 @@ impl Setup {
         targets
     }
 
-    /// Processes that an attack must not replace. The control process and the mail process may end by
-    /// themselves.
+    /// Processes that an attack must not replace. The control process and the mail process may end
+    /// by themselves.
     pub fn others(&self) -> Tree {
         let mut others = Tree::new();
         let ends = |name: &str| matches!(name, "control" | "mail");

@@ -1,4 +1,5 @@
-//! Memory of responses that are stored in a cache while clients get them: what is collected, and what is not read.
+//! Memory of responses that are stored in a cache while clients get them: what is collected, and
+//! what is not read.
 
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -114,7 +115,8 @@ fn responses_that_are_collected_before_their_end_have_a_limit_for_each_client() 
         assert_eq!(quick.body.len(), FIRST + 7);
     }
     server.wait_for_log(
-        "client 192.0.2.1: responses that are collected for a cache, before their end, take 32 MiB of memory",
+        "client 192.0.2.1: responses that are collected for a cache, before their end, take 32 \
+         MiB of memory",
     );
     assert_eq!(slow.connections(), 41, "the second is from the cache");
     *gate.0.lock().unwrap() = true;

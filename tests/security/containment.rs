@@ -1,9 +1,9 @@
 //! Namespaces and users for a test alone.
 //!
-//! The test program starts itself again as the first process of a process namespace, with a network,
-//! mounts and System V objects of its own, and a user database in which `www-data` and a few others
-//! have numbers that nobody else has. So an attack that sends a signal to every process of its user,
-//! or uses up what a user may have, reaches nobody else.
+//! The test program starts itself again as the first process of a process namespace, with a
+//! network, mounts and System V objects of its own, and a user database in which `www-data` and a
+//! few others have numbers that nobody else has. So an attack that sends a signal to every process
+//! of its user, or uses up what a user may have, reaches nobody else.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ const VARIABLE: &str = "HOWDAH_TEST_CONTAINED";
 const NAMESPACES: [&str; 7] =
     ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--ipc", "--net"];
 
-/// Tests of one run that have user ids of their own. Process ids are below 2^22, so that all ids are
-/// below 2^31.
+/// Tests of one run that have user ids of their own. Process ids are below 2^22, so that all ids
+/// are below 2^31.
 const TESTS: u32 = 32;
 
 /// User ids for each test.

@@ -81,8 +81,8 @@ impl Circumstances {
         if *wanted != Wanted::Refused {
             return None;
         }
-        // In a process namespace of its own, there is nobody else. The control process and the mail process
-        // end by themselves.
+        // In a process namespace of its own, there is nobody else. The control process and the mail
+        // process end by themselves.
         let ends = matches!(attempt.target.as_str(), "control" | "mail");
         let may_be_gone = self.has_own_processes || ends;
         if attempt.found_nobody() && !may_be_gone {

@@ -91,7 +91,8 @@ fn a_prototype_that_is_stopped_for_a_moment_goes_on() {
 
 /// Leaves a program behind that is stopped.
 const LEAVES: &str = "$pid = exec('setsid sleep 600 > /dev/null 2>&1 & echo $!');
-    posix_kill((int) $pid, SIGSTOP); file_put_contents(getenv('DATA') . '/pid', $pid); echo 'left';";
+    posix_kill((int) $pid, SIGSTOP); file_put_contents(getenv('DATA') . '/pid', $pid); echo \
+    'left';";
 
 #[test]
 fn a_restart_leaves_nothing_of_the_old_instance_even_if_all_of_it_is_stopped() {
@@ -207,7 +208,8 @@ fn attacker(site: &Site) -> PathBuf {
 fn a_script_cannot_take_what_its_prototype_has() {
     let site = Site::script(
         "a.php",
-        "passthru(getenv('DATA') . '/attack ' . ($_GET['self'] ?? 0 ? getmypid() : posix_getppid()));",
+        "passthru(getenv('DATA') . '/attack ' . ($_GET['self'] ?? 0 ? getmypid() : \
+         posix_getppid()));",
     );
     attacker(&site);
     let server = site.workers(1).with(json!({})).serve();
@@ -224,8 +226,8 @@ fn a_script_cannot_take_what_its_prototype_has() {
 
 // -- a prototype that is taken over --
 
-/// An extension of PHP that is none: it leaves a process behind which has what the prototype has from
-/// the supervisor, and does with it what a file says.
+/// An extension of PHP that is none: it leaves a process behind which has what the prototype has
+/// from the supervisor, and does with it what a file says.
 const EXTENSION: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>

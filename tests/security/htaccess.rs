@@ -150,8 +150,9 @@ fn fields_of_directives_have_the_limit_of_those_of_scripts() {
 
 #[test]
 fn sub_requests_that_start_sub_requests_end() {
-    let rules = "RewriteEngine On\nRewriteCond %{REQUEST_URI}x -U [OR]\nRewriteCond %{REQUEST_URI}y -F [OR]\n\
-                 RewriteCond expr \"-U '%{REQUEST_URI}z' || -F '%{REQUEST_FILENAME}z'\"\nRewriteRule . - [E=A:b]\n";
+    let rules = "RewriteEngine On\nRewriteCond %{REQUEST_URI}x -U [OR]\nRewriteCond \
+                 %{REQUEST_URI}y -F [OR]\nRewriteCond expr \"-U '%{REQUEST_URI}z' || -F \
+                 '%{REQUEST_FILENAME}z'\"\nRewriteRule . - [E=A:b]\n";
     let server = with_rules(rules.repeat(20));
     for response in attack(&server, 4, "/a.txt") {
         assert!(matches!(response.status, 200 | 500), "{}", response.status);
@@ -175,7 +176,8 @@ fn a_site_whose_directives_use_up_its_time_is_refused_for_a_while_and_no_other_o
     let rules = "RewriteEngine On\nRewriteRule ^(a|aa|a?a)+(a|aa)+$ - [F]\n".repeat(50);
     let server = with_rules(rules);
     let target = format!("/{}!", "a".repeat(60));
-    // The site may use a quarter of a processor. On a busy machine, the server may not get that much.
+    // The site may use a quarter of a processor. On a busy machine, the server may not get that
+    // much.
     let mut greatest_share: f64 = 0.0;
     let refused = (0..20).find_map(|_| {
         let (begun, before) = (Instant::now(), processes::processor_time(server.router()));
@@ -238,12 +240,14 @@ fn variables_give_a_real_fpm_no_settings_and_no_program() {
     let fastcgi = fpm(&Socket::Unix(128), 1, "php_admin_value[open_basedir] = /\n");
     let rules = "SetEnv PHP_VALUE \"memory_limit=77M\\nauto_prepend_file=/etc/passwd\"\n\
                  SetEnv PHP_ADMIN_VALUE \"open_basedir=/etc\\nextension=/tmp/evil.so\"\n\
-                 SetEnv SCRIPT_FILENAME /etc/passwd\nSetEnv LD_PRELOAD /tmp/evil.so\nSetEnv DOCUMENT_ROOT /etc\n\
-                 SetEnvIf Request_URI . PHP_VALUE=memory_limit=78M SCRIPT_FILENAME=/etc/passwd\n\
-                 RewriteEngine On\nRewriteRule . - [E=PHP_ADMIN_VALUE:memory_limit=79M,E=PHP_VALUE:memory_limit=80M]\n\
-                 RequestHeader set PHP_VALUE memory_limit=81M\nphp_value open_basedir /etc\nphp_value precision 9\n";
-    let code = "<?php echo ini_get('memory_limit'), ' ', ini_get('open_basedir'), ' ', __FILE__, ' ', \
-                $_SERVER['DOCUMENT_ROOT'], ' ', ini_get('precision');";
+                 SetEnv SCRIPT_FILENAME /etc/passwd\nSetEnv LD_PRELOAD /tmp/evil.so\nSetEnv \
+                 DOCUMENT_ROOT /etc\nSetEnvIf Request_URI . PHP_VALUE=memory_limit=78M \
+                 SCRIPT_FILENAME=/etc/passwd\nRewriteEngine On\nRewriteRule . - \
+                 [E=PHP_ADMIN_VALUE:memory_limit=79M,E=PHP_VALUE:memory_limit=80M]\nRequestHeader \
+                 set PHP_VALUE memory_limit=81M\nphp_value open_basedir /etc\nphp_value precision \
+                 9\n";
+    let code = "<?php echo ini_get('memory_limit'), ' ', ini_get('open_basedir'), ' ', __FILE__, \
+                ' ', $_SERVER['DOCUMENT_ROOT'], ' ', ini_get('precision');";
     let site = Site::new().file(".htaccess", rules).file("see.php", code);
     let root = site.root().display().to_string();
     let server = site
@@ -339,12 +343,13 @@ fn enormous_files_nests_and_lines_cost_their_own_directory_only() {
 #[test]
 fn no_rule_writes_a_line_into_the_head_of_a_response() {
     let rules = "RewriteEngine On\n\
-                 RewriteRule ^r/(.*)$ https://b.example/$1 [R,L]\nRewriteRule ^ne/(.*)$ https://b.example/$1 [R,NE,L]\n\
-                 RewriteRule ^co/(.*)$ - [CO=a:$1:.example,L]\nRewriteRule ^e/(.*)$ - [E=V:$1]\n\
-                 RewriteRule ^q$ https://b.example/?%{QUERY_STRING} [R,NE,L]\n\
-                 RedirectMatch ^/rm/(.*)$ https://b.example/$1\nRedirect /rd https://b.example/rd\n\
-                 Header always set X-V \"%{V}e\"\nHeader always set X-U \"expr=%{REQUEST_URI}\"\n\
-                 Header always set X-N \"a\\nX-Evil: 1\"\n";
+                 RewriteRule ^r/(.*)$ https://b.example/$1 [R,L]\nRewriteRule ^ne/(.*)$ \
+                 https://b.example/$1 [R,NE,L]\nRewriteRule ^co/(.*)$ - \
+                 [CO=a:$1:.example,L]\nRewriteRule ^e/(.*)$ - [E=V:$1]\nRewriteRule ^q$ \
+                 https://b.example/?%{QUERY_STRING} [R,NE,L]\nRedirectMatch ^/rm/(.*)$ \
+                 https://b.example/$1\nRedirect /rd https://b.example/rd\nHeader always set X-V \
+                 \"%{V}e\"\nHeader always set X-U \"expr=%{REQUEST_URI}\"\nHeader always set X-N \
+                 \"a\\nX-Evil: 1\"\n";
     let server = with_rules(rules);
     for path in [
         "/r/a%0d%0aX-Evil:%201",

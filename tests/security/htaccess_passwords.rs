@@ -1,5 +1,5 @@
-//! Passwords and groups of a hostile customer's `.htaccess` files: what they cost others, and what a flood of wrong
-//! passwords does to the right one.
+//! Passwords and groups of a hostile customer's `.htaccess` files: what they cost others, and what
+//! a flood of wrong passwords does to the right one.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,7 +10,8 @@ use serde_json::json;
 /// A slow form of the password `right` (bcrypt).
 const STORED: &str = "$2y$10$U3SdF5CCDmxYQHG0GbeSC.U/8et7sIQw0i6maPUMfAesqg4FRh4UO";
 
-/// A site with a protected directory `/in/`, and beside it another one at `/other/`. The password of `u` is `right`.
+/// A site with a protected directory `/in/`, and beside it another one at `/other/`. The password
+/// of `u` is `right`.
 fn serve(rules: &str, groups: &str) -> Server {
     let site =
         Site::new().file("a.txt", "text").file("in/a.txt", "in").file("other/a.txt", "other");
@@ -41,9 +42,8 @@ fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let part = |part: &[u8]| {
         let bits = (0..3).fold(0, |bits, at| bits << 8 | usize::from(*part.get(at).unwrap_or(&0)));
-        let digit = |at: usize| match at <= part.len() {
-            true => char::from(DIGITS[bits >> (18 - 6 * at) & 63]),
-            false => '=',
+        let digit = |at: usize| {
+            if at <= part.len() { char::from(DIGITS[bits >> (18 - 6 * at) & 63]) } else { '=' }
         };
         (0..4).map(digit).collect::<String>()
     };

@@ -167,7 +167,8 @@ const READ_ONLY: &str = r#"
 fn php_runs_with_opcache_where_root_and_tmp_are_read_only() {
     let code = "$path = ini_get('opcache.lockfile_path');
         echo json_encode([opcache_get_status(false)['opcache_enabled'],
-        file_exists($path) ? $path : dirname($path), is_writable('/tmp')], JSON_UNESCAPED_SLASHES);";
+        file_exists($path) ? $path : dirname($path), is_writable('/tmp')], \
+        JSON_UNESCAPED_SLASHES);";
     let site = Site::script("a.php", code);
     let directory = site.root().parent().unwrap().to_owned();
     let path = directory.display().to_string();

@@ -319,9 +319,10 @@ fn programs_may_have_more_rights_only_where_the_document_says_so() {
 
 /// A command as an ordinary user: `nobody`, or who runs this test.
 fn as_ordinary_user() -> Vec<&'static str> {
-    match requirements::is_root() {
-        true => vec!["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"],
-        false => vec!["env"],
+    if requirements::is_root() {
+        vec!["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    } else {
+        vec!["env"]
     }
 }
 
@@ -367,8 +368,8 @@ fn without_root_an_application_has_namespaces_of_its_own_and_stays_its_user() {
     assert!(!holds(server.processes()), "nothing is left that held the namespace");
 }
 
-/// Stops a child of the supervisor that is still a copy of it, with its title; each has become another
-/// program in no time, so there may be none.
+/// Stops a child of the supervisor that is still a copy of it, with its title; each has become
+/// another program in no time, so there may be none.
 fn stopped_copy(supervisor: u32, lists: impl Fn(u32) -> bool) -> Option<u32> {
     let title = |pid: u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let state = |pid: u32| {
@@ -386,8 +387,8 @@ fn stopped_copy(supervisor: u32, lists: impl Fn(u32) -> bool) -> Option<u32> {
             processes::signal(pid, Signal::STOP);
             // It runs on for a moment, and could become another program after its title was read.
             while state(pid).is_some_and(|state| !"TZ".contains(state)) {}
-            // First the server looks at what there is, PHP for example; it can be traced then, and knows
-            // nothing that scripts of its user do not.
+            // First the server looks at what there is, PHP for example; it can be traced then, and
+            // knows nothing that scripts of its user do not.
             if title(pid).contains("\0serve\0") && !lists(supervisor) {
                 return Some(pid);
             }

@@ -1,5 +1,5 @@
-//! Floods of lines that the server itself writes about requests: they neither fill the log nor silence the lines
-//! about other sites.
+//! Floods of lines that the server itself writes about requests: they neither fill the log nor
+//! silence the lines about other sites.
 
 use std::fs;
 
@@ -23,7 +23,8 @@ fn ask(client: &mut Client, target: &str, count: usize) {
     }
 }
 
-/// Checks of passwords by an action that fails: each request is a line, as long as its client likes.
+/// Checks of passwords by an action that fails: each request is a line, as long as its client
+/// likes.
 #[test]
 fn lines_about_failed_requests_are_limited_and_those_of_other_sites_are_written() {
     let check = json!({"action": {"return": 500}});

@@ -1,14 +1,15 @@
-//! Hostile PHP: what a script can do to the rest of the server, alone and with the help of a program
-//! that it starts, and what the kernel is asked to keep it from.
+//! Hostile PHP: what a script can do to the rest of the server, alone and with the help of a
+//! program that it starts, and what the kernel is asked to keep it from.
 //!
 //! The program ([`attacker`](attacker/main.c)) tries every call of Linux that reaches into other
-//! processes, and the files and sockets of the server. Each attempt must be refused, or cost its own
-//! application only: meanwhile a client asks another site, whose requests must all be answered by the
-//! same workers.
+//! processes, and the files and sockets of the server. Each attempt must be refused, or cost its
+//! own application only: meanwhile a client asks another site, whose requests must all be answered
+//! by the same workers.
 //!
-//! Each test with that program runs in namespaces of its own with users of its own ([`containment`]), so
-//! that it neither meets nor harms other processes of the machine. That takes root. `ATTACKS=all cargo test
-//! --test security -- --nocapture` prints each attempt and its outcome.
+//! Each test with that program runs in namespaces of its own with users of its own
+//! ([`containment`]), so that it neither meets nor harms other processes of the machine. That takes
+//! root. `ATTACKS=all cargo test --test security -- --nocapture` prints each attempt and its
+//! outcome.
 
 mod assault;
 mod attacker;

@@ -1,4 +1,5 @@
-//! Memory that the router uses for `.htaccess` files: directives, answers, directories, passwords and listings.
+//! Memory that the router uses for `.htaccess` files: directives, answers, directories, passwords
+//! and listings.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -122,7 +123,8 @@ fn files_of_groups_that_many_clients_want_are_in_memory_once() {
     fs::write(site.root().join("users"), format!("u:{SHA1_OF_A}\n")).unwrap();
     let server = serve(site);
     let growth = Growth::of(&server);
-    let head = "GET /in/a.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Basic dTph\r\n\r\n";
+    let head = "GET /in/a.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Basic \
+                dTph\r\n\r\n";
     let statuses: Vec<u16> = thread::scope(|scope| {
         let clients: Vec<_> = (0..24).map(|_| scope.spawn(|| server.send(head).status)).collect();
         clients.into_iter().map(|client| client.join().unwrap()).collect()
@@ -166,7 +168,8 @@ fn checks_of_slow_passwords_take_the_memory_of_one_for_each_client() {
 #[test]
 fn listings_that_nobody_reads_stay_within_the_memory_of_their_site() {
     let rules = format!(
-        "Options +Indexes\nIndexOptions FancyIndexing DescriptionWidth=*\nAddDescription \"{}\" *\n",
+        "Options +Indexes\nIndexOptions FancyIndexing DescriptionWidth=*\nAddDescription \"{}\" \
+         *\n",
         "d".repeat(8000)
     );
     let site = Site::new().file(".htaccess", rules);

@@ -74,9 +74,10 @@ fn base64(bytes: &[u8]) -> String {
     for part in bytes.chunks(3) {
         let bits = (0..3).fold(0, |bits, n| bits << 8 | u32::from(*part.get(n).unwrap_or(&0)));
         for n in 0..4 {
-            match n <= part.len() {
-                true => text.push(char::from(DIGITS[(bits >> (18 - 6 * n)) as usize & 63])),
-                false => text.push('='),
+            if n <= part.len() {
+                text.push(char::from(DIGITS[(bits >> (18 - 6 * n)) as usize & 63]))
+            } else {
+                text.push('=')
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Memory that waits for others: purges and blocks for the other servers of a cluster, messages for a mail server, bodies
-//! for a server that does not read.
+//! Memory that waits for others: purges and blocks for the other servers of a cluster, messages for
+//! a mail server, bodies for a server that does not read.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

@@ -118,8 +118,8 @@ fn fetched(address: &str, target: &str) -> harness::client::Response {
     client.response()
 }
 
-/// What the running router may read was decided at its start: another one takes its place, and no request is
-/// lost.
+/// What the running router may read was decided at its start: another one takes its place, and no
+/// request is lost.
 #[test]
 fn a_document_that_leads_out_of_the_routers_reach_brings_another_router() {
     if !has_landlock(1) {

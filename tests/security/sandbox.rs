@@ -28,12 +28,13 @@ fn asked(server: &Server, target: &str) -> Value {
     serde_json::from_str(&response.text()).unwrap_or_else(|_| panic!("{response:?}"))
 }
 
-/// A directory where no temporary files are; `None`, with a word, if there is none that the server's
-/// user reaches.
+/// A directory where no temporary files are; `None`, with a word, if there is none that the
+/// server's user reaches.
 fn place_of_sites() -> Option<tempfile::TempDir> {
-    let above = match requirements::is_root() {
-        true => Path::new("/srv"),
-        false => Path::new(env!("CARGO_TARGET_TMPDIR")),
+    let above = if requirements::is_root() {
+        Path::new("/srv")
+    } else {
+        Path::new(env!("CARGO_TARGET_TMPDIR"))
     };
     if above.starts_with("/tmp") || above.starts_with("/dev") {
         requirements::skipped(format!("{} is a place of temporary files", above.display()));
@@ -193,7 +194,8 @@ fn a_domain_leaves_files_as_they_were() {
 const USES: &str = "
     $dir = getenv('DIR');
     $root = __DIR__;
-    $run = function ($command) { exec(\"$command 2>/dev/null\", $lines, $status); return $status === 0; };
+    $run = function ($command) \
+    { exec(\"$command 2>/dev/null\", $lines, $status); return $status === 0; };
     // Without a copy: the inode stays.
     $moves = function ($from, $to) {
         $file = tempnam($from, 'x');

@@ -1,4 +1,5 @@
-//! Requests of HTTP/2 that are being answered: those of one client and one site leave room for those of others.
+//! Requests of HTTP/2 that are being answered: those of one client and one site leave room for
+//! those of others.
 
 use harness::http2::{Frame, Http2, frame, kind, request};
 use harness::raw::Raw;
@@ -15,7 +16,8 @@ const REFUSED: [u8; 4] = [0, 0, 0, 7]; // REFUSED_STREAM
 const OF_CLIENT: usize = 2048;
 const OF_SITE: usize = 4096;
 
-/// A server with two applications and two directories on one listener, for clients that a proxy on this machine names.
+/// A server with two applications and two directories on one listener, for clients that a proxy on
+/// this machine names.
 fn serve() -> Server {
     let (address, page) = (free_address().to_string(), "v".repeat(16_000));
     let site = Site::script("index.php", "echo str_repeat('v', 16000);")
@@ -94,8 +96,8 @@ fn bodies_that_nobody_reads_have_little_more_than_the_windows_of_their_connectio
     const CONNECTIONS: u64 = 40;
     let (server, check) = serve_unread();
     drop(send_bodies(&server, true, 1, 1));
-    // Frames as large as they may be fill the windows, 1 MiB for each connection. A frame of a byte takes hundreds: a client
-    // is cut off for them, also one that has transferred much before.
+    // Frames as large as they may be fill the windows, 1 MiB for each connection. A frame of a byte
+    // takes hundreds: a client is cut off for them, also one that has transferred much before.
     let floods =
         [(false, 16_384, 16, 1), (false, 1, 20_000, 0), (true, 1, 20_000, 0), (true, 64, 4000, 0)];
     for (is_rich, length, frames, window) in floods {
@@ -113,7 +115,8 @@ fn bodies_that_nobody_reads_have_little_more_than_the_windows_of_their_connectio
     }
 }
 
-/// A connection that asks for as many pages and takes none, and the number of requests that were refused.
+/// A connection that asks for as many pages and takes none, and the number of requests that were
+/// refused.
 fn ask(server: &Server, client: &str, path: &str, requests: u32) -> (Http2, usize) {
     let mut connection = Http2::connect(server.address, &[(INITIAL_WINDOW, 0)]);
     let head = request("GET", path, &[("x-forwarded-for", client)]);
@@ -128,7 +131,8 @@ fn ask(server: &Server, client: &str, path: &str, requests: u32) -> (Http2, usiz
     (connection, refused as usize)
 }
 
-/// Connections of clients that ask for as much as they get of a page, and the number of requests that were answered.
+/// Connections of clients that ask for as much as they get of a page, and the number of requests
+/// that were answered.
 fn ask_for_all(server: &Server, clients: &[&str], path: &str) -> (Vec<Http2>, usize) {
     let connections: Vec<_> = (clients.iter())
         .flat_map(|client| (0..22).map(|_| ask(server, client, path, 100)))

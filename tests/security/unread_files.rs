@@ -1,4 +1,5 @@
-//! Temporary files of responses that clients do not read: one for each, and their space has a limit.
+//! Temporary files of responses that clients do not read: one for each, and their space has a
+//! limit.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +14,8 @@ use super::unsent::{MIB, patience, temporary_files};
 const INITIAL_WINDOW: u16 = 4;
 const END: u8 = 5; // END_STREAM, END_HEADERS
 
-/// A server whose script writes as many KiB as it is asked for, for clients that a proxy on this machine names.
+/// A server whose script writes as many KiB as it is asked for, for clients that a proxy on this
+/// machine names.
 fn serve(mut http: Value) -> Server {
     merge(&mut http, patience());
     let code = "for ($n = 0; $n < $_GET['kib']; $n++) echo str_repeat('v', 1024);";
@@ -50,7 +52,8 @@ fn ask(server: &Server, client: &str, requests: u32, kib: u64) -> Http2 {
     connection
 }
 
-/// Opens the windows, and returns the number of responses that are whole, and of those that are cut off.
+/// Opens the windows, and returns the number of responses that are whole, and of those that are cut
+/// off.
 fn read(connection: &mut Http2, requests: u32, kib: u64) -> (u32, u32) {
     connection.send(frame(kind::SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]));
     connection.send(frame(kind::WINDOW_UPDATE, 0, 0, &0x7fff_0000_u32.to_be_bytes()));
@@ -91,7 +94,8 @@ fn a_response_that_its_client_does_not_read_has_one_file() {
     let mut connections: Vec<_> = (0..3)
         .map(|_| {
             let mut connection = Client::connect(server.address);
-            let head = "GET /index.php?kib=16384 HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n";
+            let head = "GET /index.php?kib=16384 HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: \
+                        192.0.2.1\r\n\r\n";
             connection.send(head);
             eventually("the response begins", || connection.has_data().then_some(()));
             connection

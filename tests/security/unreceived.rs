@@ -1,5 +1,5 @@
-//! Memory of requests that do not arrive as a whole: heads and bodies are driven to their limits. Meanwhile another client
-//! is served, and in the end all is given back.
+//! Memory of requests that do not arrive as a whole: heads and bodies are driven to their limits.
+//! Meanwhile another client is served, and in the end all is given back.
 
 use harness::client::Client;
 use harness::{Server, Site, allow_many_files, eventually, free_address};
@@ -50,7 +50,8 @@ fn begin(server: &Server, client: &str) -> Client {
     let mut connection = Client::connect(server.address);
     let part = "b".repeat(100_000);
     connection.send(format!(
-        "POST /index.php HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {client}\r\nContent-Length: 100001\r\n\r\n{part}"
+        "POST /index.php HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {client}\r\nContent-Length: \
+         100001\r\n\r\n{part}"
     ));
     connection
 }

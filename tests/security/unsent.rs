@@ -1,5 +1,5 @@
-//! Memory of clients that do not read, and of pages that are put together: each kind is driven to its limit. Meanwhile
-//! another client is served, and in the end all is given back.
+//! Memory of clients that do not read, and of pages that are put together: each kind is driven to
+//! its limit. Meanwhile another client is served, and in the end all is given back.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -40,7 +40,8 @@ fn pages(gate: &Arc<(Mutex<bool>, Condvar)>) -> Raw {
             };
             let length = body.len();
             let head = format!(
-                "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\n{fields}Content-Length: {length}\r\n\r\n"
+                "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\n{fields}Content-Length: \
+                 {length}\r\n\r\n"
             );
             if !connection.send(head) || !connection.send(body) {
                 return;
@@ -201,7 +202,8 @@ fn short_responses_that_nobody_reads_are_refused_beyond_their_memory() {
         .serve_at(&address);
     server.get("/");
     let before = memory(&server);
-    // A connection that asks a hundred times and takes no body, and the number of requests that were refused.
+    // A connection that asks a hundred times and takes no body, and the number of requests that
+    // were refused.
     let ask = || {
         let mut connection = Http2::connect(server.address, &[(INITIAL_WINDOW, 0)]);
         (0..100).for_each(|number| connection.get(2 * number + 1, "/"));

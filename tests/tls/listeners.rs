@@ -239,8 +239,8 @@ fn stored_certificates_are_used_and_kept_while_they_are() {
     }
 }
 
-/// The socket is as most clients leave it: Nagle's algorithm holds the line back until the server has
-/// acknowledged the end of the handshake.
+/// The socket is as most clients leave it: Nagle's algorithm holds the line back until the server
+/// has acknowledged the end of the handshake.
 #[test]
 fn a_request_that_has_begun_when_its_listener_goes_is_answered() {
     let authority = Authority::new();
@@ -282,8 +282,9 @@ fn changed_files_are_in_use_without_a_restart() {
     assert_eq!(get(server.address, &client, "c.example", "/a.txt").unwrap().status, 200);
 }
 
-/// Each customer has a certificate of the same listener. One that is lost, while the server runs or before it
-/// starts, keeps none of the others from being renewed, neither in files nor in the store.
+/// Each customer has a certificate of the same listener. One that is lost, while the server runs or
+/// before it starts, keeps none of the others from being renewed, neither in files nor in the
+/// store.
 #[test]
 fn a_lost_certificate_keeps_no_other_from_being_renewed() {
     let authority = Authority::new();

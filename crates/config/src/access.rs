@@ -77,11 +77,10 @@ impl BasicAuth {
         let realm = object.read("realm", |realm| {
             let text = realm.text()?;
             let fits = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
-            match text.bytes().all(fits) {
-                true => Ok(text.to_owned()),
-                false => {
-                    Err(realm.invalid("must be printable ASCII without quotes and backslashes"))
-                }
+            if text.bytes().all(fits) {
+                Ok(text.to_owned())
+            } else {
+                Err(realm.invalid("must be printable ASCII without quotes and backslashes"))
             }
         })?;
         let users_file = object.required("users_file")?.file()?;

@@ -140,9 +140,13 @@ impl AccessLog {
         }
         let logs: Vec<_> =
             node.elements()?.map(|log| AccessLog::read(&log, "a file name or an object")).collect();
-        match logs.is_empty() {
-            true => Err(node.invalid("must not be empty").with_hint("write false for no log")),
-            false => logs.into_iter().collect(),
+        if logs.is_empty() {
+            Err(node.invalid("must not be empty").with_hint(
+                "write false for no \
+            log",
+            ))
+        } else {
+            logs.into_iter().collect()
         }
     }
 
@@ -212,21 +216,23 @@ fn seconds(
 ) -> Result<Option<Duration>, Error> {
     object.read(key, |node| {
         let value = node.value.as_f64().ok_or_else(|| node.wrong_type("a number of seconds"))?;
-        match (low..=high).contains(&value) {
-            true => Ok(Duration::from_secs_f64(value)),
-            false => Err(node
-                .invalid(format_args!("must be between {low} and {high} seconds, but is {value}"))),
+        if (low..=high).contains(&value) {
+            Ok(Duration::from_secs_f64(value))
+        } else {
+            Err(node
+                .invalid(format_args!("must be between {low} and {high} seconds, but is {value}")))
         }
     })
 }
 
 fn read_sample(node: &Node<'_>) -> Result<f64, Error> {
     let part = node.value.as_f64().ok_or_else(|| node.wrong_type("a number"))?;
-    match part > 0.0 && part <= 1.0 {
-        true => Ok(part),
-        false => Err(node
+    if part > 0.0 && part <= 1.0 {
+        Ok(part)
+    } else {
+        Err(node
             .invalid(format_args!("must be above 0 and at most 1, but is {part}"))
-            .with_hint("0.01 is one request of a hundred")),
+            .with_hint("0.01 is one request of a hundred"))
     }
 }
 

@@ -385,7 +385,8 @@ impl Mirror {
     }
 }
 
-/// Reads names of header fields. Only characters are allowed that scripts do not confuse with others.
+/// Reads names of header fields. Only characters are allowed that scripts do not confuse with
+/// others.
 fn read_field_names(node: &Node<'_>) -> Result<Vec<String>, Error> {
     const FRAMING: [&str; 4] = ["connection", "content-length", "host", "transfer-encoding"];
     let read = |name: Node<'_>| {
@@ -393,9 +394,10 @@ fn read_field_names(node: &Node<'_>) -> Result<Vec<String>, Error> {
         if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
             return Err(name.invalid("must be a name of letters, digits and hyphens"));
         }
-        match FRAMING.iter().any(|other| text.eq_ignore_ascii_case(other)) {
-            true => Err(name.invalid("cannot be copied from another response")),
-            false => Ok(text.to_owned()),
+        if FRAMING.iter().any(|other| text.eq_ignore_ascii_case(other)) {
+            Err(name.invalid("cannot be copied from another response"))
+        } else {
+            Ok(text.to_owned())
         }
     };
     node.strings()?.map(read).collect()
@@ -445,9 +447,10 @@ impl ErrorPage {
         let Some(status) = number else {
             return Err(node.invalid("must be a status code from 400 to 599"));
         };
-        let source = match node.value.is_object() {
-            true => read_page_action(node)?,
-            false => PageSource::File(read_page_file(node)?),
+        let source = if node.value.is_object() {
+            read_page_action(node)?
+        } else {
+            PageSource::File(read_page_file(node)?)
         };
         Ok(ErrorPage { status, source })
     }
@@ -458,9 +461,10 @@ fn read_page_file(node: &Node<'_>) -> Result<PathBuf, Error> {
         return Err(node.wrong_type("the name of a file, or an object with \"action\""));
     }
     let file = node.file()?;
-    match file.is_absolute() && file.file_name().is_some() {
-        true => Ok(file),
-        false => Err(node.invalid("must be the name of a file that starts with \"/\"")),
+    if file.is_absolute() && file.file_name().is_some() {
+        Ok(file)
+    } else {
+        Err(node.invalid("must be the name of a file that starts with \"/\""))
     }
 }
 

@@ -137,14 +137,15 @@ impl Config {
             .nth(index)
             .map_or(("", ""), |(place, cache)| (place, cache.name.as_str()));
         let message = format!(
-            "\"{key}\" differs from that of another action with the cache \"{name}\"; write it once, \
-             or give this cache another \"name\""
+            "\"{key}\" differs from that of another action with the cache \"{name}\"; write it \
+             once, or give this cache another \"name\""
         );
         Err(Error::new(ErrorKind::InvalidValue, format!("{place}/cache/{key}"), message))
     }
 
-    /// Returns the directories whose `.htaccess` files are read, with the settings for them: document roots of
-    /// applications, and shares. A share whose directory depends on the request is left out.
+    /// Returns the directories whose `.htaccess` files are read, with the settings for them:
+    /// document roots of applications, and shares. A share whose directory depends on the request
+    /// is left out.
     pub fn htaccess_roots(&self) -> Vec<(PathBuf, &Htaccess)> {
         let mut all = Vec::new();
         for application in &self.applications {

@@ -16,8 +16,8 @@ pub enum Address {
     /// `backend.example:8080`: a name that must be looked up, in lower case, and a port. Only for
     /// servers to connect to.
     Name(String, u16),
-    /// `_http._tcp.backend.example`: a service whose servers and ports are looked up (SRV), in lower
-    /// case. Only for servers to connect to.
+    /// `_http._tcp.backend.example`: a service whose servers and ports are looked up (SRV), in
+    /// lower case. Only for servers to connect to.
     Service(String),
 }
 
@@ -79,12 +79,12 @@ impl Address {
         }
         match Address::parse_server(text) {
             Ok(Address::Name(name, port)) if name == "localhost" => Some(format!(
-                "a name is not an address, as it may stand for several; write \"127.0.0.1:{port}\", and \
-                 \"[::1]:{port}\" for IPv6"
+                "a name is not an address, as it may stand for several; write \
+                 \"127.0.0.1:{port}\", and \"[::1]:{port}\" for IPv6"
             )),
             Ok(Address::Name(_, port)) => Some(format!(
-                "a name is not an address, as it may stand for several; write \"*:{port}\" and the name in \
-                 \"match\": {{\"host\": ...}} of a step"
+                "a name is not an address, as it may stand for several; write \"*:{port}\" and \
+                 the name in \"match\": {{\"host\": ...}} of a step"
             )),
             _ => None,
         }
@@ -129,9 +129,10 @@ impl Address {
         if name.len() > MAX_BYTES || name.contains('\0') {
             return Err(AddressError::UnixName);
         }
-        Ok(match is_abstract {
-            true => Address::Abstract(name.to_owned()),
-            false => Address::Unix(Path::new(name).to_owned()),
+        Ok(if is_abstract {
+            Address::Abstract(name.to_owned())
+        } else {
+            Address::Unix(Path::new(name).to_owned())
         })
     }
 }
@@ -179,7 +180,8 @@ impl Address {
         }
     }
 
-    /// Returns the name of the host, without a dot at its end; of a service, the domain that it is of.
+    /// Returns the name of the host, without a dot at its end; of a service, the domain that it is
+    /// of.
     pub fn host_name(&self) -> Option<&str> {
         let name = match self {
             Address::Service(name) => name.splitn(3, '.').nth(2)?,
@@ -212,12 +214,12 @@ impl fmt::Display for AddressError {
                  \"unix:/path\" or \"unix:@name\""
             }
             AddressError::ServerForm => {
-                "is not an address; write \"127.0.0.1:8080\", \"[::1]:8080\", \"backend.example:8080\", \
-                 \"unix:/path\" or \"unix:@name\""
+                "is not an address; write \"127.0.0.1:8080\", \"[::1]:8080\", \
+                 \"backend.example:8080\", \"unix:/path\" or \"unix:@name\""
             }
             AddressError::ServerPort => {
-                "must end with a port between 1 and 65535, as in \"backend.example:8080\"; only a service \
-                 of DNS has none, as in \"_http._tcp.backend.example\""
+                "must end with a port between 1 and 65535, as in \"backend.example:8080\"; only a \
+                 service of DNS has none, as in \"_http._tcp.backend.example\""
             }
             AddressError::ServicePort => {
                 "must have no port, as the records of the service (SRV) name those of its servers"

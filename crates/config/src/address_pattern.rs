@@ -87,10 +87,7 @@ impl AddressPattern {
 impl AddressPatterns {
     /// Adds a pattern.
     pub fn push(&mut self, pattern: AddressPattern) {
-        match pattern.negative {
-            true => self.excluding.push(pattern),
-            false => self.including.push(pattern),
-        }
+        if pattern.negative { self.excluding.push(pattern) } else { self.including.push(pattern) }
     }
 
     /// Returns true if the list accepts an address; `None` is a Unix socket.
@@ -200,28 +197,27 @@ fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, AddressPatternError> {
 
 /// Reads decimal digits. `parse` alone would accept a sign.
 fn parse_number(text: &str) -> Option<u16> {
-    match text.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => text.parse().ok(),
-        false => None,
-    }
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
 impl fmt::Display for AddressPatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             AddressPatternError::All => {
-                "is not an address pattern; leave \"all\" out: with \"allow\" all others are refused, and without it \
-                 all are allowed that \"deny\" does not name"
+                "is not an address pattern; leave \"all\" out: with \"allow\" all others are \
+                 refused, and without it all are allowed that \"deny\" does not name"
             }
             AddressPatternError::Form => {
-                "is not an address pattern; write \"10.0.0.1\", \"10.0.0.0/8\", \"10.0.0.1-10.0.0.9\", \
-                 \"10.0.0.1:80\", \"::1\", \"[::1]:80\", \"*:80\" or \"unix\""
+                "is not an address pattern; write \"10.0.0.1\", \"10.0.0.0/8\", \
+                 \"10.0.0.1-10.0.0.9\", \"10.0.0.1:80\", \"::1\", \"[::1]:80\", \"*:80\" or \
+                 \"unix\""
             }
             AddressPatternError::Prefix => {
                 "must have a prefix length after \"/\", up to 32 for IPv4 and 128 for IPv6"
             }
             AddressPatternError::Port => {
-                "must have a port between 0 and 65535 after the colon, or a range as in \"8000-8999\""
+                "must have a port between 0 and 65535 after the colon, or a range as in \
+                 \"8000-8999\""
             }
             AddressPatternError::Order => "has a range that ends before it starts",
         })

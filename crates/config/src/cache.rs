@@ -389,9 +389,10 @@ fn read_disk(object: &Object<'_>) -> Result<Option<CacheDisk>, Error> {
 fn read_name(node: &Node<'_>) -> Result<String, Error> {
     let name = node.text()?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    match name.len() <= 64 && name.bytes().all(is_plain) {
-        true => Ok(name.to_owned()),
-        false => Err(node.invalid("must have at most 64 letters, digits, \"-\", \"_\" and \".\"")),
+    if name.len() <= 64 && name.bytes().all(is_plain) {
+        Ok(name.to_owned())
+    } else {
+        Err(node.invalid("must have at most 64 letters, digits, \"-\", \"_\" and \".\""))
     }
 }
 
@@ -447,11 +448,10 @@ fn read_vary(node: &Node<'_>) -> Result<Vec<(String, VaryRule)>, Error> {
             serde_json::Value::Array(_) => {
                 let values = rule.elements()?.map(|value| {
                     let text = value.string()?;
-                    match is_token(text) {
-                        true => Ok(text.to_ascii_lowercase()),
-                        false => {
-                            Err(value.invalid("must be a coding or a language, such as \"br\""))
-                        }
+                    if is_token(text) {
+                        Ok(text.to_ascii_lowercase())
+                    } else {
+                        Err(value.invalid("must be a coding or a language, such as \"br\""))
                     }
                 });
                 VaryRule::Accepted(values.collect::<Result<_, _>>()?)

@@ -151,24 +151,26 @@ fn read_password(node: &Node<'_>) -> Result<Password, Error> {
 
 fn read_prefix(node: &Node<'_>) -> Result<String, Error> {
     let text = node.text()?;
-    match text.len() <= MAX_PREFIX_BYTES && text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        true => Ok(text.to_owned()),
-        false => Err(node.invalid(format_args!(
+    if text.len() <= MAX_PREFIX_BYTES && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(text.to_owned())
+    } else {
+        Err(node.invalid(format_args!(
             "must be at most {MAX_PREFIX_BYTES} printable ASCII characters without spaces"
-        ))),
+        )))
     }
 }
 
 fn read_timeout(object: &Object<'_>) -> Result<Option<Duration>, Error> {
     object.read("timeout", |node| {
         let seconds = node.value.as_f64().ok_or_else(|| node.wrong_type("a number of seconds"))?;
-        match TIMEOUT_SECONDS.contains(&seconds) {
-            true => Ok(Duration::from_secs_f64(seconds)),
-            false => Err(node.invalid(format_args!(
+        if TIMEOUT_SECONDS.contains(&seconds) {
+            Ok(Duration::from_secs_f64(seconds))
+        } else {
+            Err(node.invalid(format_args!(
                 "must be between {} and {} seconds",
                 TIMEOUT_SECONDS.start(),
                 TIMEOUT_SECONDS.end()
-            ))),
+            )))
         }
     })
 }

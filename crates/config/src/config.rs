@@ -276,9 +276,10 @@ impl Config {
 fn read_applications(node: &Node<'_>) -> Result<(Vec<Application>, Vec<FastCgi>), Error> {
     let (mut applications, mut fastcgi) = (Vec::new(), Vec::new());
     for (name, application) in node.members()? {
-        match FastCgi::is(&application) {
-            true => fastcgi.extend(node.part(FastCgi::read(name, &application))?),
-            false => applications.extend(node.part(Application::read(name, &application))?),
+        if FastCgi::is(&application) {
+            fastcgi.extend(node.part(FastCgi::read(name, &application))?)
+        } else {
+            applications.extend(node.part(Application::read(name, &application))?)
         }
     }
     Ok((applications, fastcgi))

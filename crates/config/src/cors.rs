@@ -92,12 +92,13 @@ fn read_origins(node: &Node<'_>) -> Result<Option<Vec<String>>, Error> {
             let fits = |byte: u8| byte.is_ascii_graphic() && !b"/,\"*?#@".contains(&byte);
             is_token(scheme) && !host.is_empty() && host.bytes().all(fits)
         });
-        match is_origin {
-            true => Ok(text.to_ascii_lowercase()),
-            false => Err(origin.invalid(
+        if is_origin {
+            Ok(text.to_ascii_lowercase())
+        } else {
+            Err(origin.invalid(
                 "is no origin; write a scheme and a host such as \"https://example.com\", \
                  or \"*\" alone for all",
-            )),
+            ))
         }
     };
     node.strings()?.map(read).collect::<Result<_, _>>().map(Some)

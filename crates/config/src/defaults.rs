@@ -9,14 +9,16 @@ pub struct Defaults {
     pub strict_requests: bool,
     /// True if the query in a `rewrite` has an effect. Unit drops it.
     pub rewrites_query: bool,
-    /// True if a `fallback` is also for a file that may not be read, as in Unit; otherwise that is 403.
+    /// True if a `fallback` is also for a file that may not be read, as in Unit; otherwise that is
+    /// 403.
     pub denied_has_fallback: bool,
     /// The default of `keepalive`: idle connections that each thread keeps to each HTTP server.
     pub keepalive: usize,
-    /// The default of `access_log.flush`: the maximum time that a line waits for others. Unit writes
-    /// each line at once.
+    /// The default of `access_log.flush`: the maximum time that a line waits for others. Unit
+    /// writes each line at once.
     pub access_log_flush: Duration,
-    /// True if `"return": 444` closes the connection without a response, as in nginx. Unit sends any status.
+    /// True if `"return": 444` closes the connection without a response, as in nginx. Unit sends
+    /// any status.
     pub closes_on_444: bool,
     /// True if conditions know cookies without `=`, which PHP takes for cookies without a value.
     pub takes_bare_cookies: bool,

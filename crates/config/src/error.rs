@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::place::split_path;
 
-/// An error in a document. `Display` is one line that names the place and the remedy; [`Error::lines`] shows
-/// further mistakes of the document as well.
+/// An error in a document. `Display` is one line that names the place and the remedy;
+/// [`Error::lines`] shows further mistakes of the document as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     kind: ErrorKind,
@@ -40,7 +40,8 @@ pub enum Unknown {
         /// The one of them that is probably meant.
         nearest: Option<&'static str>,
     },
-    /// The keys of an action or listener, some of which may be known, that has none of those it needs.
+    /// The keys of an action or listener, some of which may be known, that has none of those it
+    /// needs.
     InsteadOf {
         /// The keys, in the document's order.
         names: Vec<String>,
@@ -141,7 +142,8 @@ impl Error {
         self
     }
 
-    /// Replaces the hints of errors about unknown names by those that `hint` returns, also in [`Error::others`].
+    /// Replaces the hints of errors about unknown names by those that `hint` returns, also in
+    /// [`Error::others`].
     pub fn with_hints(mut self, hint: &dyn Fn(&Unknown) -> Option<String>) -> Error {
         if let Some(More { others, unknown }) = self.more.as_deref_mut() {
             let explained = others.drain(..).map(|other| other.with_hints(hint)).collect();
@@ -180,8 +182,9 @@ impl Error {
         &self.path
     }
 
-    /// Returns the place in the document as a JSON pointer (RFC 6901): of the object that has an unknown key, of
-    /// the value that is not valid, or of the member that is missing. `None` for syntax errors.
+    /// Returns the place in the document as a JSON pointer (RFC 6901): of the object that has an
+    /// unknown key, of the value that is not valid, or of the member that is missing. `None` for
+    /// syntax errors.
     pub fn pointer(&self) -> Option<String> {
         if self.kind == ErrorKind::Syntax {
             return None;
@@ -212,8 +215,8 @@ impl Error {
         &self.message
     }
 
-    /// Returns further mistakes of the document, in the order in which they were found. If there are too many,
-    /// some are missing.
+    /// Returns further mistakes of the document, in the order in which they were found. If there
+    /// are too many, some are missing.
     pub fn others(&self) -> &[Error] {
         self.more.as_ref().map_or(&[], |more| &more.others)
     }

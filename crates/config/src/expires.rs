@@ -126,9 +126,10 @@ pub fn is_fingerprinted(path: &[u8]) -> bool {
 
 fn read_directives(node: &Node<'_>) -> Result<String, Error> {
     let text = node.text()?;
-    match text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) && !text.trim().is_empty() {
-        true => Ok(text.trim().to_owned()),
-        false => Err(node.invalid("must be directives such as \"public, immutable\"")),
+    if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) && !text.trim().is_empty() {
+        Ok(text.trim().to_owned())
+    } else {
+        Err(node.invalid("must be directives such as \"public, immutable\""))
     }
 }
 

@@ -49,7 +49,8 @@ impl FieldPatterns {
             || self.alternatives.iter().any(|alternative| alternative.iter().all(holds))
     }
 
-    /// Returns true if text without `=` in a `Cookie` field is the name of a cookie without a value.
+    /// Returns true if text without `=` in a `Cookie` field is the name of a cookie without a
+    /// value.
     pub fn takes_bare(&self) -> bool {
         self.takes_bare
     }

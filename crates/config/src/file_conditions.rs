@@ -83,9 +83,13 @@ impl FileCondition {
                 None => including.push(read_name(&name, text)?),
             }
         }
-        match excluding.is_empty() && including.is_empty() {
-            true => Err(node.invalid("must have at least one element")),
-            false => Ok(FileCondition { test, excluding, including }),
+        if excluding.is_empty() && including.is_empty() {
+            Err(node.invalid(
+                "must have at least \
+            one element",
+            ))
+        } else {
+            Ok(FileCondition { test, excluding, including })
         }
     }
 

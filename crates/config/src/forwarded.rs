@@ -104,8 +104,12 @@ impl Forwarded {
 
 fn read_field(node: &Node<'_>) -> Result<String, Error> {
     let name = node.string()?;
-    match token::is_token(name) {
-        true => Ok(name.to_owned()),
-        false => Err(node.invalid("must be the name of a header field")),
+    if token::is_token(name) {
+        Ok(name.to_owned())
+    } else {
+        Err(node.invalid(
+            "must be the name of \
+        a header field",
+        ))
     }
 }

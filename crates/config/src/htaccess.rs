@@ -70,7 +70,8 @@ const OPTIONS: [&str; 9] = [
     "SymLinksIfOwnerMatch",
 ];
 
-/// Settings for `.htaccess` files. The defaults are those of Debian's Apache with `AllowOverride All`.
+/// Settings for `.htaccess` files. The defaults are those of Debian's Apache with `AllowOverride
+/// All`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Htaccess {
     /// Directives that the files may have, as Apache's `AllowOverride`.
@@ -196,9 +197,10 @@ fn read_words(
 ) -> Result<Vec<String>, Error> {
     let read = |word: Node<'_>| {
         let text = word.text()?;
-        match known.iter().any(|known| known.eq_ignore_ascii_case(name(text))) {
-            true => Ok(text.to_owned()),
-            false => Err(word.invalid(format_args!("must be one of {}", known.join(", ")))),
+        if known.iter().any(|known| known.eq_ignore_ascii_case(name(text))) {
+            Ok(text.to_owned())
+        } else {
+            Err(word.invalid(format_args!("must be one of {}", known.join(", "))))
         }
     };
     node.strings()?.map(read).collect()
@@ -206,9 +208,10 @@ fn read_words(
 
 fn read_name(node: &Node<'_>) -> Result<String, Error> {
     let text = node.text()?;
-    match text.is_empty() || text.contains('/') || matches!(text, "." | "..") {
-        true => Err(node.invalid("must be the name of a file, without \"/\"")),
-        false => Ok(text.to_owned()),
+    if text.is_empty() || text.contains('/') || matches!(text, "." | "..") {
+        Err(node.invalid("must be the name of a file, without \"/\""))
+    } else {
+        Ok(text.to_owned())
     }
 }
 

@@ -6,8 +6,8 @@
 //!
 //! An object may have `include` if it is the document, one of its members, or a member of these. In
 //! an array of steps, an object with nothing but `include` stands for the steps of the files. In
-//! all other places, `include` may be a name that the user has chosen. The `values` of a variable may be
-//! the name of a file, or a pattern: the files have the table.
+//! all other places, `include` may be a name that the user has chosen. The `values` of a variable
+//! may be the name of a file, or a pattern: the files have the table.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -155,8 +155,8 @@ fn finished<T>(mistakes: Mistakes<String>, read: Result<T, String>) -> Result<T,
     mistakes.finish(read).map_err(|problems| error::lines(&problems, String::clone))
 }
 
-/// Returns the paths of the tables of an expanded document that are in files, and the name of the file or
-/// the pattern of each.
+/// Returns the paths of the tables of an expanded document that are in files, and the name of the
+/// file or the pattern of each.
 pub fn tables(document: &Value) -> Vec<(Vec<String>, PathBuf)> {
     let included = document.get(INCLUDED).and_then(Value::as_object);
     let all = included.into_iter().flatten().map(|(part, file)| (split_path(part), file));
@@ -210,9 +210,10 @@ struct Reading<'f> {
     bytes: usize,
     /// The paths of tables in files, and the names of the files.
     tables: Vec<(Vec<String>, PathBuf)>,
-    /// Problems of files. With one, the document is of no use; other files are read for their problems.
+    /// Problems of files. One makes the document useless; the rest is read for further problems.
     mistakes: Mistakes<String>,
-    /// Files that include a file that includes them. They are not read again: their number would multiply.
+    /// Files that include a file that includes them. They are not read again: their number would
+    /// multiply.
     circular: BTreeSet<PathBuf>,
     /// Set if the document is read without files that cannot be used.
     tolerance: Option<Tolerance<'f>>,
@@ -389,9 +390,9 @@ impl<'f> Reading<'f> {
         self.origins.push(Origin { path, source, inner });
     }
 
-    /// Adds the members of a file to those that are there. The origins of what the file itself includes are those from
-    /// `first_origin` on. Keeps one problem: a copy of a file would have as many as
-    /// members.
+    /// Adds the members of a file to those that are there. The origins of what the file itself
+    /// includes are those from `first_origin` on. Keeps one problem: a copy of a file would have as
+    /// many as members.
     fn add(
         &mut self,
         all: &mut Map<String, Value>,
@@ -405,8 +406,8 @@ impl<'f> Reading<'f> {
         }
     }
 
-    /// Adds members to those that are there. Objects are merged, lists of certificates are joined. Error: the source that must not have a member, and
-    /// why.
+    /// Adds members to those that are there. Objects are merged, lists of certificates are joined.
+    /// Error: the source that must not have a member, and why.
     fn merge(
         &mut self,
         all: &mut Map<String, Value>,
@@ -503,15 +504,15 @@ impl<'f> Reading<'f> {
         Ok(files)
     }
 
-    /// Reads a file for the `include` at a place. `None` if the file has a problem, which is kept. Error: no
-    /// further file is to be read, as there are too many files or problems.
+    /// Reads a file for the `include` at a place. `None` if the file has a problem, which is kept.
+    /// Error: no further file is to be read, as there are too many files or problems.
     fn read(&mut self, file: &Path, place: &Place) -> Result<Option<(Value, usize)>, String> {
         if let Err(problem) = self.check_chain(file, place) {
             let including = self.sources.get(place.source).map(|source| source.file.clone());
-            return match including.is_some_and(|including| self.circular.insert(including)) {
-                true => self.reject(place.source, problem).map(|()| None),
-                false => Ok(None), // it has been told
-            };
+            if including.is_some_and(|including| self.circular.insert(including)) {
+                self.reject(place.source, problem)?;
+            }
+            return Ok(None);
         }
         if self.circular.contains(file) {
             return Ok(None);
@@ -548,7 +549,7 @@ impl<'f> Reading<'f> {
         Ok(Some((value, self.add_source(file, text, place))))
     }
 
-    /// Says which file is read next. Without the line, whose search would take as long as the files.
+    /// Says which file is read next, without its line: to find lines of all files takes too long.
     fn begins(&self, place: &Place, file: &Path) {
         let source = self.sources.get(place.source);
         let source = source.map_or(Path::new(""), |source| source.file.as_path()).display();
@@ -560,7 +561,7 @@ impl<'f> Reading<'f> {
         self.reject(place.source, self.problem(place, problem))
     }
 
-    /// Handles a file that cannot be used, and without which the file that names it cannot be used either.
+    /// Handles a file that cannot be used, nor the file that names it without it.
     fn reject_without(&self, file: &Path, place: &Place) -> Result<(), String> {
         match self.tolerance {
             Some(_) => self.keep(place, &format!("needs {}, which cannot be used", file.display())),
@@ -585,8 +586,8 @@ impl<'f> Reading<'f> {
     }
 }
 
-/// Returns true for the value of an `include`. In `applications` and others, `include` may also be a
-/// name of the user, whose value is an object.
+/// Returns true for the value of an `include`. In `applications` and others, `include` may also be
+/// a name of the user, whose value is an object.
 fn is_include(value: &Value) -> bool {
     match value {
         Value::String(_) => true,

@@ -154,8 +154,8 @@ fn an_error_has_its_file_and_line() {
         ("c.json", "/etc/h/c.json: line 1, column 1: /routes: must be an object"),
         (
             "d.json",
-            "/etc/h/d.json: line 1, column 13: /routes/include: is a circle: /etc/h/d.json includes \
-             /etc/h/d.json; take",
+            "/etc/h/d.json: line 1, column 13: /routes/include: is a circle: /etc/h/d.json \
+             includes /etc/h/d.json; take",
         ),
         (
             "e.json",
@@ -336,7 +336,8 @@ proptest! {
     }
 
     #[test]
-    fn no_text_causes_a_panic(text in "[\\[\\]{}\":,a-c *./]{0,60}", file in "[\\[\\]{}\":,a ]{0,20}") {
+    fn no_text_causes_a_panic(text in "[\\[\\]{}\":,a-c *./]{0,60}", file in "[\\[\\]{}\":,a \
+        ]{0,20}") {
         let include = format!("{{\"include\": \"*\", \"a\": {text}");
         for text in [text.as_str(), include.as_str()] {
             let files = Memory::new(&[("/a", file.as_str()), ("/b", "{\"routes\": []}")]);

@@ -126,15 +126,14 @@ impl Reader<'_> {
             if self.peek().is_none_or(|byte| byte == end) {
                 break;
             }
-            let is_found = match is_object {
-                true => {
-                    let name = self.string()?;
-                    self.skip_space()?;
-                    self.at += 1;
-                    self.skip_space()?;
-                    name == step
-                }
-                false => index.to_string() == step,
+            let is_found = if is_object {
+                let name = self.string()?;
+                self.skip_space()?;
+                self.at += 1;
+                self.skip_space()?;
+                name == step
+            } else {
+                index.to_string() == step
             };
             if is_found {
                 return Ok(Some(()));
@@ -422,7 +421,8 @@ fn number(text: &str, integral: bool) -> Option<Number> {
     Number::from_f64(value)
 }
 
-const EXPECTED_VALUE: &str = "a value is expected here: null, true, false, a number, a \"string\", an [array] or an {object}";
+const EXPECTED_VALUE: &str = "a value is expected here: null, true, false, a number, a \
+                              \"string\", an [array] or an {object}";
 const BAD_SURROGATES: &str = "this \\u sequence is half of a UTF-16 surrogate pair";
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Tables of the keys of a document's objects.
 //!
-//! Beside each struct that an object is read into is its [`Shape`]: a row for each key. The reader looks up the
-//! known keys, ranges and defaults there. The JSON Schema, the tables of the documentation and missing keys of
-//! the example document are generated from it (`make generate`).
+//! Beside each struct that an object is read into is its [`Shape`]: a row for each key. The reader
+//! looks up the known keys, ranges and defaults there. The JSON Schema, the tables of the
+//! documentation and missing keys of the example document are generated from it (`make generate`).
 
 use std::ops::RangeInclusive;
 
@@ -24,7 +24,8 @@ pub struct Key {
     pub kind: Kind,
     /// The meaning: a sentence in Markdown, without links and a full stop.
     pub about: &'static str,
-    /// Further sentences in Markdown for the documentation, with a full stop after all but the last.
+    /// Further sentences in Markdown for the documentation, with a full stop after all but the
+    /// last.
     pub details: &'static str,
     /// The value that an absent key stands for: in JSON, or in words; empty if there is none.
     pub default: &'static str,

@@ -1,14 +1,14 @@
 //! The configuration document: parses JSON to a typed configuration; every error has its JSON path.
 //!
-//! The grammar is NGINX Unit's, with additions in its style; `docs/configuration.md` and its pages list every
-//! key. [`parse`] goes from text to [`Config`] in three steps: [`json`] reads the text, the types
-//! below read their keys from the value tree, and references to other parts of the document
-//! (`pass`, `scripts`) are checked. The result is complete: defaults are filled in, patterns and
-//! templates are compiled, and every constant reference is valid. An error has the mistakes of all parts that
-//! could be read on their own ([`Error::others`]).
+//! The grammar is NGINX Unit's, with additions in its style; `docs/configuration.md` and its pages
+//! list every key. [`parse`] goes from text to [`Config`] in three steps: [`json`] reads the text,
+//! the types below read their keys from the value tree, and references to other parts of the
+//! document (`pass`, `scripts`) are checked. The result is complete: defaults are filled in,
+//! patterns and templates are compiled, and every constant reference is valid. An error has the
+//! mistakes of all parts that could be read on their own ([`Error::others`]).
 //!
-//! This crate opens no file and no socket. A document is untrusted input: no text causes a panic or unbounded
-//! recursion.
+//! This crate opens no file and no socket. A document is untrusted input: no text causes a panic or
+//! unbounded recursion.
 #![forbid(unsafe_code)]
 
 mod access;

@@ -348,9 +348,13 @@ impl LimitRule {
                 return Err(node.invalid("must not be with \"connections\"").with_hint(hint));
             }
         }
-        match self.except.conditions.is_empty() {
-            true => Ok(()),
-            false => Err(node.invalid("must be with addresses in \"except\" only")),
+        if self.except.conditions.is_empty() {
+            Ok(())
+        } else {
+            Err(node.invalid(
+                "must be with \
+            addresses in \"except\" only",
+            ))
         }
     }
 
@@ -507,9 +511,10 @@ impl LimitPenalty {
 fn read_zone(node: &Node<'_>) -> Result<String, Error> {
     let text = node.text()?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    match text.bytes().all(fits) && text.len() <= 64 {
-        true => Ok(text.to_owned()),
-        false => Err(node.invalid("must be a name of letters, digits, \"-\", \"_\" and \".\"")),
+    if text.bytes().all(fits) && text.len() <= 64 {
+        Ok(text.to_owned())
+    } else {
+        Err(node.invalid("must be a name of letters, digits, \"-\", \"_\" and \".\""))
     }
 }
 
@@ -519,10 +524,9 @@ pub(crate) fn read_key(node: &Node<'_>) -> Result<Template, Error> {
     let template = templates::read(node)?;
     let is_of_response =
         |part: &Part| matches!(part, Part::Variable(variable) if variable.is_of_response());
-    match template.parts().iter().any(is_of_response) {
-        true => {
-            Err(node.invalid("must not have variables of the response, which is not known yet"))
-        }
-        false => Ok(template),
+    if template.parts().iter().any(is_of_response) {
+        Err(node.invalid("must not have variables of the response, which is not known yet"))
+    } else {
+        Ok(template)
     }
 }

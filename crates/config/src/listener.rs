@@ -241,7 +241,8 @@ fn check_acme(others: &[Listener], listener: &Listener, node: &Node<'_>) -> Resu
         {
             let name = one.domains.first().map_or("", String::as_str);
             let message = format!(
-                "has other settings for the certificate \"{name}\" (tls/acme) than were given before"
+                "has other settings for the certificate \"{name}\" (tls/acme) than were given \
+                 before"
             );
             let error = node.invalid(message);
             return Err(error.with_hint("make them the same, or begin with another of the domains"));

@@ -1,9 +1,10 @@
 //! Several mistakes of a document from one reading.
 //!
-//! Parts that do not depend on each other (a listener, a step of a route, an application) are read with
-//! [`Mistakes::part`], which keeps the error of one and lets the others be read. References are checked
-//! against the names in the document ([`Definitions`](crate::definitions::Definitions)), so a part
-//! with a mistake makes no part wrong that refers to it.
+//! Parts that do not depend on each other (a listener, a step of a route, an application) are read
+//! with [`Mistakes::part`], which keeps the error of one and lets the others be read. References
+//! are checked against the names in the document
+//! ([`Definitions`](crate::definitions::Definitions)), so a part with a mistake makes no part wrong
+//! that refers to it.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -30,7 +31,8 @@ impl<E: fmt::Display> Mistakes<E> {
         Ok(())
     }
 
-    /// Returns the result of the reading: a value, or all errors with that which has ended the reading.
+    /// Returns the result of the reading: a value, or all errors with that which has ended the
+    /// reading.
     pub fn finish<T>(self, result: Result<T, E>) -> Result<T, Vec<E>> {
         let mut errors = self.0.into_inner();
         match result {
@@ -55,7 +57,8 @@ impl Mistakes<String> {
 }
 
 impl Mistakes<Error> {
-    /// Returns the result of the reading like [`Mistakes::finish`], without an error that only follows from others.
+    /// Returns the result of the reading like [`Mistakes::finish`], without an error that only
+    /// follows from others.
     pub fn finish_document<T>(self, result: Result<T, Error>) -> Result<T, Vec<Error>> {
         match result {
             Err(error) if error.is_follow_on() && !self.0.borrow().is_empty() => {
@@ -65,8 +68,8 @@ impl Mistakes<Error> {
         }
     }
 
-    /// Returns the value of a part; `None` if it has a mistake, which is kept. Error: the reading ends, as
-    /// there are too many mistakes.
+    /// Returns the value of a part; `None` if it has a mistake, which is kept. Error: the reading
+    /// ends, as there are too many mistakes.
     pub fn part<T>(&self, read: Result<T, Error>) -> Result<Option<T>, Error> {
         let error = match read {
             Ok(value) => return Ok(Some(value)),

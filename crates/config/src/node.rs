@@ -1,7 +1,7 @@
 //! Typed access to a value tree: every value knows its path, every object its keys.
 //!
-//! An [`Object`] knows the table of its keys ([`Shape`]): their ranges, their defaults, and which keys
-//! [`Object::end`] refuses.
+//! An [`Object`] knows the table of its keys ([`Shape`]): their ranges, their defaults, and which
+//! keys [`Object::end`] refuses.
 
 use std::fmt::{self, Write};
 use std::ops::RangeInclusive;
@@ -147,11 +147,10 @@ impl<'a> Node<'a> {
     pub fn directory(&self, text: &str) -> Result<PathBuf, Error> {
         let normal: PathBuf = std::path::Path::new(text).components().collect();
         let sound = normal.is_absolute() && !normal.components().any(|c| c == Component::ParentDir);
-        match sound {
-            true => Ok(normal),
-            false => {
-                Err(self.invalid("must be a directory that starts with \"/\", without \"..\""))
-            }
+        if sound {
+            Ok(normal)
+        } else {
+            Err(self.invalid("must be a directory that starts with \"/\", without \"..\""))
         }
     }
 
@@ -225,9 +224,10 @@ impl<'a> Node<'a> {
 
     /// Returns a string as the only element, or the elements of an array. They need not be strings.
     pub fn strings(&'a self) -> Result<impl Iterator<Item = Node<'a>>, Error> {
-        match self.value.is_string() || self.value.is_array() {
-            true => Ok(self.one_or_many()),
-            false => Err(self.wrong_type("a string or an array of strings")),
+        if self.value.is_string() || self.value.is_array() {
+            Ok(self.one_or_many())
+        } else {
+            Err(self.wrong_type("a string or an array of strings"))
         }
     }
 
@@ -281,8 +281,8 @@ impl<'a> Object<'a> {
         self.optional(key).ok_or_else(|| self.missing(&[key]))
     }
 
-    /// Reads the value of a key with `read`, if the object has it. An error is kept ([`Node::part`]), so that the
-    /// other keys of the object are read as well.
+    /// Reads the value of a key with `read`, if the object has it. An error is kept
+    /// ([`Node::part`]), so that the other keys of the object are read as well.
     pub fn read<T>(
         &self,
         key: &'static str,
@@ -312,7 +312,8 @@ impl<'a> Object<'a> {
         Ok(value.and_then(|value| T::try_from(value).ok()))
     }
 
-    /// Reads an integer in the range of the table. Without the key, it has the default of the table.
+    /// Reads an integer in the range of the table. Without the key, it has the default of the
+    /// table.
     pub fn integer_or_default<T: TryFrom<i64> + Default>(
         &self,
         key: &'static str,
@@ -389,8 +390,8 @@ impl<'a> Object<'a> {
         error.about(Unknown::InsteadOf { names, missing: keys.to_vec() })
     }
 
-    /// Refuses members that the object must not have. If there are several, the errors of all but the last are
-    /// kept ([`Node::part`]).
+    /// Refuses members that the object must not have. If there are several, the errors of all but
+    /// the last are kept ([`Node::part`]).
     pub fn end(self) -> Result<(), Error> {
         let is_internal =
             |name: &str| self.shape.key(name).is_some_and(|key| key.presence == Presence::Internal);

@@ -106,11 +106,9 @@ impl PhpVersion {
         if text.is_empty() {
             return Some(version);
         }
-        let mut numbers =
-            text.split('.').map(|number| match number.bytes().all(|b| b.is_ascii_digit()) {
-                true => number.parse().ok(),
-                false => None,
-            });
+        let mut numbers = text.split('.').map(|number| {
+            if number.bytes().all(|b| b.is_ascii_digit()) { number.parse().ok() } else { None }
+        });
         version.major = Some(numbers.next()??);
         version.minor = numbers.next().map_or(Some(None), |minor| minor.map(Some))?;
         version.release = numbers.next().map_or(Some(None), |release| release.map(Some))?;
@@ -239,7 +237,8 @@ pub(crate) fn read_settings(node: &Node<'_>) -> Result<Vec<(String, String)>, Er
     Ok(settings)
 }
 
-/// Returns a number or switch as the text that PHP reads. Few bytes are more likely to be megabytes.
+/// Returns a number or switch as the text that PHP reads. Few bytes are more likely to be
+/// megabytes.
 fn as_text(name: &str, value: &Value) -> Option<String> {
     const SIZES: [&str; 3] = ["memory_limit", "post_max_size", "upload_max_filesize"];
     match value {

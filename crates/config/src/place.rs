@@ -33,7 +33,8 @@ pub fn path<'a>(keys: impl IntoIterator<Item = &'a (impl AsRef<str> + ?Sized + '
     text
 }
 
-/// Returns the keys of a path as errors show it. Encodings that errors do not have stay as they are.
+/// Returns the keys of a path as errors show it. Encodings that errors do not have stay as they
+/// are.
 pub fn split_path(path: &str) -> Vec<String> {
     let steps = path.strip_prefix('/').map(|rest| rest.split('/'));
     let decode = |step: &str| {

@@ -88,8 +88,8 @@ pub struct DynamicProcesses {
     pub idle_timeout: Option<Duration>,
     /// Maximum number of processes that are started together.
     pub spawn_rate: u32,
-    /// Time without processes after which the application's prototype ends, with OPcache's contents and
-    /// the programs that scripts have left running; `None`: never.
+    /// Time without processes after which the application's prototype ends, with OPcache's contents
+    /// and the programs that scripts have left running; `None`: never.
     pub prototype_timeout: Option<Duration>,
 }
 

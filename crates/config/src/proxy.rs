@@ -24,9 +24,12 @@ impl Proxy {
         let Some(address) = secure.or_else(|| text.strip_prefix("http://")) else {
             let message =
                 format!("must start with \"http://\" or \"https://\", but is \"{}\"", Shown(text));
-            let hint = match text.starts_with("grpc") {
-                true => "write \"pass\": \"upstreams/NAME\", and \"http2\": true in that upstream",
-                false => "write \"http://127.0.0.1:8080\" or \"http://unix:/path\"",
+            let hint = if text.starts_with("grpc") {
+                "write \"pass\": \"upstreams/NAME\", and \
+                \"http2\": true in that upstream"
+            } else {
+                "write \"http://127.0.0.1:8080\" or \
+                    \"http://unix:/path\""
             };
             return Err(node.invalid(message).with_hint(hint));
         };

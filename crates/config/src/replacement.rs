@@ -23,10 +23,7 @@ impl Replacement {
             if from.is_empty() {
                 return Err(to.invalid("must have a name that is not empty"));
             }
-            let to = match to.value.is_null() && null {
-                true => None,
-                false => Some(templates::read(&to)?),
-            };
+            let to = if to.value.is_null() && null { None } else { Some(templates::read(&to)?) };
             replacements.push(Replacement { from: from.to_owned(), to });
         }
         Ok(replacements)

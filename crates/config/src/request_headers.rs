@@ -34,9 +34,15 @@ pub(crate) fn read(node: &Node<'_>) -> Result<RequestHeaders, Error> {
 
 /// Reads `request_headers` of an action, which may set `Host`.
 pub(crate) fn read_of_action(node: &Node<'_>) -> Result<RequestHeaders, Error> {
-    read_with(node, |value| match value.value.is_null() {
-        true => Err(value.invalid("cannot be removed, as every request has one")),
-        false => Ok(()),
+    read_with(node, |value| {
+        if value.value.is_null() {
+            Err(value.invalid(
+                "cannot be removed, as \
+        every request has one",
+            ))
+        } else {
+            Ok(())
+        }
     })
 }
 
@@ -55,10 +61,7 @@ fn read_with(
         if name.eq_ignore_ascii_case("host") {
             check_host(&value)?;
         }
-        let value = match value.value.is_null() {
-            true => None,
-            false => Some(templates::read(&value)?),
-        };
+        let value = if value.value.is_null() { None } else { Some(templates::read(&value)?) };
         headers.push((name.to_owned(), value));
     }
     Ok(headers)

@@ -56,8 +56,8 @@ pub(crate) static RETRY: Shape = Shape {
 pub struct Retry {
     /// Failures after which another server is asked; if `None`, those of the protocol.
     pub on: Option<RetryConditions>,
-    /// Methods whose requests may be repeated, also with a body; if `None`, the idempotent ones, without
-    /// a body.
+    /// Methods whose requests may be repeated, also with a body; if `None`, the idempotent ones,
+    /// without a body.
     pub methods: Option<Vec<String>>,
     /// Time from the start of the first attempt in which another one may begin.
     pub timeout: Option<Duration>,
@@ -97,8 +97,8 @@ impl Retry {
 
 impl RetryConditions {
     fn read(node: &Node<'_>) -> Result<RetryConditions, Error> {
-        const HINT: &str = "write \"error\", \"timeout\", \"invalid_response\", or a status such as \
-                            503 or \"5xx\"";
+        const HINT: &str = "write \"error\", \"timeout\", \"invalid_response\", or a status such \
+                            as 503 or \"5xx\"";
         let mut on = RetryConditions::default();
         for condition in node.one_or_many() {
             if condition.value.is_number() {

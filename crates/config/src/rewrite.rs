@@ -46,9 +46,10 @@ impl Rewrite {
             .parts()
             .iter()
             .any(|part| matches!(part, Part::Variable(Variable::Arguments | Variable::RequestUri)));
-        let query = match is_whole || has_query {
-            true => QueryChange::Replace(query),
-            false => QueryChange::Prepend(query),
+        let query = if is_whole || has_query {
+            QueryChange::Replace(query)
+        } else {
+            QueryChange::Prepend(query)
         };
         Ok(Rewrite { path, query, place: node.place() })
     }

@@ -99,8 +99,9 @@ fn read_paths(node: &Node<'_>) -> Result<Vec<PathBuf>, Error> {
 
 fn read_path(node: &Node<'_>) -> Result<PathBuf, Error> {
     let normal: PathBuf = node.file()?.components().collect();
-    match normal.is_absolute() && !normal.components().any(|part| part == Component::ParentDir) {
-        true => Ok(normal),
-        false => Err(node.invalid("must be a path that starts with \"/\", without \"..\"")),
+    if normal.is_absolute() && !normal.components().any(|part| part == Component::ParentDir) {
+        Ok(normal)
+    } else {
+        Err(node.invalid("must be a path that starts with \"/\", without \"..\""))
     }
 }

@@ -4,8 +4,8 @@ use crate::error::Error;
 use crate::node::{Node, Object, Shown};
 use crate::php::PhpTarget;
 
-/// Endings of the names of files that run as scripts, as FPM's `security.limit_extensions`. Names are
-/// compared byte for byte.
+/// Endings of the names of files that run as scripts, as FPM's `security.limit_extensions`. Names
+/// are compared byte for byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptExtensions {
     endings: Vec<String>,
@@ -83,8 +83,8 @@ impl ScriptExtensions {
         self.endings.iter().any(|ending| path.ends_with(ending.as_bytes()))
     }
 
-    /// Returns the lengths of the parts of a path before a slash that end as the name of a script, the
-    /// shortest first.
+    /// Returns the lengths of the parts of a path before a slash that end as the name of a script,
+    /// the shortest first.
     pub fn script_ends<'a>(&'a self, path: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         slashes.map(|(at, _)| at).filter(|at| path.get(..*at).is_some_and(|p| self.is_script(p)))

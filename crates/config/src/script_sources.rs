@@ -10,8 +10,8 @@ use crate::config::Config;
 use crate::script_extensions::ScriptExtensions;
 use crate::target::Pass;
 
-/// The endings of scripts that applications have configured, by the directories of the applications.
-/// Shares of those directories must not send such files.
+/// The endings of scripts that applications have configured, by the directories of the
+/// applications. Shares of those directories must not send such files.
 #[derive(Debug, Default)]
 pub struct ScriptSources<'c> {
     by_application: HashMap<&'c str, &'c ScriptExtensions>,
@@ -36,9 +36,10 @@ impl<'c> ScriptSources<'c> {
             sources.all.extend(endings.clone());
             let roots = one.targets.iter().map(|target| &target.root);
             for directory in roots.chain(&one.script_directories.allowed) {
-                let place = match is_plain(directory) {
-                    true => sources.by_directory.entry(directory).or_default(),
-                    false => &mut sources.anywhere,
+                let place = if is_plain(directory) {
+                    sources.by_directory.entry(directory).or_default()
+                } else {
+                    &mut sources.anywhere
                 };
                 place.extend(endings.clone());
             }
@@ -63,8 +64,9 @@ impl<'c> ScriptSources<'c> {
         }
     }
 
-    /// Returns the endings of files that a share must not send: those of the application that runs its
-    /// scripts, and those of applications whose directories may overlap with a path of the share.
+    /// Returns the endings of files that a share must not send: those of the application that runs
+    /// its scripts, and those of applications whose directories may overlap with a path of the
+    /// share.
     pub fn of_share(&self, share: &Share) -> Vec<String> {
         let runs = share.scripts.as_ref().and_then(|target| target.application());
         let own = runs.and_then(|name| self.by_application.get(name));
@@ -76,7 +78,8 @@ impl<'c> ScriptSources<'c> {
         found.into_iter().map(str::to_owned).collect()
     }
 
-    /// Returns the same for a directory whose files are sent on behalf of an application or upstream.
+    /// Returns the same for a directory whose files are sent on behalf of an application or
+    /// upstream.
     pub fn below(&self, directory: &Path) -> Vec<String> {
         let mut found = BTreeSet::new();
         self.add(Some(directory), &mut found);

@@ -64,8 +64,8 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// Reads the options among the keys of an action. Returns `None` if it has none, and names no server
-    /// itself.
+    /// Reads the options among the keys of an action. Returns `None` if it has none, and names no
+    /// server itself.
     pub(crate) fn read(object: &Object<'_>) -> Result<Option<Arc<ServerOptions>>, Error> {
         let timeouts = object.read("timeouts", TimeoutChanges::read)?;
         let mut options = ServerOptions {
@@ -87,8 +87,8 @@ impl ServerOptions {
         Ok(Some(Arc::new(options)))
     }
 
-    /// Returns the path of the key in the document, without its first slash, that has this timeout or
-    /// would have it. `owner` is the path of the upstream or application, if it has a name.
+    /// Returns the path of the key in the document, without its first slash, that has this timeout
+    /// or would have it. `owner` is the path of the upstream or application, if it has a name.
     pub fn timeout_key(&self, timeout: &str, owner: Option<&str>) -> Option<String> {
         let mut places = self.timeout_places.iter();
         let changed = places.find(|(_, changes)| changes.has(timeout)).map(|(place, _)| &**place);
@@ -96,8 +96,8 @@ impl ServerOptions {
         Some(format!("{place}/timeouts/{timeout}"))
     }
 
-    /// Returns these options with those of an earlier action on the way of the request. Fields add up;
-    /// of two with one name, the later counts.
+    /// Returns these options with those of an earlier action on the way of the request. Fields add
+    /// up; of two with one name, the later counts.
     pub fn after(&self, earlier: &ServerOptions) -> ServerOptions {
         let is_replaced =
             |name: &str| self.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));

@@ -256,12 +256,13 @@ pub struct Settings {
     pub listen_threads: Option<u32>,
     /// Maximum memory of all PHP processes together; what the machine has if `None`.
     pub memory: Option<MemoryBudget>,
-    /// Maximum time for requests in progress when the server ends gracefully or is upgraded; `None` for
-    /// no limit and the default of an upgrade.
+    /// Maximum time for requests in progress when the server ends gracefully or is upgraded; `None`
+    /// for no limit and the default of an upgrade.
     pub shutdown_timeout: Option<Duration>,
     /// DNS servers; the system's if empty.
     pub resolver: Vec<SocketAddr>,
-    /// The server through which several servers share purges and limits; `None` for one server alone.
+    /// The server through which several servers share purges and limits; `None` for one server
+    /// alone.
     pub cluster: Option<Cluster>,
     /// The mail server of applications that name none.
     pub smtp: Option<Smtp>,
@@ -466,9 +467,10 @@ impl StaticTypes {
 }
 
 fn check_type(name: &str, node: &Node<'_>) -> Result<(), Error> {
-    match !name.is_empty() && name.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
-        true => Ok(()),
-        false => Err(node.invalid("is no media type; write one such as \"text/html\"")),
+    if !name.is_empty() && name.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        Ok(())
+    } else {
+        Err(node.invalid("is no media type; write one such as \"text/html\""))
     }
 }
 

@@ -148,10 +148,7 @@ impl Candidate {
         }
         let list: Vec<_> =
             node.strings()?.map(|path| Candidate::read(&path)).collect::<Result<_, _>>()?;
-        match list.is_empty() {
-            true => Err(node.invalid("must have at least one element")),
-            false => Ok(list),
-        }
+        if list.is_empty() { Err(node.invalid("must have at least one element")) } else { Ok(list) }
     }
 
     fn read(node: &Node<'_>) -> Result<Candidate, Error> {
@@ -175,18 +172,12 @@ impl Candidate {
 pub(crate) fn read_paths(node: &Node<'_>) -> Result<Vec<Template>, Error> {
     let paths: Vec<Template> =
         node.strings()?.map(|path| templates::read_file(&path)).collect::<Result<_, _>>()?;
-    match paths.is_empty() {
-        true => Err(node.invalid("must have at least one element")),
-        false => Ok(paths),
-    }
+    if paths.is_empty() { Err(node.invalid("must have at least one element")) } else { Ok(paths) }
 }
 
 pub(crate) fn read_chroot(node: &Node<'_>) -> Result<Option<Template>, Error> {
     // As in Unit, an empty string disables it.
-    match node.value == "" {
-        true => Ok(None),
-        false => templates::read_file(node).map(Some),
-    }
+    if node.value == "" { Ok(None) } else { templates::read_file(node).map(Some) }
 }
 
 pub(crate) fn read_index(node: &Node<'_>) -> Result<Vec<String>, Error> {
@@ -199,9 +190,13 @@ pub(crate) fn read_index(node: &Node<'_>) -> Result<Vec<String>, Error> {
         if text.contains('$') {
             return Err(name.invalid("must not contain \"$\", as variables mean nothing here"));
         }
-        match text.split('/').any(|segment| segment == "..") {
-            true => Err(name.invalid("must not lead out of the directory with \"..\"")),
-            false => Ok(text.to_owned()),
+        if text.split('/').any(|segment| segment == "..") {
+            Err(name.invalid(
+                "must not lead out \
+            of the directory with \"..\"",
+            ))
+        } else {
+            Ok(text.to_owned())
         }
     };
     node.strings()?.map(read).collect()

@@ -147,11 +147,10 @@ impl Smtp {
             limit: object.integer("limit")?,
             timeout: object.read("timeout", |node| {
                 let timeout = node.seconds(1)?;
-                match timeout.as_secs() <= MAX_TIMEOUT.unsigned_abs() {
-                    true => Ok(timeout),
-                    false => {
-                        Err(node.invalid(format_args!("must be at most {MAX_TIMEOUT} seconds")))
-                    }
+                if timeout.as_secs() <= MAX_TIMEOUT.unsigned_abs() {
+                    Ok(timeout)
+                } else {
+                    Err(node.invalid(format_args!("must be at most {MAX_TIMEOUT} seconds")))
                 }
             })?,
         };
@@ -248,12 +247,11 @@ fn read_host(node: &Node<'_>) -> Result<String, Error> {
     let text = node.text()?;
     let is_host = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
     let is_address = !text.contains(':') || text.parse::<std::net::Ipv6Addr>().is_ok();
-    match is_address && text.chars().all(is_host) {
-        true => Ok(text.to_owned()),
-        false => {
-            let error = node.invalid("is no host name and no address");
-            Err(error.with_hint("write \"smtp.example.org\"; the port has a key of its own"))
-        }
+    if is_address && text.chars().all(is_host) {
+        Ok(text.to_owned())
+    } else {
+        let error = node.invalid("is no host name and no address");
+        Err(error.with_hint("write \"smtp.example.org\"; the port has a key of its own"))
     }
 }
 
@@ -263,12 +261,11 @@ fn read_from(node: &Node<'_>) -> Result<String, Error> {
     let parts = text
         .rsplit_once('@')
         .filter(|(local, domain)| !local.is_empty() && !domain.is_empty() && !local.contains('@'));
-    match parts.is_some() && text.chars().all(is_plain) && text.len() <= 320 {
-        true => Ok(text.to_owned()),
-        false => {
-            let error = node.invalid("is no address");
-            Err(error.with_hint("write \"shop@example.org\", without a name"))
-        }
+    if parts.is_some() && text.chars().all(is_plain) && text.len() <= 320 {
+        Ok(text.to_owned())
+    } else {
+        let error = node.invalid("is no address");
+        Err(error.with_hint("write \"shop@example.org\", without a name"))
     }
 }
 

@@ -136,12 +136,10 @@ impl SameSite {
 /// Reads an attribute of a cookie: no character that could end it.
 fn read_attribute(node: &Node<'_>) -> Result<String, Error> {
     let text = node.text()?;
-    match text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b';' && byte != b',') {
-        true => Ok(text.to_owned()),
-        false => {
-            Err(node
-                .invalid("must be of visible ASCII characters, without spaces, \";\" and \",\""))
-        }
+    if text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b';' && byte != b',') {
+        Ok(text.to_owned())
+    } else {
+        Err(node.invalid("must be of visible ASCII characters, without spaces, \";\" and \",\""))
     }
 }
 

@@ -71,13 +71,10 @@ impl Target {
         Ok(target)
     }
 
-    /// Checks that the document defines the target, which `node` names, or that a file may define it that
-    /// cannot be used.
+    /// Checks that the document defines the target, which `node` names, or that a file may define
+    /// it that cannot be used.
     pub(crate) fn check(&self, node: &Node<'_>) -> Result<(), Error> {
-        match node.scope.definitions.may_be_left_out() {
-            true => Ok(()),
-            false => self.check_defined(node),
-        }
+        if node.scope.definitions.may_be_left_out() { Ok(()) } else { self.check_defined(node) }
     }
 
     /// Checks that the document defines the target, which `node` names.
@@ -171,8 +168,9 @@ impl Target {
             return Err(node
                 .invalid("must name an application or target without \"script\"")
                 .with_hint(format!(
-                    "with one, that script would run instead of the file that was found; write \"fallback\": \
-                     {{\"pass\": \"{}\"}} for that script, and name an application or target without one here",
+                    "with one, that script would run instead of the file that was found; write \
+                     \"fallback\": {{\"pass\": \"{}\"}} for that script, and name an application \
+                     or target without one here",
                     Shown(text)
                 )));
         }
@@ -232,8 +230,8 @@ impl Pass {
     }
 }
 
-/// Returns the error for a text that is no target; `forms` has the forms that it may have. A name without its section gets
-/// the section in which it is defined.
+/// Returns the error for a text that is no target; `forms` has the forms that it may have. A name
+/// without its section gets the section in which it is defined.
 fn names_nothing(node: &Node<'_>, text: &str, forms: &str) -> Error {
     let message = format!("\"{}\" names nothing that takes requests", Shown(text));
     let error = node.error(ErrorKind::InvalidValue, message);

@@ -23,17 +23,18 @@ pub(crate) fn read_text(node: &Node<'_>, text: &str) -> Result<Template, Error> 
         TemplateError::Unknown { name } => {
             let refused = node.error(ErrorKind::InvalidValue, error.to_string());
             let refused = refused.about(Unknown::Variable(name.clone()));
-        let meant = nearest(name, names().chain(groups.names())).map(str::to_owned);
+            let meant = nearest(name, names().chain(groups.names())).map(str::to_owned);
             let defined = variables.all();
-            let of_document = || nearest(name, defined.iter().map(Defined::name)).map(str::to_owned);
+            let of_document =
+                || nearest(name, defined.iter().map(Defined::name)).map(str::to_owned);
             Err(match meant.or_else(of_document) {
                 Some(meant) => refused.with_hint(format!("did you mean \"${meant}\"?")),
                 None => refused,
             })
         }
         TemplateError::NoGroup { .. } if groups.are_of_map() => Err(node.invalid(error).with_hint(
-            "a group in parentheses is captured by the regular expression that has the value, as in \
-             {\"~^/blog/(.*)$\": \"/news/$1\"}",
+            "a group in parentheses is captured by the regular expression that has the value, as \
+             in {\"~^/blog/(.*)$\": \"/news/$1\"}",
         )),
         TemplateError::NoGroup { count: 0, .. } => Err(node.invalid(error).with_hint(
             "a group in parentheses is captured by a regular expression of \"uri\" or \

@@ -233,7 +233,8 @@ fn conditions_are_patterns() {
     for (uri, message) in [
         (
             json!(1),
-            "/routes/0/match/uri: \"uri\" must be a string or an array of strings, but is the number 1",
+            "/routes/0/match/uri: \"uri\" must be a string or an array of strings, but is the \
+             number 1",
         ),
         (json!(["x", 1]), "/routes/0/match/uri/1: element 1 must be a string"),
         (json!("**"), "must not have two \"*\" in a row"),

@@ -162,8 +162,8 @@ pub struct Tls {
     pub http2: bool,
     /// Rules about client certificates. The first rule for the requested name applies.
     pub client_certificates: Vec<ClientCertificates>,
-    /// Refuses clients that request no name of a certificate, as nginx's `ssl_reject_handshake` in the
-    /// default server; otherwise they get the first certificate.
+    /// Refuses clients that request no name of a certificate, as nginx's `ssl_reject_handshake` in
+    /// the default server; otherwise they get the first certificate.
     pub refuse_unknown_names: bool,
 }
 
@@ -254,9 +254,10 @@ impl Tls {
             for one in node.one_or_many() {
                 certificates.push(node.part(Certificate::read(&one))?);
             }
-            match certificates.is_empty() {
-                true => Err(node.invalid("must name at least one certificate")),
-                false => Ok(certificates.into_iter().flatten().collect::<Vec<_>>()),
+            if certificates.is_empty() {
+                Err(node.invalid("must name at least one certificate"))
+            } else {
+                Ok(certificates.into_iter().flatten().collect::<Vec<_>>())
             }
         })?;
         if certificates.is_none() && acme.is_empty() {
@@ -361,7 +362,8 @@ impl TicketKey {
         match base64::decode(text.as_bytes()) {
             Some(key) if matches!(key.len(), 48 | 80) => Ok(TicketKey(key)),
             Some(key) => Err(node.invalid(format_args!(
-                "must be a key of 48 or 80 bytes, but has {}; \"openssl rand -base64 80\" makes one",
+                "must be a key of 48 or 80 bytes, but has {}; \"openssl rand -base64 80\" makes \
+                 one",
                 key.len()
             ))),
             None => Err(node.invalid("must be a key in base64")),

@@ -1,7 +1,7 @@
 //! Files of media types: `/etc/mime.types` of the system, and nginx's `mime.types`.
 //!
-//! A line has a type and its extensions; `#` begins a comment. nginx has the lines in `types { }`, each
-//! with `;` at its end.
+//! A line has a type and its extensions; `#` begins a comment. nginx has the lines in `types { }`,
+//! each with `;` at its end.
 
 use serde_json::{Map, Value};
 
@@ -52,7 +52,8 @@ mod tests {
 
     #[test]
     fn both_forms_are_read() {
-        let system = "# comment\ntext/html\t\thtml HTM # page\nx/none\nimage/png png\nx/other htm\nplain a\n";
+        let system = "# comment\ntext/html\t\thtml HTM # page\nx/none\nimage/png png\nx/other \
+                      htm\nplain a\n";
         let expected = json!({"text/html": [".html"], "image/png": [".png"], "x/other": [".htm"]});
         assert_eq!(parse(system), expected);
         let nginx =
@@ -71,7 +72,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_text_makes_valid_types(text in "([a-c/#{}; .\t\n\\PC]{0,5}|[a-c]/[a-c] [a-c.]{1,3}\n){0,20}") {
+        fn every_text_makes_valid_types(text in "([a-c/#{}; .\t\n\\PC]{0,5}|[a-c]/[a-c] \
+                                                 [a-c.]{1,3}\n){0,20}") {
             let http = json!({"static": {"mime_types": parse(&text)}});
             let read = Config::from_value(json!({"settings": {"http": http}}));
             prop_assert!(read.is_ok(), "{:?}", read.err());

@@ -566,9 +566,10 @@ impl UpstreamServer {
 
 fn read_weight(node: &Node<'_>) -> Result<f64, Error> {
     let weight = node.value.as_f64().ok_or_else(|| node.wrong_type("a number"))?;
-    match (0.0..=1_000_000.0).contains(&weight) {
-        true => Ok(weight),
-        false => Err(node.invalid(format_args!("must be between 0 and 1000000, but is {weight}"))),
+    if (0.0..=1_000_000.0).contains(&weight) {
+        Ok(weight)
+    } else {
+        Err(node.invalid(format_args!("must be between 0 and 1000000, but is {weight}")))
     }
 }
 

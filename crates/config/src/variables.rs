@@ -130,12 +130,11 @@ fn read_map(object: &Object<'_>) -> Result<Table, Error> {
     let (mut texts, mut patterns) = (HashMap::new(), Vec::new());
     let node = object.required("values")?;
     for (key, value) in node.members()? {
-        let pattern = match key.starts_with(['~', '!']) || key.contains('*') {
-            true => {
-                let pattern = Pattern::parse(key, Subject::Header);
-                Some(pattern.map_err(|error| value.invalid(error))?)
-            }
-            false => None,
+        let pattern = if key.starts_with(['~', '!']) || key.contains('*') {
+            let pattern = Pattern::parse(key, Subject::Header);
+            Some(pattern.map_err(|error| value.invalid(error))?)
+        } else {
+            None
         };
         let groups = Groups::of_map(pattern.as_ref());
         let template = templates::read(&value.within(&Scope { groups: &groups, ..*value.scope }))?;
@@ -153,9 +152,10 @@ fn read_map(object: &Object<'_>) -> Result<Table, Error> {
 fn read_geo(object: &Object<'_>) -> Result<Table, Error> {
     let database = object.read("database", |node| {
         let file = node.file()?;
-        match file.is_absolute() && file.file_name().is_some() {
-            true => Ok(GeoDatabase::at(&file)),
-            false => Err(node.invalid("must be the name of a file that starts with \"/\"")),
+        if file.is_absolute() && file.file_name().is_some() {
+            Ok(GeoDatabase::at(&file))
+        } else {
+            Err(node.invalid("must be the name of a file that starts with \"/\""))
         }
     })?;
     if let Some(database) = database {

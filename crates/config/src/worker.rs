@@ -62,8 +62,8 @@ pub struct WorkerScript {
     pub requests: Option<u32>,
     /// The application's scripts run once a request if the worker script does not work.
     pub has_fallback: bool,
-    /// Files and directories whose changes restart the application, relative to the root of the first
-    /// target.
+    /// Files and directories whose changes restart the application, relative to the root of the
+    /// first target.
     pub watch: Vec<String>,
 }
 

@@ -6,8 +6,8 @@ use crate::applications::{ApplicationStatus, PhpStatus};
 use crate::caches::CacheStatus;
 use crate::{Named, Word};
 
-/// The state of the server. Clients of Unit subtract the numbers of two states, so an unknown number
-/// is left out rather than null.
+/// The state of the server. Clients of Unit subtract the numbers of two states, so an unknown
+/// number is left out rather than null.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {

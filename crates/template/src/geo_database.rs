@@ -1,7 +1,8 @@
 //! Databases of addresses in MaxMind's format (`.mmdb`), for variables with `database`.
 //!
-//! A document names the file; the server reads it and gives the content to [`GeoDatabase::set`]. All documents of
-//! a process share the database of a file, so a new content counts for all of them at once.
+//! A document names the file; the server reads it and gives the content to [`GeoDatabase::set`].
+//! All documents of a process share the database of a file, so a new content counts for all of them
+//! at once.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -123,8 +124,8 @@ impl GeoDatabase {
         self.content.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the value of an address; `None` if there is none, or if it is no text, number or truth
-    /// value.
+    /// Returns the value of an address; `None` if there is none, or if it is no text, number or
+    /// truth value.
     pub(crate) fn find(&self, address: IpAddr, path: &GeoPath) -> Option<String> {
         self.content()?.find(address, path)
     }
@@ -137,7 +138,8 @@ impl GeoContent {
     ///
     /// The reason why it is no usable database.
     pub fn read(bytes: Vec<u8>, stamp: FileStamp) -> Result<GeoContent, String> {
-        // The content is untrusted, and the reader is not ours: its panics must not reach the caller.
+        // The content is untrusted, and the reader is not ours: its panics must not reach the
+        // caller.
         let checked = catch_unwind(AssertUnwindSafe(|| {
             let reader = Reader::from_source(bytes)?;
             reader.verify().map(|()| reader)
@@ -161,8 +163,8 @@ impl GeoContent {
 }
 
 impl GeoPath {
-    /// Reads a path, whose steps have dots between them; a number is a place in an array. Returns `None`
-    /// if a step is empty.
+    /// Reads a path, whose steps have dots between them; a number is a place in an array. Returns
+    /// `None` if a step is empty.
     pub fn parse(text: &str) -> Option<GeoPath> {
         let step = |step: &str| match step.parse() {
             _ if step.is_empty() => None,

@@ -1,8 +1,8 @@
-//! What texts of the configuration mean for a request: strings with variables, patterns, and what groups of
-//! patterns capture.
+//! What texts of the configuration mean for a request: strings with variables, patterns, and what
+//! groups of patterns capture.
 //!
-//! This crate does not read the configuration; errors say why a text has no meaning. It opens no file. Texts of the
-//! configuration and of requests are untrusted: none causes a panic.
+//! This crate does not read the configuration; errors say why a text has no meaning. It opens no
+//! file. Texts of the configuration and of requests are untrusted: none causes a panic.
 #![forbid(unsafe_code)]
 
 mod captures;

@@ -69,8 +69,8 @@ impl<T> Networks<T> {
         self.networks.iter().map(|network| &network.value)
     }
 
-    /// Follows the chain of `within` from `place` to a network that has an address. Two networks are
-    /// disjoint or one contains the other, so the chain visits all that can have it.
+    /// Follows the chain of `within` from `place` to a network that has an address. Two networks
+    /// are disjoint or one contains the other, so the chain visits all that can have it.
     fn containing(&self, number: u128, mut place: Option<usize>) -> Option<usize> {
         while let Some(network) = place.and_then(|place| self.networks.get(place)) {
             if network.last >= number {

@@ -145,10 +145,7 @@ impl Pattern {
 impl Patterns {
     /// Adds a pattern.
     pub fn push(&mut self, pattern: Pattern) {
-        match pattern.negative {
-            true => self.excluding.push(pattern),
-            false => self.including.push(pattern),
-        }
+        if pattern.negative { self.excluding.push(pattern) } else { self.including.push(pattern) }
     }
 
     /// Returns true if the list accepts these bytes.
@@ -158,7 +155,8 @@ impl Patterns {
                 || self.including.iter().any(|pattern| pattern.matches(bytes)))
     }
 
-    /// Returns true if the list accepts one of these texts for the same thing and excludes none of them.
+    /// Returns true if the list accepts one of these texts for the same thing and excludes none of
+    /// them.
     pub fn matches_any(&self, texts: &[&[u8]]) -> bool {
         self.excluding.iter().all(|pattern| texts.iter().all(|text| pattern.matches(text)))
             && (self.including.is_empty()
@@ -266,10 +264,12 @@ impl Glob {
         }
         for piece in &self.middle {
             let needle = piece.needle();
-            let found = match self.any_case {
-                false => piece.find(rest),
-                true if needle.is_empty() => Some(0),
-                true => rest.windows(needle.len()).position(|w| w.eq_ignore_ascii_case(needle)),
+            let found = if !self.any_case {
+                piece.find(rest)
+            } else if needle.is_empty() {
+                Some(0)
+            } else {
+                rest.windows(needle.len()).position(|w| w.eq_ignore_ascii_case(needle))
             };
             let Some(after) = found.and_then(|at| rest.get(at + needle.len()..)) else {
                 return false;
@@ -299,10 +299,7 @@ fn equal(bytes: &[u8], text: &[u8], any_case: bool) -> bool {
         // address.
         return bytes.is_empty();
     }
-    match any_case {
-        true => bytes.eq_ignore_ascii_case(text),
-        false => bytes == text,
-    }
+    if any_case { bytes.eq_ignore_ascii_case(text) } else { bytes == text }
 }
 
 impl Expression {
@@ -328,9 +325,8 @@ impl Expression {
             return Ok(Expression { regex, starts: Vec::new(), ends: Vec::new() });
         };
         let properties = parsed.properties();
-        let anchored = |looks: LookSet, look: Look, kind: ExtractKind| match looks.contains(look) {
-            true => literals(&parsed, kind),
-            false => Vec::new(),
+        let anchored = |looks: LookSet, look: Look, kind: ExtractKind| {
+            if looks.contains(look) { literals(&parsed, kind) } else { Vec::new() }
         };
         let starts = anchored(properties.look_set_prefix(), Look::Start, ExtractKind::Prefix);
         let ends = anchored(properties.look_set_suffix(), Look::End, ExtractKind::Suffix);
@@ -344,9 +340,10 @@ fn literals(expression: &Hir, kind: ExtractKind) -> Vec<Box<[u8]>> {
     const MAX_LITERALS: usize = 16;
     let found = Extractor::new().kind(kind).limit_total(MAX_LITERALS).extract(expression);
     let literals = found.literals().unwrap_or_default();
-    match literals.iter().any(|literal| literal.is_empty()) {
-        true => Vec::new(),
-        false => literals.iter().map(|literal| literal.as_bytes().into()).collect(),
+    if literals.iter().any(|literal| literal.is_empty()) {
+        Vec::new()
+    } else {
+        literals.iter().map(|literal| literal.as_bytes().into()).collect()
     }
 }
 

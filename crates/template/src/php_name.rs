@@ -1,12 +1,12 @@
 //! The names under which PHP knows arguments, fields of forms and cookies.
 //!
-//! PHP has `_` for bytes that no variable's name has, and reads the text in brackets as the key of an array: a
-//! client can name an argument in several ways. Conditions must know all of them.
+//! PHP has `_` for bytes that no variable's name has, and reads the text in brackets as the key of
+//! an array: a client can name an argument in several ways. Conditions must know all of them.
 
 use std::borrow::Cow;
 
-/// Returns the name of the variable that PHP makes of a decoded name (`php_register_variable_ex`); empty if it
-/// makes none.
+/// Returns the name of the variable that PHP makes of a decoded name (`php_register_variable_ex`);
+/// empty if it makes none.
 pub fn php_name(name: &[u8]) -> Cow<'_, [u8]> {
     let is_special = |byte: &u8| matches!(byte, 0 | b' ' | b'.' | b'[');
     let Some(first) = name.iter().position(is_special) else { return Cow::Borrowed(name) };
@@ -25,7 +25,8 @@ pub fn php_name(name: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(name.iter().map(underlined).collect())
 }
 
-/// Returns true if an application may know a decoded name as `wanted`: it is that, or PHP makes it that.
+/// Returns true if an application may know a decoded name as `wanted`: it is that, or PHP makes it
+/// that.
 pub fn is_known_as(name: &[u8], wanted: &[u8]) -> bool {
     name == wanted || *php_name(name) == *wanted
 }

@@ -109,8 +109,8 @@ impl Template {
         }
     }
 
-    /// Returns true if the text ends with a part of the document behind a variable, as `$uri/index.html` does; a slash
-    /// alone does not count.
+    /// Returns true if the text ends with a part of the document behind a variable, as
+    /// `$uri/index.html` does; a slash alone does not count.
     pub fn extends_variable(&self) -> bool {
         match self.parts() {
             [.., Part::Variable(_), Part::Literal(text)] => text != "/",
@@ -160,10 +160,7 @@ pub fn split_name(reference: &str) -> Option<(&str, &str)> {
     if name.is_empty() {
         return None;
     }
-    match bracket {
-        true => Some((name, after.strip_prefix('}')?)),
-        false => Some((name, after)),
-    }
+    if bracket { Some((name, after.strip_prefix('}')?)) } else { Some((name, after)) }
 }
 
 impl fmt::Display for TemplateError {

@@ -18,7 +18,8 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     LENIENT.decode(text).ok()
 }
 
-/// Decodes up to the first byte that is not of the alphabet, as Apache does. Bits that make no whole byte are left out.
+/// Decodes up to the first byte that is not of the alphabet, as Apache does. Bits that make no
+/// whole byte are left out.
 pub fn decode_prefix(text: &[u8]) -> Vec<u8> {
     let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     let digits = text.iter().take_while(|byte| is_digit(byte)).count();

@@ -30,13 +30,14 @@ pub struct Date {
 }
 
 impl Date {
-    /// Divides seconds since 1970. A time before the year 0 becomes its first second, one after the year 9999 its
-    /// last.
+    /// Divides seconds since 1970. A time before the year 0 becomes its first second, one after the
+    /// year 9999 its last.
     pub fn of(seconds: i64) -> Date {
         let seconds = seconds.clamp(FIRST_SECOND, LAST_SECOND) - FIRST_SECOND;
         let (days, second) = (seconds / 86_400, seconds % 86_400);
-        // Years that begin in March end with the leap day, so that months have the same number of days in each of
-        // them; 400 years have 146,097 days. The first of January of the year 0 is 60 days before such a year.
+        // Years that begin in March end with the leap day, so that months have the same number of
+        // days in each of them; 400 years have 146,097 days. The first of January of the year 0 is
+        // 60 days before such a year.
         let shifted = days + 146_097 - 60;
         let (era, of_era) = (shifted / 146_097, shifted % 146_097);
         let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -68,7 +69,8 @@ impl Date {
 }
 
 /// Returns the date of a time in seconds since 1970 as in fields of HTTP (RFC 9110, 5.6.7):
-/// `Sun, 06 Nov 1994 08:49:37 GMT`. Times before the year 0 or after the year 9999 become its first or last second.
+/// `Sun, 06 Nov 1994 08:49:37 GMT`. Times before the year 0 or after the year 9999 become its first
+/// or last second.
 pub fn http(seconds: impl TryInto<i64>) -> String {
     let date = Date::of(seconds.try_into().unwrap_or(i64::MAX));
     let (day_name, month) = (date.day_name(), date.month_name());
@@ -81,8 +83,8 @@ pub fn http_of(time: SystemTime) -> String {
     http(seconds_since_1970(time))
 }
 
-/// Parses a date in any of the three forms of RFC 9110, 5.6.7; returns seconds since 1970. The day of the week may be
-/// a wrong one, as for Apache and nginx.
+/// Parses a date in any of the three forms of RFC 9110, 5.6.7; returns seconds since 1970. The day
+/// of the week may be a wrong one, as for Apache and nginx.
 pub fn parse_http(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value.trim_ascii()).ok()?;
     let date = httpdate::parse_http_date(text).ok().or_else(|| with_right_day(text))?;

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-/// Appends a text as the inside of a string (RFC 8259, 7). All control characters are escaped, those of Latin-1 as
-/// well, since terminals obey them.
+/// Appends a text as the inside of a string (RFC 8259, 7). All control characters are escaped,
+/// those of Latin-1 as well, since terminals obey them.
 pub fn escape(text: &str, out: &mut String) {
     for character in text.chars() {
         match character {

@@ -1,6 +1,7 @@
 //! Encodings of text that several crates need, each written once.
 //!
-//! Pure functions of their arguments: no I/O, no clock, and no input makes them fail other than by their result.
+//! Pure functions of their arguments: no I/O, no clock, and no input makes them fail other than by
+//! their result.
 #![forbid(unsafe_code)]
 
 pub mod base64;

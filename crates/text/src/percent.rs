@@ -1,4 +1,5 @@
-//! Percent-encoding (RFC 3986, 2.1) and the encoding of forms (`application/x-www-form-urlencoded`).
+//! Percent-encoding (RFC 3986, 2.1) and the encoding of forms
+//! (`application/x-www-form-urlencoded`).
 
 use crate::hex;
 
@@ -71,7 +72,8 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
-/// Decodes `%XX`, and `+` to a space, as in queries. `None` if a percent sign is not followed by two digits.
+/// Decodes `%XX`, and `+` to a space, as in queries. `None` if a percent sign is not followed by
+/// two digits.
 pub fn decode_form(text: &[u8]) -> Option<Vec<u8>> {
     // Before decoding, so that an encoded plus stays a plus.
     let spaced: Vec<u8> = text.iter().map(|&byte| if byte == b'+' { b' ' } else { byte }).collect();

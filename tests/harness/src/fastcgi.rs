@@ -91,7 +91,8 @@ fn addresses(socket: &Socket, path: &str) -> (String, String) {
     }
 }
 
-/// Returns the path of a program of the PHP that is tested with: `php-fpm8.4`, or without the version.
+/// Returns the path of a program of the PHP that is tested with: `php-fpm8.4`, or without the
+/// version.
 fn program(name: &str) -> PathBuf {
     let names = [format!("{name}{}", php_version()), name.to_owned()];
     let places = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];

@@ -6,19 +6,22 @@ use std::process::{Child, Command, Stdio};
 
 use super::requirements;
 
-/// A listener of the kernel (fanotify) that must permit each opening of a file, and never does: the file
-/// can be looked at, but whoever opens it waits, with `O_NONBLOCK` too. Dropping this ends the wait.
+/// A listener of the kernel (fanotify) that must permit each opening of a file, and never does: the
+/// file can be looked at, but whoever opens it waits, with `O_NONBLOCK` too. Dropping this ends the
+/// wait.
 pub struct HangingFiles(Child);
 
 impl HangingFiles {
-    /// Lets files hang, and those in directories. `None` if the test may not do that, or the kernel cannot.
+    /// Lets files hang, and those in directories. `None` if the test may not do that, or the kernel
+    /// cannot.
     pub fn new(files: &[&Path]) -> Option<HangingFiles> {
         run(LISTEN, files, "the kernel does not let a program delay the opening of files")
             .map(HangingFiles)
     }
 }
 
-/// A file system (FUSE) that never answers: whoever looks at its directory waits. Dropping this removes it.
+/// A file system (FUSE) that never answers: whoever looks at its directory waits. Dropping this
+/// removes it.
 pub struct HangingMount(Child);
 
 impl HangingMount {
@@ -62,8 +65,8 @@ impl Drop for HangingFiles {
     }
 }
 
-/// Marks the files whose names are the arguments (`FAN_OPEN_PERM` in a group of `FAN_CLASS_CONTENT`, with
-/// `FAN_EVENT_ON_CHILD` for directories), and reads no event.
+/// Marks the files whose names are the arguments (`FAN_OPEN_PERM` in a group of
+/// `FAN_CLASS_CONTENT`, with `FAN_EVENT_ON_CHILD` for directories), and reads no event.
 const LISTEN: &str = "
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)

@@ -323,8 +323,8 @@ pub fn free_address() -> SocketAddr {
     free_listener().local_addr().unwrap()
 }
 
-/// Listens on such an address. Unlike a later bind, this cannot meet a socket that has been bound to the
-/// port on all addresses meanwhile.
+/// Listens on such an address. Unlike a later bind, this cannot meet a socket that has been bound
+/// to the port on all addresses meanwhile.
 pub fn free_listener() -> TcpListener {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     static GIVEN: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());

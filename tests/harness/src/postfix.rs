@@ -1,5 +1,5 @@
-//! A real Postfix, with its queue in a directory of its own. It is reached over SMTP, and delivers all mail for
-//! `example.org` to one file.
+//! A real Postfix, with its queue in a directory of its own. It is reached over SMTP, and delivers
+//! all mail for `example.org` to one file.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -36,7 +36,8 @@ pub struct Postfix {
 }
 
 impl Postfix {
-    /// Starts a server, and waits until it answers. Returns `None`, and reports why, if there is no Postfix.
+    /// Starts a server, and waits until it answers. Returns `None`, and reports why, if there is no
+    /// Postfix.
     pub fn start(tls: Option<Tls>) -> Option<Postfix> {
         if !requirements::root() {
             return None;
@@ -77,10 +78,11 @@ impl Postfix {
         let mut main = format!(
             "compatibility_level = 3.6\nqueue_directory = {at}/queue\ndata_directory = {at}/data\n\
              inet_interfaces = 127.0.0.1\ninet_protocols = ipv4\nmyhostname = postfix.test\n\
-             mydestination =\nvirtual_mailbox_domains = example.org\nvirtual_mailbox_base = {at}/mail\n\
-             virtual_mailbox_maps = static:box\nvirtual_minimum_uid = 1\nvirtual_uid_maps = static:65534\n\
-             virtual_gid_maps = static:65534\nsmtpd_forbid_bare_newline = yes\nmaillog_file = {at}/log\n\
-             maillog_file_prefixes = /tmp, /var\nalias_maps =\nlocal_recipient_maps =\n"
+             mydestination =\nvirtual_mailbox_domains = example.org\nvirtual_mailbox_base = \
+             {at}/mail\nvirtual_mailbox_maps = static:box\nvirtual_minimum_uid = \
+             1\nvirtual_uid_maps = static:65534\nvirtual_gid_maps = \
+             static:65534\nsmtpd_forbid_bare_newline = yes\nmaillog_file = \
+             {at}/log\nmaillog_file_prefixes = /tmp, /var\nalias_maps =\nlocal_recipient_maps =\n"
         );
         let mut listeners = format!("127.0.0.1:{port} inet n - n - - smtpd\n");
         match tls {
@@ -91,8 +93,8 @@ impl Postfix {
                 main.push_str(&format!(
                     "smtpd_tls_security_level = may\nsmtpd_tls_cert_file = {at}/chain.pem\n\
                      smtpd_tls_key_file = {at}/key.pem\nsmtpd_tls_auth_only = yes\n\
-                     smtpd_sasl_auth_enable = yes\nsmtpd_sasl_type = dovecot\nsmtpd_sasl_path = {at}/login\n\
-                     smtpd_relay_restrictions = permit_sasl_authenticated, reject\n"
+                     smtpd_sasl_auth_enable = yes\nsmtpd_sasl_type = dovecot\nsmtpd_sasl_path = \
+                     {at}/login\nsmtpd_relay_restrictions = permit_sasl_authenticated, reject\n"
                 ));
                 listeners.push_str(&format!(
                     "127.0.0.1:{tls_port} inet n - n - - smtpd\n  -o smtpd_tls_wrappermode=yes\n"
@@ -108,11 +110,11 @@ impl Postfix {
         }
         let services = "pickup unix n - n 60 1 pickup\ncleanup unix n - n - 0 cleanup\n\
              qmgr unix n - n 300 1 qmgr\nrewrite unix - - n - - trivial-rewrite\n\
-             bounce unix - - n - 0 bounce\ndefer unix - - n - 0 bounce\ntrace unix - - n - 0 bounce\n\
-             error unix - - n - - error\nretry unix - - n - - error\ndiscard unix - - n - - discard\n\
-             virtual unix - n n - - virtual\nlocal unix - n n - - local\nproxymap unix - - n - - proxymap\n\
-             anvil unix - - n - 1 anvil\nscache unix - - n - 1 scache\ntlsmgr unix - - n 1000? 1 tlsmgr\n\
-             postlog unix-dgram n - n - 1 postlogd\n";
+             bounce unix - - n - 0 bounce\ndefer unix - - n - 0 bounce\ntrace unix - - n - 0 \
+             bounce\nerror unix - - n - - error\nretry unix - - n - - error\ndiscard unix - - n - \
+             - discard\nvirtual unix - n n - - virtual\nlocal unix - n n - - local\nproxymap unix \
+             - - n - - proxymap\nanvil unix - - n - 1 anvil\nscache unix - - n - 1 scache\ntlsmgr \
+             unix - - n 1000? 1 tlsmgr\npostlog unix-dgram n - n - 1 postlogd\n";
         fs::write(path("config/main.cf"), main).unwrap();
         fs::write(path("config/master.cf"), format!("{listeners}{services}")).unwrap();
     }
@@ -164,9 +166,10 @@ fn check_logins(stream: &UnixStream, mechanism: &str) -> Option<()> {
             }
             _ => continue,
         };
-        match is_right {
-            true => say(format!("OK\t{id}\tuser={USER}\n"))?,
-            false => say(format!("FAIL\t{id}\tuser={USER}\n"))?,
+        if is_right {
+            say(format!("OK\t{id}\tuser={USER}\n"))?
+        } else {
+            say(format!("FAIL\t{id}\tuser={USER}\n"))?
         }
     }
     None

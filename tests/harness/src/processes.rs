@@ -22,8 +22,8 @@ pub struct Process {
     started: u64,
 }
 
-/// Returns all descendants of a process, the oldest first. A process has the title of its parent for
-/// a moment; the numbers say nothing of their age, for they begin again at a limit.
+/// Returns all descendants of a process, the oldest first. A process has the title of its parent
+/// for a moment; the numbers say nothing of their age, for they begin again at a limit.
 pub fn descendants(root: u32) -> Vec<Process> {
     let all = all();
     let mut found: Vec<Process> = Vec::new();
@@ -154,7 +154,8 @@ if trace(SEIZE, thread, 0, 0) or trace(INTERRUPT, thread, 0, 0): sys.exit('faile
 print('stopped', flush=True)
 while os.WIFSTOPPED(os.waitpid(thread, WALL)[1]): pass";
 
-/// Stops a thread so that its process does not count as stopped. `None` if that is not possible here.
+/// Stops a thread so that its process does not count as stopped. `None` if that is not possible
+/// here.
 pub fn stop_thread(thread: u32) -> Option<Child> {
     let mut stopper = Command::new("python3");
     stopper.args(["-I", "-c", STOP_THREAD, &thread.to_string()]).stdout(Stdio::piped());

@@ -1,10 +1,11 @@
 //! The clock of the tests, which slows down while the machine is busy.
 //!
 //! A test is right on a machine of any speed. Its time limits therefore count the seconds of this
-//! clock: while it waits for a processor or a disk together with other processes, a second of the clock
-//! takes longer. Use [`Stopwatch`] for upper bounds, [`sleep`] to let the server get somewhere,
-//! [`eventually`] to wait for something that can be observed, and [`patience`] for sockets. A lower
-//! bound, the time that a server must have waited at least, is measured with [`std::time::Instant`].
+//! clock: while it waits for a processor or a disk together with other processes, a second of the
+//! clock takes longer. Use [`Stopwatch`] for upper bounds, [`sleep`] to let the server get
+//! somewhere, [`eventually`] to wait for something that can be observed, and [`patience`] for
+//! sockets. A lower bound, the time that a server must have waited at least, is measured with
+//! [`std::time::Instant`].
 
 use std::fs;
 use std::hint::black_box;
@@ -19,7 +20,8 @@ pub const PATIENCE: Duration = Duration::from_secs(40);
 /// Interval at which the load is measured. The clock advances in steps of this length.
 const TICK: Duration = Duration::from_millis(40);
 
-/// Time for the piece of work of each tick. It takes a tenth of that on a current machine with a debug build.
+/// Time for the piece of work of each tick. It takes a tenth of that on a current machine with a
+/// debug build.
 const WORK_TIME: Duration = Duration::from_millis(5);
 
 /// Rounds of the piece of work.
@@ -49,7 +51,8 @@ impl Stopwatch {
     }
 }
 
-/// Returns the time limit for a socket or a channel: [`PATIENCE`], longer while the machine is busy.
+/// Returns the time limit for a socket or a channel: [`PATIENCE`], longer while the machine is
+/// busy.
 pub fn patience() -> Duration {
     PATIENCE.mul_f64(load(running_processes(), processors()))
 }
@@ -98,8 +101,8 @@ fn run(clock: &AtomicU64) {
     }
 }
 
-/// Returns the time by which a tick advances the clock. A tick that comes late, because the machine is
-/// slow or has stopped, counts as one in time.
+/// Returns the time by which a tick advances the clock. A tick that comes late, because the machine
+/// is slow or has stopped, counts as one in time.
 fn counted(passed: Duration, load: f64) -> Duration {
     passed.min(TICK + WORK_TIME).div_f64(load)
 }

@@ -21,8 +21,8 @@ pub struct Valkey {
 }
 
 impl Valkey {
-    /// Starts a server with these further arguments. Returns `None` and reports that the test is skipped
-    /// if the machine has neither Valkey nor Redis.
+    /// Starts a server with these further arguments. Returns `None` and reports that the test is
+    /// skipped if the machine has neither Valkey nor Redis.
     #[track_caller]
     pub fn start(arguments: &[&str]) -> Option<Valkey> {
         let has = |program: &&str| Command::new(program).arg("--version").output().is_ok();
@@ -63,7 +63,8 @@ impl Valkey {
         self.directory.path().join("valkey.sock")
     }
 
-    /// Sends a command. Returns the answer as it comes, without its line end; of a string its content.
+    /// Sends a command. Returns the answer as it comes, without its line end; of a string its
+    /// content.
     pub fn ask<A: AsRef<[u8]>>(&self, command: &[A]) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let mut request = format!("*{}\r\n", command.len()).into_bytes();

@@ -27,8 +27,9 @@ pub(super) fn of_match(
             if !only_excludes(patterns) || considers(steps, &variable) {
                 continue;
             }
-            let message = "holds only for requests that have it, so a request without it is not refused; take those \
-                           that may pass in a step in front, by the pattern without \"!\", and refuse the others";
+            let message = "holds only for requests that have it, so a request without it is not \
+                           refused; take those that may pass in a step in front, by the pattern \
+                           without \"!\", and refuse the others";
             add(all, format!("{place}/{key}{}", path([name.as_str()])), message);
         }
     }

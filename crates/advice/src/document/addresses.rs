@@ -20,8 +20,8 @@ pub(super) fn of_listeners(config: &Config, all: &mut Vec<Advice>) {
             continue;
         };
         let message = format!(
-            "\"{0}\" listens on this address as well, so only one of them can be opened; leave one out, and tell \
-             requests apart by \"destination\" in \"match\"",
+            "\"{0}\" listens on this address as well, so only one of them can be opened; leave \
+             one out, and tell requests apart by \"destination\" in \"match\"",
             wide.name
         );
         add(all, path(["listeners", listener.name.as_str()]), message);

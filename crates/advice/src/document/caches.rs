@@ -13,8 +13,8 @@ pub(super) fn of_cache(place: &str, action: &Action, all: &mut Vec<Advice>) {
     let Some((key, path)) = front_controller(action) else { return };
     if cache.bypass.iter().any(|condition| is_met_by_path(condition, path.as_bytes())) {
         let message = format!(
-            "has a \"uri\" that accepts \"{}\", to which {key} leads all pages, so none is stored; leave that path out, as \
-             the path that the client has sent is compared, too",
+            "has a \"uri\" that accepts \"{}\", to which {key} leads all pages, so none is \
+             stored; leave that path out, as the path that the client has sent is compared, too",
             Shown(path)
         );
         add(all, format!("{place}/cache/bypass"), message);
@@ -33,8 +33,9 @@ pub(super) fn of_expires(place: &str, action: &Action, all: &mut Vec<Advice>) {
     // Not those that name the type of pages.
     if std::ptr::eq(time, of_pages) && !matches!(time, Expiry::Off | Expiry::Epoch) {
         let message = format!(
-            "is the time of pages of \"{}\", too, to which try leads requests without a file; write an object of media \
-             types and times, such as {{\"image/*\": \"30d\", \"text/css\": \"30d\"}}",
+            "is the time of pages of \"{}\", too, to which try leads requests without a file; \
+             write an object of media types and times, such as \
+             {{\"image/*\": \"30d\", \"text/css\": \"30d\"}}",
             Shown(path)
         );
         add(all, format!("{place}/expires"), message);
@@ -54,8 +55,9 @@ pub(super) fn of_cache_control(place: &str, action: &Action, all: &mut Vec<Advic
         let value = header.value.as_ref().and_then(Template::constant);
         if header.name.eq_ignore_ascii_case("cache-control") && value.is_some_and(permits) {
             let message = format!(
-                "takes the place of that of pages of \"{}\", too, to which try leads requests without a file; write \
-                 \"expires\" and \"cache_control\" with media types of the files",
+                "takes the place of that of pages of \"{}\", too, to which try leads requests \
+                 without a file; write \"expires\" and \"cache_control\" with media types of the \
+                 files",
                 Shown(path)
             );
             let name = header.name.as_str();

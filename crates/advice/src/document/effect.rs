@@ -105,8 +105,8 @@ fn of_match(
             "uri" => {
                 if asks_for_scripts(value) && refuses_scripts(&step.action) {
                     let message = format!(
-                        "asks for scripts, and the step's \"share\" has no \"scripts\", so they are \
-                         refused; {}",
+                        "asks for scripts, and the step's \"share\" has no \"scripts\", so they \
+                         are refused; {}",
                         how_to_run_scripts(config)
                     );
                     add(all, place.clone(), message);
@@ -115,8 +115,8 @@ fn of_match(
                 if let Some((pattern, both)) = open {
                     let remedy = if pattern.starts_with('~') { "write" } else { "add" };
                     let message = format!(
-                        "\"{}\" leaves out paths behind the script's name, such as /x.php/y, with which the \
-                         script runs too; {remedy} \"{}\"",
+                        "\"{}\" leaves out paths behind the script's name, such as /x.php/y, with \
+                         which the script runs too; {remedy} \"{}\"",
                         Shown(pattern),
                         Shown(&both)
                     );
@@ -125,7 +125,8 @@ fn of_match(
                 if let Some(pattern) = leaves_paths_below(&step.action, &elements(value)) {
                     let pattern = Shown(pattern);
                     let message = format!(
-                        "\"{pattern}\" leaves out paths below it, which are not protected; add \"{pattern}/*\""
+                        "\"{pattern}\" leaves out paths below it, which are not protected; add \
+                         \"{pattern}/*\""
                     );
                     add(all, place.clone(), message);
                 }
@@ -214,7 +215,8 @@ fn impossible(pattern: &str, subject: Subject) -> Option<String> {
         Subject::Host if pattern.starts_with('.') => {
             let name = Shown(pattern.trim_start_matches('.'));
             Some(format!(
-                "this is nginx's form; write [\"{name}\", \"*.{name}\"] for the name and all below it"
+                "this is nginx's form; write [\"{name}\", \"*.{name}\"] for the name and all \
+                 below it"
             ))
         }
         Subject::Host if pattern.contains("://") => owned("a host has no scheme; leave it out"),

@@ -30,8 +30,9 @@ pub(super) fn is_comparison(condition: &Value) -> bool {
 }
 
 /// What to write in place of a comparison.
-pub(super) const NO_COMPARISONS: &str = "is not compared, but a text that always holds; write a key of \"match\", as in \
-     \"headers\": {\"User-Agent\": \"*bot*\"}, or an \"if\" of a variable with a \"map\" of what is to be compared";
+pub(super) const NO_COMPARISONS: &str = "is not compared, but a text that always holds; write a \
+     key of \"match\", as in \"headers\": {\"User-Agent\": \"*bot*\"}, or an \"if\" of a variable \
+     with a \"map\" of what is to be compared";
 
 /// Checks an action at `place`.
 pub(super) fn of_action(place: &str, action: &Action, all: &mut Vec<Advice>) {
@@ -40,8 +41,9 @@ pub(super) fn of_action(place: &str, action: &Action, all: &mut Vec<Advice>) {
             && file.extension().is_some_and(|end| end.eq_ignore_ascii_case("php"))
         {
             let status = page.status;
-            let message = "names a script, which is neither run nor sent as a page; write {\"action\": {\"rewrite\": \
-                           \"/404.php\", \"pass\": \"applications/NAME\"}}";
+            let message = "names a script, which is neither run nor sent as a page; write \
+                           {\"action\": \
+                           {\"rewrite\": \"/404.php\", \"pass\": \"applications/NAME\"}}";
             add(all, format!("{place}/error_pages/{status}"), message);
         }
     }
@@ -54,7 +56,8 @@ pub(super) fn of_action(place: &str, action: &Action, all: &mut Vec<Advice>) {
     let has_space = |part: &Part| matches!(part, Part::Literal(text) if text.contains(' '));
     let is_list = |template: &Template| template.parts().iter().any(has_space);
     if share.candidates.iter().any(|candidate| is_list(&candidate.target.path)) {
-        let message = "has one path with spaces; write an array of paths, as in [\"$uri\", \"$uri/\", \"/index.php\"]";
+        let message = "has one path with spaces; write an array of paths, as in [\"$uri\", \
+                       \"$uri/\", \"/index.php\"]";
         add(all, format!("{place}/try"), message);
     }
 }

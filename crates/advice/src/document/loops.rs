@@ -23,8 +23,8 @@ pub(super) fn of_routes(config: &Config, all: &mut Vec<Advice>) {
         let names: Vec<_> =
             circle.iter().filter_map(|(at, _)| config.routes.get(*at)).map(name).collect();
         let message = format!(
-            "passes requests in a circle ({} → {}), so those that meet the conditions get 500; end it with a \
-             step that answers, or change the request by \"rewrite\"",
+            "passes requests in a circle ({} → {}), so those that meet the conditions get 500; \
+             end it with a step that answers, or change the request by \"rewrite\"",
             names.join(" → "),
             names.first().map_or("", String::as_str)
         );

@@ -29,7 +29,8 @@ pub(super) fn of_fallback(place: &str, action: &Action, all: &mut Vec<Advice>) {
     });
     if let (false, false, Some(name)) = (has_own, has_fields(fallback), missing) {
         let message = format!(
-            "is for the files of the share: responses of the fallback have no \"{}\"; write it there, too",
+            "is for the files of the share: responses of the fallback have no \"{}\"; write it \
+             there, too",
             Shown(name)
         );
         note(all, format!("{place}/response_headers"), message);

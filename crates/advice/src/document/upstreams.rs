@@ -50,16 +50,16 @@ pub(super) fn of_upstream(upstream: &Upstream, all: &mut Vec<Advice>) {
         add(all, place(&["slow_start"]), message);
     }
     if *retry != Retry::default() && has_one_try {
-        let message = "has no effect, as each request is tried on one server; write \"tries\": 2 in \
-                       the upstream";
+        let message = "has no effect, as each request is tried on one server; write \"tries\": 2 \
+                       in the upstream";
         add(all, place(&["retry"]), message);
     }
     if notices_failures || !has_one_try {
         return;
     }
     for server in servers.iter().filter(|server| server.backup) {
-        let message = "gets no requests when other servers fail, as failures are not noticed; write \
-                       \"failures\": {}, \"tries\": 2 in the upstream";
+        let message = "gets no requests when other servers fail, as failures are not noticed; \
+                       write \"failures\": {}, \"tries\": 2 in the upstream";
         add(all, place(&["servers", &server.address.to_string(), "backup"]), message);
     }
 }

@@ -325,10 +325,11 @@ fn read_tag(node: &Node<'_>) -> Result<String, Error> {
 /// Reads a word of printable ASCII, which ends at a space in messages.
 fn read_name(node: &Node<'_>, max: usize) -> Result<String, Error> {
     let text = node.text()?;
-    match text.len() <= max && text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        true => Ok(text.to_owned()),
-        false => Err(node.invalid(format_args!(
+    if text.len() <= max && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(text.to_owned())
+    } else {
+        Err(node.invalid(format_args!(
             "must be at most {max} printable ASCII characters without spaces"
-        ))),
+        )))
     }
 }

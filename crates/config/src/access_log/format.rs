@@ -26,8 +26,8 @@ pub enum LogValue {
 }
 
 /// The combined format of Apache and nginx. Unit has `-` for the user, which it does not know.
-const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request_line\" $status $body_bytes_sent \
-                        \"$header_referer\" \"$header_user_agent\"";
+const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request_line\" $status \
+                        $body_bytes_sent \"$header_referer\" \"$header_user_agent\"";
 
 /// Formats of text with a name.
 const NAMED: [(&str, &str); 3] = [

@@ -8,8 +8,8 @@ use super::{Place, Reading, Source};
 const MAX_NESTED: usize = 8;
 
 impl Reading<'_> {
-    /// Refuses a file that is being read already, and one that is included by too many others. The error
-    /// has the chain of files.
+    /// Refuses a file that is being read already, and one that is included by too many others. The
+    /// error has the chain of files.
     pub(super) fn check_chain(&self, file: &Path, place: &Place) -> Result<(), String> {
         let including = |source: &&Source| self.sources.get(source.included_by?);
         let chain = std::iter::successors(self.sources.get(place.source), including);

@@ -8,9 +8,9 @@ use super::INCLUDED;
 use crate::definitions::LEFT_OUT;
 use crate::node::split_path;
 
-/// Returns the parts of an expanded document that come from files and that a change makes different,
-/// with the file of each. `after` is the document after the change; a missing `included` is that of
-/// `before`.
+/// Returns the parts of an expanded document that come from files and that a change makes
+/// different, with the file of each. `after` is the document after the change; a missing `included`
+/// is that of `before`.
 pub fn changed<'a>(before: &'a Value, after: &mut Value) -> Vec<(&'a str, &'a str)> {
     let Some(included) = before.get(INCLUDED) else {
         // Only the server makes it: it reads the files that are named there.
@@ -40,8 +40,8 @@ pub fn changed<'a>(before: &'a Value, after: &mut Value) -> Vec<(&'a str, &'a st
     vec![("/included", "the files of the document")]
 }
 
-/// Leaves out the parts that differ only by other parts in them: a section of several files belongs to the first of them,
-/// and differs with each part of the others.
+/// Leaves out the parts that differ only by other parts in them: a section of several files belongs
+/// to the first of them, and differs with each part of the others.
 fn innermost<'a>(
     parts: Vec<(&'a str, &'a str)>,
     before: &Value,

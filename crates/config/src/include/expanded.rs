@@ -16,7 +16,8 @@ pub struct Expanded {
     pub document: Value,
     pub(super) sources: Vec<Source>,
     pub(super) origins: Vec<Origin>,
-    /// Files that are left out because they cannot be used ([`expand_leaving_out`](super::expand_leaving_out)).
+    /// Files that are left out because they cannot be used
+    /// ([`expand_leaving_out`](super::expand_leaving_out)).
     pub left_out: Vec<LeftOut>,
     /// All mistakes of those files, with the file and the place.
     pub mistakes: Vec<String>,
@@ -61,8 +62,8 @@ impl Expanded {
         around.max_by_key(|origin| origin.path.len())
     }
 
-    /// Returns the place of a mistake. That of an unknown key is the object that has it; the key may come
-    /// from another file than the object.
+    /// Returns the place of a mistake. That of an unknown key is the object that has it; the key
+    /// may come from another file than the object.
     fn steps(&self, error: &Error) -> Vec<String> {
         let mut steps = split_path(error.path());
         let is_key = |key: &&String| {

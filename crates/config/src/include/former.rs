@@ -74,8 +74,8 @@ impl Reading<'_> {
         Some((tolerance.former?, file.to_str()?.to_owned()))
     }
 
-    /// Returns the members that a file has added to the object at a place of the former document, and the
-    /// source for them. `None` if there are none, or they must not be used.
+    /// Returns the members that a file has added to the object at a place of the former document,
+    /// and the source for them. `None` if there are none, or they must not be used.
     pub(super) fn former_members(
         &mut self,
         file: &Path,
@@ -139,8 +139,8 @@ impl Reading<'_> {
         files
     }
 
-    /// Returns which of two sources that have the same member must not have it: not the one that had it in
-    /// the former document. One file must not take a name of another one.
+    /// Returns which of two sources that have the same member must not have it: not the one that
+    /// had it in the former document. One file must not take a name of another one.
     pub(super) fn intruder(&self, place: &Place, other: usize) -> usize {
         let former = self.tolerance.as_ref().and_then(|tolerance| tolerance.former);
         let owned =
@@ -149,10 +149,7 @@ impl Reading<'_> {
         let had = |source: usize| {
             self.sources.get(source).is_some_and(|source| Some(source.file.as_path()) == owner)
         };
-        match other != 0 && had(place.source) && !had(other) {
-            true => other,
-            false => place.source,
-        }
+        if other != 0 && had(place.source) && !had(other) { other } else { place.source }
     }
 
     fn former_source(&mut self, file: &Path, place: &Place) -> Option<usize> {

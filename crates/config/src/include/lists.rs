@@ -1,7 +1,7 @@
 //! Lists to which several files add: the certificates of a listener.
 //!
-//! The file of a customer has its certificate, too. A list is joined in the order of reading, the entries of the
-//! document itself first.
+//! The file of a customer has its certificate, too. A list is joined in the order of reading, the
+//! entries of the document itself first.
 
 use serde_json::Value;
 
@@ -48,7 +48,8 @@ impl Reading<'_> {
         *there = Value::Array(all);
     }
 
-    /// Removes the origins from `first_origin` on of a part that is merged into one of another file.
+    /// Removes the origins from `first_origin` on of a part that is merged into one of another
+    /// file.
     pub(super) fn forget(&mut self, place: &Place, first_origin: usize) {
         let is_other =
             |path: &[String]| path != place.path && list_of(path) != Some(place.path.as_slice());

@@ -14,8 +14,9 @@ pub(crate) fn refuse(document: &Node<'_>) -> Result<(), Error> {
     let message = format!("file \"{}\" cannot be included by this document", Shown(&name));
     let error = Error::new(ErrorKind::InvalidValue, path(&steps), message);
     Err(error.with_hint(
-        "only a file that the server reads with \"--config\" can include others; put the content of the \
-         file in place of \"include\", or the document into such a file and use \"howdah reload\"",
+        "only a file that the server reads with \"--config\" can include others; put the content \
+         of the file in place of \"include\", or the document into such a file and use \"howdah \
+         reload\"",
     ))
 }
 

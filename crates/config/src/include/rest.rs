@@ -8,8 +8,8 @@ use super::INCLUDED;
 use super::former::{own_part, parts};
 use crate::definitions::LEFT_OUT;
 
-/// Returns true if two readings of a document differ in nothing but the parts of the files that the first
-/// has left out.
+/// Returns true if two readings of a document differ in nothing but the parts of the files that the
+/// first has left out.
 pub fn differs_only_in_left_out(before: &Value, after: &Value) -> bool {
     let files = left_out_files(before);
     rest(before, &files) == rest(after, &files)
@@ -21,7 +21,8 @@ pub fn left_out_files(document: &Value) -> BTreeSet<&str> {
     left_out.into_iter().flatten().map(|(file, _)| file.as_str()).collect()
 }
 
-/// Returns the files whose parts differ in two readings of a document, without those that the first has left out.
+/// Returns the files whose parts differ in two readings of a document, without those that the first
+/// has left out.
 pub fn changed_files<'v>(before: &'v Value, after: &'v Value) -> BTreeSet<&'v str> {
     let left_out = left_out_files(before);
     let (before, after) = (parts_by_file(before), parts_by_file(after));
@@ -29,8 +30,8 @@ pub fn changed_files<'v>(before: &'v Value, after: &'v Value) -> BTreeSet<&'v st
     all.filter(|file| !left_out.contains(file) && before.get(file) != after.get(file)).collect()
 }
 
-/// Returns the parts that each file has of a document. Those of routes and other lists are without their places, which
-/// depend on other files.
+/// Returns the parts that each file has of a document. Those of routes and other lists are without
+/// their places, which depend on other files.
 fn parts_by_file(document: &Value) -> BTreeMap<&str, Vec<(Vec<String>, Value)>> {
     let mut files = BTreeMap::<_, Vec<_>>::new();
     for (mut path, file) in parts(document) {

@@ -52,8 +52,8 @@ impl<'a> Tolerance<'a> {
         }
     }
 
-    /// Records that the former content of a file is used. Returns false if it must not be, or if the file is read: one
-    /// that includes itself has its new content.
+    /// Records that the former content of a file is used. Returns false if it must not be, or if
+    /// the file is read: one that includes itself has its new content.
     pub(super) fn use_former(&self, file: &Path) -> bool {
         if self.unusable.get(file).is_some_and(|unusable| unusable.without_former) {
             return false;

@@ -1,11 +1,13 @@
 //! Files of a document that cannot be used: the document is read without them.
 //!
-//! One file may belong to one customer, and a mistake in it must not concern the others. The content that
-//! the file had in the former document takes its place. Without one, what passes to a name that only the file
-//! would have defined is answered with 503 (see [`Definitions`](crate::definitions::Definitions)).
+//! One file may belong to one customer, and a mistake in it must not concern the others. The
+//! content that the file had in the former document takes its place. Without one, what passes to a
+//! name that only the file would have defined is answered with 503 (see
+//! [`Definitions`](crate::definitions::Definitions)).
 //!
-//! A mistake in the document itself, and one that only a definition in such a file would mend (a limit, a
-//! variable), is a mistake of the document: served without it, requests would pass that it must stop.
+//! A mistake in the document itself, and one that only a definition in such a file would mend (a
+//! limit, a variable), is a mistake of the document: served without it, requests would pass that it
+//! must stop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,13 +23,13 @@ use crate::error::Error;
 /// Maximum number of readings of a document. Each but the last finds another file of no use.
 const MAX_READINGS: usize = 50;
 
-/// Number of readings after which a file is left out with the file that includes it: one customer could have
-/// many files, each of which shows the mistake of the next.
+/// Number of readings after which a file is left out with the file that includes it: one customer
+/// could have many files, each of which shows the mistake of the next.
 const MAX_NESTED_READINGS: usize = 10;
 
 impl Reading<'_> {
-    /// Handles a problem of a source: without the document itself, the reading goes on. Error: there are
-    /// too many problems.
+    /// Handles a problem of a source: without the document itself, the reading goes on. Error:
+    /// there are too many problems.
     pub(super) fn reject(&self, source: usize, problem: String) -> Result<(), String> {
         match &self.tolerance {
             Some(tolerance) if source != 0 => {
@@ -50,9 +52,9 @@ impl Reading<'_> {
     }
 }
 
-/// Reads a document with its files, without those that cannot be used. `former` is the document that was
-/// read before, whose parts take the place of such files; `now` is the time in seconds since 1970. `check`
-/// returns the mistakes of a document.
+/// Reads a document with its files, without those that cannot be used. `former` is the document
+/// that was read before, whose parts take the place of such files; `now` is the time in seconds
+/// since 1970. `check` returns the mistakes of a document.
 /// `None` if it has no `include`, or is no JSON.
 ///
 /// # Errors
@@ -69,8 +71,8 @@ pub fn expand_leaving_out(
     expand_without(text, file, files, former, now, check, BTreeMap::new())
 }
 
-/// Reads a document as [`expand_leaving_out`] does, with the former content of these files in place of theirs, which is
-/// no mistake of them.
+/// Reads a document as [`expand_leaving_out`] does, with the former content of these files in place
+/// of theirs, which is no mistake of them.
 ///
 /// # Errors
 ///

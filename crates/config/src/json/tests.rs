@@ -41,7 +41,8 @@ fn members_keep_their_order() {
 
 #[test]
 fn comments_stand_where_white_space_may() {
-    let text = b"\xef\xbb\xbf// bridge \xef\t\x08\n{ /* a ** / */ \"//x\" /**/ : // y\n 1 /* */, \"/*\": 2 }\n/* \xff */";
+    let text = b"\xef\xbb\xbf// bridge \
+                 \xef\t\x08\n{ /* a ** / */ \"//x\" /**/ : // y\n 1 /* */, \"/*\": 2 }\n/* \xff */";
     assert_eq!(parse(text).expect("valid"), json!({"//x": 1, "/*": 2}));
 }
 
@@ -167,7 +168,8 @@ fn columns_count_characters() {
 
 #[test]
 fn a_value_is_found_by_its_path() {
-    let text = "\u{feff} { // first\n \"a\" : [\"x\", {\"b\": 1, \"c\" :2,}, [3, [4]] ,],\n \"\\u00e9\": 5}";
+    let text = "\u{feff} { // first\n \"a\" : [\"x\", \
+                {\"b\": 1, \"c\" :2,}, [3, [4]] ,],\n \"\\u00e9\": 5}";
     let found = |path: &[&str]| {
         let path: Vec<String> = path.iter().map(|&step| step.to_owned()).collect();
         let position = find(text.as_bytes(), &path)?;

@@ -61,8 +61,8 @@ fn own_keys_replace_those_of_a_preset() {
 fn every_spelling_of_a_log_in_page_is_limited() {
     let rules = rules(json!({"preset": "login"}));
     let uri = rules.first().and_then(|rule| rule.conditions.uri.as_ref()).expect("patterns");
-    // Scripts run with any path behind their names, as the index of their directory, and applications take no
-    // notice of a slash at the end.
+    // Scripts run with any path behind their names, as the index of their directory, and
+    // applications take no notice of a slash at the end.
     for path in [
         "/wp-login.php",
         "/wp-login.php/",
@@ -93,7 +93,8 @@ fn broken_limits_are_refused_with_their_path_and_a_hint() {
     for (limit, message) in [
         (
             json!({}),
-            "/routes/0/action/limit: one of \"rate\", \"concurrency\", \"processes\", \"connections\" or \"bandwidth\" is missing",
+            "/routes/0/action/limit: one of \"rate\", \"concurrency\", \"processes\", \
+             \"connections\" or \"bandwidth\" is missing",
         ),
         (json!(["1/s"]), "/routes/0/action/limit/0: element 0 must be an object"),
         (json!({"rate": 10}), "\"rate\" must be a string"),

@@ -91,9 +91,10 @@ impl CipherSuite {
         let mut killed: Vec<CipherSuite> = Vec::new();
         for item in list.split([':', ',', ' ']).filter(|item| !item.is_empty()) {
             if let Some(rule) = item.strip_prefix('@') {
-                match rule == "STRENGTH" || rule.starts_with("SECLEVEL=") {
-                    true => continue,
-                    false => return Err(item),
+                if rule == "STRENGTH" || rule.starts_with("SECLEVEL=") {
+                    continue;
+                } else {
+                    return Err(item);
                 }
             }
             let (sign, words) = match item.as_bytes().first() {

@@ -106,8 +106,8 @@ pub struct Health {
     pub status: (u16, u16),
     /// Text that the first 64 KiB of the body must contain.
     pub body: Option<String>,
-    /// Name of the service that gRPC's health service is asked for, empty for the server; `None` for a
-    /// request of HTTP.
+    /// Name of the service that gRPC's health service is asked for, empty for the server; `None`
+    /// for a request of HTTP.
     pub grpc: Option<String>,
     /// Number of successes in a row after which a server is healthy.
     pub rise: u32,
@@ -203,8 +203,9 @@ pub(crate) fn read_status(node: &Node<'_>) -> Result<(u16, u16), Error> {
 /// Reads text for the head of a request: without control characters.
 fn read_line(node: &Node<'_>) -> Result<String, Error> {
     let text = node.string()?;
-    match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        true => Ok(text.to_owned()),
-        false => Err(node.invalid("must be of visible ASCII characters, without spaces")),
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(text.to_owned())
+    } else {
+        Err(node.invalid("must be of visible ASCII characters, without spaces"))
     }
 }

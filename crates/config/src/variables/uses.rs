@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::error::{Error, ErrorKind};
 
-/// Explains the error of a definition that uses one that has not been read yet; returns other errors as
-/// they are. `is_read` tells whether a definition has been read.
+/// Explains the error of a definition that uses one that has not been read yet; returns other
+/// errors as they are. `is_read` tells whether a definition has been read.
 pub(super) fn explain(
     error: Error,
     name: &str,
@@ -30,8 +30,8 @@ pub(super) fn explain(
             error.with_hint("a definition can use only those in front of it")
         }
         None => error.with_hint(format!(
-            "\"{used}\" is defined behind \"{name}\"; put it in front, as a definition can use only those \
-             in front of it"
+            "\"{used}\" is defined behind \"{name}\"; put it in front, as a definition can use \
+             only those in front of it"
         )),
     }
 }

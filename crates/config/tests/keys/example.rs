@@ -1,7 +1,7 @@
 //! The example document: every key has a value in it.
 //!
-//! It is written by hand, as its parts must be valid together. A new key gets a value in the first object that may
-//! have it; a key that is gone is taken out.
+//! It is written by hand, as its parts must be valid together. A new key gets a value in the first
+//! object that may have it; a key that is gone is taken out.
 
 use std::fmt::Write;
 
@@ -75,8 +75,8 @@ fn add(document: &mut Value, shape: &Shape, key: &Key) {
     object.insert(key.name.to_owned(), value);
 }
 
-/// Returns a value of a key: the default, any one if the type has only valid ones, or the text that the meaning gives
-/// as an example.
+/// Returns a value of a key: the default, any one if the type has only valid ones, or the text that
+/// the meaning gives as an example.
 fn value_of(key: &Key) -> Option<Value> {
     if let Kind::Switch = key.kind {
         return Some((key.default != "true").into());

@@ -1,6 +1,7 @@
 //! What is generated from the tables of keys is current, and the tables say what the reader does.
 //!
-//! `make generate` writes the files; without `GENERATE` in the environment, these tests only compare them.
+//! `make generate` writes the files; without `GENERATE` in the environment, these tests only
+//! compare them.
 
 mod example;
 mod tables;
@@ -10,8 +11,8 @@ use std::path::{Path, PathBuf};
 use howdah_config::{Config, DOCUMENT, Key, Kind, Presence, Shape};
 use serde_json::Value;
 
-/// Keys that are read as absent, which another part of the server takes for the default; and one that a preset of
-/// the example document sets.
+/// Keys that are read as absent, which another part of the server takes for the default; and one
+/// that a preset of the example document sets.
 const ABSENT: [(&str, &str); 8] = [
     ("action", "intercept_errors"),
     ("application", "limit_extensions"),

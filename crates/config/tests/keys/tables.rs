@@ -5,8 +5,9 @@ use serde_json::Value;
 
 use crate::{is_published, project};
 
-/// Comment in front of a table: `<!-- keys: cors -->` for all keys of an object, `action/share` for a key and those
-/// beside it, `action/kinds` for those that name the kind, `action/options` for those that all kinds have.
+/// Comment in front of a table: `<!-- keys: cors -->` for all keys of an object, `action/share` for
+/// a key and those beside it, `action/kinds` for those that name the kind, `action/options` for
+/// those that all kinds have.
 const START: &str = "<!-- keys: ";
 
 /// Comment behind a table.

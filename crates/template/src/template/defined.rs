@@ -63,7 +63,8 @@ pub enum Table {
 }
 
 impl Defined {
-    /// Creates a variable. `text` is the definition as written, `source` the text that is looked up.
+    /// Creates a variable. `text` is the definition as written, `source` the text that is looked
+    /// up.
     ///
     /// # Errors
     ///
@@ -197,9 +198,10 @@ impl Table {
                 let (pattern, value) =
                     patterns.iter().find(|(pattern, _)| pattern.matches(text))?;
                 let is_capture = |part: &Part| matches!(part, Part::Variable(Variable::Capture(_)));
-                return Some(match value.parts().iter().any(is_capture) {
-                    true => Found::Captured(value, Captures::of_text(pattern, text)),
-                    false => Found::Template(value),
+                return Some(if value.parts().iter().any(is_capture) {
+                    Found::Captured(value, Captures::of_text(pattern, text))
+                } else {
+                    Found::Template(value)
                 });
             }
             Table::Geo(networks) => networks.find(address()?),
