@@ -155,8 +155,7 @@ fn finished<T>(mistakes: Mistakes<String>, read: Result<T, String>) -> Result<T,
     mistakes.finish(read).map_err(|problems| error::lines(&problems, String::clone))
 }
 
-/// Returns the paths of the tables of an expanded document that are in files, and the name of the
-/// file or the pattern of each.
+/// Returns the path of each table of an expanded document that is in files, and its `include`.
 pub fn tables(document: &Value) -> Vec<(Vec<String>, PathBuf)> {
     let included = document.get(INCLUDED).and_then(Value::as_object);
     let all = included.into_iter().flatten().map(|(part, file)| (split_path(part), file));
