@@ -75,6 +75,9 @@ pub const REVALIDATION_INTERVAL: Duration = Duration::from_secs(1);
 /// Shortest time between two log lines of a thread about links that are not followed.
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Makes the redirect to a directory, whose path begins with this prefix.
+pub type DirectoryRedirect = fn(&Request, Option<&Prefix>) -> Option<Response>;
+
 /// File server of one thread.
 #[derive(Debug)]
 pub struct Files {
@@ -184,29 +187,18 @@ impl Files {
         request: &Request,
         now: RequestTime,
     ) -> ServeOutcome {
-        self.respond(share, place, request, now, redirect_to_directory)
+        self.serve_place(share, place, request, now, redirect_to_directory)
     }
 
-    /// Like [`Files::serve_at`], but a directory whose path has no slash at the end is not found.
-    pub fn serve_place_without_redirect(
+    /// Like [`Files::serve_at`]. `redirect` makes the response for a directory whose path does not end
+    /// in a slash; without one the directory is not found.
+    pub fn serve_place(
         &self,
         share: &Share,
         place: FileLocation<'_>,
         request: &Request,
         now: RequestTime,
-    ) -> ServeOutcome {
-        self.respond(share, place, request, now, |_, _| None)
-    }
-
-    /// Builds the response. `redirect` makes the one for a directory whose path does not end in a
-    /// slash.
-    fn respond(
-        &self,
-        share: &Share,
-        place: FileLocation<'_>,
-        request: &Request,
-        now: RequestTime,
-        redirect: fn(&Request, Option<&Prefix>) -> Option<Response>,
+        redirect: DirectoryRedirect,
     ) -> ServeOutcome {
         let is_read = matches!(&*request.method, b"GET" | b"HEAD") || share.options().is_decided;
         if !is_read && !share.options().scripts {

@@ -26,11 +26,17 @@ pub(super) fn file_response(
     wall: SystemTime,
     boundary: impl FnOnce() -> String,
 ) -> Response {
-    let response = respond(variant, request, conditions, wall, boundary);
+    let validators = variant.validators();
+    let response = match conditions.evaluate(validators) {
+        Verdict::Failed => Response::new(412, Body::Empty),
+        Verdict::NotModified => not_modified(variant),
+        Verdict::Proceed => selected(variant, request, conditions, wall, boundary),
+    };
     Response { file: Some(Rc::clone(&variant.facts)), ..response }
 }
 
-fn respond(
+/// Builds the response with the part of the content that the request selects.
+fn selected(
     variant: &Variant,
     request: &Request,
     conditions: &Conditions<'_>,
@@ -38,11 +44,6 @@ fn respond(
     boundary: impl FnOnce() -> String,
 ) -> Response {
     let validators = variant.validators();
-    match conditions.evaluate(validators) {
-        Verdict::Failed => return Response::new(412, Body::Empty),
-        Verdict::NotModified => return not_modified(variant),
-        Verdict::Proceed => {}
-    }
     let now = u64::try_from(wall_seconds(wall)).unwrap_or(0);
     let range = match &*request.method {
         b"GET" => conditions.range(validators, now),

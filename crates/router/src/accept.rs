@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use howdah_http::eviction::Client;
 use howdah_http::message::ConnectionInfo;
 use howdah_pipeline::listener::{Accepted, AcceptedStream, ListeningSocket};
 use howdah_pipeline::thread::{RouterThread, ThreadCommand};
@@ -34,7 +33,7 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Accepts connections until `stop` is notified. Connections in the backlog are served, too.
-pub async fn run(
+pub async fn accept_connections(
     thread: Rc<RouterThread>,
     name: Arc<str>,
     socket: ListeningSocket,
@@ -44,13 +43,6 @@ pub async fn run(
     if let Err(error) = result {
         thread.shared.log.write(Level::Alert, format_args!("listener {name}: {error}"));
     }
-}
-
-/// Serves a connection on this thread. The caller has counted it as accepted.
-pub fn spawn_connection(thread: &Rc<RouterThread>, accepted: Accepted) {
-    let draining = thread.listeners.connection(&accepted.listener);
-    draining.accepted_from(Client::of(accepted.info.peer));
-    connection::serve(thread, accepted, draining);
 }
 
 /// Accepts without registering the new connection with this thread's reactor, since another
@@ -92,10 +84,9 @@ async fn accept_until(
     // may have ended, so this one takes them.
     for _ in 0..MAX_LAST_CONNECTIONS {
         let Ok((stream, info)) = accept(socket.get_ref()) else { break };
-        register_and_serve(
-            thread,
-            Accepted { stream, info: Arc::new(info), listener: Arc::clone(name) },
-        );
+        thread.counters.accepted.fetch_add(1, Relaxed);
+        let accepted = Accepted { stream, info: Arc::new(info), listener: Arc::clone(name) };
+        connection::start(thread, accepted);
     }
     Ok(())
 }
@@ -140,11 +131,9 @@ fn serve_or_hand_over(
             least.counters().accepted.fetch_add(1, Relaxed);
             least.send(ThreadCommand::Serve(accepted));
         }
-        _ => register_and_serve(thread, accepted),
+        _ => {
+            thread.counters.accepted.fetch_add(1, Relaxed);
+            connection::start(thread, accepted);
+        }
     }
-}
-
-fn register_and_serve(thread: &Rc<RouterThread>, accepted: Accepted) {
-    thread.counters.accepted.fetch_add(1, Relaxed);
-    spawn_connection(thread, accepted);
 }

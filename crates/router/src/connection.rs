@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use howdah_config::CleartextHttp2;
 use howdah_http::drain::{DrainRegistration, Phase, Signal};
+use howdah_http::eviction::Client;
 use howdah_http::exchange::Handler;
 use howdah_http::h1::{self, Refusal};
 use howdah_http::message::ConnectionInfo;
@@ -31,9 +32,12 @@ use crate::stream::Stream;
 /// Maximum number of bytes read and dropped from a client that speaks another protocol.
 const MAX_DISCARDED_BYTES: u64 = 64 * 1024;
 
-/// Serves a connection to its end, as a task of this thread; then it is counted as closed.
-pub fn serve(thread: &Rc<RouterThread>, accepted: Accepted, drain: DrainRegistration) {
+/// Starts the task of this thread that serves a connection to its end. The caller has counted the connection
+/// as accepted; then it is counted as closed.
+pub fn start(thread: &Rc<RouterThread>, accepted: Accepted) {
     let Accepted { stream, info, listener } = accepted;
+    let drain = thread.listeners.connection(&listener);
+    drain.accepted_from(Client::of(info.peer));
     let snapshot = thread.snapshot_for(&listener);
     let found = snapshot.listeners.get(&*listener);
     let balancers = found.and_then(|found| found.balancers.as_ref());

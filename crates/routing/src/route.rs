@@ -106,6 +106,14 @@ pub struct Routing<'s> {
     pub started_at: Instant,
 }
 
+/// The last check of an action that a request has passed, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Passed {
+    Limits,
+    Password,
+    All,
+}
+
 /// Next move of routing.
 enum Next<'s> {
     Pass(&'s CompiledPass),
@@ -135,7 +143,7 @@ impl<'s> Routing<'s> {
         }
         self.scratch.borrow_mut().clear();
         let step = if listener.limit.is_empty() {
-            self.run(Next::Pass(&listener.pass), &mut routed, request)
+            self.follow(Next::Pass(&listener.pass), &mut routed, request)
         } else {
             Step::Check(Check::Listener(listener))
         };
@@ -159,7 +167,7 @@ impl<'s> Routing<'s> {
         request: &mut Request,
     ) -> (Routed<'s>, Step<'s>) {
         let mut routed = Routed { is_internal, ..Routed::default() };
-        let step = self.run(Next::Action(action), &mut routed, request);
+        let step = self.follow(Next::Action(action), &mut routed, request);
         (routed, step)
     }
 
@@ -174,7 +182,7 @@ impl<'s> Routing<'s> {
         self.scratch.borrow_mut().clear();
         let mut routed = Routed { effects, is_internal: true, ..Routed::default() };
         let next = self.target(target, request);
-        let step = self.run(next, &mut routed, request);
+        let step = self.follow(next, &mut routed, request);
         (routed, step)
     }
 
@@ -187,40 +195,19 @@ impl<'s> Routing<'s> {
     ) -> Step<'s> {
         let next = match passed {
             Check::Listener(listener) => Next::Pass(&listener.pass),
-            Check::Limits(action) => self.admitted(action, routed, request),
-            Check::Password(action, _) => self.authenticated(action, routed, request),
-            Check::Request(action, _) => self.action(action, routed, request),
+            Check::Limits(action) => self.action(action, Passed::Limits, routed, request),
+            Check::Password(action, _) => self.action(action, Passed::Password, routed, request),
+            Check::Request(action, _) => self.action(action, Passed::All, routed, request),
         };
-        self.run(next, routed, request)
+        self.follow(next, routed, request)
     }
 
-    /// Continues with an action whose limits admit the request: with its password, if it has one.
-    fn admitted(
+    fn follow(
         &self,
-        action: &'s Action,
+        mut next: Next<'s>,
         routed: &mut Routed<'s>,
         request: &mut Request,
-    ) -> Next<'s> {
-        match &action.auth {
-            Some(auth) => Next::Step(Step::Check(Check::Password(action, auth))),
-            None => self.authenticated(action, routed, request),
-        }
-    }
-
-    /// Continues with an action whose password was checked: with the check by another action, if it has one.
-    fn authenticated(
-        &self,
-        action: &'s Action,
-        routed: &mut Routed<'s>,
-        request: &mut Request,
-    ) -> Next<'s> {
-        match &action.auth_request {
-            Some(check) => Next::Step(Step::Check(Check::Request(action, check))),
-            None => self.action(action, routed, request),
-        }
-    }
-
-    fn run(&self, mut next: Next<'s>, routed: &mut Routed<'s>, request: &mut Request) -> Step<'s> {
+    ) -> Step<'s> {
         while routed.passes < MAX_PASSES {
             routed.passes += 1;
             next = match next {
@@ -255,11 +242,11 @@ impl<'s> Routing<'s> {
             refuse(RequestError::Forbidden)
         } else if action.options.cors.is_some() && request.is_preflight() {
             // A preflight has no credentials, so it is answered before the password is required.
-            handle(Decision::Respond(Response::new(204, Body::Empty)))
+            decided(Decision::Respond(Response::new(204, Body::Empty)))
         } else if !action.limit.is_empty() {
             Next::Step(Step::Check(Check::Limits(action)))
         } else {
-            self.admitted(action, routed, request)
+            self.action(action, Passed::Limits, routed, request)
         }
     }
 
@@ -308,7 +295,7 @@ impl<'s> Routing<'s> {
                     return target.map_or(refuse(RequestError::NotFound), |target| {
                         let root = target.root().as_os_str().as_bytes();
                         let root = Bytes::copy_from_slice(root);
-                        handle(Decision::Htaccess(Arc::clone(site), root))
+                        decided(Decision::Htaccess(Arc::clone(site), root))
                     });
                 }
                 let script =
@@ -322,10 +309,10 @@ impl<'s> Routing<'s> {
                     return refuse(self.undefined());
                 };
                 origin
-                    .map_or(refuse(RequestError::NotFound), |origin| handle(Decision::Ask(origin)))
+                    .map_or(refuse(RequestError::NotFound), |origin| decided(Decision::Ask(origin)))
             }
             Target::Upstream(name) => match self.snapshot.upstreams.get(name) {
-                Some(upstream) => handle(Decision::Ask(Origin::Proxy(Arc::clone(upstream)))),
+                Some(upstream) => decided(Decision::Ask(Origin::Proxy(Arc::clone(upstream)))),
                 None => refuse(self.undefined()),
             },
         }
@@ -387,12 +374,24 @@ impl<'s> Routing<'s> {
         self.log.log().write(level, format_args!("\"routes{slash}{name}/{index}\" {what}"));
     }
 
+    /// Continues with an action: with its next check, or behind the last one with what it does.
     fn action(
         &self,
         action: &'s Action,
+        passed: Passed,
         routed: &mut Routed<'s>,
         request: &mut Request,
     ) -> Next<'s> {
+        if passed < Passed::Password
+            && let Some(auth) = &action.auth
+        {
+            return Next::Step(Step::Check(Check::Password(action, auth)));
+        }
+        if passed < Passed::All
+            && let Some(check) = &action.auth_request
+        {
+            return Next::Step(Step::Check(Check::Request(action, check)));
+        }
         routed.fallback = match &action.kind {
             ActionKind::Htaccess(share) => share.fallback.as_ref(),
             _ => None,
@@ -421,11 +420,11 @@ impl<'s> Routing<'s> {
         add_for_scripts(action, request, self.started_at);
         match &action.kind {
             ActionKind::Pass(pass) => Next::Pass(pass),
-            ActionKind::Return(answer) => handle(self.returned(answer, request)),
+            ActionKind::Return(answer) => decided(self.returned(answer, request)),
             ActionKind::Proxy(upstream) => {
-                handle(Decision::Ask(Origin::Proxy(Arc::clone(upstream))))
+                decided(Decision::Ask(Origin::Proxy(Arc::clone(upstream))))
             }
-            ActionKind::Status(name) => handle(match self.snapshot.applications.get(name) {
+            ActionKind::Status(name) => decided(match self.snapshot.applications.get(name) {
                 Some(application) => {
                     Decision::Respond(status_page::page(application, &request.query))
                 }
@@ -433,16 +432,16 @@ impl<'s> Routing<'s> {
             }),
             ActionKind::Ping(ping) => match self.snapshot.applications.get(&ping.application) {
                 Some(application) if application.queue.takes_requests() => {
-                    handle(Decision::Respond(status_page::pong(&ping.response)))
+                    decided(Decision::Respond(status_page::pong(&ping.response)))
                 }
-                _ => handle(Decision::Refuse(RequestError::NotRunning)),
+                _ => decided(Decision::Refuse(RequestError::NotRunning)),
             },
             ActionKind::Htaccess(share) => {
                 let name = VariableSource::of(request, self.started_at).expand(&share.root);
                 let has_host = !request.host.is_empty()
                     || !share.root.parts().contains(&Part::Variable(Variable::Host));
                 let is_usable = has_host && directory::is_below(&share.root, &name);
-                handle(match name.strip_suffix(&*request.path) {
+                decided(match name.strip_suffix(&*request.path) {
                     Some(root) if root.len() > 1 && is_usable => {
                         let root = root.strip_suffix(b"/").unwrap_or(root);
                         let root = Bytes::copy_from_slice(root);
@@ -452,7 +451,7 @@ impl<'s> Routing<'s> {
                 })
             }
             ActionKind::Share(share) => match self.share(share, request) {
-                Ok(decision) => handle(decision),
+                Ok(decision) => decided(decision),
                 Err(reason) => match &share.fallback {
                     Some(fallback) if share.goes_on(reason) => {
                         if self.logs() {
@@ -460,7 +459,7 @@ impl<'s> Routing<'s> {
                         }
                         Next::Action(fallback)
                     }
-                    _ => handle(Decision::Refuse(reason.into())),
+                    _ => decided(Decision::Refuse(reason.into())),
                 },
             },
         }
@@ -537,12 +536,12 @@ fn is_denied(action: &Action, request: &Request) -> bool {
         || action.allow.as_ref().is_some_and(|allow| !allow.matches(peer))
 }
 
-fn handle<'s>(decision: Decision) -> Next<'s> {
+fn decided<'s>(decision: Decision) -> Next<'s> {
     Next::Step(Step::Handle(decision))
 }
 
 fn refuse<'s>(error: RequestError) -> Next<'s> {
-    handle(Decision::Refuse(error))
+    decided(Decision::Refuse(error))
 }
 
 /// Redirects a request to https. Methods other than GET and HEAD keep theirs (308).

@@ -5,7 +5,7 @@ use howdah_http::message::Response;
 use howdah_routing::route::Routed;
 use howdah_routing::snapshot::action::{ErrorPage, PageSource};
 
-use super::respond::respond;
+use super::respond::produce;
 use crate::context::Context;
 use crate::filters::error_page;
 
@@ -42,7 +42,7 @@ async fn replace_by<'s>(
             let (mut by_page, step) = context.routing.route_internally(action, &mut request);
             let connection = exchange.without_body();
             let mut asked = Exchange::new(request, exchange.started_at, &connection);
-            let answered = respond(context, step.without_checks(), &mut by_page, &mut asked);
+            let answered = produce(context, step.without_checks(), &mut by_page, &mut asked);
             let (found, _) = Box::pin(answered).await;
             let effects = by_page.effects;
             if !found.is_default_error_page {

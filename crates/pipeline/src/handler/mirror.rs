@@ -28,7 +28,7 @@ use howdah_sys::log::Level;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-use super::respond::{Answer, respond, respond_to_client};
+use super::respond::{Answer, produce, respond_to_client};
 use crate::context::Context;
 use crate::thread::RouterThread;
 
@@ -192,7 +192,7 @@ async fn send(
     let mut exchange = Exchange::new(request, started_at, &carrier);
     let decision = super::checks::check(&context, step, &mut routed, &mut exchange).await;
     routed.effects.cache = None;
-    let (response, _) = Box::pin(respond(&context, decision, &mut routed, &mut exchange)).await;
+    let (response, _) = Box::pin(produce(&context, decision, &mut routed, &mut exchange)).await;
     if let Body::Stream(mut stream) = response.body {
         let mut drained = 0;
         while let Some(Ok(bytes)) = poll_fn(|cx| stream.poll_next(cx)).await {

@@ -11,7 +11,7 @@ use howdah_routing::snapshot::delegations::Instruction;
 
 use super::checks;
 use super::internal_redirect::{self, MAX_REDIRECTS};
-use super::respond::respond;
+use super::respond::produce;
 use crate::context::Context;
 
 /// Replaces a response with the one that its instruction leads to.
@@ -48,7 +48,7 @@ pub async fn follow<'s>(
                 let connection = exchange.without_body();
                 let mut asked = Exchange::new(request, exchange.started_at, &connection);
                 let decision = checks::check(context, step, routed, &mut asked).await;
-                respond(context, decision, routed, &mut asked).await
+                produce(context, decision, routed, &mut asked).await
             }
             Some(Instruction::File(delegation, file)) => {
                 let files = &context.thread.files;

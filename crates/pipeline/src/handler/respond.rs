@@ -29,14 +29,14 @@ pub async fn respond_to_client<'s>(
 ) -> Answer<'s> {
     let usual = context.routing.snapshot.config.settings.http.max_body_size;
     match exchange.limit_body(routed.effects.max_body_size.map_or(usual, |limit| limit.bytes)) {
-        Ok(()) => respond(context, decision, routed, exchange).await,
+        Ok(()) => produce(context, decision, routed, exchange).await,
         Err(error) => (respond::refuse(error), None),
     }
 }
 
 /// Produces the response to a request of a client or of the server itself. A path that names nothing under the
 /// directives of `.htaccess` files has the fallback of its share.
-pub async fn respond<'s>(
+pub async fn produce<'s>(
     context: &Context<'s>,
     mut decision: Decision,
     routed: &mut Routed<'s>,

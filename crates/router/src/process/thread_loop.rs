@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use crate::accept;
+use crate::{accept, connection};
 
 /// Maximum number of threads that read files and look up names for a router thread.
 const MAX_BLOCKING_THREADS: usize = 4;
@@ -86,7 +86,7 @@ async fn carry_out_commands(
             ThreadCommand::RemoveListener { name, done } => remove_listener(&thread, name, done),
             ThreadCommand::ForgetDirectives { site } => thread.engines.forget(site),
             ThreadCommand::Ping(answer) => drop(answer.send(())),
-            ThreadCommand::Serve(accepted) => accept::spawn_connection(&thread, accepted),
+            ThreadCommand::Serve(accepted) => connection::start(&thread, accepted),
             ThreadCommand::CheckHealth(upstreams) => {
                 upstreams.iter().for_each(|upstream| health_checks::watch(&thread.proxy, upstream));
             }
@@ -131,7 +131,7 @@ async fn carry_out_commands(
 
 fn listen(thread: &Rc<RouterThread>, name: Arc<str>, socket: ListeningSocket) {
     thread.listeners.listen(Arc::clone(&name), |stop| {
-        spawn_local(accept::run(Rc::clone(thread), name, socket, stop))
+        spawn_local(accept::accept_connections(Rc::clone(thread), name, socket, stop))
     });
 }
 

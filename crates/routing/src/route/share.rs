@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use howdah_cgi::target::Script;
 use howdah_config::{Candidate, Prefix, Target};
-use howdah_files::{FileLocation, Files, NotServedReason, RequestTime, ScriptPath, ServeOutcome};
+use howdah_files::{DirectoryRedirect, FileLocation, NotServedReason, ScriptPath, ServeOutcome};
 use howdah_http::message::Request;
 use howdah_http::request_error::RequestError;
 use howdah_http::variables::VariableSource;
@@ -14,10 +14,6 @@ use howdah_http::variables::VariableSource;
 use super::directory::is_below;
 use super::{Decision, Origin, Routing, rewrite};
 use crate::snapshot::action::{CompiledPass, Share, SharePath};
-
-/// Function of [`Files`] that serves a place.
-type Serve =
-    fn(&Files, &howdah_files::Share, FileLocation<'_>, &Request, RequestTime) -> ServeOutcome;
 
 impl Routing<'_> {
     /// Finds the handler of a request. With candidates, the path of the request becomes that of the
@@ -49,7 +45,7 @@ impl Routing<'_> {
         request: &mut Request,
     ) -> Result<Decision, NotServedReason> {
         if share.candidates.is_empty() {
-            return self.find(share, request, false, Files::serve_at);
+            return self.find(share, request, false, howdah_files::redirect_to_directory);
         }
         let asked = request.path.clone();
         let mut reason = NotServedReason::NotFound;
@@ -86,7 +82,7 @@ impl Routing<'_> {
         let lacks_slash = path.strip_suffix(b"/").is_some_and(|path| path.ends_with(asked));
         let asked = std::mem::replace(&mut request.path, path);
         let is_longer = lacks_slash || candidate.target.path.extends_variable();
-        let found = self.find(share, request, is_longer, Files::serve_place_without_redirect)?;
+        let found = self.find(share, request, is_longer, |_, _| None)?;
         if !lacks_slash {
             self.set_query(query, request);
             return Ok(found);
@@ -103,7 +99,7 @@ impl Routing<'_> {
         share: &Share,
         request: &Request,
         is_longer: bool,
-        serve: Serve,
+        redirect: DirectoryRedirect,
     ) -> Result<Decision, NotServedReason> {
         let source = VariableSource::of(request, self.started_at);
         let chroot = match &share.chroot {
@@ -121,7 +117,7 @@ impl Routing<'_> {
         for path in &share.paths {
             let is_longer = is_longer
                 || path.template.as_ref().is_some_and(|name| name.template.extends_variable());
-            match self.look(path, &chroot, request, &source, serve) {
+            match self.look(path, &chroot, request, &source, redirect) {
                 ServeOutcome::Response(response) => return Ok(Decision::Respond(response)),
                 ServeOutcome::Script(script) if is_longer && !script.path_info.is_empty() => {
                     reason = NotServedReason::NotFound;
@@ -143,11 +139,11 @@ impl Routing<'_> {
         chroot: &[u8],
         request: &Request,
         source: &VariableSource<'_>,
-        serve: Serve,
+        redirect: DirectoryRedirect,
     ) -> ServeOutcome {
         let Some(name) = &path.template else {
             let place = FileLocation { chroot, ..path.files.place(&request.path) };
-            return serve(self.files, &path.files, place, request, self.now);
+            return self.files.serve_place(&path.files, place, request, self.now, redirect);
         };
         if name.needs_host && request.host.is_empty() {
             return ServeOutcome::NotServed(NotServedReason::NotFound);
@@ -155,7 +151,7 @@ impl Routing<'_> {
         let expanded = source.expand(&name.template);
         let url = name.ends_with_path.then(|| expanded.len().saturating_sub(request.path.len()));
         match FileLocation::split(&expanded, name.fixed, url, chroot) {
-            Some(place) => serve(self.files, &path.files, place, request, self.now),
+            Some(place) => self.files.serve_place(&path.files, place, request, self.now, redirect),
             None => ServeOutcome::NotServed(NotServedReason::NotFound),
         }
     }

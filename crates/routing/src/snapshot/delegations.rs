@@ -141,7 +141,7 @@ impl Delegation {
         let Some((directory, path)) = found else { return refuse(RequestError::NotFound) };
         let chroot = if directory.path.is_empty() { b"/" } else { directory.path.as_slice() };
         let place = FileLocation { root: &directory.path, path, url_offset: 0, chroot };
-        match cache.serve_place_without_redirect(&directory.files, place, request, now) {
+        match cache.serve_place(&directory.files, place, request, now, |_, _| None) {
             ServeOutcome::Response(response) => response,
             ServeOutcome::NotServed(reason) => refuse(reason),
             ServeOutcome::Script(_) | ServeOutcome::Listing(_) => refuse(RequestError::NotFound),
